@@ -1,0 +1,45 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The CPU build of PyTorch is enough for the tests; `make demo` on a machine with GPUs takes what pip offers.
+TORCH ?= torch==2.13.0
+
+.PHONY: setup demo test check soak bench docs docs-check sim clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[train,dev]"
+	touch $@
+
+setup: $(VENV)/.installed
+
+demo: setup
+	@$(BIN)/python examples/tiny_gpt/demo.py $(if $(JSON),--json)
+
+test: setup
+	$(BIN)/pytest tests -n 2 --dist loadgroup -m "not soak"
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy src tests
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+soak: setup
+	$(BIN)/pytest tests -m soak --timeout 5400
+
+sim: setup
+	$(BIN)/python -m corral.simulate --seeds $(or $(SEEDS),500)
+
+bench: setup
+	$(BIN)/python benchmarks/run.py
+
+docs: setup
+	$(BIN)/python docs/generate.py
+
+docs-check: setup
+	$(BIN)/python docs/generate.py --check
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,248 @@
+"""What a save costs training, and how fast a verified restore is, against plain PyTorch and disk.
+
+Run: .venv/bin/python benchmarks/checkpoint_stall.py [--write FILE.md] [--directory DIR]
+
+One rank holds a state of about 200 MB (parameters and both moments of AdamW) and trains in steps of
+equal work. In turns, in the same run: a plain `torch.save` of that state between two steps, and a
+save by corral.train. Stall is what the loop loses at the step boundary; added wall time is the
+whole rest of what the save cost, the stall included: the time from the save's beginning until it is
+durable, less the usual time of as many steps. Restore is verify and load, from a page cache emptied
+of these files, against a plain cold read of the same files.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from corral.train.group import Gang
+from corral.train.restore import Candidate, load
+from corral.train.saver import Saved, Saver
+from corral.train.shelf import Shelf
+from corral.train.state import Holder
+from corral.train.verify import verify
+
+WIDTH = 1024
+LAYERS = 16  # 16.8 million parameters, 201 MB with AdamW's two moments
+ROUNDS = 9
+KEEP = 2  # both ways keep as many saves, each in files of its own
+ALONE = Gang(rank=0, world_size=1)
+
+
+@dataclass(slots=True)
+class Costs:
+    """Seconds, one entry a round."""
+
+    stall: list[float] = field(default_factory=list)
+    added: list[float] = field(default_factory=list)
+    until_durable: list[float] = field(default_factory=list)
+
+
+def make_holder(*, stepped: bool = True) -> Holder:
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    holder = Holder(model=model, optimizers=(optimizer,))
+    if stepped:
+        train_step(holder)
+    return holder
+
+
+def train_step(holder: Holder) -> None:
+    holder.model(torch.randn(32, WIDTH)).square().mean().backward()
+    for optimizer in holder.optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def plain_save(holder: Holder, path: Path) -> None:
+    """What a script without corral.train does: as a rule not even durable."""
+    state = {
+        "model": holder.model.state_dict(),
+        "optimizer": holder.optimizers[0].state_dict(),
+    }
+    torch.save(state, path)
+
+
+def usual_step_seconds(holder: Holder, steps: int = 20) -> float:
+    return statistics.median(timed(lambda: train_step(holder)) for _ in range(steps))
+
+
+def timed(action: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def measure_plain(holder: Holder, directory: Path, step: int, costs: Costs) -> None:
+    (directory / f"plain-{step - KEEP}.pt").unlink(missing_ok=True)
+    path = directory / f"plain-{step}.pt"
+    seconds = timed(lambda: plain_save(holder, path))
+    costs.stall.append(seconds)
+    usual = usual_step_seconds(holder, 8)
+    after = [timed(lambda: train_step(holder)) for _ in range(8)]
+    costs.added.append(seconds + max(0.0, sum(after) - 8 * usual))
+    costs.until_durable.append(seconds)
+
+
+def measure_corral(
+    holder: Holder, saver: Saver, done: list[Saved], step: int, costs: Costs
+) -> None:
+    usual = usual_step_seconds(holder)
+    began = time.perf_counter()
+    saver.save(step, lambda: holder.capture(step=step, observed_seconds=0.0))
+    steps = 0
+    while saver.busy:
+        train_step(holder)
+        steps += 1
+    total = time.perf_counter() - began
+    stall = done[-1].stall_seconds  # at the boundary, and what the optimizer waited for its state
+    costs.stall.append(stall)
+    costs.added.append(max(stall, total - steps * usual))
+    costs.until_durable.append(total)
+
+
+def forget_pages(path: Path) -> None:
+    for file in path.iterdir():
+        descriptor = os.open(file, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def read_plainly(path: Path) -> None:
+    buffer = bytearray(4 * 1024 * 1024)
+    for file in sorted(path.iterdir()):
+        with file.open("rb", buffering=0) as opened:
+            while opened.readinto(buffer):
+                pass
+
+
+def check(saved: Saved) -> None:
+    verify(saved.path, attempt=1, step=saved.step, manifest_sha256=saved.manifest_sha256)
+
+
+def restore(saved: Saved, holder: Holder) -> None:
+    check(saved)
+    found = Candidate(
+        attempt=1, step=saved.step, path=saved.path, manifest_sha256=saved.manifest_sha256
+    )
+    load(found, holder)
+
+
+def measure_restore(saved: Saved, holder: Holder) -> dict[str, list[float]]:
+    """In turns: a plain cold read, a restore into objects that are there, into new ones."""
+    found: dict[str, list[float]] = {"cold read": [], "verify": [], "restore": [], "new": []}
+    for _ in range(ROUNDS):
+        forget_pages(saved.path)
+        found["cold read"].append(timed(lambda: read_plainly(saved.path)))
+        forget_pages(saved.path)
+        found["verify"].append(timed(lambda: check(saved)))
+        forget_pages(saved.path)
+        found["restore"].append(timed(lambda: restore(saved, holder)))
+        forget_pages(saved.path)
+        new = make_holder(stepped=False)
+        found["new"].append(timed(partial(restore, saved, new)))
+    return found
+
+
+def spread(values: list[float]) -> str:
+    low, high = 1000 * min(values), 1000 * max(values)
+    return f"{1000 * statistics.median(values):.1f} ({low:.1f} to {high:.1f})"
+
+
+def measure(directory: Path) -> list[str]:
+    holder = make_holder()
+    shelf = Shelf(root=directory / "saves", job="bench", attempt=1)
+    shelf.root.mkdir()
+    shelf.open()
+    done: list[Saved] = []
+    saver = Saver(shelf, keep=KEEP, talk=ALONE, quiet=ALONE, done=done.append, failed=failed)
+    saver.guard(holder.optimizers[0])
+    saver.prepare(holder.capture(step=0, observed_seconds=0.0))
+    saver.wait()
+    plain, corral = Costs(), Costs()
+    for round_number in range(ROUNDS):
+        measure_plain(holder, directory, round_number + 1, plain)
+        measure_corral(holder, saver, done, round_number + 1, corral)
+        saver.forget([(1, one.step) for one in done])
+    saver.close()
+    restored = measure_restore(done[-1], holder)
+    size = done[-1].size_bytes
+    ratio = statistics.median(corral.stall) / statistics.median(plain.stall)
+    added = statistics.median(corral.added) / statistics.median(plain.stall)
+    cold = statistics.median(restored["cold read"])
+    speed = {name: cold / statistics.median(values) for name, values in restored.items()}
+    return [
+        f"state: {size / 1e6:.0f} MB, {ROUNDS} rounds, step {1000 * usual_step_seconds(holder):.0f}"
+        f" ms, {torch.get_num_threads()} threads; median (least to most) in milliseconds",
+        "",
+        "| what | plain torch.save | corral.train |",
+        "| --- | --- | --- |",
+        f"| stall of the training loop | {spread(plain.stall)} | {spread(corral.stall)} |",
+        f"| added wall time, stall included | {spread(plain.added)} | {spread(corral.added)} |",
+        f"| until done (corral: durable) | {spread(plain.until_durable)} "
+        f"| {spread(corral.until_durable)} |",
+        "",
+        f"stall against a plain torch.save: {ratio:.3f} (to reach: 0.1)",
+        f"added wall time against a plain torch.save: {added:.2f}",
+        "",
+        "| from a cold page cache | milliseconds | of the cold read's speed (to reach: 0.8) |",
+        "| --- | --- | --- |",
+        f"| plain read, one thread | {spread(restored['cold read'])} | 1 |",
+        f"| verify | {spread(restored['verify'])} | {speed['verify']:.2f} |",
+        f"| verify and load | {spread(restored['restore'])} | {speed['restore']:.2f} |",
+        f"| the same, optimizer state in new memory | {spread(restored['new'])} "
+        f"| {speed['new']:.2f} |",
+    ]
+
+
+def failed(step: int, why: str) -> None:
+    raise RuntimeError(f"the save of step {step} failed: {why}")
+
+
+def machine() -> str:
+    model = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    load_1 = os.getloadavg()[0]
+    return f"{model}, {os.cpu_count()} cores, torch {torch.__version__}, load {load_1:.1f}"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--write", type=Path, help="keep the result in this file")
+    arguments.add_argument("--directory", type=Path, help="where to save, for another disk")
+    asked = arguments.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=asked.directory))
+    where = machine()
+    try:
+        lines = measure(directory)
+    finally:
+        shutil.rmtree(directory)
+    today = datetime.now(UTC).date().isoformat()
+    text = "\n".join([f"# Saving and restoring, {today}", "", where, *lines, ""])
+    print(text)
+    if asked.write:
+        asked.write.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

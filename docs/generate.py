@@ -1,0 +1,153 @@
+"""Writes the pages that are made from the code: run `make docs`; `make docs-check` compares.
+
+docs/cli.md from the command tree, docs/moves.md from domain/moves.py, docs/errors.md from every
+error that has a code, docs/schema/*.json and docs/openapi.json from the shapes that travel.
+"""
+
+import argparse
+import importlib
+import inspect
+import json
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+DOCS: Final = Path(__file__).resolve().parent
+HEADER: Final = "<!-- Written by docs/generate.py: change the code, then run `make docs`. -->\n\n"
+
+
+def cli_page() -> str:
+    from corral.cli.main import build
+
+    text = build().generate_docs(output_format="markdown")
+    return HEADER + text.rstrip() + "\n"
+
+
+def moves_page() -> str:
+    """The diagram, then the whole table: every pair is a move, moot, or a bug."""
+    from corral.domain.moves import FINAL, MOOT, MOVES, JobEvent, JobState
+
+    arrows: dict[tuple[JobState, JobState], list[str]] = {}
+    for state in JobState:  # in the order of the words: a frozenset within MOVES has none
+        for event in JobEvent:
+            if (state, event) in MOVES:
+                arrows.setdefault((state, MOVES[state, event]), []).append(event)
+    lines = ["```mermaid", "stateDiagram-v2", "  [*] --> HELD: submitted, waits for another job"]
+    lines.append("  [*] --> QUEUED: submitted")
+    lines += [f"  {one} --> {two}: {', '.join(events)}" for (one, two), events in arrows.items()]
+    lines += [f"  {state} --> [*]" for state in JobState if state in FINAL]
+    lines += ["```", ""]
+    lines += ["| event | " + " | ".join(JobState) + " |", "| --- |" + " --- |" * len(JobState)]
+    for event in JobEvent:
+        cells = (
+            MOVES.get((state, event), "·" if (state, event) in MOOT else "") for state in JobState
+        )
+        lines.append(f"| {event} | " + " | ".join(cells) + " |")
+    about = (
+        "# The moves of a job\n\nA cell names the state after the event; `·` is true but changes "
+        "nothing; an empty cell cannot happen: it would be a bug, and the job is held with a "
+        "replay file.\n\n"
+    )
+    return HEADER + about + "\n".join(lines) + "\n"
+
+
+def errors_page() -> str:
+    from corral.api.errors import STATUS
+    from corral.domain.errors import Bug, CorralError, Refusal
+
+    for module in pkgutil.walk_packages(importlib.import_module("corral").__path__, "corral."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    rows = {}
+    for kind in _below(CorralError):
+        says = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+        if issubclass(kind, Refusal):
+            status, leaves = str(STATUS.get(kind.code, 400)), "3"
+        else:
+            bug = issubclass(kind, Bug)
+            status, leaves = ("500", "70") if bug else ("503", "4")
+        rows.setdefault(kind.code, f"| `{kind.code}` | {status} | {leaves} | {says} |")
+    about = (
+        "# Errors\n\nEvery error has a code that never changes, a message that says what was asked "
+        'and what stands in the way, and a hint: `{"error": {"code", "message", "hint"}}`. The '
+        "command line exits with 2 and `usage` for what it cannot read, with 1 when a job that it "
+        "followed did not end well.\n\n| code | HTTP | exit | means |\n| --- | --- | --- | --- |\n"
+    )
+    return HEADER + about + "\n".join(rows[code] for code in sorted(rows)) + "\n"
+
+
+def _below(kind: type) -> Iterator[Any]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _below(one)
+
+
+def openapi() -> str:
+    """The API's own description, from an app that is never served."""
+    from corral.api import ApiSettings, Channels, create_app
+    from corral.boot.clock import SystemClock
+    from corral.control import Control
+    from corral.store.memory import MemoryStore
+
+    class NoEngine:
+        name = "none"
+        cannot: Mapping[str, str] = {}
+
+        def observe(self) -> Mapping[Any, str]:
+            return {}
+
+        def apply(self, wanted: object) -> None:
+            """Nobody listens."""
+
+    class NoSeals:
+        def seal(self, name: str, value: bytes) -> bytes:
+            return value
+
+        def open(self, name: str, sealed: bytes) -> bytes:
+            return sealed
+
+    settings = ApiSettings(
+        root=Path("/"), url="http://127.0.0.1", pid=0, started_at=0.0, version="1",
+        seals=NoSeals(), stop=lambda: None,
+    )  # fmt: skip
+    control = Control(store=MemoryStore(), engine=NoEngine(), clock=SystemClock())
+    app = create_app(control, channels=Channels(), settings=settings)
+    return json.dumps(app.openapi(), indent=2, sort_keys=True) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    from corral.wire import schemas
+
+    makers: dict[str, Callable[[], str]] = {
+        "cli.md": cli_page,
+        "moves.md": moves_page,
+        "errors.md": errors_page,
+        "openapi.json": openapi,
+    }
+    made = {DOCS / name: make() for name, make in makers.items()}
+    for name, schema in schemas().items():
+        made[DOCS / "schema" / f"{name}.json"] = json.dumps(schema, indent=2, sort_keys=True) + "\n"
+    return made
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--check", action="store_true", help="compare, write nothing")
+    check = arguments.parse_args().check
+    stale = 0
+    for path, text in pages().items():
+        if path.exists() and path.read_text() == text:
+            continue
+        stale += 1
+        if check:
+            print(f"{path.relative_to(DOCS.parent)} is not what the code says: run make docs")
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

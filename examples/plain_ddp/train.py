@@ -1,0 +1,43 @@
+"""Plain DDP, started by torchrun, without a line of Corral's: it runs all the same.
+
+What it does not get: progress, saves, resuming. After a failure it begins anew.
+"""
+
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--steps", type=int, default=50)
+    asked = arguments.parse_args()
+
+    cuda = torch.cuda.is_available()
+    dist.init_process_group("nccl" if cuda else "gloo")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    torch.set_num_threads(1)
+    torch.manual_seed(dist.get_rank())
+
+    layers = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 1)).to(device)
+    model = DistributedDataParallel(layers)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for step in range(asked.steps):
+        inputs = torch.randn(32, 64, device=device)
+        loss = (model(inputs).squeeze(1) - inputs.sum(1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if dist.get_rank() == 0 and step % 10 == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+
+    print(f"rank {dist.get_rank()} of {dist.get_world_size()} is done", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

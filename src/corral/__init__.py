@@ -1,0 +1,20 @@
+"""Corral makes one GPU cluster out of the GPU machines a team has.
+
+The package itself imports nothing heavy: `corral.Client` is loaded when it is first asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from corral.client import AsyncClient, Client
+
+__version__ = "0.1.0"
+__all__ = ["AsyncClient", "Client", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in ("Client", "AsyncClient"):
+        raise AttributeError(f"module 'corral' has no attribute {name!r}")
+    from corral import client
+
+    return getattr(client, name)

@@ -1,0 +1,167 @@
+"""A rank's output: kept in rotated files under a rate and a size cap, read by a running offset.
+
+The offset counts every byte that was ever kept, also those that rotation has let go of since.
+`rank-3.log.at` says at which offset each file begins; without it the file begins at 0.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+KEPT_BYTES: Final = 64 * 1024 * 1024  # of a rank, in two files
+BURST_BYTES: Final = 8 * 1024 * 1024
+BYTES_PER_SECOND: Final = 1024 * 1024
+_RESUME_BYTES: Final = 256 * 1024  # after a drop this much must be allowed again
+
+
+class RankLog:
+    """Writes one rank's log. Memory stays flat whatever comes; what is dropped is said there."""
+
+    def __init__(
+        self, file: Path, now: Callable[[], float], *, kept_bytes: int = KEPT_BYTES
+    ) -> None:
+        """Raises: OSError when the file cannot be made."""
+        self._file = file
+        self._now = now
+        self._segment_bytes = kept_bytes // 2
+        self._descriptor = _open(file)
+        self._begin = 0  # offset of the first byte of the current file
+        self._size_bytes = 0
+        self._allowed_bytes = float(BURST_BYTES)
+        self._allowed_at = now()
+        self._dropped_bytes = 0
+        self._why_dropped = ""
+
+    def write(self, data: bytes) -> None:
+        """Keep what the caps allow of it. Never raises for a full disk: it counts as dropped."""
+        self._refill()
+        if self._dropped_bytes:
+            if self._allowed_bytes < _RESUME_BYTES:
+                self._dropped_bytes += len(data)
+                return
+            self._say_dropped()
+        kept = data[: max(0, int(self._allowed_bytes))]
+        self._allowed_bytes -= len(kept)
+        if len(kept) < len(data):
+            self._drop(len(data) - len(kept), "more than 1 MB/s")
+        self._keep(kept)
+
+    def say(self, sentence: str) -> None:
+        """A line of Corral's own, which no cap stops."""
+        self._keep(f"[corral] {sentence}\n".encode())
+
+    def close(self) -> None:
+        if self._dropped_bytes:
+            self._say_dropped()
+        os.close(self._descriptor)
+
+    def _refill(self) -> None:
+        now = self._now()
+        gained = (now - self._allowed_at) * BYTES_PER_SECOND
+        self._allowed_bytes = min(BURST_BYTES, self._allowed_bytes + gained)
+        self._allowed_at = now
+
+    def _drop(self, count: int, why: str) -> None:
+        self._dropped_bytes += count
+        self._why_dropped = why
+
+    def _say_dropped(self) -> None:
+        count, self._dropped_bytes = self._dropped_bytes, 0
+        self._keep(f"\n[corral] {count} bytes were dropped here: {self._why_dropped}\n".encode())
+
+    def _keep(self, data: bytes) -> None:
+        while data:
+            if self._size_bytes >= self._segment_bytes and not self._rotate():
+                return self._drop(len(data), "the log could not be rotated")
+            part = data[: self._segment_bytes - self._size_bytes]
+            try:
+                written = os.write(self._descriptor, part)
+            except OSError as trouble:
+                return self._drop(len(data), f"{trouble.strerror}")
+            self._size_bytes += written
+            data = data[written:]
+
+    def _rotate(self) -> bool:
+        """Begin a new file. A reader finds every file's offset at each moment, by its inode."""
+        fresh = self._file.with_suffix(".log.new")
+        begin = self._begin + self._size_bytes
+        try:
+            fresh.unlink(missing_ok=True)
+            descriptor = _open(fresh)
+            begins = {
+                str(os.fstat(descriptor).st_ino): begin,
+                str(os.fstat(self._descriptor).st_ino): self._begin,
+            }
+            marks = self._file.with_suffix(".log.at.new")
+            marks.write_text(json.dumps(begins))
+            marks.rename(_marks(self._file))
+            self._file.rename(_older(self._file))
+            fresh.rename(self._file)
+        except OSError:
+            return False
+        os.close(self._descriptor)
+        self._descriptor, self._begin, self._size_bytes = descriptor, begin, 0
+        return True
+
+
+def read(file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
+    """Bytes of a log from `offset` on, and where they really begin: later, when rotation took some.
+
+    Nothing: no more has been written. Raises: OSError other than a missing file.
+    """
+    if offset < 0 or max_bytes < 0:
+        raise ValueError(f"no offset and no amount is negative: {offset}, {max_bytes}")
+    for _ in range(3):  # a rotation in between is seen as a file that ends early: look again
+        for candidate in (_older(file), file):
+            begin, data = _read_from(candidate, file, offset, max_bytes)
+            if data:
+                return begin, data
+        if not _older(file).exists():
+            break
+    return offset, b""
+
+
+def end(file: Path) -> int:
+    """The offset after the last byte that was kept; 0 without a log."""
+    try:
+        with file.open("rb") as opened:
+            status = os.fstat(opened.fileno())
+    except FileNotFoundError:
+        return 0
+    return (_begin(file, status.st_ino) or 0) + status.st_size
+
+
+def _read_from(candidate: Path, file: Path, offset: int, max_bytes: int) -> tuple[int, bytes]:
+    try:
+        with candidate.open("rb") as opened:
+            begin = _begin(file, os.fstat(opened.fileno()).st_ino)
+            if begin is None:
+                return offset, b""
+            at = max(begin, offset)
+            return at, os.pread(opened.fileno(), max_bytes, at - begin)
+    except FileNotFoundError:
+        return offset, b""
+
+
+def _begin(file: Path, inode: int) -> int | None:
+    """At which offset the file with this inode begins; None for one that is being rotated out."""
+    try:
+        begin = json.loads(_marks(file).read_text()).get(str(inode))
+    except FileNotFoundError:
+        return 0
+    return None if begin is None else int(begin)
+
+
+def _older(file: Path) -> Path:
+    return file.with_name(f"{file.name}.1")
+
+
+def _marks(file: Path) -> Path:
+    return file.with_name(f"{file.name}.at")
+
+
+def _open(file: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    return os.open(file, flags, 0o600)

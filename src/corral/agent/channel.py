@@ -1,0 +1,122 @@
+"""Beats: the agent says all it sees each second and on any change; the head, what it wants."""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from websockets.asyncio.client import ClientConnection
+
+from corral.agent.dial import first_of
+from corral.domain.facts import Seen
+from corral.domain.resources import Inventory
+from corral.domain.wanted import Version, Wanted
+from corral.wire.channel import (
+    AttachNow,
+    Beat,
+    Heard,
+    Hello,
+    WantedNow,
+    encode,
+    from_head,
+)
+
+BEATS: Final = "/v1/agents/beats"
+BEAT_SECONDS: Final = 1.0
+GATHER_SECONDS: Final = 0.005  # changes that come together travel together
+UNHEARD_SECONDS: Final = 5.0  # a head that answers no beat for so long is dialled anew
+
+
+class Node(Protocol):
+    """What the talk is about."""
+
+    def hello(self) -> Hello: ...
+
+    def seen(self) -> tuple[Seen, ...]: ...
+
+    def version(self) -> Version | None: ...
+
+    def inventory(self) -> Inventory: ...
+
+    def heard(self, sent_at: float) -> None:
+        """The head has taken in what was said at `sent_at`, seconds of the agent's clock."""
+        ...
+
+    def wanted(self, wanted: Wanted) -> None: ...
+
+    def attach(self, wish: AttachNow) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Beats:
+    """One talk at a time. `clock` counts seconds also while the machine sleeps."""
+
+    node: Node
+    clock: Callable[[], float]
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _number: int = 0
+    _said: Inventory | None = None
+    _sent: OrderedDict[int, float] = field(default_factory=OrderedDict)
+    _heard_at: float = 0.0
+
+    def wake(self) -> None:
+        """Something changed: say so at once."""
+        self._changed.set()
+
+    async def talk(self, connection: ClientConnection) -> None:
+        """Until the connection is lost. Raises: OSError, ValueError, WebSocketException."""
+        hello = self.node.hello()
+        await connection.send(encode(hello))
+        self._said = hello.inventory
+        self._sent.clear()
+        self._heard_at = self.clock()
+        self._changed.set()
+        await first_of(self._speak(connection), self._listen(connection))
+
+    async def _speak(self, connection: ClientConnection) -> None:
+        while self.clock() - self._heard_at < UNHEARD_SECONDS:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._changed.wait()
+            async with asyncio.timeout(UNHEARD_SECONDS):
+                await self._beat(connection)
+            await asyncio.sleep(GATHER_SECONDS)
+        raise TimeoutError(f"the head has answered no beat for {UNHEARD_SECONDS:g} s")
+
+    async def _beat(self, connection: ClientConnection) -> None:
+        self._changed.clear()
+        self._number += 1
+        inventory = self.node.inventory()
+        beat = Beat(
+            number=self._number,
+            version=self.node.version(),
+            seen=self.node.seen(),
+            inventory=None if inventory == self._said else inventory,
+        )
+        self._sent[beat.number] = self.clock()
+        while len(self._sent) > 4096:
+            self._sent.popitem(last=False)
+        await connection.send(encode(beat))
+        self._said = inventory
+
+    async def _listen(self, connection: ClientConnection) -> None:
+        async for frame in connection:
+            match from_head(frame if isinstance(frame, bytes) else frame.encode()):
+                case Heard(number=number):
+                    self._hear(number)
+                case WantedNow(wanted=wanted):
+                    self.node.wanted(wanted)
+                case AttachNow() as wish:
+                    self.node.attach(wish)
+                case other:
+                    raise ValueError(f"the head sent {type(other).__name__} among the beats")
+
+    def _hear(self, number: int) -> None:
+        self._heard_at = self.clock()
+        sent_at = self._sent.pop(number, None)
+        for older in [known for known in self._sent if known < number]:
+            del self._sent[older]
+        if sent_at is not None:
+            self.node.heard(sent_at)

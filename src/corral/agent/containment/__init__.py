@@ -1,0 +1,84 @@
+"""Where an attempt's processes are kept together: cgroup, else pid namespace, else subreaper."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from corral.agent.containment import cgroup, namespace, subreaper
+from corral.agent.containment.base import (
+    CGROUP,
+    PID_NAMESPACE,
+    SUBREAPER,
+    Containment,
+    Found,
+    Limits,
+    Memory,
+)
+from corral.agent.processes import Process
+
+__all__ = [
+    "CGROUP",
+    "KINDS",
+    "PID_NAMESPACE",
+    "SUBREAPER",
+    "Containment",
+    "Found",
+    "Limits",
+    "Memory",
+    "create",
+    "probe",
+    "recorded",
+]
+
+KINDS: Final = (CGROUP, PID_NAMESPACE, SUBREAPER)  # the strongest first
+
+
+def probe(wanted: str | None = None) -> Found:
+    """The strongest containment to be had here, or the `wanted` kind if that one is to be had."""
+    reasons: list[str] = []
+    for kind in KINDS if wanted is None else KINDS[KINDS.index(wanted) :]:
+        why_not = _WHY_NOT[kind]()
+        if not why_not:
+            return Found(kind, "; ".join(reasons) or ("asked for" if wanted else "the strongest"))
+        reasons.append(f"no {kind}: {why_not}")
+    raise AssertionError("a subreaper is always to be had")
+
+
+def create(kind: str, *, name: str, mark: str, limits: Limits) -> Containment:
+    """Make one for this process's children to enter. Raises: OSError; never for a subreaper.
+
+    `name` is unique on the machine; `mark` is "NAME=value" in every rank's environment.
+    """
+    if kind == CGROUP:
+        return cgroup.create(cgroup.own_hierarchy(), name, limits)
+    if kind == PID_NAMESPACE:
+        return namespace.create(limits)
+    return subreaper.create(mark, limits)
+
+
+def recorded(record: Mapping[str, Any]) -> Containment:
+    """The containment that another process made, to see and kill what is left in it."""
+    if record["kind"] == CGROUP:
+        folders = [Path(folder) for folder in record["folders"]]
+        return cgroup.Cgroup(version=int(record["version"]), folders=folders)
+    if record["kind"] == PID_NAMESPACE:
+        first = Process(*map(int, record["first"]))
+        return namespace.PidNamespace(shim=int(record["shim"]), first=first)
+    return subreaper.Subreaper(shim=int(record["shim"]), mark=str(record["mark"]))
+
+
+def _no_cgroup() -> str:
+    try:
+        place = cgroup.own_hierarchy()
+        cgroup.create(place, f"probe-{os.getpid()}", Limits()).remove()
+    except OSError as trouble:
+        return str(trouble)
+    return ""
+
+
+_WHY_NOT: Final[Mapping[str, Callable[[], str]]] = {
+    CGROUP: _no_cgroup,
+    PID_NAMESPACE: namespace.try_out,
+    SUBREAPER: lambda: "",
+}

@@ -1,0 +1,68 @@
+"""What every containment can do, and the limits it is asked to hold."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+CGROUP = "cgroup"
+PID_NAMESPACE = "pid-namespace"
+SUBREAPER = "subreaper"
+
+
+class Found(NamedTuple):
+    """The strongest containment to be had on a node, and why none stronger."""
+
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Zeros and None ask for no limit. `devices`: minors of the only NVIDIA GPUs to be opened."""
+
+    pids: int = 0
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    devices: tuple[int, ...] | None = None
+
+
+class Memory(NamedTuple):
+    """`oom_kills` counts processes that the kernel killed at the limit."""
+
+    oom_kills: int
+    peak_bytes: int
+    limit_bytes: int
+
+
+class Containment(Protocol):
+    """Where all processes of an attempt on a node are, whatever they forked.
+
+    `record` lets another process find it again: see `recorded`. `warnings` are limits that were
+    asked for and cannot be held here.
+    """
+
+    kind: str
+    warnings: Sequence[str]
+
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+
+    def enter(self) -> None:
+        """Called by a new process before it becomes a rank. Raises: OSError."""
+        ...
+
+    def pids(self) -> list[int]:
+        """Its living processes, as ids of the caller's namespace."""
+        ...
+
+    def kill(self) -> None:
+        """One round of SIGKILL to all of it. Repeat until `pids` is empty."""
+        ...
+
+    def memory(self) -> Memory | None:
+        """None where memory is not limited."""
+        ...
+
+    def remove(self) -> None:
+        """Let go of an empty one."""
+        ...

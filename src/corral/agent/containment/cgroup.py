@@ -1,0 +1,314 @@
+"""Control groups: the kernel keeps every child in its parent's group, so nothing gets away.
+
+Version 1 has a folder for each controller, version 2 one for all. Groups are made below the
+group that the launcher is in, so that limits set on Corral as a whole go on holding.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from corral.agent.containment.base import CGROUP, Limits, Memory
+from corral.agent.processes import lives, send
+
+PARENT: Final = "corral"
+CROWD: Final = 256
+_V1: Final = ("freezer", "pids", "memory", "cpu", "devices")
+_V2: Final = ("memory", "pids", "cpu")
+_FREEZE_SECONDS: Final = 0.3
+_CPU_PERIOD_MICROS: Final = 100_000
+_NVIDIA_MAJOR: Final = 195
+_NVIDIA_SHARED: Final = (254, 255)  # modeset and control: every user of a GPU needs them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy:
+    """Folders in which groups may be made: one by controller in version 1, "" in version 2."""
+
+    version: int
+    folders: Mapping[str, Path]
+    controllers: frozenset[str]
+
+
+class NoCgroups(OSError):
+    """Control groups are not to be had here."""
+
+
+@lru_cache(maxsize=1)
+def own_hierarchy() -> Hierarchy:
+    """Raises: NoCgroups with the reason."""
+    mounts = Path("/proc/self/mountinfo").read_text()
+    return hierarchy(mounts, Path("/proc/self/cgroup").read_text())
+
+
+def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
+    """Where this process may make groups. Raises: NoCgroups when it may not."""
+    own: dict[str, str] = {}
+    for line in cgroups.splitlines():
+        _, names, path = line.split(":", 2)
+        own.update(dict.fromkeys(names.split(","), path))
+    found: dict[str, Path] = {}
+    for line in mountinfo.splitlines():
+        fields = line.split(" ")
+        kind, options = fields[fields.index("-") + 1], fields[-1].split(",")
+        if kind in ("cgroup", "cgroup2"):
+            there = ("",) if kind == "cgroup2" else tuple(set(_V1) & set(options))
+            for name in there:
+                found[name] = _below(Path(fields[4]), fields[3], own.get(name, "/"))
+    if "freezer" in found:
+        return _version_1(found)
+    if "" in found:
+        return _version_2(found[""])
+    raise NoCgroups("no cgroup file system is mounted")
+
+
+def _below(mount: Path, root: str, path: str) -> Path:
+    """The folder of a group path under a mount that shows the hierarchy from `root` on."""
+    inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
+    return mount / inside.lstrip("/")
+
+
+def _version_1(found: Mapping[str, Path]) -> Hierarchy:
+    for name in ("freezer", "pids"):
+        if name not in found or not os.access(found[name], os.W_OK):
+            raise NoCgroups(f"the cgroup folder of {name} may not be written here")
+    usable = {name: at for name, at in found.items() if name in _V1 and os.access(at, os.W_OK)}
+    return Hierarchy(version=1, folders=usable, controllers=frozenset(usable))
+
+
+def _version_2(own: Path) -> Hierarchy:
+    """The nearest group upwards whose controllers may be handed on, else the nearest writable."""
+    plain: Path | None = None
+    for folder in (own, *own.parents):
+        if not (folder / "cgroup.procs").exists():
+            break
+        if not (os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)):
+            break
+        plain = plain or folder
+        handed = hand_on(folder)
+        if {"memory", "pids"} <= handed:
+            return Hierarchy(version=2, folders={"": folder}, controllers=frozenset(handed))
+    if plain is None:
+        raise NoCgroups(f"{own} is not delegated to this user")
+    return Hierarchy(version=2, folders={"": plain}, controllers=frozenset(hand_on(plain)))
+
+
+def hand_on(folder: Path) -> set[str]:
+    """Let groups below the folder have controllers; those that they have then."""
+    control = folder / "cgroup.subtree_control"
+    for name in _V2:
+        with suppress(OSError):  # busy: it holds processes itself; or the controller is not there
+            control.write_text(f"+{name}")
+    with suppress(OSError):
+        return set(control.read_text().replace("+", "").split()) & set(_V2)
+    return set()
+
+
+@dataclass(slots=True, kw_only=True)
+class Cgroup:
+    """One group, in as many folders as there are hierarchies. The first one holds it together."""
+
+    version: int
+    folders: Sequence[Path]
+    warnings: Sequence[str] = ()
+    kind: str = CGROUP
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {
+            "kind": CGROUP,
+            "version": self.version,
+            "folders": [str(folder) for folder in self.folders],
+        }
+
+    def enter(self) -> None:
+        for folder in self.folders:
+            _write(f"{folder}/cgroup.procs", "0")
+
+    def pids(self) -> list[int]:
+        members = self._members()
+        if len(members) > CROWD:  # surely not all of these have ended
+            return members
+        return [pid for pid in members if lives(pid)]
+
+    def kill(self) -> None:
+        main = self.folders[0]
+        if self.version == 2 and (main / "cgroup.kill").exists():
+            (main / "cgroup.kill").write_text("1")
+            return
+        self._freeze(True)  # nothing forks while it is being killed
+        try:
+            for pid in self._members():
+                send(pid, 9)
+        finally:
+            self._freeze(False)
+
+    def memory(self) -> Memory | None:
+        if self.version == 2:
+            return self._memory_2(self.folders[0])
+        folder = next((at for at in self.folders if (at / "memory.oom_control").exists()), None)
+        if folder is None:
+            return None
+        return Memory(
+            oom_kills=_counter(folder / "memory.oom_control", "oom_kill"),
+            peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
+            limit_bytes=_number(folder / "memory.limit_in_bytes"),
+        )
+
+    def remove(self) -> None:
+        for folder in self.folders:
+            for inner in reversed(_tree(folder)):
+                with suppress(OSError):
+                    os.rmdir(inner)
+
+    def _members(self) -> list[int]:
+        found = []
+        for folder in _tree(self.folders[0]):
+            with suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as file:
+                found += [int(word) for word in file.read().split()]
+        return found
+
+    def _freeze(self, frozen: bool) -> None:
+        main = self.folders[0]
+        name, words = "cgroup.freeze", ("0", "1")
+        if self.version == 1:
+            name, words = "freezer.state", ("THAWED", "FROZEN")
+        with suppress(OSError):
+            (main / name).write_text(words[frozen])
+            deadline = time.monotonic() + _FREEZE_SECONDS
+            while frozen and time.monotonic() < deadline and not self._is_frozen():
+                time.sleep(0.001)
+
+    def _is_frozen(self) -> bool:
+        main = self.folders[0]
+        if self.version == 1:
+            return (main / "freezer.state").read_text().strip() == "FROZEN"
+        return _counter(main / "cgroup.events", "frozen") == 1
+
+    @staticmethod
+    def _memory_2(folder: Path) -> Memory | None:
+        limit = folder / "memory.max"
+        if not limit.exists() or limit.read_text().strip() == "max":
+            return None
+        return Memory(
+            oom_kills=_counter(folder / "memory.events", "oom_kill"),
+            peak_bytes=_number(folder / "memory.peak"),
+            limit_bytes=_number(limit),
+        )
+
+
+def create(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
+    """Make a group with these limits. Raises: OSError."""
+    if place.version == 2:
+        return _create_2(place, name, limits)
+    asked = {
+        "freezer": True,
+        "pids": True,
+        "memory": limits.memory_bytes > 0,
+        "cpu": limits.cpu_millis > 0,
+        "devices": limits.devices is not None,
+    }
+    # A group of its own for the CPU also where none is asked for: however many processes it has,
+    # they then compete with its shim and its neighbours as one.
+    made = [at for at in _V1 if (asked[at] or at == "cpu") and at in place.folders]
+    folders = {at: place.folders[at] / PARENT / name for at in made}
+    for folder in folders.values():
+        folder.mkdir(parents=True, exist_ok=True)
+    missing = [at for at in _V1 if asked[at] and at not in folders]
+    group = Cgroup(version=1, folders=list(folders.values()), warnings=_cannot(missing))
+    for at, folder in folders.items():
+        _write_all(folder, _FILES_1[at](limits))
+    if "memory" in folders:
+        with suppress(OSError):  # only where the kernel counts swap too
+            swap = folders["memory"] / "memory.memsw.limit_in_bytes"
+            swap.write_text(str(limits.memory_bytes))
+    return group
+
+
+def _create_2(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
+    parent = place.folders[""] / PARENT
+    parent.mkdir(exist_ok=True)
+    controllers = hand_on(parent)
+    folder = parent / name
+    folder.mkdir(exist_ok=True)
+    wanted = {
+        "pids": [("pids.max", str(limits.pids))] * (limits.pids > 0),
+        "memory": [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0")]
+        * (limits.memory_bytes > 0),
+        "cpu": [("cpu.max", f"{_quota(limits)} {_CPU_PERIOD_MICROS}")] * (limits.cpu_millis > 0),
+    }
+    missing = [at for at, files in wanted.items() if files and at not in controllers]
+    for at, files in wanted.items():
+        _write_all(folder, files if at in controllers else ())
+    missing += ["devices"] * (limits.devices is not None)
+    return Cgroup(version=2, folders=[folder], warnings=_cannot(missing))
+
+
+def _quota(limits: Limits) -> int:
+    return max(1000, limits.cpu_millis * _CPU_PERIOD_MICROS // 1000)
+
+
+def _devices(limits: Limits) -> list[tuple[str, str]]:
+    own = (*(limits.devices or ()), *_NVIDIA_SHARED)
+    allowed = [("devices.allow", f"c {_NVIDIA_MAJOR}:{minor} rwm") for minor in own]
+    return [("devices.deny", f"c {_NVIDIA_MAJOR}:* rwm"), *allowed]
+
+
+_FILES_1: Final = {
+    "freezer": lambda limits: [],
+    "pids": lambda limits: [("pids.max", str(limits.pids or "max"))],
+    "memory": lambda limits: [("memory.limit_in_bytes", str(limits.memory_bytes))],
+    "cpu": lambda limits: (
+        [
+            ("cpu.cfs_period_us", str(_CPU_PERIOD_MICROS)),
+            ("cpu.cfs_quota_us", str(_quota(limits))),
+        ]
+        * (limits.cpu_millis > 0)
+    ),
+    "devices": _devices,
+}
+
+
+def _write_all(folder: Path, files: Iterable[tuple[str, str]]) -> None:
+    for name, content in files:
+        with suppress(FileNotFoundError):  # memory.swap.max where swap is not counted
+            _write(f"{folder}/{name}", content)
+
+
+def _write(file: str, content: str) -> None:
+    """Without the text layer: this is on the way of every launch."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, content.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _cannot(controllers: Iterable[str]) -> list[str]:
+    return [f"no limit on {name} can be held here: its cgroup is missing" for name in controllers]
+
+
+def _tree(folder: Path) -> list[str]:
+    """The folder and all groups that were made in it, parents first."""
+    with suppress(OSError):
+        if os.stat(folder).st_nlink == 2:  # no folder in it
+            return [str(folder)]
+    return [at for at, _, _ in os.walk(folder)]
+
+
+def _counter(file: Path, name: str) -> int:
+    with suppress(OSError, ValueError):
+        lines = (line.split() for line in file.read_text().splitlines())
+        return next((int(value) for key, value in lines if key == name), 0)
+    return 0
+
+
+def _number(file: Path) -> int:
+    with suppress(OSError, ValueError):
+        return int(file.read_text())
+    return 0

@@ -1,0 +1,141 @@
+"""A pid namespace: when its first process ends, the kernel ends all of it.
+
+The shim's later children are born in the namespace. Its first process does nothing but reap, and
+dies with the shim. Without root it takes a user namespace too, in which ids stay as they are.
+"""
+
+import ctypes
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.agent import mounts
+from corral.agent.containment.base import PID_NAMESPACE, Limits, Memory
+from corral.agent.processes import Process, descendants, send
+
+CLONE_NEWPID: Final = 0x20000000
+PR_SET_PDEATHSIG: Final = 1
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class PidNamespace:
+    """`shim` is the parent of its first process; `view`: that one's mounts, with its own /proc."""
+
+    shim: int
+    first: Process
+    view: int | None = None
+    warnings: Sequence[str] = ()
+    kind: str = PID_NAMESPACE
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {
+            "kind": PID_NAMESPACE,
+            "shim": self.shim,
+            "first": [self.first.pid, self.first.started],
+        }
+
+    def enter(self) -> None:
+        if self.view is not None and _libc.setns(self.view, mounts.CLONE_NEWNS) != 0:
+            raise OSError(ctypes.get_errno(), "a rank cannot join its namespace")
+
+    def pids(self) -> list[int]:
+        """While the shim lives, without the first process: that one waits for the shim to reap."""
+        if Process.find(self.shim) is not None:
+            return [pid for pid in descendants(self.shim) if pid != self.first.pid]
+        return [self.first.pid, *descendants(self.first.pid)] if self.first.lives else []
+
+    def kill(self) -> None:
+        if self.first.lives:
+            self.first.signal(signal.SIGKILL)
+        for pid in self.pids():
+            send(pid, signal.SIGKILL)
+
+    def memory(self) -> Memory | None:
+        return None
+
+    def remove(self) -> None:
+        self.first.signal(signal.SIGKILL)
+        if self.view is not None:
+            os.close(self.view)
+            self.view = None
+
+
+def create(limits: Limits) -> PidNamespace:
+    """Move this process's future children to a namespace. Raises: OSError where that may not be."""
+    _unshare(CLONE_NEWPID)
+    ready, done = os.pipe2(os.O_CLOEXEC)
+    shim = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ready)
+        _be_first(done)
+    os.close(done)
+    answer = os.read(ready, 64)
+    os.close(ready)
+    first = Process.find(pid)
+    if first is None:
+        raise OSError("the first process of the namespace has ended at once")
+    view = None
+    warnings = [
+        f"no limit on {what} can be held here: there is no cgroup for it"
+        for what, asked in (("memory", limits.memory_bytes), ("cpu", limits.cpu_millis))
+        if asked
+    ]
+    if answer == b"view":
+        view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    else:
+        warnings.append("ranks see the machine's /proc, not their own")
+    return PidNamespace(shim=shim, first=first, view=view, warnings=warnings)
+
+
+def try_out() -> str:
+    """Why no pid namespace is to be had here; "" when one is."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _unshare(CLONE_NEWPID)
+            os._exit(0)
+        except OSError as trouble:
+            os._exit(min(trouble.errno or 1, 254))
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return os.strerror(code) if code else ""
+
+
+def _unshare(flag: int) -> None:
+    if _libc.unshare(flag) == 0:
+        return
+    uid, gid = os.geteuid(), os.getegid()
+    if _libc.unshare(flag | mounts.CLONE_NEWUSER) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"no pid namespace is to be had: {os.strerror(number)}")
+    for name, content in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {uid} 1"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(content)
+
+
+def _be_first(done: int) -> None:
+    """Mount a /proc of the namespace, then reap for ever."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    try:
+        mounts.own_mounts()
+        mounts.mount("proc", "/proc", "proc", mounts.MS_NOSUID | mounts.MS_NODEV)
+        os.write(done, b"view")
+    except OSError:
+        os.write(done, b"plain")
+    os.closerange(0, 1024)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while True:
+        signal.sigwait({signal.SIGCHLD})
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass

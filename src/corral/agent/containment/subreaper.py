@@ -1,0 +1,65 @@
+"""The least: orphans are adopted by the shim, and told by their environment when it is gone.
+
+What hides from both, a process that has cleared its environment and outlives a killed shim, gets
+away: that is why this is used, with a warning, only where nothing stronger is to be had.
+"""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corral.agent.containment.base import SUBREAPER, Limits, Memory
+from corral.agent.processes import descendants, marked, send
+
+
+@dataclass(slots=True, kw_only=True)
+class Subreaper:
+    """`mark` is "CORRAL_SOCKET=..." in the environment of every rank of the attempt."""
+
+    shim: int
+    mark: str
+    warnings: Sequence[str] = ()
+    kind: str = SUBREAPER
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        return {"kind": SUBREAPER, "shim": self.shim, "mark": self.mark}
+
+    def enter(self) -> None:
+        """A child of the shim is in it."""
+
+    def pids(self) -> list[int]:
+        if os.getpid() == self.shim:
+            return descendants(self.shim)
+        return marked(os.fsencode(self.mark))
+
+    def kill(self) -> None:
+        """Stop all before killing any, or what forks quickly would be ahead of the count."""
+        stopped: set[int] = set()
+        for _ in range(64):
+            fresh = set(self.pids()) - stopped
+            if not fresh:
+                break
+            for pid in fresh:
+                send(pid, signal.SIGSTOP)
+            stopped |= fresh
+        for pid in stopped:
+            send(pid, signal.SIGKILL)
+
+    def memory(self) -> Memory | None:
+        return None
+
+    def remove(self) -> None:
+        """Nothing was made for it."""
+
+
+def create(mark: str, limits: Limits) -> Subreaper:
+    asked = (("memory", limits.memory_bytes), ("cpu", limits.cpu_millis))
+    warnings = [
+        "neither cgroups nor pid namespaces are to be had here: a process that hides well may "
+        "outlive its job",
+        *(f"no limit on {what} can be held here" for what, amount in asked if amount),
+    ]
+    return Subreaper(shim=os.getpid(), mark=mark, warnings=warnings)

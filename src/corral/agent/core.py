@@ -1,0 +1,180 @@
+"""The parts of one agent and how they speak to each other; what its talk with the head is about."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import WebSocketException
+
+from corral.agent.channel import BEATS, Beats
+from corral.agent.dial import Dialler
+from corral.agent.known import Known
+from corral.agent.lease import overdue
+from corral.agent.logs import LOGS, LogShipper, Read
+from corral.agent.obey import Obedience, Ranks
+from corral.agent.prepare import Prepare
+from corral.domain.errors import CorralError
+from corral.domain.facts import AttemptKey, Seen
+from corral.domain.ids import BootId
+from corral.domain.resources import Inventory
+from corral.domain.units import gpus_text
+from corral.domain.wanted import Launch, Version, Wanted
+from corral.wire.channel import PROTOCOL, AttachNow, Hello
+from corral.wire.node import NodeSettings
+
+ATTACH: Final = "/v1/agents/attach/"
+LEASE_SECONDS: Final = 1.0
+PROBE_SECONDS: Final = 60.0
+log = logging.getLogger(__name__)
+
+Look = Callable[[frozenset[int]], Awaitable[Inventory]]
+Pump = Callable[[AttachNow, ClientConnection], Awaitable[None]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Agent:
+    """Implements channel.Node. `clock` counts seconds since the boot, also while asleep.
+
+    `look` asks for the inventory, given the ports that the node's own attempts use; `pump` carries
+    bytes between a terminal and a rank until one of them ends.
+    """
+
+    node_dir: Path
+    settings: NodeSettings
+    boot: BootId
+    ranks: Ranks
+    known: Known
+    dialler: Dialler
+    prepare: Prepare
+    read: Read
+    look: Look
+    pump: Pump
+    clock: Callable[[], float]
+    inventory_now: Inventory = field(default_factory=Inventory)
+    beats: Beats = field(init=False)
+    shipper: LogShipper = field(init=False)
+    obedience: Obedience = field(init=False)
+    _observes: bool = False
+    _attached: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.beats = Beats(node=self, clock=self.clock)
+        self.shipper = LogShipper(
+            attempts_dir=self.node_dir / "attempts", read=self.read, drained=self._drained
+        )
+        self.obedience = Obedience(
+            ranks=self.ranks,
+            known=self.known,
+            prepare=self.prepare,
+            changed=self.changed,
+            drained=self.shipper.is_drained,
+            environment=self.environment,
+            boot=self.boot,
+        )
+
+    def changed(self) -> None:
+        """Something of the attempts is new: tell the head, follow the logs."""
+        self.beats.wake()
+        if not self._observes:  # what comes together is looked at together
+            self._observes = True
+            asyncio.get_running_loop().call_soon(self._observe)
+
+    def _observe(self) -> None:
+        self._observes = False
+        self.shipper.observe(self.obedience.seen())
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises: what is a bug or a broken disk, not a lost connection."""
+        self.shipper.start()
+        self.changed()
+        try:
+            await self.look_now()
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(self.dialler.keep(BEATS, self.beats.talk))
+                parts.create_task(self.dialler.keep(LOGS, self.shipper.talk))
+                parts.create_task(self.obedience.run())
+                parts.create_task(self._watch_leases())
+                parts.create_task(self._look_again())
+        finally:
+            await self.obedience.close()
+            self.prepare.close()
+            self.shipper.close()
+            self.known.close()
+
+    async def look_now(self) -> None:
+        """Renew the inventory."""
+        launches = self.ranks.launches.values()
+        held = frozenset(one.master_port for one in launches if one.node_rank == 0)
+        newest = await self.look(held)
+        if newest != self.inventory_now:
+            self.inventory_now = newest
+            self.beats.wake()
+
+    def environment(self, launch: Launch) -> dict[str, str]:
+        """What only the node knows of an attempt's ranks."""
+        gpus = [gpu for gpu in self.inventory_now.gpus if gpu.index in launch.seat.gpus]
+        return {
+            "CORRAL_SHARED": self.settings.shared[0] if self.settings.shared else "",
+            "CORRAL_GPUS": gpus_text(launch.seat.gpu_millis),
+            "CORRAL_GPU_TYPE": gpus[0].type if gpus else "",
+            "CORRAL_PRETEND_GPUS": "1" if any(gpu.pretend for gpu in gpus) else "0",
+        }
+
+    def hello(self) -> Hello:
+        return Hello(
+            protocol=PROTOCOL,
+            node=self.settings.node,
+            boot=self.boot,
+            address=self.settings.address,
+            inventory=self.inventory_now,
+        )
+
+    def seen(self) -> tuple[Seen, ...]:
+        return self.obedience.seen()
+
+    def version(self) -> Version | None:
+        return self.obedience.version
+
+    def inventory(self) -> Inventory:
+        return self.inventory_now
+
+    def heard(self, sent_at: float) -> None:
+        self.known.hear(sent_at)
+
+    def wanted(self, wanted: Wanted) -> None:
+        self.obedience.wanted(wanted)
+
+    def attach(self, wish: AttachNow) -> None:
+        task = asyncio.create_task(self._attach(wish))
+        self._attached.add(task)
+        task.add_done_callback(self._attached.discard)
+
+    async def _attach(self, wish: AttachNow) -> None:
+        try:
+            async with await self.dialler.dial(f"{ATTACH}{wish.session}") as connection:
+                await self.pump(wish, connection)
+        except (CorralError, OSError, ValueError, WebSocketException) as trouble:
+            log.warning("a terminal on %s.%s ended: %s", wish.job, wish.attempt, trouble)
+
+    def _drained(self, key: AttemptKey) -> None:
+        self.obedience.settle_drained()
+
+    async def _watch_leases(self) -> None:
+        """Each second: stop what asked for it when the head is silent, forget what may go."""
+        while True:
+            await asyncio.sleep(LEASE_SECONDS)
+            self.obedience.settle_drained()
+            silent_seconds = self.clock() - self.known.heard_at()
+            present = {one.key for one in self.ranks.seen()}
+            for stop in overdue(self.ranks.launches.values(), silent_seconds):
+                if stop.key in present:
+                    self.ranks.stop(stop)
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            await self.look_now()

@@ -1,0 +1,157 @@
+"""The agent as a process: one asyncio thread on a node, one at a time, until SIGTERM."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection
+
+from corral.agent import capture
+from corral.agent.core import Agent
+from corral.agent.dial import Dialler, first_of
+from corral.agent.known import Known
+from corral.agent.node_boot import boot_id
+from corral.agent.ports import PortBlock
+from corral.agent.prepare import Prepare
+from corral.agent.probe import Probe
+from corral.agent.processes import myself
+from corral.agent.settings import load_settings, load_token, trust
+from corral.agent.supervisor import Supervisor
+from corral.agent.terminal import carry
+from corral.domain.errors import Refusal
+from corral.domain.ids import BootId
+from corral.domain.resources import Inventory
+from corral.wire.channel import AttachNow
+from corral.wire.node import NodeSettings
+
+PORTS: Final = "ports"
+log = logging.getLogger(__name__)
+
+
+class AlreadyRunning(Refusal):
+    """Another agent works in this node's directory."""
+
+    code = "already_running"
+
+
+def serve(node_dir: Path) -> None:
+    """Be the agent of the node until SIGTERM; its attempts run on.
+
+    Raises: Refusal when the folder cannot be used or has an agent already.
+    """
+    settings, token = load_settings(node_dir), load_token(node_dir)
+    with sole_agent(node_dir):
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("websockets").setLevel(logging.WARNING)
+        myself().record(node_dir / "agent.pid")
+        os.chdir("/")
+        asyncio.run(_serve(node_dir, settings, token))
+
+
+@contextmanager
+def sole_agent(node_dir: Path) -> Iterator[None]:
+    """Hold the node's lock, which the kernel lets go of with its holder. Raises: AlreadyRunning."""
+    with (node_dir / "agent.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunning(
+                f"another agent runs in {node_dir}",
+                hint=f"its process: cat {node_dir / 'agent.pid'}; give each node its own directory",
+            ) from None
+        yield
+
+
+def since_boot() -> float:
+    """Seconds that also pass while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
+    """From the first look at what an earlier agent left until SIGTERM."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    changed = _Changes()
+    supervisor = Supervisor(node_dir, settings=settings, on_change=changed)
+    boot = boot_id(node_dir)
+    await supervisor.start()
+    ports = PortBlock(node_dir / PORTS, settings.index)
+    agent = assemble(node_dir, settings, token, boot, supervisor, ports)
+    changed.tell = agent.changed
+    try:
+        await _until(agent.run(), stopped)
+    finally:
+        await supervisor.close()
+        ports.close()
+
+
+class _Changes:
+    """What the supervisor calls, also before there is an agent that could be told."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[], None] = lambda: None
+
+    def __call__(self) -> None:
+        self.tell()
+
+
+def assemble(
+    node_dir: Path,
+    settings: NodeSettings,
+    token: str,
+    boot: BootId,
+    supervisor: Supervisor,
+    ports: PortBlock,
+) -> Agent:
+    """Put the parts of an agent together. Raises: SettingsInvalid, OSError."""
+    trusted = trust(settings)
+    head_file = Path(settings.head_file)
+    probe = Probe(
+        node_dir=node_dir,
+        settings=settings,
+        containment=supervisor.containment.kind,
+        ports=ports,
+    )
+
+    async def look(held_ports: frozenset[int]) -> Inventory:
+        return await probe.look(supervisor.launcher_pid, held_ports)
+
+    async def pump(wish: AttachNow, connection: ClientConnection) -> None:
+        await carry(
+            connection,
+            *await supervisor.attach(
+                (wish.job, wish.attempt), wish.rank, wish.shell, wish.rows, wish.columns
+            ),
+        )
+
+    return Agent(
+        node_dir=node_dir,
+        settings=settings,
+        boot=boot,
+        ranks=supervisor,
+        known=Known(node_dir, since_boot()),
+        dialler=Dialler(head_file=head_file, token=token, trusted=trusted),
+        prepare=Prepare(node_dir=node_dir, head_file=head_file, token=token, trusted=trusted),
+        read=capture.read,
+        look=look,
+        pump=pump,
+        clock=since_boot,
+    )
+
+
+async def _until(running: Coroutine[None, None, None], stopped: asyncio.Event) -> None:
+    """Run until it fails, which raises, or until the process is asked to end."""
+
+    async def wait() -> None:
+        await stopped.wait()
+        log.info("asked to end; what runs on the node, runs on")
+
+    await first_of(running, wait())

@@ -1,0 +1,78 @@
+"""Being told by the kernel that a folder's files have grown, instead of asking again and again."""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+_MODIFY: Final = 0x2
+_CREATE: Final = 0x100
+_MOVED: Final = 0x40 | 0x80
+_ONLY_FOLDERS: Final = 0x01000000
+_OVERFLOW: Final = 0x4000
+_EVENT: Final = struct.Struct("iIII")  # watch, mask, cookie, bytes of the name that follows
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Inotify:
+    """Calls `woken` with the folder in which a file was written, made or renamed.
+
+    With None when the kernel dropped some news: any folder may have changed. A folder is watched
+    until it is removed or `forget` is called.
+    """
+
+    def __init__(self, woken: Callable[[Path | None], None]) -> None:
+        """Needs a running loop. Raises: OSError when the user's instances are used up."""
+        self._descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise OSError(ctypes.get_errno(), "inotify cannot be had")
+        self._woken = woken
+        self._watches: dict[Path, int] = {}
+        self._folders: dict[int, Path] = {}
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._descriptor, self._read)
+
+    def watch(self, folder: Path) -> bool:
+        """Whether the folder is watched now; False when there are no watches left, or no folder."""
+        if folder not in self._watches:
+            mask = _MODIFY | _CREATE | _MOVED | _ONLY_FOLDERS
+            watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(folder), mask)
+            if watch < 0:
+                return False
+            self._watches[folder] = watch
+            self._folders[watch] = folder
+        return True
+
+    def forget(self, folder: Path) -> None:
+        watch = self._watches.pop(folder, None)
+        if watch is not None:
+            self._folders.pop(watch, None)
+            _libc.inotify_rm_watch(self._descriptor, watch)  # fails when the folder went first
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+
+    def _read(self) -> None:
+        changed: set[Path | None] = set()
+        with contextlib.suppress(BlockingIOError):
+            while news := os.read(self._descriptor, 65536):
+                changed |= self._changed_in(news)
+        for folder in changed:
+            self._woken(folder)
+
+    def _changed_in(self, news: bytes) -> set[Path | None]:
+        changed: set[Path | None] = set()
+        at = 0
+        while at < len(news):
+            watch, mask, _, name_bytes = _EVENT.unpack_from(news, at)
+            at += _EVENT.size + name_bytes
+            if mask & _OVERFLOW:
+                changed.add(None)
+            elif watch in self._folders:
+                changed.add(self._folders[watch])
+        return changed

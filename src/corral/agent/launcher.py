@@ -1,0 +1,159 @@
+"""The launcher: the node's init. One warm process with one thread that forks a shim when asked.
+
+`python -m corral.agent.launcher NODE_DIR [PID]` starts it in the background and returns when it
+serves; PID is a process inside the node's private root, whose view it joins. Each request is one
+byte with a socket over which the new shim gets its plan. Shims outlive it.
+"""
+
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from corral.agent import containment
+from corral.agent.private_root import enter_private_root
+from corral.agent.processes import myself
+from corral.agent.settings import load_settings
+from corral.agent.shim.main import be_shim
+
+SOCKET: Final = "launcher.sock"
+PID_FILE: Final = "launcher.pid"
+LOG: Final = "launcher.log"
+START: Final = b"s"
+LOG_BYTES: Final = 4 * 1024 * 1024
+
+
+class Launcher:
+    """Serves until it is killed. `server` and every connection are of SOCK_SEQPACKET."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+        self._connections: dict[int, socket.socket] = {}
+        self._poll = select.epoll()
+        self._poll.register(server.fileno(), select.EPOLLIN)
+
+    def serve(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self._poll.register(woken, select.EPOLLIN)
+        while True:
+            for descriptor, _ in self._poll.poll():
+                if descriptor == woken:
+                    self._reap(woken)
+                elif descriptor == self._server.fileno():
+                    self._accept()
+                else:
+                    self._take(self._connections[descriptor])
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            connection = self._server.accept()[0]
+            self._connections[connection.fileno()] = connection
+            self._poll.register(connection.fileno(), select.EPOLLIN)
+
+    def _take(self, connection: socket.socket) -> None:
+        try:
+            _, received, _, _ = socket.recv_fds(connection, 16, 1)
+        except OSError:
+            received = []
+        if not received:
+            self._poll.unregister(connection.fileno())
+            del self._connections[connection.fileno()]
+            connection.close()
+            return
+        agent = socket.socket(fileno=received[0])
+        try:
+            if os.fork() == 0:
+                self._let_go()
+                be_shim(agent)
+        except OSError as trouble:  # the agent sees the socket close and tries again
+            print(f"no shim could be forked: {trouble}", file=sys.stderr, flush=True)
+        agent.close()
+
+    def _let_go(self) -> None:
+        """In the shim: what is the launcher's alone."""
+        descriptor = signal.set_wakeup_fd(-1)
+        os.close(descriptor)
+        self._poll.close()
+        self._server.close()
+        for connection in self._connections.values():
+            connection.close()
+
+    def _reap(self, woken: int) -> None:
+        with suppress(BlockingIOError):
+            os.read(woken, 4096)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def main(words: list[str]) -> None:
+    node_dir = Path(words[0]).absolute()
+    beside = int(words[1]) if len(words) > 1 else None
+    ready, done = os.pipe()
+    if os.fork() != 0:
+        os.close(done)
+        sys.exit(0 if os.read(ready, 1) else 1)
+    os.close(ready)
+    os.setsid()
+    _log_to(node_dir / LOG)
+    server = _listen(node_dir)
+    if server is None:
+        os.write(done, b"o")
+        return
+    myself().record(node_dir / PID_FILE)
+    warning = enter_private_root(node_dir, load_settings(node_dir), beside=beside)
+    if warning:
+        print(warning, file=sys.stderr, flush=True)
+    os.chdir("/")
+    with suppress(OSError):
+        containment.probe()  # what it finds out, every shim inherits
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    os.write(done, b"o")
+    os.close(done)
+    Launcher(server).serve()
+
+
+def _listen(node_dir: Path) -> socket.socket | None:
+    """The node's socket; None when a living launcher has it. The lock goes with its holder."""
+    lock = os.open(node_dir / "launcher.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process, not of its children
+    except OSError:
+        os.close(lock)
+        return None
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    directory = os.open(node_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        (node_dir / SOCKET).unlink(missing_ok=True)
+        server.bind(f"/proc/self/fd/{directory}/{SOCKET}")
+        (node_dir / SOCKET).chmod(0o600)
+        server.listen(16)
+    finally:
+        os.close(directory)
+    return server
+
+
+def _log_to(file: Path) -> None:
+    with suppress(FileNotFoundError):
+        if file.stat().st_size > LOG_BYTES:
+            file.rename(file.with_suffix(".log.1"))
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for target, source in enumerate((nowhere, log, log)):
+        os.dup2(source, target)
+    os.close(nowhere)
+    os.close(log)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,127 @@
+"""Mounts and namespaces as the kernel has them; every failure is an OSError that says why."""
+
+import ctypes
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWUSER: Final = 0x10000000
+MS_RDONLY: Final = 0x1
+MS_NOSUID: Final = 0x2
+MS_NODEV: Final = 0x4
+MS_REMOUNT: Final = 0x20
+MS_BIND: Final = 0x1000
+MS_REC: Final = 0x4000
+MS_SLAVE: Final = 0x80000
+MNT_DETACH: Final = 0x2
+SYS_PIVOT_ROOT: Final = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41}
+
+_KEPT: Final = {"nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x400, "relatime": 0x200000}
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mount:
+    """One line of /proc/self/mountinfo."""
+
+    point: str
+    kind: str
+    flags: int  # those that a remount must keep
+
+
+def mounts() -> list[Mount]:
+    """What is mounted in this namespace, parents before children."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split(" ")
+        kind = fields[fields.index("-") + 1]
+        point = _OCTAL.sub(lambda code: chr(int(code.group(1), 8)), fields[4])
+        flags = sum(_KEPT.get(option, 0) for option in fields[5].split(","))
+        found.append(Mount(point=point, kind=kind, flags=flags))
+    return sorted(found, key=lambda mount: mount.point.count("/") if mount.point != "/" else 0)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    answer = _libc.mount(
+        source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None
+    )
+    _check(answer, f"mount {kind or source} on {target}")
+
+
+def bind(source: str, target: str) -> None:
+    """Make the tree at `source` (or at the folder of an open descriptor) seen at `target`."""
+    mount(source, target, flags=MS_BIND | MS_REC)
+
+
+def read_only(target: str, kept: int = 0) -> None:
+    """Let nobody write through the mount at `target`; mounts below it stay as they are."""
+    mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+
+
+def overlay(lower: str, upper: Path, target: str, *, user: bool) -> None:
+    """Mount `target` as a view of `lower` whose changes go to `upper`/changes.
+
+    The kernel is given descriptors, so that no character in a path can be taken for an option.
+    """
+    folders = [Path(lower), upper / "changes", upper / "work"]
+    for folder in folders[1:]:
+        folder.mkdir(parents=True, exist_ok=True)
+    opened = [os.open(folder, os.O_PATH | os.O_DIRECTORY) for folder in folders]
+    try:
+        low, high, work = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
+        own = "userxattr" if user else "redirect_dir=on"
+        mount(
+            "overlay", target, "overlay", 0, f"lowerdir={low},upperdir={high},workdir={work},{own}"
+        )
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def pivot(root: str) -> None:
+    """Make `root`, a mount, the root of this namespace, and let go of the old one."""
+    os.chdir(root)
+    number = SYS_PIVOT_ROOT[os.uname().machine]
+    _check(_libc.syscall(ctypes.c_long(number), b".", b"."), f"pivot to {root}")
+    _check(_libc.umount2(b".", MNT_DETACH), "let go of the old root")
+    os.chdir("/")
+
+
+def own_mounts() -> bool:
+    """Move this process to a mount namespace of its own; whether it took a user namespace too.
+
+    Raises: OSError where the kernel allows neither. The process must have one thread.
+    """
+    user = False
+    if _libc.unshare(CLONE_NEWNS) != 0:
+        uid, gid = os.geteuid(), os.getegid()
+        _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "take a mount namespace")
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        user = True
+    mount("none", "/", flags=MS_REC | MS_SLAVE)
+    return user
+
+
+def join_mounts(pid: int) -> None:
+    """Move this process to the mount namespace (and user namespace) of another. Raises: OSError."""
+    for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS)):
+        if os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}"):
+            continue
+        descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check(_libc.setns(descriptor, flag), f"join the {kind} namespace of process {pid}")
+        finally:
+            os.close(descriptor)
+    os.chdir("/")
+
+
+def _check(answer: int, what: str) -> None:
+    if answer != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

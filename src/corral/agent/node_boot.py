@@ -1,0 +1,26 @@
+"""A node's boot id: it stays while anything of the node lives, and changes when it starts anew."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from corral.domain.ids import BootId
+
+FILE: Final = "boot"
+_MACHINE: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id(node_dir: Path) -> BootId:
+    """The node's boot id. A reboot of the machine, or the file's removal, makes a new one."""
+    file = node_dir / FILE
+    machine = _MACHINE.read_text().strip()
+    try:
+        known_machine, known = file.read_text().split()
+    except (FileNotFoundError, ValueError):
+        known_machine, known = "", ""
+    if known_machine != machine:
+        known = os.urandom(8).hex()
+        fresh = node_dir / f"{FILE}.new"
+        fresh.write_text(f"{machine} {known}\n")
+        fresh.rename(file)
+    return BootId(known)

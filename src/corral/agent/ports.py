@@ -1,0 +1,79 @@
+"""TCP ports that a node may give to gangs, none of which another node of the machine gives too."""
+
+import os
+import socket
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+PORTS: Final = 32
+BLOCK: Final = 64  # more than are offered, so that a port taken by a stranger can be replaced
+_LOWEST: Final = 20_000  # above Ray's 10002 to 19999
+_EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+class PortBlock:
+    """A run of 64 ports that belongs to this process until it ends.
+
+    An abstract socket named after the block is the lock: the kernel lets go of it with its holder,
+    and it is known in the same network namespace as the ports are.
+    """
+
+    def __init__(self, record: Path, index: int = 0) -> None:
+        """`record` remembers the block for the next agent of the node; `index` spreads nodes.
+
+        Raises: OSError when every block is taken.
+        """
+        self._lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.ports = self._take(_remembered(record), index)
+        record.write_text(f"{self.ports[0]}\n")
+
+    def free(self, held: Collection[int] = ()) -> tuple[int, ...]:
+        """32 ports that nothing listens on, or that are `held` by the node's own attempts."""
+        offered = (port for port in self.ports if port in held or _unused(port))
+        return tuple(port for port, _ in zip(offered, range(PORTS), strict=False))
+
+    def close(self) -> None:
+        self._lock.close()
+
+    def _take(self, remembered: int | None, index: int) -> range:
+        starts = list(_starts())
+        first = (os.getuid() * 16 + index) % len(starts)
+        wished = [start for start in starts if start == remembered]
+        for start in (*wished, *starts[first:], *starts[:first]):
+            try:
+                self._lock.bind(f"\0corral-ports-{start}")
+            except OSError:
+                continue
+            return range(start, start + BLOCK)
+        self._lock.close()
+        raise OSError("every block of ports of this machine is taken by another node")
+
+
+def _starts() -> Iterator[int]:
+    """The first ports of all blocks outside the range that outgoing connections draw from."""
+    try:
+        low, high = (int(word) for word in _EPHEMERAL.read_text().split())
+    except (OSError, ValueError):
+        low, high = 32_768, 60_999
+    below = range(_LOWEST, low - BLOCK + 1, BLOCK)
+    above = range(high + 1, 65_536 - BLOCK + 1, BLOCK)
+    blocks = [*below, *above]
+    yield from blocks or range(_LOWEST, 32_768, BLOCK)  # nothing is outside: a busy port is skipped
+
+
+def _remembered(record: Path) -> int | None:
+    try:
+        return int(record.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _unused(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,185 @@
+"""A node's private root: pretend nodes of one machine see each other's disk as little as real ones.
+
+With isolation "disk" the ranks of a node see the machine's files through an overlay whose changes
+lie in the node's own folder `disk/`; only declared shared paths are the machine's own. Of the
+cluster's folder (its database, token and key, the other nodes) they see nothing but the node's own
+attempts and the shared paths in it. As root the whole disk is one overlay; without root a user
+namespace lays overlays on home and the temporary folders and makes the rest read only. It keeps
+well-meaning code apart; a rank that runs as root can still reach the machine through /proc.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from corral.agent import mounts
+from corral.wire.node import NodeSettings
+
+OWN: Final = ("attempts",)  # what the ranks and shims of a node see of its folder
+_KERNEL: Final = ("/proc", "/sys", "/dev")
+_NO_FILES: Final = re.compile(
+    "proc|sysfs|devtmpfs|devpts|cgroup2?|mqueue|debugfs|tracefs|securityfs|bpf|pstore|configfs"
+    "|fusectl|autofs|binfmt_misc|hugetlbfs|nsfs|rpc_pipefs|efivarfs|selinuxfs"
+)
+
+
+def enter_private_root(node_dir: Path, settings: NodeSettings, *, beside: int | None = None) -> str:
+    """Let this process, and all that it starts, see the node's own disk. Called once, one thread.
+
+    `beside` is a process that was inside already, such as a shim whose launcher died: its view is
+    joined, since a disk may be mounted only once; if it has ended meanwhile, the disk is free.
+    Returns: "" or, in a sentence, what could not be had and so is seen by other nodes too.
+    """
+    if settings.isolation == "none":
+        return ""
+    try:
+        if beside is not None:
+            with suppress(FileNotFoundError, ProcessLookupError):
+                mounts.join_mounts(beside)
+                return ""
+        user = mounts.own_mounts()
+        if settings.isolation == "hide":
+            _hide_only(node_dir, settings)
+            return ""
+        return _own_disk(node_dir, settings, user=user)
+    except OSError as trouble:
+        return f"node {settings.node} has no private root, its ranks see the machine's: {trouble}"
+
+
+def has_private_root(inside: int) -> bool:
+    """Whether what that process of a node writes is its node's own. Raises: OSError."""
+    theirs, ours = os.stat(f"/proc/{inside}/root/tmp"), os.stat("/tmp")
+    return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
+
+
+def _own_disk(node_dir: Path, settings: NodeSettings, *, user: bool) -> str:
+    disk = node_dir / "disk"
+    root = disk / "root"
+    root.mkdir(parents=True, exist_ok=True)
+    hidden = [os.path.realpath(path) for path in settings.hidden]
+    with _opened(_seen_inside(node_dir, settings)) as seen:
+        plain = _compose_as_user(disk, root) if user else _compose(disk, root, hidden)
+        _show(str(root), {path: at for path, at in seen.items() if not _within(path, hidden)})
+        with _hiding(str(root), hidden):
+            _show(str(root), {path: at for path, at in seen.items() if _within(path, hidden)})
+    mounts.pivot(str(root))
+    return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
+
+
+def _hide_only(node_dir: Path, settings: NodeSettings) -> None:
+    hidden = [os.path.realpath(path) for path in settings.hidden]
+    with _opened(_seen_inside(node_dir, settings)) as seen, _hiding("", hidden):
+        _show("", {path: at for path, at in seen.items() if _within(path, hidden)})
+
+
+def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:
+    """The machine's disk under `root`, each file system an overlay; those that cannot be one."""
+    there = {mount.point: mount for mount in mounts.mounts()}
+    mounts.overlay("/", disk / "upper", str(root), user=False)
+    plain = []
+    for point, mount in there.items():
+        target = f"{root}{point}"
+        if not _has_files(mount) or _within(point, hidden) or not os.path.lexists(target):
+            continue
+        try:
+            mounts.overlay(point, disk / f"upper{point.replace('/', '-')}", target, user=False)
+        except OSError:
+            mounts.bind(point, target)
+            mounts.read_only(target, mount.flags)
+            plain.append(point)
+    for folder in _KERNEL:
+        mounts.bind(folder, f"{root}{folder}")
+    mounts.read_only(f"{root}/dev", there["/dev"].flags if "/dev" in there else 0)
+    _fresh_memory_folder(root)
+    return plain
+
+
+def _compose_as_user(disk: Path, root: Path) -> list[str]:
+    """The same without root: read only, with an overlay on each folder that people write to."""
+    there = {mount.point: mount for mount in mounts.mounts()}
+    mounts.bind("/", str(root))
+    for point, mount in there.items():
+        if point == "/" or _has_files(mount):
+            mounts.read_only(str(root) if point == "/" else f"{root}{point}", mount.flags)
+    plain = []
+    for folder in _written_without_root():
+        try:
+            mounts.overlay(
+                folder, disk / f"upper{folder.replace('/', '-')}", f"{root}{folder}", user=True
+            )
+        except OSError:
+            plain.append(folder)
+    _fresh_memory_folder(root)
+    return plain
+
+
+def _written_without_root() -> list[str]:
+    """The temporary folders and home, outer ones first.
+
+    Home has an overlay of its own also inside another: a folder that somebody else owns cannot be
+    copied by one user, so nothing may have to be copied on the way to what is theirs.
+    """
+    wanted = {os.path.realpath(path) for path in ("/tmp", "/var/tmp", str(Path.home()))}
+    return sorted((path for path in wanted if os.path.isdir(path)), key=len)
+
+
+def _fresh_memory_folder(root: Path) -> None:
+    """/dev/shm of the node's own, for the shared memory of its ranks."""
+    flags = mounts.MS_NOSUID | mounts.MS_NODEV
+    if Path("/dev/shm").is_dir():
+        mounts.mount("tmpfs", f"{root}/dev/shm", "tmpfs", flags, "mode=1777")
+
+
+def _seen_inside(node_dir: Path, settings: NodeSettings) -> list[str]:
+    """What is the machine's own inside: shared paths and the node's own folders, parents first."""
+    own = [node_dir / name for name in OWN]
+    for folder in own:
+        folder.mkdir(exist_ok=True)
+    paths = {os.path.realpath(path) for path in (*settings.shared, *map(str, own))}
+    return sorted((path for path in paths if os.path.exists(path)), key=len)
+
+
+@contextmanager
+def _opened(paths: Sequence[str]) -> Iterator[Mapping[str, str]]:
+    """Each path with a name that still leads to it when something else is mounted over it."""
+    with ExitStack() as stack:
+        names = {}
+        for path in paths:
+            descriptor = os.open(path, os.O_PATH)
+            stack.callback(os.close, descriptor)
+            names[path] = f"/proc/self/fd/{descriptor}"
+        yield names
+
+
+def _show(root: str, seen: Mapping[str, str]) -> None:
+    for path, source in seen.items():
+        target = Path(f"{root}{path}")
+        if not target.exists():
+            target.mkdir(parents=True)
+        mounts.bind(source, str(target))
+
+
+@contextmanager
+def _hiding(root: str, hidden: Sequence[str]) -> Iterator[None]:
+    """Empty folders over the hidden ones; what is shown in them meanwhile stays, nothing else."""
+    there = [f"{root}{path}" for path in hidden if os.path.isdir(f"{root}{path}")]
+    flags = mounts.MS_NOSUID | mounts.MS_NODEV
+    for target in there:
+        mounts.mount("tmpfs", target, "tmpfs", flags, "size=1m,mode=755")
+    yield
+    for target in there:
+        mounts.read_only(target, flags)
+
+
+def _has_files(mount: mounts.Mount) -> bool:
+    """Whether people keep files there: no file system of the kernel's own, and not the root."""
+    if mount.point == "/" or _NO_FILES.fullmatch(mount.kind):
+        return False
+    return not _within(mount.point, _KERNEL)
+
+
+def _within(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

@@ -1,0 +1,81 @@
+"""The agent's settings and its node's token, each from a file that only its owner may read."""
+
+import ssl
+import stat
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.domain.errors import Refusal
+from corral.wire.node import NodeSettings, decode_settings
+
+FILE: Final = "node.json"
+TOKEN: Final = "token"
+
+
+class SettingsInvalid(Refusal):
+    """The node's directory cannot be used as it is."""
+
+    code = "settings_invalid"
+
+
+def load_settings(node_dir: Path) -> NodeSettings:
+    """Raises: SettingsInvalid when node.json is missing, open to others, or wrong."""
+    text = _private(node_dir / FILE)
+    try:
+        return decode_settings(text)
+    except ValueError as wrong:
+        raise SettingsInvalid(
+            f"{node_dir / FILE} does not read as a node's settings: {wrong}",
+            hint="correct it, or write it anew: corral down; corral up",
+        ) from wrong
+
+
+def load_token(node_dir: Path) -> str:
+    """The node's own token. Raises: SettingsInvalid when missing, empty or open to others."""
+    token = _private(node_dir / TOKEN).decode("ascii", "replace").strip()
+    if not token:
+        raise SettingsInvalid(
+            f"{node_dir / TOKEN} is empty", hint="write it anew: corral down; corral up"
+        )
+    return token
+
+
+def trust(settings: NodeSettings) -> ssl.SSLContext:
+    """What the head's certificate is checked against. Raises: SettingsInvalid."""
+    try:
+        return ssl.create_default_context(cafile=settings.trusted)
+    except OSError as wrong:
+        raise SettingsInvalid(
+            f"{settings.trusted} holds no certificate that can be trusted: {wrong}",
+            hint="name the head's certificate: corral up --tls-certificate FILE",
+        ) from wrong
+
+
+class HeadFile(msgspec.Struct, frozen=True):
+    """What the agent needs of head.json; other fields are the head's own affair."""
+
+    url: str
+
+
+def head_url(path: Path) -> str:
+    """Where the head is now: "http://127.0.0.1:8700". Raises: OSError, ValueError."""
+    return msgspec.json.decode(path.read_bytes(), type=HeadFile).url.rstrip("/")
+
+
+def _private(path: Path) -> bytes:
+    try:
+        mode = path.stat().st_mode
+        text = path.read_bytes()
+    except OSError as absent:
+        raise SettingsInvalid(
+            f"{path} cannot be read: {absent.strerror}",
+            hint="name the directory of a node: python -m corral.agent ~/.corral/nodes/n1",
+        ) from absent
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise SettingsInvalid(
+            f"{path} may be read by others (mode {stat.S_IMODE(mode):o})",
+            hint=f"run: chmod 600 {path}",
+        )
+    return text

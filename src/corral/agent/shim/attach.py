@@ -1,0 +1,64 @@
+"""Letting somebody in: a shell beside the ranks, or a rank's own input and output.
+
+The descriptor to type into is handed over the connection; a shell's is its whole terminal.
+"""
+
+import os
+import pty
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from corral.agent.shim.rank import Rank
+from corral.agent.shim.spawn import Child, spawn, window
+
+ANSWER: Final = b"!"  # comes with the descriptor; anything else is a refusal in words
+
+
+def hand_over(connection: socket.socket, descriptor: int) -> None:
+    connection.setblocking(True)
+    socket.send_fds(connection, [ANSWER], [descriptor])
+
+
+def refuse(connection: socket.socket, why: str) -> None:
+    with connection, suppress(OSError):
+        connection.setblocking(True)
+        connection.sendall(why.encode())
+
+
+def listen(rank: Rank, connection: socket.socket) -> None:
+    """Hand over the rank's input; its output goes to the connection from now on."""
+    if rank.stdin < 0 or rank.is_over:
+        refuse(connection, f"rank {rank.number} has ended")
+        return
+    try:
+        hand_over(connection, rank.stdin)
+    except OSError:
+        connection.close()
+        return
+    connection.setblocking(False)
+    rank.listeners.append(connection)
+
+
+def open_shell(
+    child: Callable[[tuple[int, int, int]], Child],
+    connection: socket.socket,
+    rows: int,
+    columns: int,
+) -> int:
+    """Start a shell on a new terminal and hand that over; its process id, to be reaped.
+
+    Raises: OSError when there is no terminal or no process to be had.
+    """
+    ours, theirs = pty.openpty()
+    try:
+        window(theirs, rows, columns)
+        spawned = spawn(child((theirs, theirs, theirs)))
+        os.close(spawned.failure)
+        hand_over(connection, ours)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+        connection.close()
+    return spawned.pid

@@ -1,0 +1,77 @@
+"""What is durable of an attempt, and so may be told: every record first goes to the journal."""
+
+from collections.abc import Callable
+from typing import Final
+
+from corral.agent.journal import Journal
+from corral.agent.shim.loop import Loop
+from corral.agent.shim.state import Record, State
+
+RETRY_SECONDS: Final = 0.5  # a full disk
+RESERVE_BYTES: Final = 8192  # of the journal, for what must be written on a full disk
+RESERVE_RANK_BYTES: Final = 512
+
+
+def reserve_bytes(ranks: int) -> int:
+    """Room for the start, the end, and the exits of so many ranks."""
+    return RESERVE_BYTES + RESERVE_RANK_BYTES * ranks
+
+
+class Ledger:
+    """`state` holds what is on the disk; `changed` is called when it does more of it."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        journal: Journal,
+        reserve: int,
+        changed: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """`reserve`: so many bytes of the journal's space no save may take."""
+        self.state = State()
+        self._loop = loop
+        self._journal = journal
+        self._reserve = reserve
+        self._changed = changed
+        self._warn = warn
+        self._unwritten: list[Record] = []
+        self._retries = False
+
+    def record(self, record: Record) -> None:
+        """Nobody hears of it before it is on the disk."""
+        self._unwritten.append(record)
+        self._write()
+
+    @property
+    def only_saves_wait(self) -> bool:
+        return all(record["type"] == "save" for record in self._unwritten)
+
+    def end(self, record: Record) -> None:
+        """The last record. A save that was never told of is no save."""
+        self._unwritten = []
+        self.record(record)
+
+    def _write(self) -> None:
+        """What finds no room is tried again; saves leave room for what is more than they are."""
+        records, self._unwritten = self._unwritten, []
+        for record in records:
+            try:
+                keep_bytes = self._reserve if record["type"] == "save" else 0
+                self._journal.append(record, keep_bytes=keep_bytes)
+                self.state.take(record)
+            except OSError as trouble:
+                self._unwritten.append(record)
+                self._retry(trouble)
+        self._changed()
+
+    def _retry(self, trouble: OSError) -> None:
+        if not self._retries:
+            self._retries = True
+            self._warn(f"the journal cannot be written, what is new waits: {trouble}")
+            self._loop.later(RETRY_SECONDS, self._retried)
+
+    def _retried(self) -> None:
+        self._retries = False
+        if self.state.phase != "ended":
+            self._write()

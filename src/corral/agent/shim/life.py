@@ -1,0 +1,375 @@
+"""The life of one attempt on a node: setup, ranks, their ends, and nothing left after them."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from corral.agent import containment
+from corral.agent.capture import RankLog
+from corral.agent.journal import Journal
+from corral.agent.processes import Process
+from corral.agent.shim import attach
+from corral.agent.shim.grace import SHELL, Grace
+from corral.agent.shim.ledger import Ledger, reserve_bytes
+from corral.agent.shim.line import Line, Message
+from corral.agent.shim.loop import Loop
+from corral.agent.shim.plan import Plan
+from corral.agent.shim.rank import Rank
+from corral.agent.shim.spawn import Account, Child
+from corral.agent.shim.state import Record, State, progress_record, save_record
+
+PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or all have ended
+GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
+MOST_LINES: Final = 512  # well below the descriptors that a process may have
+
+
+def wall() -> float:
+    return time.clock_gettime(time.CLOCK_REALTIME)
+
+
+def since_boot() -> float:
+    """Seconds since the machine's boot: nobody can set this clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Life:
+    """Made when the journal and the containment are there; over when `loop` has stopped."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        loop: Loop,
+        journal: Journal,
+        group: containment.Containment,
+        logs: dict[int, RankLog],
+        account: Account | None,
+    ) -> None:
+        self.plan = plan
+        self.account = account
+        self._loop = loop
+        self._group = group
+        self._logs = logs
+        self._ledger = Ledger(
+            loop, journal, reserve_bytes(len(plan.ranks)), self._written, self._warn
+        )
+        self._grace = Grace(loop, group, self._look)
+        self._lines: list[Line] = []
+        self._setup: Rank | None = None
+        self._ranks: list[Rank] = []
+        self._stop: Message | None = None
+        self._gathers = False
+        self._finishing = False
+        self._oom_explained = 0
+        self._trouble = ""
+        self._infra = True
+
+    @property
+    def state(self) -> State:
+        return self._ledger.state
+
+    # --- starting
+
+    def begin(self) -> None:
+        for warning in self._group.warnings:
+            self._first_log.say(warning)
+        if self.plan.setup is None:
+            self._start_ranks()
+            return
+        self._setup = Rank(self._loop, self.plan.ranks[0], self._first_log)
+        self._start(self._setup, self.plan.setup, {})
+        self._look()
+
+    def _start_ranks(self) -> None:
+        for number, own in zip(self.plan.ranks, self.plan.rank_env, strict=True):
+            rank = Rank(self._loop, number, self._logs[number])
+            self._ranks.append(rank)
+            if not self._start(rank, self.plan.run, own):
+                break
+        self._look()
+
+    def _start(self, rank: Rank, command: str, own_env: dict[str, str]) -> bool:
+        words = [SHELL, "-c", command]
+        try:
+            rank.start(self._child_on(words, own_env), lambda: self._ran(rank))
+        except OSError as trouble:
+            rank.status = 0
+            rank.exec_failed = str(trouble)
+            self._ran(rank)
+            return False
+        return True
+
+    def _child_on(
+        self, words: list[str], own_env: dict[str, str], *, terminal: bool = False
+    ) -> Callable[[tuple[int, int, int]], Child]:
+        env = {**self.plan.env, **own_env, "CORRAL_SOCKET": f"{self.plan.folder}/shim.sock"}
+        env |= self.account.env if self.account is not None else {}
+
+        def child(stdio: tuple[int, int, int]) -> Child:
+            return Child(
+                words=words,
+                env=env,
+                work=self.plan.work,
+                stdio=stdio,
+                account=self.account,
+                containment=self._group,
+                terminal=terminal,
+            )
+
+        return child
+
+    def _ran(self, rank: Rank) -> None:
+        """A program runs, or could not be started."""
+        if rank.exec_failed:
+            what = "setup" if rank is self._setup else f"rank {rank.number}"
+            self._fail(f"{what} could not be started: {rank.exec_failed}", infra=True)
+        elif self._grace.runs:
+            self._grace.tell_again(rank.pid)
+        started = len(self._ranks) == len(self.plan.ranks)
+        if started and all(rank.runs for rank in self._ranks) and self.state.started_at is None:
+            self._ledger.record({"type": "started", "at": wall(), "since_boot": since_boot()})
+
+    # --- ends
+
+    def reap(self) -> None:
+        """Take in what has ended: ranks, and orphans that came to us."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                for rank in [*self._ranks, *([self._setup] if self._setup else [])]:
+                    if rank.pid == ended[0] and not rank.is_over:
+                        rank.end(ended[1])
+                        self._take_end(rank)
+        self._look()
+
+    def _take_end(self, rank: Rank) -> None:
+        assert rank.status is not None
+        if rank.exec_failed:
+            return
+        if rank is self._setup:
+            self._take_setup(rank)
+            return
+        record = self._exit_record(rank)
+        self._ledger.record(record)
+        if record["code"] != 0 and not self._grace.runs:
+            self._end(PEER_GRACE_SECONDS, f"rank {rank.number} has failed", save=False)
+
+    def _take_setup(self, setup: Rank) -> None:
+        record = self._exit_record(setup)
+        if self._grace.runs:
+            return
+        if record["code"] == 0:
+            self._setup_is_over(setup)
+            self._start_ranks()
+            return
+        code, number = record["code"], record["signal"]
+        end = f"exit code {code}" if code is not None else f"signal {number}"
+        self._logs[setup.number].say(f"setup has failed with {end}: the command is not run")
+        self._trouble, self._infra = f"setup has failed with {end}", False
+        self._ledger.record(record)
+        self._end(PEER_GRACE_SECONDS, self._trouble, save=False)
+
+    def _setup_is_over(self, setup: Rank) -> None:
+        """Its descriptors go; what it left in the background stays, the ranks may need it."""
+        setup.close()
+
+    def _exit_record(self, rank: Rank) -> Record:
+        assert rank.status is not None
+        code = os.waitstatus_to_exitcode(rank.status)
+        memory = self._group.memory()
+        killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        unexplained = memory is not None and memory.oom_kills > self._oom_explained
+        oom = code != 0 and unexplained and (killed or not self._grace.runs)
+        self._oom_explained += oom
+        record: Record = {
+            "type": "exit",
+            "rank": rank.number,
+            "code": code if code >= 0 else None,
+            "signal": -code if code < 0 else None,
+            "out_of_memory": oom,
+            "at": wall(),
+        }
+        if oom and memory is not None:
+            record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
+            self._logs[rank.number].say(
+                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes of a limit "
+                f"of {memory.limit_bytes}"
+            )
+        return record
+
+    def _fail(self, trouble: str, *, infra: bool) -> None:
+        if not self._trouble:
+            self._trouble, self._infra = trouble, infra
+        self._end(PEER_GRACE_SECONDS, trouble, save=False)
+
+    def _end(self, grace_seconds: float, why: str, *, save: bool) -> None:
+        """Let all of it end, within the grace. A shorter grace cuts a running one short."""
+        first = not self._grace.runs
+        self._grace.begin(grace_seconds)
+        self._written()  # SIGTERM goes first: who is told and ends at once still knows how to end
+        if first:
+            self._stop = {
+                "type": "stop", "save": save, "grace_seconds": grace_seconds, "why": why,
+            }  # fmt: skip
+            for line in list(self._lines):
+                if line.is_rank:
+                    line.send(self._stop)
+
+    def _look(self) -> None:
+        """See what is left, and do what its time has come for."""
+        started = [*self._ranks, *([self._setup] if self._setup else [])]
+        over = all(rank.is_over for rank in started)
+        if self._finishing or (not over and not self._grace.runs):
+            return
+        left = self._group.pids()
+        if over and not left:
+            self._finish()
+        elif not self._grace.runs:
+            self._end(PEER_GRACE_SECONDS, "all ranks have ended", save=False)
+        else:
+            self._grace.act(left, {rank.pid for rank in started})
+
+    def _finish(self) -> None:
+        if not self._ledger.only_saves_wait:
+            return
+        self._finishing = True
+        for rank in self._ranks:
+            rank.close()
+        for log in self._logs.values():
+            log.close()
+        self._group.remove()
+        self._ledger.end(
+            {
+                "type": "ended",
+                "at": wall(),
+                "trouble": self._trouble,
+                "infra": self._infra,
+                "progress": self.state.progress,
+            }
+        )
+
+    # --- who hears of it
+
+    def _written(self) -> None:
+        """Something more is known, and durable."""
+        if self._grace.runs and self.state.phase in ("starting", "up"):
+            self.state.phase = "stopping"
+        self._publish()
+        if self.state.phase == "ended":
+            self._loop.stop()
+        else:
+            self._look()
+
+    def _warn(self, sentence: str) -> None:
+        os.write(2, f"{self.plan.job}.{self.plan.attempt}: {sentence}\n".encode())
+        for line in self._lines:
+            if line.watches:
+                line.send({"type": "warning", "text": sentence})
+
+    def _publish(self) -> None:
+        for line in list(self._lines):
+            if line.watches:
+                line.renew(self.state.message)
+
+    def connect(self, connection: socket.socket, *, watches: bool = False) -> None:
+        if len(self._lines) >= MOST_LINES:
+            connection.close()
+            return
+        line = Line(self._loop, connection, self._heard, self._lines_closed)
+        self._lines.append(line)
+        if watches:
+            self._watched(line)
+
+    def _lines_closed(self, line: Line) -> None:
+        self._lines.remove(line)
+
+    def _watched(self, line: Line) -> None:
+        line.watches = True
+        line.renew(self.state.message)
+
+    def _heard(self, line: Line, message: Message) -> None:
+        kind = message["type"]
+        if kind == "watch":
+            self._watched(line)
+        elif kind == "hello":
+            line.is_rank = True
+            if self._stop is not None:
+                line.send(self._stop)
+        elif kind == "progress":
+            self.state.progress = progress_record(message, wall())
+            self._gather()
+        elif kind == "save":
+            self._ledger.record(save_record(message, self.plan.attempt, wall()))
+        elif kind == "committed":
+            self._committed(message)
+        elif kind == "stop":
+            self._end(
+                float(message["grace_seconds"]), str(message["why"]), save=bool(message["save"])
+            )
+        elif kind == "attach":
+            self._attach(line, message)
+
+    def _gather(self) -> None:
+        if not self._gathers:
+            self._gathers = True
+            self._loop.later(GATHER_SECONDS, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathers = False
+        self._publish()
+
+    def _committed(self, message: Message) -> None:
+        steps = [int(step) for step in message["steps"]]
+        self.state.acknowledge(self.plan.attempt, steps)
+        for line in self._lines:
+            if line.is_rank:
+                line.send({"type": "committed", "steps": steps})
+        self._publish()
+
+    def _attach(self, line: Line, message: Message) -> None:
+        connection = line.take_over()
+        number = int(message["rank"])
+        at = next((at for at, rank in enumerate(self._ranks) if rank.number == number), None)
+        if at is None or self._grace.runs:
+            attach.refuse(connection, f"rank {number} does not run on node {self.plan.node}")
+        elif message["shell"]:
+            self._open_shell(connection, self.plan.rank_env[at], message)
+        else:
+            attach.listen(self._ranks[at], connection)
+
+    def _open_shell(
+        self, connection: socket.socket, own_env: dict[str, str], message: Message
+    ) -> None:
+        shell = self.account.shell if self.account else os.environ.get("SHELL", SHELL)
+        words = [shell if os.access(shell, os.X_OK) else SHELL, "-i"]
+        env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
+        child = self._child_on(words, env, terminal=True)
+        try:
+            attach.open_shell(child, connection, int(message["rows"]), int(message["columns"]))
+        except OSError as trouble:
+            self._warn(f"no shell could be opened: {trouble}")
+
+    @property
+    def _first_log(self) -> RankLog:
+        return self._logs[self.plan.ranks[0]]
+
+
+def launch_record(plan: Plan, group: containment.Containment, shim: Process) -> Record:
+    """The first record: what another agent must know to look after the attempt."""
+    return {
+        "type": "launch",
+        "shim": [shim.pid, shim.started],
+        "containment": dict(group.record),
+        "ranks": plan.ranks,
+        "at": wall(),
+    }
+
+
+def open_logs(plan: Plan, loop: Loop) -> dict[int, RankLog]:
+    """Raises: OSError."""
+    folder = Path(plan.folder) / "logs"
+    folder.mkdir(exist_ok=True)
+    return {number: RankLog(folder / f"rank-{number}.log", loop.now) for number in plan.ranks}

@@ -1,0 +1,173 @@
+"""The first moments of a shim: what it needs, or a refusal that says what is missing."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from corral.agent import containment
+from corral.agent.journal import FILE, Journal
+from corral.agent.processes import myself
+from corral.agent.shim.ledger import reserve_bytes
+from corral.agent.shim.life import (
+    Life,
+    launch_record,
+    open_logs,
+    wall,
+)
+from corral.agent.shim.loop import Loop
+from corral.agent.shim.plan import Plan, decode_plan
+from corral.agent.shim.spawn import Account, account
+
+PR_SET_NAME: Final = 15
+PR_SET_CHILD_SUBREAPER: Final = 36
+PATIENCE_SECONDS: Final = 10.0  # for the plan, which is on its way
+SOCKET: Final = "shim.sock"
+PID_FILE: Final = "shim.pid"
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def main(connection: socket.socket) -> None:
+    """Be the shim of the attempt whose plan comes over the connection, until nothing is left."""
+    plan = _read_plan(connection)
+    folder = Path(plan.folder)
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(PR_SET_NAME, b"corral-shim", 0, 0, 0)
+    try:
+        journal = Journal.create(folder / FILE, 2 * reserve_bytes(len(plan.ranks)))
+    except FileExistsError:
+        connection.sendall(b'{"type":"taken"}\n')
+        return
+    except OSError as trouble:
+        _refuse(connection, f"the journal cannot be written: {trouble}")
+        return
+    loop = Loop()
+    try:
+        life = _life(plan, loop, journal)
+        server = _serve(folder, life.account)
+    except OSError as trouble:
+        journal.append({"type": "ended", "at": wall(), "trouble": f"{trouble}", "infra": True})
+        _refuse(connection, f"{trouble}")
+        return
+    _run(life, loop, server, connection)
+
+
+def _run(life: Life, loop: Loop, server: socket.socket, connection: socket.socket) -> None:
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+
+    def reap() -> None:
+        with suppress(BlockingIOError):
+            os.read(woken, 4096)
+        life.reap()
+
+    def accept() -> None:
+        with suppress(OSError):  # gone again
+            life.connect(server.accept()[0])
+
+    loop.watch(woken, reap)
+    loop.watch(server.fileno(), accept)
+    life.connect(connection, watches=True)
+    life.begin()
+    loop.run()
+    for name in (SOCKET, PID_FILE):
+        (Path(life.plan.folder) / name).unlink(missing_ok=True)
+
+
+def _life(plan: Plan, loop: Loop, journal: Journal) -> Life:
+    """Raises: OSError."""
+    folder = Path(plan.folder)
+    me = myself()
+    me.record(folder / PID_FILE)
+    logs = open_logs(plan, loop)
+    limits = containment.Limits(
+        pids=plan.pids,
+        cpu_millis=plan.cpu_millis,
+        memory_bytes=plan.memory_bytes,
+        devices=None if plan.devices is None else tuple(plan.devices),
+    )
+    group = _contain(plan, limits, logs[plan.ranks[0]].say)
+    journal.append(launch_record(plan, group, me))
+    user = account(plan.user)
+    if user is not None:
+        _give(folder, Path(plan.work), user)
+    return Life(plan, loop, journal, group, logs, user)
+
+
+def _contain(
+    plan: Plan, limits: containment.Limits, say: Callable[[str], None]
+) -> containment.Containment:
+    """The planned containment, or the next weaker one that works now."""
+    mark = f"CORRAL_SOCKET={plan.folder}/{SOCKET}"
+    for kind in containment.KINDS[containment.KINDS.index(plan.containment) :]:
+        try:
+            return containment.create(kind, name=plan.group, mark=mark, limits=limits)
+        except OSError as trouble:
+            say(f"no {kind} to keep the processes in: {trouble}")
+    raise OSError("no containment is to be had")
+
+
+def _serve(folder: Path, user: Account | None) -> socket.socket:
+    """The attempt's socket, by a path that is short enough for any folder."""
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        server.bind(f"/proc/self/fd/{directory}/{SOCKET}")
+        os.chmod(folder / SOCKET, stat.S_IRUSR | stat.S_IWUSR)
+        if user is not None:
+            os.chown(folder / SOCKET, user.uid, user.groups[0])
+        server.listen(64)
+        server.setblocking(False)
+    finally:
+        os.close(directory)
+    return server
+
+
+def _give(folder: Path, work: Path, user: Account) -> None:
+    """The working directory belongs to whom the ranks run as."""
+    group = user.groups[0]
+    folder.chmod(0o711)
+    for at, folders, files in os.walk(work):
+        for name in (*folders, *files):
+            os.chown(os.path.join(at, name), user.uid, group, follow_symlinks=False)
+    os.chown(work, user.uid, group)
+
+
+def _read_plan(connection: socket.socket) -> Plan:
+    connection.settimeout(PATIENCE_SECONDS)
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        data = connection.recv(65536)
+        if not data:
+            raise ConnectionResetError("the agent has hung up before it sent a plan")
+        received += data
+    return decode_plan(bytes(received))
+
+
+def _refuse(connection: socket.socket, why: str) -> None:
+    connection.sendall(json.dumps({"type": "refused", "why": why}).encode() + b"\n")
+
+
+def be_shim(connection: socket.socket) -> None:
+    """In a new process, which never returns from here."""
+    code = 1
+    try:
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        main(connection)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,126 @@
+"""One process that the shim started: a rank or the setup before it. Its output, its true end."""
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from corral.agent.capture import RankLog
+from corral.agent.shim.loop import Loop
+from corral.agent.shim.spawn import Child, spawn
+
+READ_BYTES: Final = 65536
+TURN_BYTES: Final = 1024 * 1024  # in one turn, so that no rank keeps the others waiting
+PAUSE_SECONDS: Final = 1 / 64  # after a full turn: 64 MB/s of output are read, more has to wait
+LAST_BYTES: Final = 4 * 1024 * 1024  # read of what is left in the pipe after the end
+
+
+class Rank:
+    """`number` is the rank in the gang. `exec_failed`: why the program did not even start."""
+
+    def __init__(self, loop: Loop, number: int, log: RankLog) -> None:
+        self.number = number
+        self.log = log
+        self.pid = 0
+        self.runs = False  # the program itself, not just its process
+        self.status: int | None = None  # a wait status
+        self.exec_failed = ""
+        self.stdin = -1
+        self.listeners: list[socket.socket] = []
+        self._loop = loop
+        self._output = -1
+        self._failure = -1
+
+    def start(
+        self, child: Callable[[tuple[int, int, int]], Child], ran: Callable[[], None]
+    ) -> None:
+        """Fork. `ran` is called when the program runs or cannot. Raises: OSError."""
+        theirs_in, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self._output, theirs_out = os.pipe2(os.O_CLOEXEC)
+        try:
+            spawned = spawn(child((theirs_in, theirs_out, theirs_out)))
+        except OSError:
+            os.close(self.stdin)
+            os.close(self._output)
+            self.stdin = self._output = -1
+            raise
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        os.set_blocking(self._output, False)
+        self.pid, self._failure = spawned.pid, spawned.failure
+        self._loop.watch(self._output, self._read)
+        self._loop.watch(self._failure, lambda: self._see_start(ran))
+
+    @property
+    def is_over(self) -> bool:
+        return self.status is not None
+
+    def end(self, status: int) -> None:
+        """It was reaped: take what it still said."""
+        self.status = status
+        if self._failure >= 0:
+            self._see_start(lambda: None)
+        self._drain(LAST_BYTES)
+
+    def close(self) -> None:
+        """Nothing of the containment lives any more, so no more can come."""
+        self._drain(LAST_BYTES)
+        for listener in self.listeners:
+            listener.close()
+        self._close_output()
+        if self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
+
+    def _see_start(self, ran: Callable[[], None]) -> None:
+        self._loop.watch(self._failure, None)
+        with suppress(BlockingIOError):
+            self.exec_failed = os.read(self._failure, 512).decode("utf-8", "replace")
+        os.close(self._failure)
+        self._failure = -1
+        self.runs = not self.exec_failed
+        ran()
+
+    def _read(self) -> None:
+        if not self._drain(TURN_BYTES) and self._output >= 0:
+            output = self._output
+            self._loop.watch(output, None)
+            self._loop.later(PAUSE_SECONDS, self._go_on)
+
+    def _go_on(self) -> None:
+        if self._output >= 0:
+            self._loop.watch(self._output, self._read)
+
+    def _drain(self, most_bytes: int) -> bool:
+        """Take in what is there; False when that was more than this turn allows."""
+        while self._output >= 0 and most_bytes > 0:
+            try:
+                data = os.read(self._output, READ_BYTES)
+            except BlockingIOError:
+                return True
+            if not data:
+                self._close_output()
+                return True
+            most_bytes -= len(data)
+            self.log.write(data)
+            self._tell(data)
+        return self._output < 0
+
+    def _tell(self, data: bytes) -> None:
+        """Who listens too slowly misses some, and who has gone is let go."""
+        for listener in list(self.listeners):
+            try:
+                listener.send(data)
+            except BlockingIOError:
+                continue
+            except OSError:
+                self.listeners.remove(listener)
+                listener.close()
+
+    def _close_output(self) -> None:
+        if self._output >= 0:
+            self._loop.watch(self._output, None)
+            os.close(self._output)
+            self._output = -1

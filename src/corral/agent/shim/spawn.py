@@ -1,0 +1,142 @@
+"""Starting one process of an attempt: in its containment, as its user, with nothing inherited."""
+
+import ctypes
+import fcntl
+import os
+import pwd
+import signal
+import struct
+import termios
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from corral.agent.containment import Containment
+
+OOM_SCORE: Final = 200  # above the agent's: the kernel is to choose a rank first
+UMASK: Final = 0o022
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_NO_NEW_PRIVS: Final = 38
+_SAY: Final = 3  # where a failure is said
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Whom ranks run as when Corral is root. `groups` has the main one first."""
+
+    name: str
+    uid: int
+    groups: tuple[int, ...]
+    home: str
+    shell: str
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "USER": self.name, "LOGNAME": self.name, "HOME": self.home, "SHELL": self.shell,
+        }  # fmt: skip
+
+
+def account(name: str | None) -> Account | None:
+    """The account to change to; None: there is none of that name, or it may or need not be done."""
+    if name is None or os.geteuid() != 0:
+        return None
+    try:
+        entry = pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        return None
+    if entry.pw_uid == 0:
+        return None
+    groups = os.getgrouplist(name, entry.pw_gid)
+    main_first = (entry.pw_gid, *(group for group in groups if group != entry.pw_gid))
+    return Account(
+        name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=entry.pw_shell
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """What to start. `stdio` are its descriptors 0, 1 and 2; `terminal`: 0 is a pty to control."""
+
+    words: Sequence[str]
+    env: Mapping[str, str]
+    work: str
+    stdio: tuple[int, int, int]
+    account: Account | None
+    containment: Containment
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """`failure` reads as empty once the program runs, else as why it does not."""
+
+    pid: int
+    failure: int
+
+
+def spawn(child: Child) -> Spawned:
+    """Fork; the child goes on by itself. Raises: OSError when no process is to be had."""
+    failure, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(failure)
+        os.close(say)
+        raise
+    if pid == 0:
+        _become(child, say)
+    os.close(say)
+    return Spawned(pid, failure)
+
+
+def _become(child: Child, say: int) -> None:
+    """In the new process, which never returns from here."""
+    try:
+        signal.set_wakeup_fd(-1)
+        os.setsid()
+        child.containment.enter()
+        _default_signals()
+        _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write(str(OOM_SCORE))
+        os.chdir(child.work)
+        os.umask(UMASK)
+        _take_stdio(child.stdio, say)
+        say = _SAY
+        if child.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        if child.account is not None:
+            os.setgroups(child.account.groups)
+            os.setgid(child.account.groups[0])
+            os.setuid(child.account.uid)
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user resets it
+        os.execvpe(child.words[0], list(child.words), dict(child.env))
+    except BaseException as trouble:
+        with suppress(OSError):
+            os.write(say, f"{trouble}"[:500].encode())
+    finally:
+        os._exit(127)
+
+
+def _default_signals() -> None:
+    """What is ignored would stay ignored in the program."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:
+    """0 to 2 for the program, _SAY until it is executed; everything else is closed."""
+    high = [fcntl.fcntl(one, fcntl.F_DUPFD, 64) for one in (*stdio, say)]
+    for target, source in enumerate(high):
+        os.dup2(source, target, inheritable=target != _SAY)
+    os.closerange(_SAY + 1, 65536)
+
+
+def window(descriptor: int, rows: int, columns: int) -> None:
+    """Tell a terminal its size."""
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))

@@ -1,0 +1,193 @@
+"""A short-lived helper of the agent: looks at what may hang (GPU driver, network file systems).
+
+`python -m corral.agent.survey NODE_DIR SECONDS [PID]` prints one line of JSON and is gone. PID is a
+process inside the node's private root, whose view of the shared paths counts. What has not answered
+within SECONDS is named in `silent`; the agent kills a helper that does not even say that.
+"""
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent.settings import load_settings
+from corral.domain.resources import Gpu
+from corral.wire.node import NodeSettings
+
+MARK: Final = ".corral-shared"
+_GIB: Final = 1024**3
+# Memory in GiB as the makers' data sheets name it; a type that is not here pretends to 16.
+_PRETEND_GIB: Final = {
+    "b200": 180, "h200": 141, "h100": 80, "gh200": 96, "a100": 80, "l40s": 48, "l40": 48, "l4": 24,
+    "a40": 48, "a10": 24, "a10g": 24, "a6000": 48, "v100": 32, "t4": 16, "rtx4090": 24,
+    "rtx5090": 32, "mi300x": 192,
+}  # fmt: skip
+_MAKERS: Final = frozenset({"nvidia", "tesla", "geforce", "quadro", "graphics", "device"})
+
+
+class Survey(msgspec.Struct, kw_only=True):
+    """What was found. `shared` maps a declared path to its mark; `troubles` are for the log."""
+
+    gpus: tuple[Gpu, ...] = ()
+    shared: list[tuple[str, str]] = []
+    troubles: list[str] = []
+    silent: tuple[str, ...] = ()
+
+
+def short_type(name: str) -> str:
+    """A GPU's type as jobs ask for it: "NVIDIA H100 80GB HBM3" is h100."""
+    words = [word for word in re.split(r"[\s\-_/]+", name.lower()) if word not in _MAKERS]
+    if words[:2] == ["rtx", "pro"]:
+        return "".join(words[:3])
+    if words[:1] == ["rtx"] and len(words) > 1:
+        model = words[1] if re.fullmatch(r"a\d+", words[1]) else f"rtx{words[1]}"
+        return model + "".join(word for word in words[2:] if word in ("ada", "ti", "super"))
+    models = (word for word in words if re.fullmatch(r"[a-z]+\d+[a-z]*", word))
+    return next(models, "-".join(words) or "gpu")
+
+
+def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
+    """As many as the settings say, of their type."""
+    memory_bytes = _PRETEND_GIB.get(settings.gpu_type, 16) * _GIB
+    return tuple(
+        Gpu(
+            index=index,
+            uuid=f"pretend-{settings.node}-{index}",
+            type=settings.gpu_type,
+            memory_bytes=memory_bytes,
+            pretend=True,
+        )
+        for index in range(settings.pretend_gpus or 0)
+    )
+
+
+def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
+    """The machine's NVIDIA GPUs in the driver's order, those with a `chosen` index.
+
+    Raises: RuntimeError when there is a driver and it fails; without a driver there are none.
+    """
+    import pynvml  # type: ignore[import-untyped]
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return ()
+    except pynvml.NVMLError_DriverNotLoaded:
+        return ()
+    except pynvml.NVMLError as trouble:
+        raise RuntimeError(f"NVML does not start: {trouble}") from trouble
+    try:
+        there = range(pynvml.nvmlDeviceGetCount())
+        wanted = there if chosen is None else [index for index in chosen if index in there]
+        return tuple(_nvidia(place, index) for place, index in enumerate(wanted))
+    except pynvml.NVMLError as trouble:
+        raise RuntimeError(f"NVML fails: {trouble}") from trouble
+
+
+def _nvidia(place: int, index: int) -> Gpu:
+    import pynvml
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    return Gpu(
+        index=place,
+        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        type=short_type(_text(pynvml.nvmlDeviceGetName(handle))),
+        memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+    )
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
+
+
+def mark_of(path: str, inside: int | None) -> str:
+    """The mark that the node reads in a shared path; the first node there leaves one.
+
+    Raises: OSError when the path is not there, or not the machine's own inside the private root.
+    """
+    here = Path(path)
+    if inside is not None:
+        here = Path(f"/proc/{inside}/root{os.path.realpath(path)}")
+        ours, theirs = os.stat(path), os.stat(here)
+        if (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+            raise OSError(f"{path} is not the same folder inside the node")
+    file = here / MARK
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        return _written_mark(file)
+    except OSError:
+        if not file.exists():
+            raise
+        return _written_mark(file)
+    with os.fdopen(descriptor, "w") as opened:
+        mark = os.urandom(16).hex()
+        opened.write(f"{mark}\n")
+        opened.flush()
+        os.fsync(opened.fileno())
+    return mark
+
+
+def _written_mark(file: Path) -> str:
+    """The mark in the file, once whoever made the file has written it."""
+    waiting = threading.Event()
+    for _ in range(50):
+        text = file.read_text()
+        if text.endswith("\n"):
+            return text.strip()
+        waiting.wait(0.02)
+    raise OSError(f"{file} holds no mark: remove it and it is written anew")
+
+
+def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey:
+    """Ask everything at once; what hangs holds up nothing else."""
+    found = Survey()
+    steps: dict[str, Callable[[], None]] = {"GPUs": lambda: _ask_gpus(settings, found)}
+    for path in settings.shared:
+        steps[path] = lambda path=path: _ask_shared(path, inside, found)  # type: ignore[misc]
+    threads = {
+        name: threading.Thread(target=_guarded, args=(step, found), daemon=True)
+        for name, step in steps.items()
+    }
+    for thread in threads.values():
+        thread.start()
+    deadline = time.monotonic() + seconds
+    for thread in threads.values():
+        thread.join(max(0.0, deadline - time.monotonic()))
+    found.silent = tuple(name for name, thread in threads.items() if thread.is_alive())
+    found.shared.sort()
+    return found
+
+
+def _guarded(step: Callable[[], None], found: Survey) -> None:
+    try:
+        step()
+    except (OSError, RuntimeError) as trouble:
+        found.troubles.append(str(trouble))
+
+
+def _ask_gpus(settings: NodeSettings, found: Survey) -> None:
+    pretend = settings.pretend_gpus is not None
+    found.gpus = pretend_gpus(settings) if pretend else real_gpus(settings.real_gpus)
+
+
+def _ask_shared(path: str, inside: int | None, found: Survey) -> None:
+    found.shared.append((path, mark_of(path, inside)))
+
+
+def main() -> None:
+    folder, seconds, *inside = sys.argv[1:]
+    settings = load_settings(Path(folder))
+    found = survey(settings, float(seconds), int(inside[0]) if inside else None)
+    os.write(1, msgspec.json.encode(found) + b"\n")
+    os._exit(0)  # a thread that hangs in the driver would keep an ordinary exit waiting
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""Carrying bytes between a person's terminal, which the head bridges, and what runs on the node."""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from websockets.asyncio.client import ClientConnection
+
+from corral.agent.dial import first_of
+
+READ_BYTES: Final = 64 * 1024
+
+
+async def carry(
+    connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Until either side ends; then both are closed. Raises: OSError, WebSocketException."""
+    try:
+        await first_of(_to_person(reader, connection), _from_person(connection, writer))
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _to_person(reader: asyncio.StreamReader, connection: ClientConnection) -> None:
+    while data := await reader.read(READ_BYTES):
+        await connection.send(data)
+
+
+async def _from_person(connection: ClientConnection, writer: asyncio.StreamWriter) -> None:
+    async for frame in connection:
+        writer.write(frame if isinstance(frame, bytes) else frame.encode())
+        await writer.drain()

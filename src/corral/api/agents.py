@@ -1,0 +1,308 @@
+"""The agents' channel: beats in, wanted state out; and logs. One connection of each kind a node."""
+
+import asyncio
+import contextlib
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import structlog
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from corral.api.auth import caller_of
+from corral.api.logs import LogKeeper
+from corral.api.trust import believed
+from corral.api.views import ranks_on
+from corral.control import Control
+from corral.domain.errors import Trouble
+from corral.domain.facts import NodeFacts
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.resources import Inventory
+from corral.domain.wanted import Version, Wanted
+from corral.wire.channel import (
+    FRAME_BYTES,
+    PROTOCOL,
+    AttachNow,
+    Beat,
+    Heard,
+    Hello,
+    LogAt,
+    LogChunk,
+    WantedNow,
+    encode,
+    from_agent,
+)
+
+log = structlog.get_logger("corral.agents")
+
+HELLO_SECONDS: Final = 10.0
+GONE_SECONDS: Final = 3.0  # an agent that has not beaten for so long does not hold its place
+AGAIN_SECONDS: Final = 2.0  # an agent that is behind for so long is told again
+LATER: Final = 1013
+OLD_PROTOCOL: Final = 4400
+NOT_YOURS: Final = 4403
+TWIN: Final = 4409
+MALFORMED: Final = 4422
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9.:_%-]{1,253}", re.ASCII)
+
+
+class Closing(Exception):
+    """End the talk with this code, and say why."""
+
+    def __init__(self, code: int, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+        self.why = why
+
+
+@dataclass(slots=True, kw_only=True)
+class Talk:
+    """One agent's connection. `told` is the newest word that was sent on it."""
+
+    socket: WebSocket
+    node: NodeId
+    boot: BootId
+    address: str
+    inventory: Inventory
+    heard_at: float
+    has: Version | None = None
+    told: Version | None = None
+    told_at: float = 0.0
+    wishes: list[AttachNow] = field(default_factory=list)
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    replaced: bool = False
+
+
+class Channels:
+    """Every agent that is connected, and the newest word for each node.
+
+    `push` may be called from the head's loop at any moment: the word goes out at once, and words
+    that a slow agent has not been sent yet are replaced by the newest.
+    """
+
+    def __init__(self) -> None:
+        self._talks: dict[NodeId, Talk] = {}
+        self._newest: dict[NodeId, Wanted] = {}
+        self.refused: Counter[str] = Counter()  # malformed, twin, old_protocol, not_yours
+
+    def push(self, wanted: Wanted) -> None:
+        """Let the node's agent have this word, now or when it connects."""
+        known = self._newest.get(wanted.node)
+        if known is not None and known.version > wanted.version:
+            return
+        self._newest[wanted.node] = wanted
+        if talk := self._talks.get(wanted.node):
+            talk.wake.set()
+
+    def is_connected(self, node: NodeId) -> bool:
+        return node in self._talks
+
+    def attach(self, node: NodeId, wish: AttachNow) -> bool:
+        """Ask the node's agent for a terminal; False when no agent is connected."""
+        talk = self._talks.get(node)
+        if talk is None:
+            return False
+        talk.wishes.append(wish)
+        talk.wake.set()
+        return True
+
+    async def beats(self, socket: WebSocket, control: Control) -> None:
+        """One agent's beats, until the connection is lost."""
+        await socket.accept()
+        talk: Talk | None = None
+        try:
+            talk = await self._greet(socket, control)
+            telling = asyncio.create_task(self._tell(talk))
+            try:
+                await self._listen(talk, control)
+            finally:
+                telling.cancel()
+                with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, OSError):
+                    await telling
+        except Closing as closing:
+            await _close(socket, closing.code, closing.why)
+        except Trouble as trouble:
+            await _close(socket, LATER, trouble.message)
+        except (WebSocketDisconnect, OSError, RuntimeError):
+            pass  # it is gone; that is all there is to know
+        finally:
+            if talk is not None and self._talks.get(talk.node) is talk:
+                del self._talks[talk.node]
+                control.left(talk.node)
+
+    async def _greet(self, socket: WebSocket, control: Control) -> Talk:
+        try:
+            async with asyncio.timeout(HELLO_SECONDS):
+                hello = self._read(await frame_of(socket))
+        except TimeoutError:
+            raise self._closing("malformed", MALFORMED, "no hello came") from None
+        if not isinstance(hello, Hello):
+            raise self._closing("malformed", MALFORMED, "a talk begins with hello")
+        if hello.protocol != PROTOCOL:
+            why = f"this head speaks protocol {PROTOCOL}, the agent {hello.protocol}"
+            raise self._closing("old_protocol", OLD_PROTOCOL, why)
+        node = caller_of(socket).node
+        if node is None or hello.node != node:
+            why = f"the token is node {node}'s, and not {hello.node[:60]}'s"
+            raise self._closing("not_yours", NOT_YOURS, why)
+        if _ADDRESS.fullmatch(hello.address) is None:
+            raise self._closing("malformed", MALFORMED, f"{hello.address[:60]!r} is no address")
+        now = control.clock.monotonic()
+        self._take_place(node, hello.boot, now)
+        talk = Talk(
+            socket=socket,
+            node=node,
+            boot=hello.boot,
+            address=hello.address,
+            inventory=hello.inventory,
+            heard_at=now,
+        )
+        self._talks[node] = talk
+        log.info("agent_connected", node=node, boot=hello.boot)
+        return talk
+
+    def _take_place(self, node: NodeId, boot: BootId, now: float) -> None:
+        """Of two agents with one identity, the newer connection of the same boot goes on; one of
+        another boot is a twin while the first is alive. Raises: Closing."""
+        other = self._talks.get(node)
+        if other is None:
+            return
+        if other.boot != boot and now - other.heard_at < GONE_SECONDS:
+            log.error("twin_agents", node=node, alive=other.boot, refused=boot)
+            why = f"another agent of node {node} is alive: its identity was copied"
+            raise self._closing("twin", TWIN, why)
+        other.replaced = True
+        other.wake.set()
+
+    async def _listen(self, talk: Talk, control: Control) -> None:
+        while True:
+            frame = self._read(await frame_of(talk.socket))
+            if not isinstance(frame, Beat):
+                raise self._closing("malformed", MALFORMED, "after hello come beats")
+            if talk.replaced:
+                raise Closing(TWIN, "a newer connection of this agent has taken over")
+            seen, refused = believed(control.world, talk.node, frame.seen)
+            if refused:
+                self.refused["not_yours"] += refused
+                log.error("not_believed", node=talk.node, parts=refused)
+            talk.inventory = frame.inventory or talk.inventory
+            talk.has = frame.version
+            talk.heard_at = control.clock.monotonic()
+            control.hear(
+                NodeFacts(
+                    node=talk.node,
+                    boot=talk.boot,
+                    heard_at=control.serving_seconds(),
+                    inventory=talk.inventory,
+                    address=talk.address,
+                    seen=seen,
+                )
+            )
+            await talk.socket.send_bytes(encode(Heard(frame.number)))
+            self._see_to(talk, control)
+
+    def _see_to(self, talk: Talk, control: Control) -> None:
+        """Tell an agent that is behind, and one that was told and does not follow."""
+        if talk.node not in self._newest:
+            self._newest[talk.node] = control.wanted(talk.node)
+        newest = self._newest[talk.node].version
+        if talk.has == newest:
+            return
+        late = talk.heard_at - talk.told_at >= AGAIN_SECONDS
+        if talk.told != newest or late:
+            talk.told, talk.told_at = None, talk.heard_at
+            talk.wake.set()
+
+    async def _tell(self, talk: Talk) -> None:
+        while True:
+            await talk.wake.wait()
+            talk.wake.clear()
+            if talk.replaced:
+                await _close(talk.socket, TWIN, "a newer connection of this agent has taken over")
+                return
+            wanted = self._newest.get(talk.node)
+            if wanted is not None and talk.told != wanted.version:
+                talk.told = wanted.version
+                await talk.socket.send_bytes(encode(WantedNow(wanted)))
+            while talk.wishes:
+                await talk.socket.send_bytes(encode(talk.wishes.pop(0)))
+
+    async def logs(self, socket: WebSocket, control: Control, keeper: LogKeeper) -> None:
+        """One agent's logs, until the connection is lost."""
+        await socket.accept()
+        node = caller_of(socket).node
+        assert node is not None
+        owned: dict[tuple[JobId, AttemptNumber], range] = {}
+        try:
+            while True:
+                chunk = self._read(await frame_of(socket))
+                if not isinstance(chunk, LogChunk):
+                    raise self._closing("malformed", MALFORMED, "here come chunks of logs")
+                key = (chunk.job, chunk.attempt)
+                if key not in owned:
+                    owned[key] = await _ranks_of(control, node, *key)
+                await socket.send_bytes(encode(self._keep(chunk, owned[key], node, keeper)))
+        except Closing as closing:
+            await _close(socket, closing.code, closing.why)
+        except Trouble as trouble:
+            await _close(socket, LATER, trouble.message)
+        except (WebSocketDisconnect, RuntimeError):
+            pass
+        except OSError as error:
+            log.error("log_not_kept", node=node, error=str(error))
+            await _close(socket, LATER, "the head cannot keep logs now")
+
+    def _keep(self, chunk: LogChunk, ranks: range, node: NodeId, keeper: LogKeeper) -> LogAt:
+        """Keep the chunk. What is not the node's is taken and dropped, so that it stops coming."""
+        offset = chunk.offset + len(chunk.data)
+        if chunk.rank in ranks and chunk.offset >= 0:
+            offset = keeper.append((chunk.job, chunk.attempt, chunk.rank), chunk.offset, chunk.data)
+        elif chunk.data:
+            self.refused["not_yours"] += 1
+            log.warning("log_not_believed", node=node, job=chunk.job, rank=chunk.rank)
+        return LogAt(job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=offset)
+
+    def _read(self, frame: bytes) -> Hello | Beat | LogChunk:
+        if len(frame) > FRAME_BYTES:
+            raise self._closing(
+                "malformed", MALFORMED, f"a frame has at most {FRAME_BYTES:,} bytes"
+            )
+        try:
+            read: Hello | Beat | LogChunk = from_agent(frame)
+            return read
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            raise self._closing("malformed", MALFORMED, str(error)) from None
+
+    def _closing(self, kind: str, code: int, why: str) -> Closing:
+        self.refused[kind] += 1
+        log.warning("agent_refused", kind=kind, why=why)
+        return Closing(code, why)
+
+
+async def frame_of(socket: WebSocket) -> bytes:
+    """The next frame's bytes, also of a text frame. Raises: WebSocketDisconnect."""
+    message = await socket.receive()
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect(message.get("code") or 1005, message.get("reason"))
+    data: bytes | None = message.get("bytes")
+    return data if data is not None else str(message.get("text") or "").encode(errors="replace")
+
+
+async def _ranks_of(control: Control, node: NodeId, job: JobId, attempt: AttemptNumber) -> range:
+    """The ranks of the attempt that are the node's; none when it has no part in it."""
+    found = control.world.jobs.get(job) or await control.store.job(job)
+    if found is None:
+        return range(0)
+    newest = control.world.attempts.get(job)
+    if newest is not None and newest.number == attempt:
+        return ranks_on(found.spec, newest, node)
+    past = [one for one in await control.store.attempts(job) if one.number == attempt]
+    return ranks_on(found.spec, past[0], node) if past else range(0)
+
+
+async def _close(socket: WebSocket, code: int, why: str) -> None:
+    """A close frame's reason has at most 123 bytes."""
+    with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
+        await socket.close(code, why.encode(errors="replace")[:120].decode(errors="ignore"))

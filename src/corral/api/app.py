@@ -1,0 +1,84 @@
+"""The app: routes, their rights, and the gate before them."""
+
+from typing import Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket
+
+from corral.api import cluster, errors, jobs
+from corral.api.agents import Channels
+from corral.api.attach import Terminals
+from corral.api.auth import hosts_of
+from corral.api.gate import Gate
+from corral.api.house import House, house_of
+from corral.api.logs import LogKeeper
+from corral.api.rights import Rights
+from corral.api.settings import ApiSettings
+from corral.api.snapshots import Snapshots
+from corral.control import Control
+from corral.domain.errors import CorralError
+
+TITLE: Final = "Corral"
+
+
+def create_app(control: Control, *, channels: Channels, settings: ApiSettings) -> FastAPI:
+    """The head's ASGI app. `control` must have been started before the first request.
+
+    Raises: ValueError when a route has no rights.
+    """
+    app = FastAPI(
+        title=TITLE,
+        version=settings.version,
+        openapi_url=None,  # it would be served without a token; docs/generate.py asks the app
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.router.routes += [  # not included as routers: rights are looked up in one flat list
+        *jobs.router.routes,
+        *cluster.router.routes,
+        WebSocketRoute("/v1/jobs/{job}/attach", attach),
+        WebSocketRoute("/v1/agents/beats", beats),
+        WebSocketRoute("/v1/agents/logs", logs),
+        WebSocketRoute("/v1/agents/attach/{session}", agent_attach),
+    ]
+    app.add_exception_handler(CorralError, errors.on_refusal)
+    app.add_exception_handler(HTTPException, errors.on_http)
+    app.add_exception_handler(RequestValidationError, errors.on_invalid)
+    app.state.house = House(
+        control=control,
+        channels=channels,
+        settings=settings,
+        keeper=LogKeeper(settings.logs, most_bytes=settings.log_bytes),
+        snapshots=Snapshots(settings.snapshots, most_bytes=settings.snapshot_bytes),
+        terminals=Terminals(channels),
+    )
+    app.add_middleware(
+        Gate,
+        control=control,
+        rights=Rights(app.router.routes),
+        hosts=hosts_of(settings.url, settings.hosts),
+        most=settings.snapshot_bytes,
+    )
+    return app
+
+
+async def beats(socket: WebSocket) -> None:
+    house = house_of(socket)
+    await house.channels.beats(socket, house.control)
+
+
+async def logs(socket: WebSocket) -> None:
+    house = house_of(socket)
+    await house.channels.logs(socket, house.control, house.keeper)
+
+
+async def attach(socket: WebSocket) -> None:
+    house = house_of(socket)
+    await house.terminals.person(socket, house.control)
+
+
+async def agent_attach(socket: WebSocket) -> None:
+    await house_of(socket).terminals.agent(socket)

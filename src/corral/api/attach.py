@@ -1,0 +1,146 @@
+"""Terminals: a person's WebSocket on one side, the agent's on the other, raw bytes between."""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from corral.api.agents import Channels, frame_of
+from corral.api.auth import ADMIN, Caller, caller_of
+from corral.api.errors import RequestInvalid
+from corral.api.views import find_job, ranks_on
+from corral.control import Control
+from corral.domain.errors import Conflict, Forbidden, NotFound
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.wire.channel import AttachNow
+
+AGENT_SECONDS: Final = 10.0
+
+
+class Terminal(BaseModel):
+    """What is asked for in the query."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    rank: Annotated[int, Query(ge=0, le=10**6)] = 0
+    shell: bool = True
+    rows: Annotated[int, Query(ge=1, le=1000)] = 24
+    columns: Annotated[int, Query(ge=1, le=1000)] = 80
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """A terminal that its node's agent is to dial. `over` is set when the person has left."""
+
+    node: NodeId
+    agent: "asyncio.Future[WebSocket]"
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Terminals:
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._sessions: dict[str, Session] = {}
+
+    async def person(self, socket: WebSocket, control: Control) -> None:
+        """Bridge a person to a rank.
+
+        Raises, before the socket is accepted: NotFound, Forbidden, Conflict, RequestInvalid.
+        """
+        asked = _asked(socket)
+        job = await find_job(control, socket.path_params["job"])
+        check_owner(caller_of(socket), job)
+        node = _node_of(control, job, asked.rank)
+        id = control.clock.fresh_id()
+        session = Session(node=node, agent=asyncio.get_running_loop().create_future())
+        self._sessions[id] = session
+        try:
+            agent = await self._dialled(session, id, job, asked)
+            await socket.accept()
+            await _bridge(socket, agent)
+        finally:
+            session.over.set()
+            del self._sessions[id]
+
+    async def _dialled(self, session: Session, id: str, job: Job, asked: Terminal) -> WebSocket:
+        wish = AttachNow(
+            session=id,
+            job=job.id,
+            attempt=job.attempt,
+            rank=asked.rank,
+            shell=asked.shell,
+            rows=asked.rows,
+            columns=asked.columns,
+        )
+        again = f"run: corral node show {session.node}"
+        if not self._channels.attach(session.node, wish):
+            raise Conflict(f"node {session.node} is not connected now", hint=again)
+        try:
+            return await asyncio.wait_for(session.agent, AGENT_SECONDS)
+        except TimeoutError:
+            raise Conflict(f"node {session.node} gave no terminal", hint=again) from None
+
+    async def agent(self, socket: WebSocket) -> None:
+        """The agent's side. Raises, before the socket is accepted: NotFound."""
+        session = self._sessions.get(socket.path_params["session"])
+        mine = session is not None and session.node == caller_of(socket).node
+        if session is None or not mine or session.agent.done():
+            raise NotFound("session", "of this id")
+        await socket.accept()
+        session.agent.set_result(socket)
+        await session.over.wait()
+
+
+def check_owner(caller: Caller, job: Job) -> None:
+    """Only its owner or an admin may touch a job. Raises: Forbidden."""
+    if caller.kind != ADMIN and job.owner != caller.name:
+        raise Forbidden(
+            f"{job.spec.name} is {job.owner}'s; {caller.name} may only look at it",
+            hint=f"ask {job.owner} or an admin of this cluster",
+        )
+
+
+def _asked(socket: WebSocket) -> Terminal:
+    try:
+        return Terminal.model_validate(dict(socket.query_params))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise RequestInvalid(f"{first['loc'][0]}: {first['msg']}") from None
+
+
+def _node_of(control: Control, job: Job, rank: int) -> NodeId:
+    attempt = control.world.attempts.get(job.id)
+    if attempt is None or job.state not in ("STARTING", "RUNNING", "STOPPING"):
+        raise Conflict(
+            f"{job.spec.name} is {job.state}: there is nothing to attach to",
+            hint=f"run: corral why {job.spec.name}",
+        )
+    for node in attempt.nodes:
+        if rank in ranks_on(job.spec, attempt, node):
+            return node
+    raise NotFound("rank", str(rank), see=f"corral show {job.spec.name}")
+
+
+async def _bridge(one: WebSocket, other: WebSocket) -> None:
+    """Until either side closes; then both are closed."""
+    pumps = {asyncio.create_task(_pump(one, other)), asyncio.create_task(_pump(other, one))}
+    try:
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+        for socket in (one, other):
+            with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
+                await socket.close(1000)
+
+
+async def _pump(source: WebSocket, target: WebSocket) -> None:
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
+        while True:
+            await target.send_bytes(await frame_of(source))

@@ -1,0 +1,95 @@
+"""Bodies that are read whole: bounded in size, time, depth and form before anybody parses them."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from starlette.types import Message, Receive, Scope
+
+from corral.api.errors import EncodingRefused, RequestInvalid
+from corral.domain.errors import TooLarge
+
+BODY_BYTES: Final = 8 * 1024 * 1024
+BODY_SECONDS: Final = 30.0
+DEPTH: Final = 64
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKETS: Final = re.compile(rb"[\[\]{}]")
+
+
+def check_headers(headers: Iterable[tuple[bytes, bytes]], most_bytes: int) -> None:
+    """Raises: EncodingRefused, TooLarge, RequestInvalid."""
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise EncodingRefused("compressed bodies are not taken", hint="send the body as it is")
+        if name == b"content-length":
+            if not value.isdigit() or len(value) > 18:
+                raise RequestInvalid("the Content-Length is no number of bytes")
+            if int(value) > most_bytes:
+                raise too_large(most_bytes)
+
+
+def too_large(most_bytes: int) -> TooLarge:
+    return TooLarge(
+        f"the body has more than {most_bytes:,} bytes", hint="send less, or in several requests"
+    )
+
+
+async def read_json(scope: Scope, receive: Receive) -> Receive:
+    """Take the whole body in, check it, and answer with a receive that gives it out again.
+
+    Raises: TooLarge, EncodingRefused, RequestInvalid.
+    """
+    check_headers(scope["headers"], BODY_BYTES)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                message = await receive()
+                body += message.get("body", b"")
+                if len(body) > BODY_BYTES:
+                    raise too_large(BODY_BYTES)
+                if message["type"] != "http.request" or not message.get("more_body"):
+                    break
+    except TimeoutError:
+        raise RequestInvalid(f"the body did not come within {BODY_SECONDS:.0f} s") from None
+    check_json(bytes(body))
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+    return again
+
+
+def check_json(body: bytes) -> None:
+    """Refuse what parsers disagree on. Raises: RequestInvalid."""
+    if not body:
+        return
+    depth = 0
+    for bracket in _BRACKETS.finditer(_STRING.sub(b'""', body)):
+        depth += 1 if bracket.group() in b"[{" else -1
+        if depth > DEPTH:
+            raise RequestInvalid(f"the JSON is more than {DEPTH} levels deep")
+    try:
+        json.loads(body, object_pairs_hook=_pairs, parse_constant=_constant)
+    except (ValueError, RecursionError) as error:
+        raise RequestInvalid(f"the body is not JSON: {str(error)[:200]}") from None
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:60]!r} is given twice")
+    return found
+
+
+def _constant(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")

@@ -1,0 +1,186 @@
+"""Routes of the cluster: status, nodes, snapshots, secrets, the head's own end."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Literal
+
+from fastapi import APIRouter, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from corral.api import views
+from corral.api.auth import ADMIN, Caller
+from corral.api.house import House
+from corral.api.jobs import Asker, Within
+from corral.api.trust import holds, needs_snapshot
+from corral.control import Control
+from corral.domain.errors import Forbidden, NotFound, SpecInvalid
+from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.wishes import Cancel, SetNode
+from corral.wire import api
+from corral.wire.read import is_secret_name
+
+router = APIRouter()
+STOP_SECONDS: Final = 120.0  # that jobs are given to end before the head stops without them
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The head is there. Says nothing else, for it asks for no token."""
+    return {"status": "ok"}
+
+
+@router.get("/v1/status")
+async def status(house: Within) -> api.Status:
+    control, settings = house.control, house.settings
+    world = control.world
+    return api.Status(
+        head=api.Head(
+            pid=settings.pid,
+            url=settings.url,
+            version=settings.version,
+            started_at=settings.started_at,
+        ),
+        cluster=api.Cluster(id=world.cluster, engine=control.engine.name, term=world.term),
+        nodes=views.node_rows(world),
+        gpus=views.gpus(world),
+        jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
+        warnings=control.warnings(),
+    )
+
+
+@router.get("/v1/nodes")
+async def nodes(house: Within) -> api.Nodes:
+    return api.Nodes(nodes=views.node_rows(house.control.world))
+
+
+@router.get("/v1/nodes/{node}")
+async def node(node: str, house: Within) -> api.NodeDetail:
+    world = house.control.world
+    return views.node_detail(world, views.find_node(house.control, node))
+
+
+@router.post("/v1/nodes/{node}/cordon", status_code=202)
+async def cordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
+    """No new work for the node."""
+    return await _set_node(house, node, "cordon", caller)
+
+
+@router.post("/v1/nodes/{node}/drain", status_code=202)
+async def drain(node: str, house: Within, caller: Asker) -> api.NodeDetail:
+    """No new work for the node, and what runs there is moved."""
+    return await _set_node(house, node, "drain", caller)
+
+
+@router.post("/v1/nodes/{node}/uncordon", status_code=202)
+async def uncordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
+    """Both undone."""
+    return await _set_node(house, node, "uncordon", caller)
+
+
+async def _set_node(
+    house: House, name: str, to: Literal["cordon", "drain", "uncordon"], caller: Caller
+) -> api.NodeDetail:
+    found = views.find_node(house.control, name)
+    await house.control.ask(SetNode(node=found.id, to=to), by=caller.name)
+    return views.node_detail(house.control.world, views.find_node(house.control, name))
+
+
+@router.head("/v1/snapshots/{sha256}")
+async def has_snapshot(sha256: str, house: Within) -> Response:
+    size = house.snapshots.path(sha256).stat().st_size
+    return Response(headers={"X-Size-Bytes": str(size)})
+
+
+@router.put("/v1/snapshots/{sha256}")
+async def put_snapshot(sha256: str, request: Request, house: Within) -> api.Kept:
+    """The body is the tar.gz whose SHA-256 the path says. Again is harmless."""
+    fresh = house.control.clock.fresh_id()
+    size = await house.snapshots.put(sha256, request.stream(), fresh)
+    return api.Kept(sha256=sha256, size_bytes=size)
+
+
+@router.get("/v1/secrets")
+async def secrets(house: Within) -> api.Secrets:
+    """Names only."""
+    found = await house.control.store.secrets()
+    return api.Secrets(secrets=[api.Secret(name=name, by=by, at=at) for name, by, at in found])
+
+
+@router.put("/v1/secrets/{name}", status_code=204)
+async def put_secret(name: str, body: api.SecretValue, house: Within, caller: Asker) -> None:
+    """Keep it sealed. Another's secret is overwritten by an admin only."""
+    if not is_secret_name(name):
+        raise SpecInvalid(
+            f"{name[:80]!r} cannot name a secret: it becomes a variable",
+            hint="use letters, digits and _, for example HF_TOKEN",
+        )
+    await _check_secret(house, name, caller)
+    control = house.control
+    sealed = house.settings.seals.seal(name, body.value.encode())
+    await control.store.put_secret(name, sealed, by=caller.name, at=control.clock.wall())
+
+
+@router.delete("/v1/secrets/{name}", status_code=204)
+async def drop_secret(name: str, house: Within, caller: Asker) -> None:
+    await _check_secret(house, name, caller)
+    if not await house.control.store.drop_secret(name):
+        known = [one for one, _, _ in await house.control.store.secrets()]
+        raise NotFound("secret", name[:80], known, see="corral secret ls")
+
+
+async def _check_secret(house: House, name: str, caller: Caller) -> None:
+    owners = {one: by for one, by, _ in await house.control.store.secrets()}
+    if caller.kind != ADMIN and owners.get(name, caller.name) != caller.name:
+        raise Forbidden(f"secret {name} is {owners[name]}'s", hint="choose another name")
+
+
+@router.post("/v1/head/down", status_code=202)
+async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, str]:
+    """Stop the head. With `jobs: stop` their cancels are durable before this answers."""
+    unfinished = list(house.control.world.jobs) if body.jobs == "stop" else []
+    for job in unfinished:
+        await house.control.acknowledge(Cancel(job=job), by=caller.name)
+    house.later(_stop(house.control, unfinished, house.settings.stop))
+    return {"jobs": body.jobs}
+
+
+async def _stop(control: Control, jobs: list[JobId], stop: Callable[[], None]) -> None:
+    """When the jobs are over, or have taken too long."""
+    give_up_at = control.clock.monotonic() + STOP_SECONDS
+    async with control.hub.follow(None) as news:
+        while any(job in control.world.jobs for job in jobs):
+            left = give_up_at - control.clock.monotonic()
+            if left <= 0:
+                break
+            try:
+                await asyncio.wait_for(news.get(), left)
+            except TimeoutError:
+                break
+    stop()
+
+
+@router.get("/v1/agents/snapshots/{sha256}")
+async def agent_snapshot(sha256: str, house: Within, caller: Asker) -> FileResponse:
+    """A workdir, for a node that has an attempt with it."""
+    assert caller.node is not None
+    if not needs_snapshot(house.control.world, caller.node, sha256):
+        raise Forbidden(f"no attempt on node {caller.node} has this workdir")
+    return FileResponse(house.snapshots.path(sha256), media_type="application/gzip")
+
+
+@router.get("/v1/agents/secrets/{job}/{attempt}")
+async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) -> JSONResponse:
+    """{"secrets": {name: value}} of an attempt that is placed on the node. One that is not set is
+    left out."""
+    assert caller.node is not None
+    world = house.control.world
+    id = JobId(job)
+    if not holds(world, caller.node, id, AttemptNumber(attempt)):
+        raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
+    found: dict[str, str] = {}
+    for name in world.jobs[id].spec.secrets:
+        sealed = await house.control.store.secret(name)
+        if sealed is not None:
+            found[name] = house.settings.seals.open(name, sealed).decode()
+    return JSONResponse({"secrets": found}, headers={"Cache-Control": "no-store"})

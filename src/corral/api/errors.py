@@ -1,0 +1,115 @@
+"""Errors as answers: one table from code to HTTP status, and one shape."""
+
+import traceback
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.websockets import WebSocket
+
+from corral.domain.errors import Bug, CorralError, Refusal, Trouble
+from corral.wire.api import error_of
+
+log = structlog.get_logger("corral.api")
+
+STATUS: Final[Mapping[str, int]] = {
+    "refused": 400,
+    "spec_invalid": 400,
+    "unauthorised": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "too_large": 413,
+    "unsupported": 422,
+    "cannot_fit": 422,
+    "not_shared": 422,
+    "too_many": 429,
+    "wrong_host": 421,
+    "request_invalid": 422,
+    "encoding_refused": 415,
+}
+_HTTP_CODES: Final = {404: "no_such_route", 405: "method_not_allowed", 400: "request_invalid"}
+
+
+class RequestInvalid(Refusal):
+    """The request is not one that this API knows."""
+
+    code = "request_invalid"
+
+
+class TooMany(Refusal):
+    """More failed attempts than are looked at."""
+
+    code = "too_many"
+
+
+class WrongHost(Refusal):
+    """The request names a host that is not this head: a browser may have been led astray."""
+
+    code = "wrong_host"
+
+
+class EncodingRefused(Refusal):
+    """A compressed body could unfold without end."""
+
+    code = "encoding_refused"
+
+
+def answer(error: CorralError) -> JSONResponse:
+    """The error as a response. Raises nothing: an unknown kind is a bug of ours."""
+    headers = {}
+    if isinstance(error, Refusal):
+        status = STATUS.get(error.code, 400)
+    elif isinstance(error, Trouble):
+        status, headers["Retry-After"] = 503, "1"
+    else:
+        status = 500
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status == 429:
+        headers["Retry-After"] = "1"
+    body = error_of(error.code, _text(error.message), _text(error.hint))
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+def _text(words: str) -> str:
+    """Words as UTF-8 can carry them: a lone surrogate of the caller is shown, not sent."""
+    return words.encode(errors="backslashreplace").decode()
+
+
+def bug(error: Exception, id: str) -> JSONResponse:
+    """Ours. The answer holds an id that the log holds too, and nothing of the inside."""
+    trace = "".join(traceback.format_exception(error))  # without locals: they may hold a token
+    log.error("bug", id=id, trace=trace)
+    what = Bug(f"Corral met a bug of its own while answering ({id})", hint="see head.log")
+    return answer(what)
+
+
+async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
+    """Also of a WebSocket that is not accepted yet."""
+    assert isinstance(error, CorralError)
+    response = answer(error)
+    if isinstance(asked, WebSocket):
+        await asked.send_denial_response(response)
+    return response
+
+
+async def on_http(request: Request, error: Exception) -> Response:
+    """Starlette's own: no such route, wrong method, a body that is not JSON."""
+    assert isinstance(error, HTTPException)
+    code = _HTTP_CODES.get(error.status_code, "request_invalid")
+    message = f"{request.method} {request.url.path[:200]}: {error.detail}"
+    body = error_of(code, _text(message), "see docs/architecture.md for the routes")
+    return JSONResponse(body, status_code=error.status_code, headers=error.headers)
+
+
+async def on_invalid(request: Request, error: Exception) -> Response:
+    """A body or a parameter that does not have the right shape."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(step) for step in first["loc"])
+    return answer(RequestInvalid(f"{where}: {first['msg']}", hint="see docs/schema"))

@@ -1,0 +1,56 @@
+"""What every route is given: the head's parts in one value."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+
+from corral.api import streams
+from corral.api.agents import Channels
+from corral.api.attach import Terminals
+from corral.api.errors import RequestInvalid
+from corral.api.logs import LogKeeper
+from corral.api.settings import ApiSettings
+from corral.api.snapshots import Snapshots
+from corral.control import Control
+from corral.domain.ids import JobId
+from corral.wire import api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class House:
+    """One head. `tasks` are what goes on after an answer."""
+
+    control: Control
+    channels: Channels
+    settings: ApiSettings
+    keeper: LogKeeper
+    snapshots: Snapshots
+    terminals: Terminals
+    tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    def later(self, work: Coroutine[None, None, None]) -> None:
+        """Go on with it after the answer."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def events(
+        self, job: JobId | None, after: int, follow: bool, last_id: str | None
+    ) -> api.Events | Response:
+        """A page of events, or the stream of them."""
+        if last_id is not None:
+            if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 18:
+                raise RequestInvalid(f"Last-Event-ID {last_id[:40]!r} is no number of an event")
+            after = int(last_id)
+        if follow:
+            return streams.response(streams.follow_events(self.control, job, after))
+        found = await self.control.store.events(after=after, job=job, limit=streams.PAGE)
+        return api.Events(events=[api.Event.of(event) for event in found])
+
+
+def house_of(connection: HTTPConnection) -> House:
+    house: House = connection.app.state.house
+    return house

@@ -1,0 +1,202 @@
+"""Routes of jobs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from corral.api import streams, views
+from corral.api.attach import check_owner
+from corral.api.auth import Caller, caller_of
+from corral.api.house import House, house_of
+from corral.domain.errors import NotFound, SpecInvalid
+from corral.domain.job import After, Job, JobSpec
+from corral.domain.wishes import Cancel, Resume, Suspend
+from corral.wire import api
+from corral.wire.reading import parse_values
+from corral.wire.submission import to_domain
+
+router = APIRouter()
+Within = Annotated[House, Depends(house_of)]
+Asker = Annotated[Caller, Depends(caller_of)]
+Number = Annotated[int, Query(ge=0, le=2**62)]
+
+
+@router.post("/v1/jobs", status_code=201, response_model=api.Jobs | api.Plan)
+async def submit(
+    body: api.JobSubmit, house: Within, caller: Asker, dry_run: bool = False
+) -> Response:
+    """Queue the jobs, all or none. The same key again answers with the first ones.
+
+    With `dry_run` nothing happens: the answer is 200 and what would happen.
+    """
+    specs = await _specs(house, body)
+    if dry_run:
+        planned = [views.planned(one) for one in house.control.dry_run(specs)]
+        return _json(api.Plan(plan=planned))
+    jobs = await house.control.submit(specs, key=body.key, by=caller.name)
+    rows = await views.job_rows(house.control, jobs)
+    return _json(api.Jobs(jobs=rows), status=201)
+
+
+def _json(answer: BaseModel, status: int = 200) -> Response:
+    """Written by pydantic itself: thousands of rows are answered at once."""
+    body = answer.model_dump_json()
+    return Response(body, status_code=status, media_type="application/json")
+
+
+async def _specs(house: House, body: api.JobSubmit) -> tuple[JobSpec, ...]:
+    """Raises: SpecInvalid, NotFound."""
+    specs = to_domain(parse_values(body.specs))
+    known: dict[str, After] = {}
+    for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:
+        if not house.snapshots.has(workdir):
+            raise SpecInvalid(
+                f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
+                hint="upload it first, as corral apply and corral.Client do",
+            )
+    await _check_secrets(house, specs)
+    found = []
+    for spec in specs:
+        afters = [await _named(house, one, known) for one in spec.after]
+        found.append(replace(spec, after=tuple(afters)) if afters else spec)
+    return tuple(found)
+
+
+async def _check_secrets(house: House, specs: Sequence[JobSpec]) -> None:
+    """One that is not set now would fail the job when its GPUs are there. Raises: NotFound."""
+    asked = dict.fromkeys(name for spec in specs for name in spec.secrets)
+    if not asked:
+        return
+    known = [name for name, _, _ in await house.control.store.secrets()]
+    for name in asked:
+        if name not in known:
+            raise NotFound("secret", name, known, see=f"corral secret set {name}")
+
+
+async def _named(house: House, after: After, known: dict[str, After]) -> After:
+    """The reference by id. Raises: NotFound."""
+    if after.job.startswith("@") or house.control.world.state_of(after.job) is not None:
+        return after
+    if after.job not in known:
+        found = await views.find_job(house.control, after.job)
+        known[after.job] = replace(after, job=found.id)
+    return replace(after, job=known[after.job].job)
+
+
+@router.get("/v1/jobs", response_model=api.Jobs)
+async def jobs(
+    house: Within,
+    everything: Annotated[bool, Query(alias="all")] = False,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+) -> Response:
+    """Newest first; unfinished ones, or all."""
+    found = await house.control.store.jobs(final=everything, limit=limit)
+    newest = [house.control.world.jobs.get(job.id, job) for job in found]
+    return _json(api.Jobs(jobs=await views.job_rows(house.control, newest)))
+
+
+@router.get("/v1/jobs/{job}")
+async def job(job: str, house: Within) -> api.JobDetail:
+    """One job by its id, or the newest of this name."""
+    return await views.job_detail(house.control, await views.find_job(house.control, job))
+
+
+@router.get("/v1/jobs/{job}/why")
+async def why(job: str, house: Within) -> api.Why:
+    """Why it is where it is, and what would change that."""
+    return views.why(house.control, await views.find_job(house.control, job))
+
+
+@router.post("/v1/jobs/{job}/cancel", status_code=202)
+async def cancel(job: str, house: Within, caller: Asker) -> api.JobDetail:
+    found = await _own(house, job, caller)
+    await house.control.ask(Cancel(job=found.id), by=caller.name)
+    return await views.job_detail(house.control, found)
+
+
+@router.post("/v1/jobs/{job}/suspend", status_code=202)
+async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
+    found = await _own(house, job, caller)
+    await house.control.ask(Suspend(job=found.id), by=caller.name)
+    return await views.job_detail(house.control, found)
+
+
+@router.post("/v1/jobs/{job}/resume", status_code=202)
+async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
+    found = await _own(house, job, caller)
+    await house.control.ask(Resume(job=found.id), by=caller.name)
+    return await views.job_detail(house.control, found)
+
+
+async def _own(house: House, name: str, caller: Caller) -> Job:
+    """Raises: NotFound, Forbidden."""
+    found = await views.find_job(house.control, name)
+    check_owner(caller, found)
+    return found
+
+
+@router.get("/v1/jobs/{job}/events", response_model=api.Events)
+async def events(
+    job: str,
+    house: Within,
+    after: Number = 0,
+    follow: bool = False,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> api.Events | Response:
+    """Events of a job, oldest first; with `follow` as server-sent events until it is over."""
+    found = await views.find_job(house.control, job)
+    return await house.events(found.id, after, follow, last_event_id)
+
+
+@router.get("/v1/events", response_model=api.Events)
+async def all_events(
+    house: Within,
+    after: Number = 0,
+    follow: bool = False,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> api.Events | Response:
+    """All events, oldest first; with `follow` as server-sent events without end."""
+    return await house.events(None, after, follow, last_event_id)
+
+
+@router.get("/v1/jobs/{job}/logs")
+async def logs(
+    request: Request,
+    job: str,
+    house: Within,
+    rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
+    attempt: Annotated[int | None, Query(ge=1, le=10**6)] = None,
+    tail: Annotated[int | None, Query(ge=0, le=10**6)] = None,
+    follow: bool = False,
+    after: Annotated[str, Query(max_length=100_000)] = "",
+) -> Response:
+    """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`."""
+    found = await views.find_job(house.control, job)
+    if attempt is not None and attempt > found.attempt and not follow:
+        raise NotFound("attempt", str(attempt), see=f"corral show {found.id}")
+    if rank is not None and rank >= (await views.rank_bound(house.control, found) or rank + 1):
+        raise NotFound("rank", str(rank), see=f"corral show {found.id}")
+    stream = streams.LogStream(
+        control=house.control,
+        keeper=house.keeper,
+        job=found,
+        is_connected=house.channels.is_connected,
+        rank=rank,
+        attempt=attempt,
+        tail=tail,
+        follow=follow,
+        places=streams.places_of(after or request.headers.get("last-event-id", "")),
+    )
+    return streams.response(stream.run())
+
+
+@router.get("/v1/jobs/{job}/checkpoints")
+async def checkpoints(job: str, house: Within) -> api.Checkpoints:
+    """Recorded saves, also those that were found broken."""
+    found = await views.find_job(house.control, job)
+    saves = await house.control.store.saves(found.id)
+    return api.Checkpoints(checkpoints=[api.Checkpoint.of(save) for save in saves])

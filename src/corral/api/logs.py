@@ -1,0 +1,200 @@
+"""The head's copy of the ranks' logs, as far as shipped.
+
+A log's bytes have two numbers: the agent's offset, and the place in the head's copy, which differs
+once a gap was said as a line. A copy is two files of half the cap each, the older one named .1;
+`rank-N.json` says where they begin. Not synced: what a power cut takes, the agent ships again.
+"""
+
+import asyncio
+import json
+import os
+import re
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.domain.ids import AttemptNumber, JobId
+
+RankKey = tuple[JobId, AttemptNumber, int]
+TAIL_BYTES: Final = 1024 * 1024  # of a log are looked through for its last lines
+_OPEN_TRACKS: Final = 4096
+_LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
+
+
+@dataclass(slots=True, kw_only=True)
+class Track:
+    """Where one copy stands: `base` is the place of the newer file's first byte, `older` that of
+    the older file's; an agent's offset is a place plus `ahead`."""
+
+    base: int = 0
+    older: int = 0
+    ahead: int = 0
+    size: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+
+class LogKeeper:
+    """All copies under one directory. One thread: the files are small and in the page cache."""
+
+    def __init__(self, root: Path, *, most_bytes: int) -> None:
+        self._root = root
+        self._half = max(1, most_bytes // 2)
+        self._tracks: OrderedDict[RankKey, Track] = OrderedDict()
+        self._bells: defaultdict[JobId, set[asyncio.Event]] = defaultdict(set)
+
+    def append(self, key: RankKey, offset: int, data: bytes) -> int:
+        """Take bytes in; what is already here is skipped. Answers how far the log is kept.
+
+        Raises: OSError when the disk does not take them.
+        """
+        track = self._track(key)
+        kept = track.end + track.ahead
+        data = data[max(0, kept - offset) :]
+        if not data:
+            return kept
+        try:
+            if offset > kept:
+                said = f"[corral] {offset - kept:,} bytes are missing here: more than is shipped\n"
+                self._write(key, track, said.encode())
+                track.ahead = offset - track.end
+                self._keep(key, track)
+            self._write(key, track, data)
+            if track.size >= self._half:
+                self._rotate(key, track)
+        except OSError:
+            self._tracks.pop(key, None)  # to be read from the disk again
+            raise
+        for bell in self._bells.get(key[0], ()):
+            bell.set()
+        return track.end + track.ahead
+
+    def kept(self, key: RankKey) -> int:
+        """How far the agent's log is kept."""
+        track = self._track(key)
+        return track.end + track.ahead
+
+    def read(self, key: RankKey, place: int, most: int) -> tuple[int, bytes]:
+        """(place, bytes) from the place on, or from the oldest byte that is still here."""
+        track = self._track(key)
+        place = max(place, track.older)
+        newer = place >= track.base
+        path = self._path(key) if newer else self._path(key, ".log.1")
+        try:
+            with path.open("rb") as file:
+                file.seek(place - (track.base if newer else track.older))
+                data = file.read(most)
+        except FileNotFoundError:
+            data = b""
+        if not data and not newer:
+            return self.read(key, track.base, most)
+        return place, data
+
+    def tail(self, key: RankKey, lines: int) -> int:
+        """The place where the last so many lines begin."""
+        track = self._track(key)
+        if lines == 0:
+            return track.end
+        place = max(track.older, track.end - TAIL_BYTES)
+        text = b""
+        while place + len(text) < track.end:
+            _, piece = self.read(key, place + len(text), TAIL_BYTES)
+            if not piece:
+                break
+            text += piece
+        at = len(text) - text.endswith(b"\n")
+        for _ in range(lines):
+            at = text.rfind(b"\n", 0, max(0, at))
+            if at < 0:
+                return place
+        return place + at + 1
+
+    def ranks(self, job: JobId, attempt: AttemptNumber) -> list[int]:
+        """Ranks of which anything is kept, in order."""
+        try:
+            names = os.listdir(self._folder(job, attempt))
+        except OSError:
+            return []
+        return sorted(int(match.group(1)) for name in names if (match := _LOG.fullmatch(name)))
+
+    @contextmanager
+    def bell(self, job: JobId) -> Iterator[asyncio.Event]:
+        """An event that is set whenever any log of the job has grown."""
+        bell = asyncio.Event()
+        self._bells[job].add(bell)
+        try:
+            yield bell
+        finally:
+            self._bells[job].discard(bell)
+            if not self._bells[job]:
+                del self._bells[job]
+
+    def _folder(self, job: JobId, attempt: AttemptNumber) -> Path:
+        return self._root / job / str(attempt)
+
+    def _path(self, key: RankKey, end: str = ".log") -> Path:
+        return self._folder(key[0], key[1]) / f"rank-{key[2]}{end}"
+
+    def _track(self, key: RankKey) -> Track:
+        track = self._tracks.get(key)
+        if track is None:
+            track = self._tracks[key] = self._load(key)
+            while len(self._tracks) > _OPEN_TRACKS:
+                self._tracks.popitem(last=False)
+        self._tracks.move_to_end(key)
+        return track
+
+    def _load(self, key: RankKey) -> Track:
+        track = Track()
+        try:
+            said = json.loads(self._path(key, ".json").read_text())
+            track = Track(base=said["base"], older=said["older"], ahead=said["ahead"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # none yet: neither gap nor rotation
+        newer, older = _size(self._path(key)), _size(self._path(key, ".log.1"))
+        if newer is None and older is not None and track.base - track.older != older:
+            track.older, track.base = track.base, track.base + older  # cut short while rotating
+        track.size = newer or 0
+        return track
+
+    def _write(self, key: RankKey, track: Track, data: bytes) -> None:
+        path = self._path(key)
+        if not track.size:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.open("ab") as file:
+            file.write(data)
+        track.size += len(data)
+
+    def _rotate(self, key: RankKey, track: Track) -> None:
+        os.replace(self._path(key), self._path(key, ".log.1"))
+        track.older, track.base, track.size = track.base, track.end, 0
+        self._keep(key, track)
+        self._path(key).touch()
+
+    def _keep(self, key: RankKey, track: Track) -> None:
+        fresh = self._path(key, ".json.new")
+        fresh.write_text(json.dumps(asdict(track)))
+        os.replace(fresh, self._path(key, ".json"))
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def whole_characters(data: bytes) -> int:
+    """How many of the bytes can be shown without cutting a UTF-8 character in two."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue  # inside a character
+        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return len(data) if length <= back else len(data) - back
+    return len(data)

@@ -1,0 +1,72 @@
+"""Workdir snapshots on the head's disk: named by their digest, whole or not there."""
+
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from corral.api.body import too_large
+from corral.api.errors import RequestInvalid
+from corral.domain.errors import NotFound
+from corral.wire.read import is_digest
+
+
+class Snapshots:
+    """`<root>/<sha256>.tar.gz`."""
+
+    def __init__(self, root: Path, *, most_bytes: int) -> None:
+        self._root = root
+        self.most_bytes = most_bytes
+
+    def path(self, sha256: str) -> Path:
+        """Raises: NotFound when it is not here, or is no digest at all."""
+        path = self._root / f"{sha256}.tar.gz"
+        if not is_digest(sha256) or not path.is_file():
+            raise NotFound("snapshot", sha256[:64])
+        return path
+
+    def has(self, sha256: str) -> bool:
+        return is_digest(sha256) and (self._root / f"{sha256}.tar.gz").is_file()
+
+    async def put(self, sha256: str, pieces: AsyncIterator[bytes], fresh_id: str) -> int:
+        """Keep the bytes if they are what the digest says; its size. Again is harmless.
+
+        Raises: RequestInvalid on other bytes, TooLarge, OSError.
+        """
+        if not is_digest(sha256):
+            raise RequestInvalid(f"{sha256[:80]!r} is no SHA-256 in 64 hexadecimal digits")
+        path = self._root / f"{sha256}.tar.gz"
+        if path.is_file():
+            return path.stat().st_size
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = self._root / f"{fresh_id}.part"
+        try:
+            size = await self._write(part, sha256, pieces)
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+        folder = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return size
+
+    async def _write(self, part: Path, sha256: str, pieces: AsyncIterator[bytes]) -> int:
+        found = hashlib.sha256()
+        size = 0
+        with part.open("xb") as file:
+            async for piece in pieces:
+                size += len(piece)
+                if size > self.most_bytes:
+                    raise too_large(self.most_bytes)
+                found.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        if found.hexdigest() != sha256:
+            raise RequestInvalid(
+                f"the bytes are {found.hexdigest()[:12]}..., not {sha256[:12]}...",
+                hint="send the snapshot again",
+            )
+        return size

@@ -1,0 +1,52 @@
+"""What a node may speak of: its own attempts, and nothing else. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from corral.api.views import ranks_on
+from corral.domain.attempt import SeatState
+from corral.domain.facts import Seen
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.world import World
+
+
+def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Seen, ...], int]:
+    """(what is believed, how much was not). An attempt that the head does not know may be
+    reported, and is left alone; a known one only by its own nodes, and only its own ranks' ends."""
+    kept: list[Seen] = []
+    refused = 0
+    for one in seen:
+        own = _own_part(world, node, one)
+        refused += own != one
+        if own is not None:
+            kept.append(own)
+    return tuple(kept), refused
+
+
+def _own_part(world: World, node: NodeId, seen: Seen) -> Seen | None:
+    id, number = seen.key
+    saves = tuple(save for save in seen.saves if (save.job, save.attempt) == seen.key)
+    job, attempt = world.jobs.get(id), world.attempts.get(id)
+    if job is None:
+        return replace(seen, saves=saves)  # over, or unknown: nothing can come of it
+    if attempt is None or number > attempt.number:
+        return None
+    if number < attempt.number:
+        return replace(seen, saves=saves)  # fenced: it can only be told to stop
+    ranks = ranks_on(job.spec, attempt, node)
+    if not ranks:
+        return None
+    exits = tuple((rank, end) for rank, end in seen.exits if rank in ranks)
+    return replace(seen, saves=saves, exits=exits)
+
+
+def holds(world: World, node: NodeId, job: JobId, attempt: AttemptNumber) -> bool:
+    """Whether the attempt is placed on the node now: then it may ask for its secrets."""
+    allocation = world.allocations.get((job, attempt, node))
+    return allocation is not None and allocation.state == SeatState.HELD
+
+
+def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
+    """Whether an attempt that is placed on the node has this workdir."""
+    mine = (world.jobs.get(job) for job, _, where in world.allocations if where == node)
+    return any(job is not None and job.spec.workdir == sha256 for job in mine)

@@ -1,0 +1,1 @@
+"""Settings and wiring: the only room that builds stores, engines and clocks."""

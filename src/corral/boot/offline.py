@@ -1,0 +1,80 @@
+"""A plan for a cluster that is not up: what a head would answer if it were started here and now."""
+
+import os
+from typing import TYPE_CHECKING
+
+from corral.boot.clock import SystemClock
+from corral.boot.settings import ClusterDir
+from corral.boot.up import Asked, decide, real_gpu_count
+
+if TYPE_CHECKING:
+    from corral.client.spec import Wished
+    from corral.domain.facts import Facts
+    from corral.domain.resources import Inventory
+    from corral.domain.world import World
+    from corral.wire import api
+    from corral.wire.node import NodeSettings
+
+PORTS = range(29500, 29600)  # a stand-in: the real ones are chosen when a node starts
+
+
+def plan_without_head(place: ClusterDir, wished: "Wished") -> "list[api.PlannedJob]":
+    """The plan; nothing is started, written or sent. Raises: the refusals of a submit."""
+    from corral.api.views import planned
+    from corral.control.intake import check_specs, normal, plan
+    from corral.engines.local.engine import CANNOT
+    from corral.reconcile.draft import Now
+    from corral.wire.reading import parse_values
+    from corral.wire.submission import to_domain
+
+    world = expected_world(place)
+    parsed = parse_values(wished.without_workdirs(), source="spec")
+    specs = tuple(normal(spec) for spec in to_domain(parsed))
+    check_specs(world, specs, CANNOT)
+    now = Now(wall=SystemClock().wall(), serving=0.0)
+    return [planned(one) for one in plan(world, _heard(world), specs, now)]
+
+
+def _heard(world: "World") -> "Facts":
+    """All nodes have just beaten."""
+    from corral.domain.facts import Facts, NodeFacts
+
+    return Facts(
+        nodes={
+            id: NodeFacts(node=id, boot=node.boot, heard_at=0.0, inventory=node.inventory)
+            for id, node in world.nodes.items()
+        }
+    )
+
+
+def expected_world(place: ClusterDir) -> "World":
+    """The nodes that `corral up` would make here, all alive and empty."""
+    from corral.boot.head import local_settings
+    from corral.domain.ids import ClusterId
+    from corral.domain.node import Liveness, Node
+    from corral.domain.world import World
+
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    settings = local_settings(decide(place, Asked(), real_gpu_count))
+    world = World(cluster=ClusterId(""), term=0)
+    for node in settings.of_nodes(place.root, memory_bytes):
+        world.nodes[node.node] = Node(
+            id=node.node, inventory=expected_inventory(node), liveness=Liveness.ALIVE
+        )
+    return world
+
+
+def expected_inventory(node: "NodeSettings") -> "Inventory":
+    from corral.agent.probe import cpu_millis
+    from corral.agent.survey import pretend_gpus, real_gpus
+    from corral.domain.resources import Inventory
+
+    real = node.pretend_gpus is None
+    return Inventory(
+        gpus=real_gpus(node.real_gpus) if real else pretend_gpus(node),
+        cpu_millis=node.cpu_millis or cpu_millis(),
+        memory_bytes=node.memory_bytes or 0,
+        ports=tuple(PORTS),
+        shared=tuple((path, path) for path in node.shared),
+        gpu_shares=node.gpu_shares,
+    )

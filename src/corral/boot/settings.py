@@ -1,0 +1,179 @@
+"""Where a cluster keeps its state, and what it was asked to be."""
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+
+from corral.domain.errors import Conflict, Refusal, SpecInvalid
+
+DEFAULT_DIR: Final = "~/.corral"
+LOOPBACK: Final = "127.0.0.1"
+MOST_NODES: Final = 256  # processes of one machine, each node having at least two
+MOST_GPUS: Final = 64
+
+
+class UnsafeBind(Refusal):
+    """The head was asked to serve other machines without encryption."""
+
+    code = "unsafe_bind"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDir:
+    """The directory of one cluster; `docs/architecture.md` lists what lies in it."""
+
+    root: Path
+
+    @classmethod
+    def chosen(cls, asked: Path | None = None) -> "ClusterDir":
+        """--dir, else CORRAL_DIR, else ~/.corral; always absolute."""
+        root = asked or Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR)
+        return cls(root.expanduser().absolute())
+
+    @property
+    def head_json(self) -> Path:
+        return self.root / "head.json"
+
+    @property
+    def head_lock(self) -> Path:
+        return self.root / "head.lock"
+
+    @property
+    def head_log(self) -> Path:
+        return self.root / "head.log"
+
+    @property
+    def cluster_json(self) -> Path:
+        return self.root / "cluster.json"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "corral.db"
+
+    @property
+    def token(self) -> Path:
+        return self.root / "token"
+
+    @property
+    def key(self) -> Path:
+        return self.root / "key"
+
+    @property
+    def nodes(self) -> Path:
+        return self.root / "nodes"
+
+    @property
+    def replays(self) -> Path:
+        return self.root / "replays"
+
+    def create(self) -> None:
+        """Make the directory, readable by its owner alone."""
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.root.chmod(0o700)
+        except OSError as error:
+            raise Conflict(
+                f"the cluster's directory {self.root} cannot be used: {error.strerror}",
+                hint="choose another with --dir or CORRAL_DIR",
+            ) from error
+
+    def admin_token(self) -> str:
+        """The admin's token, made at the first call."""
+        return once(self.token, secrets.token_urlsafe(32).encode()).decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What `corral up` was asked for. `gpus` is per node, None: all that a lone node has."""
+
+    nodes: int = 1
+    gpus: int | None = None
+    gpu_type: str | None = None
+    pretend: bool = False
+    gpu_shares: bool = False
+    shared: tuple[str, ...] = ()
+    reboot_seconds: float = 30.0
+    host: str = LOOPBACK
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= MOST_NODES or not 0 <= (self.gpus or 0) <= MOST_GPUS:
+            gpus = "" if self.gpus is None else f" with {self.gpus} GPUs each"
+            raise SpecInvalid(
+                f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have 1 to "
+                f"{MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
+                hint="for example: corral up --nodes 2 --gpus 2",
+            )
+        if not is_loopback(self.host) and not (self.tls_certificate and self.tls_key):
+            raise UnsafeBind(
+                f"serving on {self.host} lets other machines in, and without TLS they would send "
+                "their tokens in the clear",
+                hint="give --tls-certificate and --tls-key, or keep to loopback and use ssh -L",
+            )
+
+    @classmethod
+    def load(cls, place: ClusterDir) -> "ClusterSettings | None":
+        """What the cluster in this directory was asked to be; None when there is none yet."""
+        if (raw := read_json(place.cluster_json)) is None:
+            return None
+        known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
+        return cls(**(known | {"shared": tuple(raw.get("shared", ()))}))
+
+    def save(self, place: ClusterDir) -> None:
+        write_atomically(place.cluster_json, json.dumps({"engine": "local"} | asdict(self)))
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def read_json(path: Path) -> Mapping[str, Any] | None:
+    """The object in the file; None when there is no such file.
+
+    Raises: Conflict when the file is not what Corral wrote.
+    """
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise Conflict(
+            f"{path} cannot be read: {error}", hint=f"look at it, or move it away: mv {path} /tmp"
+        ) from error
+    if not isinstance(content, dict):
+        raise Conflict(f"{path} holds no JSON object", hint=f"move it away: mv {path} /tmp")
+    return content
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the file as a whole, durably, readable by its owner alone."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+
+
+def once(path: Path, content: bytes) -> bytes:
+    """What the file holds; when there is none, it is made with this content, 0600, durably."""
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    if not path.exists():
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):  # another made it first: then that one counts
+            os.link(fresh, path)
+        fresh.unlink()
+    return path.read_bytes()

@@ -1,0 +1,120 @@
+"""Starting, finding and waiting for a head from another process. Imports nothing heavy."""
+
+import fcntl
+import http.client
+import os
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from corral.boot.settings import ClusterDir, read_json
+from corral.domain.errors import Trouble
+from corral.engines.local.processes import Process, spawn
+
+START_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 0.02
+LOG_LINES: Final = 12
+
+
+class StartFailed(Trouble):
+    """A head or a node did not come up."""
+
+    code = "start_failed"
+
+
+def head_runs(place: ClusterDir) -> bool:
+    """Whether a living process holds the head's lock."""
+    try:
+        with place.head_lock.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def node_processes(place: ClusterDir) -> list[Process]:
+    """What lives of the cluster's nodes: agents, launchers and shims."""
+    records = (
+        file
+        for name in ("agent.pid", "launcher.pid", "attempts/*/shim.pid")
+        for file in place.nodes.glob(f"*/{name}")
+    )
+    return [process for file in records if (process := Process.recorded(file)) is not None]
+
+
+def start_head(place: ClusterDir) -> None:
+    """Start a head in the background and wait until it answers. One that somebody else started
+    at the same moment will do.
+
+    Raises: StartFailed with the log's last lines when it ends, or does not answer in time.
+    """
+    log = place.head_log
+    before = log.stat().st_size if log.exists() else 0
+    words = [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
+    head = spawn(words, dict(os.environ), log)
+    give_up_at = time.monotonic() + START_SECONDS
+    while not answers(place, head):
+        ended, status = os.waitpid(head, os.WNOHANG)
+        if ended and head_runs(place) and until(lambda: answers(place), START_SECONDS):
+            return
+        if ended or time.monotonic() > give_up_at:
+            code = os.waitstatus_to_exitcode(status)
+            raise StartFailed(
+                f"the head {f'ended with code {code}' if ended else 'does not answer'}; the last "
+                f"lines of {log}:\n{last_lines(log, before)}",
+                hint=f"look at the whole log: less {log}",
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def answers(place: ClusterDir, pid: int | None = None) -> bool:
+    """Whether head.json names this process, or any, and it answers there."""
+    about = read_json(place.head_json)
+    if about is None or pid not in (None, about.get("pid")):
+        return False
+    return healthy(str(about["url"]))
+
+
+def healthy(url: str) -> bool:
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            host, port, timeout=2.0, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=2.0)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def last_lines(log: Path, since_bytes: int) -> str:
+    """The end of what was logged since."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(since_bytes)
+        lines = file.read().decode(errors="replace").splitlines()
+        return "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:]) or "  (nothing)"
+    return "  (cannot be read)"
+
+
+def until(done: Callable[[], bool], seconds: float) -> bool:
+    """Wait for it; False when it did not come in time."""
+    give_up_at = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > give_up_at:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True

@@ -1,0 +1,96 @@
+"""attach: a terminal beside the ranks, or the standard input of one."""
+
+import contextlib
+import os
+import shutil
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.common import Common
+from corral.cli.output import note
+from corral.domain.errors import Unreachable
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
+
+DETACH = b"\x1d"  # Ctrl-], as in telnet
+PIECE = 65536
+
+
+def attach(
+    job: str,
+    /,
+    *,
+    rank: int = 0,
+    stdin: Annotated[bool, Parameter(name="--stdin", negative="", show_default=False)] = False,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Open a shell beside a rank, in its containment and environment. Ctrl-] leaves it.
+
+    Args:
+        job: Its id, or the newest of this name.
+        rank: Beside which rank.
+        stdin: Not a shell: the rank's own standard input, and its output from now on.
+    """
+    from websockets.exceptions import WebSocketException
+
+    size = shutil.get_terminal_size()
+    with common.client() as client:
+        try:
+            with client.attach(
+                job, rank=rank, shell=not stdin, rows=size.lines, columns=size.columns
+            ) as terminal:
+                if sys.stdin.isatty():
+                    leave = (
+                        "Ctrl-C leaves it, Ctrl-D ends its input" if stdin else "Ctrl-] leaves it"
+                    )
+                    note(f"attached to {job}; {leave}")
+                with raw_terminal(wanted=not stdin):
+                    pump(terminal)
+        except (OSError, WebSocketException) as error:
+            raise Unreachable(
+                f"the terminal was not opened or was lost: {error}", hint=f"run: corral show {job}"
+            ) from None
+
+
+@contextlib.contextmanager
+def raw_terminal(*, wanted: bool) -> Iterator[None]:
+    """Keys go through as they are, when a person is at a terminal."""
+    if not wanted or not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setraw(sys.stdin)
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def pump(terminal: "ClientConnection") -> None:
+    """Bytes both ways until the far end closes, or a person leaves."""
+    keys = threading.Thread(target=_send_keys, args=(terminal,), daemon=True)
+    keys.start()
+    for piece in terminal:
+        data = piece if isinstance(piece, bytes) else piece.encode()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _send_keys(terminal: "ClientConnection") -> None:
+    from websockets.exceptions import ConnectionClosed
+
+    with contextlib.suppress(ConnectionClosed, OSError):
+        while data := os.read(sys.stdin.fileno(), PIECE):
+            before, left, _ = data.partition(DETACH)
+            terminal.send(before)
+            if left and sys.stdin.isatty():
+                terminal.close()
+                return
+        terminal.send(b"")

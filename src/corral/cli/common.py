@@ -1,0 +1,62 @@
+"""What every command takes, and how it finds its head."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from corral.boot.settings import ClusterDir
+
+if TYPE_CHECKING:
+    from corral.client import Client
+
+_DIR = Parameter(
+    name="--dir", negative="", help="The cluster's directory (else CORRAL_DIR, else ~/.corral)."
+)
+_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_YES = Parameter(name=["--yes", "-y"], negative="", show_default=False, help="Do not ask.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """Options of every command."""
+
+    dir: Annotated[Path | None, _DIR] = None
+    json: Annotated[bool, _JSON] = False
+
+    @property
+    def place(self) -> ClusterDir:
+        return ClusterDir.chosen(self.dir)
+
+    def client(self) -> "Client":
+        """The head of CORRAL_URL, unless a directory is named; else the directory's."""
+        from corral.client import Client
+
+        if self.dir is None and os.environ.get("CORRAL_URL"):
+            return Client()
+        return Client(dir=self.place.root)
+
+    @property
+    def remote(self) -> bool:
+        """Whether the head is looked after by somebody else."""
+        return self.dir is None and bool(os.environ.get("CORRAL_URL"))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change(Common):
+    """Options of every command that changes something."""
+
+    yes: Annotated[bool, _YES] = False
+
+    def agreed(self, question: str) -> bool:
+        """Ask a person; a script is taken at its word. Enter agrees."""
+        if self.yes or self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            return True
+        sys.stderr.write(f"{question} [Y/n] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("", "y", "yes")

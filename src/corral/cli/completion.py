@@ -1,0 +1,49 @@
+"""completion install, completion show."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from corral.cli.output import say
+
+Shell = Literal["bash", "zsh", "fish"]
+
+
+def install(
+    *,
+    shell: Shell | None = None,
+    output: Path | None = None,
+    startup: Annotated[bool, Parameter(negative="--no-startup")] = True,
+) -> None:
+    """Install shell completion for bash, zsh or fish.
+
+    Args:
+        shell: Which shell (the one that this is called from).
+        output: Where to write the script (where the shell looks for it).
+        startup: Also source it in the shell's startup file.
+    """
+    from cyclopts.completion.detect import ShellDetectionError
+
+    from corral.cli.main import build
+    from corral.domain.errors import SpecInvalid
+
+    try:
+        path = build().install_completion(shell=shell, output=output, add_to_startup=startup)
+    except ShellDetectionError:
+        raise SpecInvalid(
+            "which shell this is cannot be told",
+            hint="name it: corral completion install --shell bash",
+        ) from None
+    say(f"installed: {path}; it works in the next shell")
+
+
+def show(shell: Shell, /) -> None:
+    """Print the completion script of a shell.
+
+    Args:
+        shell: bash, zsh or fish.
+    """
+    from corral.cli.main import build
+
+    print(build().generate_completion(shell=shell))

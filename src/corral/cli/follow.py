@@ -1,0 +1,116 @@
+"""Following jobs: their events and logs as they come, and at the end the exit code."""
+
+import sys
+import threading
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING
+
+from corral.cli import failure
+from corral.cli.common import Common
+from corral.cli.output import note, print_json
+from corral.domain.errors import CorralError
+from corral.domain.units import duration_text
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire import api
+
+LAST_EVENTS_SECONDS = 2.0
+
+
+class Lines:
+    """Ranks' pieces as whole lines, each with its rank before it once there is more than one."""
+
+    def __init__(self, out: IO[str], *, label: bool) -> None:
+        self._out = out
+        self._label = label
+        self._rest: dict[int, str] = {}
+
+    def write(self, piece: "api.LogLines") -> None:
+        if piece.rank is None:
+            return
+        if not self._label:
+            self._out.write(piece.data)
+            self._out.flush()
+            return
+        *lines, rest = (self._rest.get(piece.rank, "") + piece.data).split("\n")
+        self._rest[piece.rank] = rest
+        self._out.write("".join(f"[{piece.rank}] {line}\n" for line in lines))
+        self._out.flush()
+
+    def finish(self) -> None:
+        for rank, rest in sorted(self._rest.items()):
+            if rest:
+                self._out.write(f"[{rank}] {rest}\n")
+        self._out.flush()
+
+
+def follow_one(client: "Client", job: "api.Job", common: Common) -> int:
+    """Stream one job until it is over. Ctrl-C leaves it running."""
+    out = sys.stderr if common.json else sys.stdout  # with --json stdout is for the one answer
+    ranks = client.job(job.id)
+    lines = Lines(out, label=ranks.per == "gpu" or ranks.shape.nodes > 1)
+    events = threading.Thread(target=_tell_events, args=(common, job.id), daemon=True)
+    try:
+        events.start()
+        for piece in client.logs(job.id, follow=True):
+            lines.write(piece)
+        lines.finish()
+        events.join(LAST_EVENTS_SECONDS)
+        ended = client.wait(job.id)
+    except KeyboardInterrupt:
+        _still_running([job])
+        raise
+    return tell_end(ended, common)
+
+
+def follow_many(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> int:
+    """Tell the events of several jobs until all are over."""
+    open_jobs = {job.id: job for job in jobs}
+    ended: list[api.JobDetail] = []
+    note(f"{len(jobs)} jobs; their logs: corral logs NAME")
+    try:
+        while open_jobs:
+            id, job = next(iter(open_jobs.items()))
+            for event in client.events(id, follow=True):
+                note(event.text)
+            ended.append(client.wait(id))
+            del open_jobs[id]
+    except KeyboardInterrupt:
+        _still_running(list(open_jobs.values()))
+        raise
+    if common.json:
+        print_json({"jobs": [job.model_dump(mode="json") for job in ended]})
+    failed = [job for job in ended if job.state != "DONE"]
+    note(f"{len(ended) - len(failed)} done, {len(failed)} not" if failed else "all done")
+    return failure.JOB_FAILED if failed else failure.DONE
+
+
+def tell_end(job: "api.JobDetail", common: Common) -> int:
+    """Say how it ended. Answers with the exit code of corral."""
+    if common.json:
+        print_json(job)
+    if job.state == "DONE":
+        began, ended = job.started_at or job.submitted_at, job.ended_at or job.since
+        note(f"{job.name} is done after {duration_text(max(0.0, ended - began))}")
+        return failure.DONE
+    code = f" with exit code {job.exit_code}" if job.exit_code is not None else ""
+    why = f": {job.reason}" if job.reason else ""
+    note(f"{job.name} is {job.state}{code}{why}\nsee: corral show {job.id}")
+    return failure.JOB_FAILED
+
+
+def _tell_events(common: Common, id: str) -> None:
+    """In a thread of its own, over a connection of its own."""
+    try:
+        with common.client() as client:
+            for event in client.events(id, follow=True):
+                note(event.text)
+    except CorralError:
+        return  # the logs tell the same trouble in the main thread
+
+
+def _still_running(jobs: "Sequence[api.Job]") -> None:
+    named = " ".join(job.id for job in jobs)
+    note(f"\nleft running: {named}")
+    note(f"back to it: corral logs -f {jobs[0].id}; end it: corral stop {jobs[0].id}")

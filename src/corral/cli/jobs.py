@@ -1,0 +1,337 @@
+"""ps, show, why, stop, suspend, resume, events, checkpoints."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from corral.boot.clock import SystemClock
+from corral.cli.common import Change, Common
+from corral.cli.failure import Usage
+from corral.cli.output import (
+    age_text,
+    clean,
+    clock_text,
+    cut,
+    note,
+    print_json,
+    print_json_line,
+    say,
+    show_pairs,
+    show_table,
+    state,
+    table,
+)
+from corral.cli.plan import seat_text, shape_text
+from corral.domain.units import duration_text, size_text
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from corral.client import Client
+    from corral.wire import api
+
+MOST_ROWS = 10_000  # as many as one answer lists
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def ps(
+    *,
+    everything: Annotated[
+        bool, Parameter(name=["--all", "-a"], negative="", show_default=False)
+    ] = False,
+    limit: int = 100,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """List jobs, newest first.
+
+    Args:
+        everything: Also those that are over.
+        limit: How many at most.
+    """
+    with common.client() as client:
+        found = client.jobs(everything=everything, limit=limit)
+    if common.json:
+        print_json({"jobs": [job.model_dump(mode="json") for job in found]})
+        return
+    now = SystemClock().wall()
+    rows = table(
+        "ID",
+        "NAME",
+        "STATE",
+        "GPUS",
+        "TIME",
+        "WHERE OR WHY",
+        right=("GPUS", "TIME"),
+    )
+    for job in found:
+        gpus = job.shape.nodes * job.shape.gpus_per_node
+        rows.add_row(
+            job.id,
+            job.name if len(job.name) <= 20 else f"{job.name[:19]}\u2026",
+            state(job.state),
+            f"{gpus:g}",
+            age_text(time_of(job, now)),
+            cut(where_or_why(job)),
+        )
+    show_table(rows)
+    if not found and not everything:
+        note("no unfinished jobs; those that are over: corral ps -a")
+
+
+def time_of(job: "api.Job", now: float) -> float:
+    """Seconds that it has run, or since it was submitted while it never has."""
+    until = job.ended_at if job.ended_at is not None else now
+    return until - (job.started_at if job.started_at is not None else job.submitted_at)
+
+
+def where_or_why(job: "api.Job") -> str:
+    if job.state == "RUNNING":
+        progress = job.progress
+        step = f" step {progress.step}" if progress else ""
+        of = f"/{progress.until}" if progress and progress.until else ""
+        return ",".join(job.nodes) + step + of
+    if job.state == "FAILED" and job.exit_code is not None and not job.reason:
+        return f"exit code {job.exit_code}"
+    return job.reason
+
+
+def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """Show one job: attempts, receipts, checkpoints.
+
+    Args:
+        job: Its id, or the newest of this name.
+    """
+    with common.client() as client:
+        found = client.job(job)
+    if common.json:
+        print_json(found)
+        return
+    show_pairs(_about(found))
+    _show_attempts(found.attempts)
+    _show_receipts(found.receipts)
+    if found.checkpoints:
+        say()
+        _show_checkpoints(found.checkpoints)
+
+
+def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
+    beat = job.progress
+    of = f" of {beat.until}" if beat and beat.until else ""
+    loss = f", loss {beat.loss:.4f}" if beat and beat.loss is not None else ""
+    code = "" if job.exit_code is None else str(job.exit_code)
+    return [
+        ("job", f"{job.name} ({job.id})"),
+        ("state", state(job.state)),
+        ("reason", job.reason),
+        ("exit code", code),
+        ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
+        ("asks for", shape_text(job.shape)),
+        ("nodes", ", ".join(job.nodes)),
+        ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
+        ("submitted", clock_text(job.submitted_at)),
+        ("started", clock_text(job.started_at) if job.started_at else ""),
+        ("ended", clock_text(job.ended_at) if job.ended_at else ""),
+        ("retries", _retries(job)),
+        ("workdir", job.workdir[:12] if job.workdir else ""),
+        ("run", job.run),
+    ]  # fmt: skip
+
+
+def _retries(job: "api.JobDetail") -> str:
+    if not job.infra_retries and not job.user_retries:
+        return ""
+    return f"{job.infra_retries} for the cluster's faults, {job.user_retries} for its own"
+
+
+def _show_attempts(attempts: "list[api.Attempt]") -> None:
+    if not attempts:
+        return
+    say()
+    rows = table(
+        "ATTEMPT",
+        "NODES",
+        "FROM STEP",
+        "TO STEP",
+        "TIME",
+        "CAUSE",
+        "END",
+        right=("FROM STEP", "TO STEP", "TIME"),
+    )
+    for one in attempts:
+        spent = one.ended_at - one.placed_at if one.ended_at is not None else None
+        exit_code = f"exit code {one.exit_code}" if one.exit_code is not None else ""
+        end = ": ".join(filter(None, (one.culprit, one.evidence))) or exit_code
+        rows.add_row(
+            str(one.number),
+            ", ".join(seat_text(seat) for seat in one.seats),
+            _number(one.resume_step),
+            _number(one.last_step),
+            age_text(spent) if spent is not None else "",
+            "" if one.cause == "none" else one.cause,
+            clean(end),
+        )
+    show_table(rows)
+
+
+def _show_receipts(receipts: "list[api.Receipt]") -> None:
+    if receipts:
+        say()
+    for one in receipts:
+        steps = "steps unknown" if one.steps_lost is None else f"{one.steps_lost} steps"
+        resumed = (
+            "" if one.resumed_from_step is None else f", resumed from step {one.resumed_from_step}"
+        )
+        say(
+            f"receipt: {one.kind} of attempt {one.attempt}, {one.culprit or one.cause}: "
+            f"lost {steps}, {one.gpu_seconds_lost:.1f} GPU-seconds{resumed}"
+        )
+
+
+def _show_checkpoints(saves: "list[api.Checkpoint]") -> None:
+    rows = table(
+        "STEP",
+        "ATTEMPT",
+        "SIZE",
+        "TOOK",
+        "STALL",
+        "PATH",
+        right=("STEP", "ATTEMPT", "SIZE", "TOOK", "STALL"),
+    )
+    for save in saves:
+        rows.add_row(
+            str(save.step),
+            str(save.attempt),
+            size_text(save.size_bytes),
+            duration_text(save.seconds),
+            f"{save.stall_seconds:.3f} s",
+            clean(f"QUARANTINED {save.quarantined}" if save.quarantined else save.path),
+        )
+    show_table(rows)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """Say why a job is where it is, and what would change it.
+
+    Args:
+        job: Its id, or the newest of this name.
+    """
+    with common.client() as client:
+        found = client.why(job)
+    if common.json:
+        print_json(found)
+        return
+    say(f"{found.name} is {found.state}" + (f": {clean(found.reason)}" if found.reason else ""))
+    for suggestion in found.suggestions:
+        say(f"  {clean(suggestion)}")
+
+
+def stop(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Cancel jobs.
+
+    Args:
+        jobs: Ids or names; those of an array mean all of it.
+    """
+    _change(jobs, common, "stop", lambda client, job: client.cancel(job))
+
+
+def suspend(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Save, stop and keep jobs for later.
+
+    Args:
+        jobs: Ids or names; those of an array mean all of it.
+    """
+    _change(jobs, common, "suspend", lambda client, job: client.suspend(job))
+
+
+def resume(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Let suspended or held jobs go on.
+
+    Args:
+        jobs: Ids or names; those of an array mean all of it.
+    """
+    _change(jobs, common, "resume", lambda client, job: client.resume(job))
+
+
+def _change(
+    jobs: tuple[str, ...],
+    common: Change,
+    verb: str,
+    call: "Callable[[Client, str], api.JobDetail]",
+) -> None:
+    from corral.domain.errors import Conflict
+
+    if not jobs:
+        raise Usage(f"no job was named to {verb}", hint=f"corral {verb} JOB; see: corral ps")
+    if not common.agreed(f"{verb} {', '.join(jobs)}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        found = [call(client, id) for job in jobs for id in _members(client, job)]
+    if common.json:
+        one = found[0].model_dump(mode="json") if len(found) == 1 else None
+        print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
+        return
+    for job in found:
+        say(f"{job.name} ({job.id}) is {job.state}")
+
+
+def _members(client: "Client", job: str) -> list[str]:
+    """The job itself; for an array, by its id (j9) or its newest of that name (sweep), the ids of
+    its unfinished jobs."""
+    unfinished = client.jobs(limit=MOST_ROWS)
+    if any(job in (one.id, one.name) for one in unfinished):
+        return [job]
+    elements = [one for one in unfinished if one.array is not None]
+    named = (one.array for one in elements if one.name == f"{job}_{one.array_index}")
+    array = next(named, job)
+    return [one.id for one in reversed(elements) if one.array == array] or [job]
+
+
+def events(
+    job: str | None = None,
+    /,
+    *,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
+    ] = False,
+    after: int = 0,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Show what happened, to one job or to all.
+
+    Args:
+        job: Its id, or the newest of this name; all without it.
+        follow: Go on as things happen.
+        after: Only events with a higher number.
+    """
+    with common.client() as client:
+        stream = client.events(job, after=after, follow=follow)
+        if common.json and not follow:
+            print_json({"events": [event.model_dump(mode="json") for event in stream]})
+            return
+        for event in stream:
+            if common.json:
+                print_json_line(event)
+            else:
+                of = f" {event.job}" if event.job and job is None else ""
+                say(f"{clock_text(event.at)}{of} {clean(event.text)}")
+
+
+def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List the saves of a job.
+
+    Args:
+        job: Its id, or the newest of this name.
+    """
+    with common.client() as client:
+        found = client.checkpoints(job)
+    if common.json:
+        print_json({"checkpoints": [save.model_dump(mode="json") for save in found]})
+        return
+    _show_checkpoints(found)
+    if not found:
+        note("no save has been recorded")

@@ -1,0 +1,43 @@
+"""logs."""
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.common import Common
+from corral.cli.follow import Lines
+from corral.cli.output import print_json_line
+
+
+def logs(
+    job: str,
+    /,
+    *,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
+    ] = False,
+    rank: int | None = None,
+    attempt: int | None = None,
+    tail: int | None = None,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Print what the ranks printed, of the newest attempt.
+
+    Args:
+        job: Its id, or the newest of this name.
+        follow: Go on as they print, through later attempts, until the job is over.
+        rank: Of this rank only.
+        attempt: Of this attempt.
+        tail: Only the last so many lines of each rank.
+    """
+    with common.client() as client:
+        found = client.job(job)
+        several = found.per == "gpu" or found.shape.nodes > 1
+        lines = Lines(sys.stdout, label=several and rank is None)
+        for piece in client.logs(found.id, follow=follow, rank=rank, attempt=attempt, tail=tail):
+            if common.json:
+                print_json_line(piece)
+            else:
+                lines.write(piece)
+        lines.finish()

@@ -1,0 +1,87 @@
+"""The command line: `corral COMMAND`. What is typed is read here; each command has its module."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from cyclopts import App, CycloptsError
+
+from corral import __version__
+from corral.cli import failure
+from corral.cli.tree import COMMANDS, GROUPS, MORE
+from corral.domain.errors import CorralError
+
+HELP: Final = """One GPU cluster out of the GPU machines a team has.
+
+Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot be reached.
+"""
+
+
+def build() -> App:
+    """The command tree; a command's module is imported when it is called or explained."""
+    app = App(
+        name="corral",
+        help=HELP,
+        version=__version__,
+        version_flags=["--version"],
+        help_format="plaintext",
+        help_on_error=False,
+    )
+    for group, about in GROUPS.items():
+        app.command(App(name=group, help=about, group=MORE))
+    for command in COMMANDS:
+        *above, name = command.name.split()
+        parent = app[above[0]] if above else app
+        parent.command(
+            f"corral.cli.{command.target}",
+            name=name,
+            alias=command.alias,
+            help=command.help,
+            show=command.show,
+            **({} if above else {"group": command.heading}),
+        )
+    return app
+
+
+def main() -> None:
+    """Run one command and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: Sequence[str]) -> int:
+    """The exit code of one command line; what it says has been printed."""
+    own = list(words[: words.index("--")]) if "--" in words else list(words)
+    as_json = "--json" in own
+    try:
+        if own[:1] == ["run"] and own == list(words) and not {"--help", "-h"} & set(own):
+            raise failure.Usage(
+                "the command comes after --, so that its options are not taken for corral's",
+                hint="write: corral run [OPTIONS] -- CMD ...",
+            )
+        code = build()(words, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+        return code if isinstance(code, int) else failure.DONE
+    except CycloptsError as error:
+        failure.tell("usage", str(error), _usage_hint(own), as_json=as_json)
+        return failure.USAGE
+    except failure.Usage as error:
+        failure.tell("usage", error.message, error.hint, as_json=as_json)
+        return failure.USAGE
+    except CorralError as error:
+        failure.tell(error.code, error.message, error.hint, as_json=as_json)
+        return failure.exit_code_of(error)
+    except KeyboardInterrupt:
+        return failure.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit complains
+        return failure.DONE
+
+
+def _usage_hint(own: Sequence[str]) -> str:
+    """Help of the command that was meant, as far as one was."""
+    known = {command.name for command in COMMANDS} | set(GROUPS)
+    for length in (2, 1):
+        if " ".join(own[:length]) in known:
+            return f"run: corral {' '.join(own[:length])} --help"
+    return "run: corral --help"

@@ -1,0 +1,114 @@
+"""node ls, show, cordon, drain, uncordon."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from corral.cli.cluster import show_nodes
+from corral.cli.common import Change, Common
+from corral.cli.failure import Usage
+from corral.cli.output import print_json, say, show_pairs, show_table, state, table
+from corral.domain.units import size_text
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire import api
+
+
+def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List the nodes."""
+    with common.client() as client:
+        found = client.nodes()
+    if common.json:
+        print_json({"nodes": [node.model_dump(mode="json") for node in found]})
+        return
+    show_nodes(found)
+
+
+def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """Show one node and its GPUs.
+
+    Args:
+        node: Its name.
+    """
+    with common.client() as client:
+        found = client.node(node)
+    if common.json:
+        print_json(found)
+        return
+    work = "draining" if found.draining else "cordoned" if found.cordoned else "takes work"
+    show_pairs(
+        [
+            ("node", found.id),
+            ("state", state(found.liveness)),
+            ("why", found.why),
+            ("work", work),
+            ("address", found.address),
+            ("CPUs", f"{found.cpus:g}"),
+            ("memory", size_text(found.memory_bytes)),
+            ("ranks in", found.containment),
+            ("own disk", "yes" if found.private_root else "no: its ranks see this machine's"),
+            ("shared", ", ".join(found.shared)),
+            ("jobs", ", ".join(found.jobs)),
+        ]
+    )
+    if found.devices:
+        rows = table("GPU", "TYPE", "MEMORY", "JOBS", "UUID", right=("GPU", "MEMORY"))
+        for gpu in found.devices:
+            kind = f"{gpu.type} (pretend)" if gpu.pretend else gpu.type
+            rows.add_row(
+                str(gpu.index), kind, size_text(gpu.memory_bytes), ", ".join(gpu.jobs), gpu.uuid
+            )
+        say()
+        show_table(rows)
+
+
+def cordon(*nodes: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Give nodes no new work; what runs there runs on.
+
+    Args:
+        nodes: Their names.
+    """
+    _change(nodes, common, "cordon", lambda client, node: client.cordon(node))
+
+
+def drain(*nodes: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Give nodes no new work, and move what runs there.
+
+    Args:
+        nodes: Their names.
+    """
+    _change(nodes, common, "drain", lambda client, node: client.drain(node))
+
+
+def uncordon(*nodes: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Give nodes work again.
+
+    Args:
+        nodes: Their names.
+    """
+    _change(nodes, common, "uncordon", lambda client, node: client.uncordon(node))
+
+
+def _change(
+    nodes: tuple[str, ...],
+    common: Change,
+    verb: str,
+    call: "Callable[[Client, str], api.NodeDetail]",
+) -> None:
+    from corral.domain.errors import Conflict
+
+    if not nodes:
+        raise Usage(
+            f"no node was named to {verb}", hint=f"corral node {verb} NODE; see: corral node ls"
+        )
+    if not common.agreed(f"{verb} {', '.join(nodes)}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        found = [call(client, node) for node in nodes]
+    if common.json:
+        one = found[0].model_dump(mode="json") if len(found) == 1 else None
+        print_json(one or {"nodes": [node.model_dump(mode="json") for node in found]})
+        return
+    for node in found:
+        work = "draining" if node.draining else "cordoned" if node.cordoned else "takes work"
+        say(f"{node.id}: {work}")

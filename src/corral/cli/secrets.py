@@ -1,0 +1,64 @@
+"""secret set, ls, rm. A value comes from standard input or a prompt: a command line is no place."""
+
+import getpass
+import sys
+
+from corral.cli.common import Change, Common
+from corral.cli.output import clock_text, note, print_json, say, show_table, table
+
+
+def put(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Set a secret from standard input, or from a prompt at a terminal.
+
+    Args:
+        name: What jobs call it: a name that may be a variable.
+    """
+    from corral.domain.errors import SpecInvalid
+
+    if sys.stdin.isatty():
+        value = getpass.getpass(f"value of {name}: ")
+    else:
+        value = sys.stdin.read().removesuffix("\n")
+    if not value:
+        raise SpecInvalid(
+            f"the value of {name} is empty", hint=f"for example: corral secret set {name} < FILE"
+        )
+    with common.client() as client:
+        client.set_secret(name, value)
+    if common.json:
+        print_json({"name": name})
+    else:
+        say(f"{name} is set")
+
+
+def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List the names of secrets."""
+    with common.client() as client:
+        found = client.secrets()
+    if common.json:
+        print_json({"secrets": [secret.model_dump(mode="json") for secret in found]})
+        return
+    rows = table("NAME", "SET BY", "WHEN")
+    for secret in found:
+        rows.add_row(secret.name, secret.by, clock_text(secret.at))
+    show_table(rows)
+    if not found:
+        note("no secret is set; to set one: corral secret set NAME")
+
+
+def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Remove a secret.
+
+    Args:
+        name: Its name.
+    """
+    from corral.domain.errors import Conflict
+
+    if not common.agreed(f"remove the secret {name}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        client.drop_secret(name)
+    if common.json:
+        print_json({"name": name})
+    else:
+        say(f"{name} is removed")

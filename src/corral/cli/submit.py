@@ -1,0 +1,163 @@
+"""run, apply: a job from what was typed or from a file, followed to its end."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from corral.cli.common import Change
+from corral.cli.output import note, print_json, say
+from corral.cli.spec import Typed, spec_of
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.client.spec import Wished
+    from corral.wire import api
+
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_Many = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
+
+
+def run(
+    *command: Annotated[str, Parameter(show=True)],
+    name: Annotated[str | None, Parameter(name=["--name", "-n"])] = None,
+    nodes: Annotated[int | None, Parameter(name=["--nodes", "-N"])] = None,
+    gpus: str | None = None,
+    cpus: str | None = None,
+    memory: str | None = None,
+    queue: str | None = None,
+    priority: str | None = None,
+    time: Annotated[str | None, Parameter(name=["--time", "-t"])] = None,
+    env: Annotated[
+        tuple[str, ...], Parameter(name=["--env", "-e"], negative="", show_default=False)
+    ] = (),
+    secret: _Many = (),
+    per: Literal["node", "gpu"] | None = None,
+    checkpoint: str | None = None,
+    workdir: Path | None = None,
+    no_workdir: _Flag = False,
+    after: _Many = (),
+    array: str | None = None,
+    retry: int | None = None,
+    dry_run: _Flag = False,
+    detach: Annotated[
+        bool, Parameter(name=["--detach", "-d"], negative="", show_default=False)
+    ] = False,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> int:
+    """Run a command as a job and follow it to its end.
+
+    Args:
+        command: What to run; it comes after --.
+        name: The job's name (made from the command).
+        nodes: How many nodes it needs at once (1).
+        gpus: GPUs of each node: 8, 0.5 or h100:8 (0).
+        cpus: CPU cores of each node.
+        memory: Memory of each node: 64GB.
+        queue: The queue that pays for it (default).
+        priority: low, normal, high or a number.
+        time: The longest it may run: 4h.
+        env: A variable for its ranks: K=V, or K as it is here; may be repeated.
+        secret: A secret that becomes a variable of its ranks; may be repeated.
+        per: node runs the command once a node; gpu once a GPU, as one rank each (node).
+        checkpoint: Where its saves go: a path that every node sees.
+        workdir: The directory that travels with the job (the current one).
+        no_workdir: Let no directory travel.
+        after: A job that must be done first: JOB, or JOB:failed, JOB:ended, JOB:started.
+        array: One job for each index: 0-9, or 0-99%10 with ten at once.
+        retry: How often it may fail by its own fault and be tried again (0).
+        dry_run: Show the plan; nothing happens.
+        detach: Answer with the job's name once it is durable.
+    """
+    given = {key: value for key, value in locals().items() if key in Typed.__slots__}
+    return _go(spec_of(Typed(**given)), common, dry_run=dry_run, detach=detach)
+
+
+def apply(
+    *,
+    file: Annotated[Path, Parameter(name=["--file", "-f"])],
+    dry_run: _Flag = False,
+    follow: _Flag = False,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> int:
+    """Submit the jobs of a spec file (YAML or TOML).
+
+    Args:
+        file: The spec file; several jobs in one file may wait for one another.
+        dry_run: Show the plan; nothing happens.
+        follow: Stay until they are over, as `corral run` does.
+    """
+    return _go(file, common, dry_run=dry_run, detach=not follow)
+
+
+def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: bool) -> int:
+    from corral.cli.plan import show_plan
+    from corral.client.spec import read_wished
+    from corral.domain.errors import Conflict
+
+    wished = read_wished(spec)  # what is wrong is said before anything is started
+    if dry_run:
+        planned = _plan(common, wished, spec)
+        if common.json:
+            print_json({"plan": [one.model_dump(mode="json") for one in planned]})
+        else:
+            show_plan(planned, wished, whole=True)
+        return 0
+    _ensure_head(common)
+    with common.client() as client:
+        if not detach and not common.json:
+            show_plan(client.plan(spec), wished, whole=False)
+        if not common.agreed("submit?"):
+            raise Conflict("nothing was submitted", hint="run it again when it is right")
+        jobs = client.submit(spec)
+        if detach:
+            _answer(jobs, common)
+            return 0
+        return _follow(client, jobs, common)
+
+
+def _plan(common: Change, wished: "Wished", spec: dict[str, Any] | Path) -> "list[api.PlannedJob]":
+    from corral.boot.offline import plan_without_head
+    from corral.boot.start import head_runs
+
+    if not common.remote and not head_runs(common.place):
+        note(f"no head runs in {common.place.root}: this is the plan for one started now")
+        return plan_without_head(common.place, wished)
+    with common.client() as client:
+        return client.plan(spec)
+
+
+def _ensure_head(common: Change) -> None:
+    """Start an embedded one where none runs."""
+    from corral.boot.start import head_runs
+
+    if common.remote or head_runs(common.place):
+        return
+    from corral.boot.up import Asked, bring_up, wait_for_nodes
+    from corral.cli.cluster import say_what_is_pretended
+
+    note(f"no head runs in {common.place.root}: starting one here")
+    bring_up(common.place, Asked())
+    with common.client() as client:
+        wait_for_nodes(common.place, client.status)
+    say_what_is_pretended(common.place)
+
+
+def _answer(jobs: "list[api.Job]", common: Change) -> None:
+    """The jobs are durable: their names, one a line."""
+    if common.json:
+        one = jobs[0].model_dump(mode="json") if len(jobs) == 1 else None
+        print_json(one or {"jobs": [job.model_dump(mode="json") for job in jobs]})
+        return
+    for job in jobs:
+        say(job.name)
+    last = jobs[-1]
+    note(f"submitted as {last.id}; follow it: corral logs -f {last.id}")
+
+
+def _follow(client: "Client", jobs: "list[api.Job]", common: Change) -> int:
+    from corral.cli.follow import follow_many, follow_one
+
+    if len(jobs) == 1:
+        return follow_one(client, jobs[0], common)
+    return follow_many(client, jobs, common)

@@ -1,0 +1,64 @@
+"""Every command: where it is, what it does in a line, and under which heading help shows it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+CLUSTER: Final = "Cluster"
+JOBS: Final = "Jobs"
+MORE: Final = "More"
+
+RUN: Final = (
+    "Run a command as a job and follow it to its end.\n\n"
+    "One word after -- is a line for the shell; several are a command and its arguments, as typed. "
+    "Without a head, one is started here. Ctrl-C leaves the job running."
+)
+
+GROUPS: Final = {
+    "node": "List nodes, and take them out of work or back in.",
+    "secret": "Keep secrets for jobs; they are never shown again.",
+    "completion": "Let the shell complete commands.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`name` has its group before it; `target` is module:function within corral.cli."""
+
+    name: str
+    target: str
+    help: str
+    heading: str = JOBS
+    alias: str | None = None
+    show: bool = True
+
+
+COMMANDS: Final = (
+    Command("up", "cluster:up", "Start a cluster on this machine.", CLUSTER),
+    Command("down", "cluster:down", "Stop the head and its agents.", CLUSTER),
+    Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
+    Command("run", "submit:run", RUN),
+    Command("apply", "submit:apply", "Submit the jobs of a spec file."),
+    Command("ps", "jobs:ps", "List jobs, newest first.", alias="queue"),
+    Command("show", "jobs:show", "Show one job: attempts, receipts, checkpoints."),
+    Command("why", "jobs:why", "Say why a job is where it is, and what would change it."),
+    Command("logs", "logs:logs", "Print what the ranks printed."),
+    Command("attach", "attach:attach", "Open a shell beside a rank, or its standard input."),
+    Command("stop", "jobs:stop", "Cancel jobs.", alias="cancel"),
+    Command("suspend", "jobs:suspend", "Save, stop and keep jobs for later."),
+    Command("resume", "jobs:resume", "Let suspended or held jobs go on."),
+    Command("events", "jobs:events", "Show what happened, to one job or to all."),
+    Command("checkpoints", "jobs:checkpoints", "List the saves of a job."),
+    Command("node ls", "nodes:ls", "List the nodes."),
+    Command("node show", "nodes:show", "Show one node and its GPUs."),
+    Command("node cordon", "nodes:cordon", "Give a node no new work."),
+    Command("node drain", "nodes:drain", "Give a node no new work, and move what runs there."),
+    Command("node uncordon", "nodes:uncordon", "Give a node work again."),
+    Command("secret set", "secrets:put", "Set a secret from standard input or a prompt."),
+    Command("secret ls", "secrets:ls", "List the names of secrets."),
+    Command("secret rm", "secrets:rm", "Remove a secret."),
+    Command("completion install", "completion:install", "Install shell completion."),
+    Command("completion show", "completion:show", "Print the completion script of a shell."),
+    Command(
+        "--install-completion", "completion:install", "Install shell completion.", MORE, show=False
+    ),
+)

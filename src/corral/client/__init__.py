@@ -1,0 +1,24 @@
+"""Corral from Python: `Client` and, with the same methods awaited, `AsyncClient`.
+
+Each is loaded when it is first asked for: a command that needs no asyncio does not pay for it.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from corral.client.aio import AsyncClient
+    from corral.client.sync import Client
+
+__all__ = ["AsyncClient", "Client"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Client":
+        from corral.client.sync import Client
+
+        return Client
+    if name == "AsyncClient":
+        from corral.client.aio import AsyncClient
+
+        return AsyncClient
+    raise AttributeError(f"module 'corral.client' has no attribute {name!r}")

@@ -1,0 +1,282 @@
+"""The client for asyncio: the methods of `Client`, awaited. What each means is said there."""
+
+import asyncio
+import secrets
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from corral.client import calls
+from corral.client.calls import Call, Stream
+from corral.client.request import (
+    CONNECT_TIMEOUT,
+    NAPS,
+    READ_TIMEOUT,
+    STREAM_NAP,
+    STREAM_PATIENCE,
+    Following,
+    body_of,
+    headers,
+    retry_after,
+    socket_address,
+    worth_another_try,
+)
+from corral.client.spec import Spec, read_wished
+from corral.client.target import Where, error_of, no_answer
+from corral.client.workdir import Snapshot, pack
+
+if TYPE_CHECKING:
+    import httpx2
+    from websockets.asyncio.client import ClientConnection
+
+    from corral.wire import api
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """One cluster, from asyncio. Arguments and errors as for `Client`."""
+
+    def __init__(
+        self, url: str | None = None, token: str | None = None, dir: str | Path | None = None
+    ) -> None:
+        self._where = Where(url=url, token=token, dir=dir)
+        self._http: httpx2.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    async def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.Job]":
+        ready = await self._ready(spec)
+        return await self._call(calls.submit(ready, key or secrets.token_hex(16)))
+
+    async def plan(self, spec: Spec) -> "list[api.PlannedJob]":
+        return await self._call(calls.plan(read_wished(spec).without_workdirs()))
+
+    async def jobs(self, *, everything: bool = False, limit: int = 100) -> "list[api.Job]":
+        return await self._call(calls.jobs(everything=everything, limit=limit))
+
+    async def job(self, job: str) -> "api.JobDetail":
+        return await self._call(calls.job(job))
+
+    async def why(self, job: str) -> "api.Why":
+        return await self._call(calls.why(job))
+
+    async def cancel(self, job: str) -> "api.JobDetail":
+        return await self._call(calls.change_job(job, "cancel"))
+
+    async def suspend(self, job: str) -> "api.JobDetail":
+        return await self._call(calls.change_job(job, "suspend"))
+
+    async def resume(self, job: str) -> "api.JobDetail":
+        return await self._call(calls.change_job(job, "resume"))
+
+    async def checkpoints(self, job: str) -> "list[api.Checkpoint]":
+        return await self._call(calls.checkpoints(job))
+
+    async def wait(self, job: str) -> "api.JobDetail":
+        newest = await self.job(job)
+        if not newest.is_over:
+            async for _ in self.events(newest.id, follow=True):
+                pass
+        return await self.job(newest.id)
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    async def events(
+        self, job: str | None = None, *, after: int = 0, follow: bool = False
+    ) -> "AsyncIterator[api.Event]":
+        if follow:
+            async for event in self._stream(calls.follow_events(job, after)):
+                yield event
+            return
+        while page := await self._call(calls.events(job, after)):
+            for event in page:
+                yield event
+            after = page[-1].number
+
+    async def logs(
+        self,
+        job: str,
+        *,
+        follow: bool = False,
+        rank: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+    ) -> "AsyncIterator[api.LogLines]":
+        stream = calls.logs(job, follow=follow, rank=rank, attempt=attempt, tail=tail)
+        async for piece in self._stream(stream):
+            yield piece
+
+    @asynccontextmanager
+    async def attach(
+        self, job: str, *, rank: int = 0, shell: bool = True, rows: int = 24, columns: int = 80
+    ) -> "AsyncIterator[ClientConnection]":
+        from websockets.asyncio.client import connect
+        from websockets.exceptions import InvalidStatus
+
+        target = self._where.target()
+        path = calls.attach_path(job, rank=rank, shell=shell, rows=rows, columns=columns)
+        address, credentials = socket_address(target, path)
+        async with AsyncExitStack() as stack:
+            try:
+                dialled = connect(address, additional_headers=credentials, proxy=None)
+                connection = await stack.enter_async_context(dialled)
+            except InvalidStatus as error:
+                raise error_of(error.response.status_code, bytes(error.response.body)) from None
+            except OSError as error:
+                raise no_answer(target, error) from None
+            yield connection
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    async def status(self) -> "api.Status":
+        return await self._call(calls.status())
+
+    async def nodes(self) -> "list[api.Node]":
+        return await self._call(calls.nodes())
+
+    async def node(self, node: str) -> "api.NodeDetail":
+        return await self._call(calls.node(node))
+
+    async def cordon(self, node: str) -> "api.NodeDetail":
+        return await self._call(calls.change_node(node, "cordon"))
+
+    async def drain(self, node: str) -> "api.NodeDetail":
+        return await self._call(calls.change_node(node, "drain"))
+
+    async def uncordon(self, node: str) -> "api.NodeDetail":
+        return await self._call(calls.change_node(node, "uncordon"))
+
+    async def secrets(self) -> "list[api.Secret]":
+        return await self._call(calls.secrets())
+
+    async def set_secret(self, name: str, value: str) -> None:
+        await self._call(calls.set_secret(name, value))
+
+    async def drop_secret(self, name: str) -> None:
+        await self._call(calls.drop_secret(name))
+
+    async def down(self, *, jobs: Literal["leave", "stop"] = "leave") -> None:
+        await self._call(calls.down(jobs))
+
+    async def upload_workdir(self, path: str | Path) -> str:
+        packing = pack(Path(path))
+        snapshot = await asyncio.to_thread(packing.__enter__)
+        try:
+            await self._upload(snapshot)
+            return snapshot.sha256
+        finally:
+            packing.__exit__(None, None, None)
+
+    # -- how -------------------------------------------------------------------------------------
+
+    async def _ready(self, spec: Spec) -> list[dict[str, Any]]:
+        wished = read_wished(spec)
+        digests = {path: await self.upload_workdir(path) for path in wished.workdirs}
+        return wished.with_workdirs(digests)
+
+    def _client(self) -> "httpx2.AsyncClient":
+        if self._http is None:
+            import httpx2
+
+            timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
+            trusted = ssl.create_default_context()
+            self._http = httpx2.AsyncClient(timeout=timeout, trust_env=False, verify=trusted)
+        return self._http
+
+    async def _call(self, call: Call[T]) -> T:
+        import httpx2
+
+        for nap in (*NAPS, None):
+            target = self._where.target()
+            try:
+                answer = await self._client().request(
+                    call.method,
+                    target.url + call.path,
+                    params=call.query,
+                    json=call.json,
+                    headers=headers(target),
+                )
+            except httpx2.TransportError as error:
+                refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+                if nap is None or not worth_another_try(call, nap, refused=refused):
+                    raise no_answer(target, error) from None
+                await asyncio.sleep(nap)
+                continue
+            if answer.status_code == 503 and nap is not None:
+                await asyncio.sleep(retry_after(answer.headers.get("Retry-After"), nap))
+                continue
+            if answer.status_code >= 400:
+                raise error_of(answer.status_code, answer.content)
+            return call.read(body_of(answer.content))
+        raise AssertionError("the last try answers or raises")
+
+    async def _stream(self, stream: Stream[T]) -> AsyncIterator[T]:
+        import httpx2
+
+        following = Following(stream)
+        given_up = time.monotonic() + STREAM_PATIENCE
+        while not following.over:
+            target = self._where.target()
+            try:
+                async with self._client().stream(
+                    "GET",
+                    target.url + stream.path,
+                    params=following.query(),
+                    headers=headers(target),
+                ) as answer:
+                    if answer.status_code >= 400 and answer.status_code != 503:
+                        raise error_of(answer.status_code, await answer.aread())
+                    if answer.status_code < 400:
+                        async for piece in answer.aiter_raw():
+                            given_up = time.monotonic() + STREAM_PATIENCE
+                            for value in following.feed(piece):
+                                yield value
+            except httpx2.TransportError as error:
+                if time.monotonic() > given_up:
+                    raise no_answer(target, error) from None
+            if not following.over:
+                await asyncio.sleep(STREAM_NAP)
+
+    async def _upload(self, snapshot: Snapshot) -> None:
+        import httpx2
+
+        target = self._where.target()
+        url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
+        try:
+            known = await self._client().head(url, headers=headers(target))
+            if known.status_code == 404:
+                known = await self._client().put(
+                    url,
+                    content=_async_pieces(snapshot),
+                    headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
+                )
+        except httpx2.TransportError as error:
+            raise no_answer(target, error) from None
+        if known.status_code >= 400:
+            raise error_of(known.status_code, known.content)
+
+
+async def _async_pieces(snapshot: Snapshot) -> AsyncIterator[bytes]:
+    for piece in snapshot.pieces():
+        yield piece

@@ -1,0 +1,170 @@
+"""Every call of the API as a value: what is sent, and how the answer is read. No I/O.
+
+Both clients are made of these, so that no rule is written twice. Paths are quoted here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[T]):
+    """One request. `repeatable`: sending it twice does what sending it once does."""
+
+    method: str
+    path: str
+    read: Callable[[Any], T]
+    query: Mapping[str, str | int] | None = None
+    json: Any = None
+    repeatable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream(Generic[T]):
+    """One answer that goes on; `is_last` tells its last piece."""
+
+    path: str
+    read: Callable[[Any], T]
+    query: Mapping[str, str | int]
+    is_last: Callable[[T], bool]
+
+
+def submit(specs: Sequence[Mapping[str, Any]], key: str) -> "Call[list[api.Job]]":
+    body = {"specs": list(specs), "key": key}
+    return Call(method="POST", path="/v1/jobs", json=body, read=_jobs)
+
+
+def plan(specs: Sequence[Mapping[str, Any]]) -> "Call[list[api.PlannedJob]]":
+    body = {"specs": list(specs), "key": "plan"}
+    return Call(method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan)
+
+
+def jobs(*, everything: bool, limit: int) -> "Call[list[api.Job]]":
+    query = {"all": int(everything), "limit": limit}
+    return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
+
+
+def job(name: str) -> "Call[api.JobDetail]":
+    return Call(method="GET", path=_job(name), read=_one("JobDetail"))
+
+
+def why(name: str) -> "Call[api.Why]":
+    return Call(method="GET", path=f"{_job(name)}/why", read=_one("Why"))
+
+
+def change_job(name: str, to: Literal["cancel", "suspend", "resume"]) -> "Call[api.JobDetail]":
+    path = f"{_job(name)}/{to}"
+    return Call(method="POST", path=path, read=_one("JobDetail"), repeatable=to != "resume")
+
+
+def checkpoints(name: str) -> "Call[list[api.Checkpoint]]":
+    return Call(
+        method="GET",
+        path=f"{_job(name)}/checkpoints",
+        read=lambda body: _one("Checkpoints")(body).checkpoints,
+    )
+
+
+def events(name: str | None, after: int) -> "Call[list[api.Event]]":
+    path = f"{_job(name)}/events" if name else "/v1/events"
+    return Call(
+        method="GET",
+        path=path,
+        query={"after": after},
+        read=lambda body: _one("Events")(body).events,
+    )
+
+
+def follow_events(name: str | None, after: int) -> "Stream[api.Event]":
+    path = f"{_job(name)}/events" if name else "/v1/events"
+    query = {"after": after, "follow": 1}
+    return Stream(path=path, query=query, read=_one("Event"), is_last=lambda event: False)
+
+
+def logs(
+    name: str, *, follow: bool, rank: int | None, attempt: int | None, tail: int | None
+) -> "Stream[api.LogLines]":
+    asked = {"rank": rank, "attempt": attempt, "tail": tail}
+    query: dict[str, str | int] = {"follow": int(follow)}
+    query |= {key: value for key, value in asked.items() if value is not None}
+    return Stream(
+        path=f"{_job(name)}/logs",
+        query=query,
+        read=_one("LogLines"),
+        is_last=lambda piece: piece.end is not None,
+    )
+
+
+def status() -> "Call[api.Status]":
+    return Call(method="GET", path="/v1/status", read=_one("Status"))
+
+
+def nodes() -> "Call[list[api.Node]]":
+    return Call(method="GET", path="/v1/nodes", read=lambda body: _one("Nodes")(body).nodes)
+
+
+def node(name: str) -> "Call[api.NodeDetail]":
+    return Call(method="GET", path=f"/v1/nodes/{quote(name, safe='')}", read=_one("NodeDetail"))
+
+
+def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "Call[api.NodeDetail]":
+    path = f"/v1/nodes/{quote(name, safe='')}/{to}"
+    return Call(method="POST", path=path, read=_one("NodeDetail"))
+
+
+def secrets() -> "Call[list[api.Secret]]":
+    return Call(method="GET", path="/v1/secrets", read=lambda body: _one("Secrets")(body).secrets)
+
+
+def set_secret(name: str, value: str) -> Call[None]:
+    return Call(method="PUT", path=_secret(name), json={"value": value}, read=_nothing)
+
+
+def drop_secret(name: str) -> Call[None]:
+    return Call(method="DELETE", path=_secret(name), read=_nothing, repeatable=False)
+
+
+def down(jobs: Literal["leave", "stop"]) -> Call[None]:
+    return Call(method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_nothing)
+
+
+def attach_path(name: str, *, rank: int, shell: bool, rows: int, columns: int) -> str:
+    return f"{_job(name)}/attach?rank={rank}&shell={int(shell)}&rows={rows}&columns={columns}"
+
+
+def _job(name: str) -> str:
+    return f"/v1/jobs/{quote(name, safe='')}"
+
+
+def _secret(name: str) -> str:
+    return f"/v1/secrets/{quote(name, safe='')}"
+
+
+def _one(shape: str) -> Callable[[Any], Any]:
+    """Read the body as the shape of this name; pydantic is loaded when the first answer comes."""
+
+    def read(body: Any) -> Any:
+        from corral.wire import api
+
+        return getattr(api, shape).model_validate(body)
+
+    return read
+
+
+def _jobs(body: Any) -> Any:
+    return _one("Jobs")(body).jobs
+
+
+def _plan(body: Any) -> Any:
+    return _one("Plan")(body).plan
+
+
+def _nothing(body: Any) -> None:
+    return None

@@ -1,0 +1,91 @@
+"""What a caller may give as a spec, and its workdirs."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from corral.domain.errors import SpecInvalid
+
+if TYPE_CHECKING:
+    from corral.wire.reading import Parsed
+
+Spec = Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wished:
+    """Checked specs as they travel. A workdir and a checkpoint path are relative to the spec's
+    file, else to here, and `~` is the home of whoever submits."""
+
+    values: tuple[dict[str, Any], ...]
+    paths: tuple[Path | None, ...]  # of each value's workdir; None when it needs no upload
+
+    @property
+    def workdirs(self) -> list[Path]:
+        return list(dict.fromkeys(path for path in self.paths if path is not None))
+
+    def with_workdirs(self, digests: Mapping[Path, str]) -> list[dict[str, Any]]:
+        return [
+            value if path is None else {**value, "workdir": digests[path]}
+            for value, path in zip(self.values, self.paths, strict=True)
+        ]
+
+    def without_workdirs(self) -> list[dict[str, Any]]:
+        return [
+            value if path is None else {key: one for key, one in value.items() if key != "workdir"}
+            for value, path in zip(self.values, self.paths, strict=True)
+        ]
+
+
+def read_wished(spec: Spec) -> Wished:
+    """Read and check everything that can be checked here, before anything is sent.
+
+    Raises: SpecInvalid with file and line, or with `spec[0].field`.
+    """
+    from corral.wire import reading
+    from corral.wire.submission import to_domain
+
+    folder = Path.cwd()
+    if isinstance(spec, str | Path):
+        parsed = reading.read_specs(Path(spec))
+        folder = Path(spec).absolute().parent
+    elif isinstance(spec, Mapping):
+        parsed = reading.parse_values([spec], source="spec")
+    else:
+        parsed = reading.parse_values(list(spec), source="spec")
+    if not parsed:
+        raise SpecInvalid("there is no job in this list", hint="give at least one spec")
+    to_domain(parsed)
+    return Wished(
+        values=tuple(_with_checkpoint(one, folder) for one in parsed),
+        paths=tuple(_workdir(one, folder) for one in parsed),
+    )
+
+
+def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
+    """The document with its checkpoint path made absolute: nodes have no `here` of the caller's."""
+    value = one.document.value
+    if one.spec.checkpoint is None:
+        return value
+    asked = value["checkpoint"]
+    path = os.path.normpath(folder / Path(one.spec.checkpoint.path).expanduser())
+    rule = asked if isinstance(asked, Mapping) else {}
+    return {**value, "checkpoint": {**rule, "path": path}}
+
+
+def _workdir(one: "Parsed", folder: Path) -> Path | None:
+    from corral.wire.read import is_digest
+    from corral.wire.reading import Problem, refusal
+
+    asked = one.spec.workdir
+    if asked is None or is_digest(asked):
+        return None
+    path = (folder / Path(asked).expanduser()).resolve()
+    if not path.is_dir():
+        problem = Problem(
+            where=("workdir",), text=f"{path} is no directory", hint=f"run: ls -ld {path}"
+        )
+        raise refusal(one.document, [problem])
+    return path

@@ -1,0 +1,49 @@
+"""Server-sent events, read from bytes as they come. No I/O."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+LONGEST: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One event: its kind and id (empty when it has none), and its data."""
+
+    kind: str
+    id: str
+    data: str
+
+
+class Parser:
+    """Feed it bytes cut anywhere; it answers with whole events. Comments are heartbeats."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._kind = ""
+        self._id = ""
+        self._data: list[str] = []
+
+    def feed(self, piece: bytes) -> Iterator[Sent]:
+        self._rest += piece
+        if len(self._rest) > LONGEST:
+            raise ValueError("one line of the stream has no end")
+        *lines, self._rest = self._rest.split(b"\n")
+        for line in lines:
+            yield from self._line(line.rstrip(b"\r").decode(errors="replace"))
+
+    def _line(self, line: str) -> Iterator[Sent]:
+        if not line:
+            if self._data:
+                yield Sent(self._kind, self._id, "\n".join(self._data))
+            self._kind, self._data = "", []
+            return
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._kind = value
+        elif field == "id":
+            self._id = value

@@ -1,0 +1,296 @@
+"""The client for plain code."""
+
+import secrets
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from corral.client import calls
+from corral.client.calls import Call, Stream
+from corral.client.request import (
+    CONNECT_TIMEOUT,
+    NAPS,
+    READ_TIMEOUT,
+    STREAM_NAP,
+    STREAM_PATIENCE,
+    Following,
+    body_of,
+    headers,
+    retry_after,
+    socket_address,
+    worth_another_try,
+)
+from corral.client.spec import Spec, Wished, read_wished
+from corral.client.target import Where, error_of, no_answer
+from corral.client.workdir import Snapshot, pack
+
+if TYPE_CHECKING:
+    import httpx2
+    from websockets.sync.client import ClientConnection
+
+    from corral.wire import api
+
+T = TypeVar("T")
+
+
+class Client:
+    """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
+    (CORRAL_DIR, ~/.corral).
+
+    Every method raises a Refusal (the caller's mistake), Unreachable or another Trouble (worth
+    another try); each carries `code`, `message` and `hint`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        dir: str | Path | None = None,
+    ) -> None:
+        self._where = Where(url=url, token=token, dir=dir)
+        self._http: httpx2.Client | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.Job]":
+        """Queue the job or jobs of a spec: a mapping, several of them, or a file.
+
+        The workdir is uploaded first. They are durable when this returns. The same key again
+        answers with the first jobs.
+        """
+        return self._call(calls.submit(self._ready(spec), key or secrets.token_hex(16)))
+
+    def plan(self, spec: Spec) -> "list[api.PlannedJob]":
+        """What submitting would do now. Nothing happens, and nothing is uploaded."""
+        return self._call(calls.plan(read_wished(spec).without_workdirs()))
+
+    def jobs(self, *, everything: bool = False, limit: int = 100) -> "list[api.Job]":
+        """Newest first; with `everything`, also those that are over."""
+        return self._call(calls.jobs(everything=everything, limit=limit))
+
+    def job(self, job: str) -> "api.JobDetail":
+        """One job by its id, or the newest of that name."""
+        return self._call(calls.job(job))
+
+    def why(self, job: str) -> "api.Why":
+        return self._call(calls.why(job))
+
+    def cancel(self, job: str) -> "api.JobDetail":
+        return self._call(calls.change_job(job, "cancel"))
+
+    def suspend(self, job: str) -> "api.JobDetail":
+        return self._call(calls.change_job(job, "suspend"))
+
+    def resume(self, job: str) -> "api.JobDetail":
+        return self._call(calls.change_job(job, "resume"))
+
+    def checkpoints(self, job: str) -> "list[api.Checkpoint]":
+        return self._call(calls.checkpoints(job))
+
+    def wait(self, job: str) -> "api.JobDetail":
+        """The job, once it is over."""
+        newest = self.job(job)
+        if not newest.is_over:
+            for _ in self.events(newest.id, follow=True):
+                pass
+        return self.job(newest.id)
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def events(
+        self, job: str | None = None, *, after: int = 0, follow: bool = False
+    ) -> "Iterator[api.Event]":
+        """Events of one job or of all, oldest first; with `follow` it goes on as they happen, and
+        ends when that one job is over."""
+        if follow:
+            yield from self._stream(calls.follow_events(job, after))
+            return
+        while page := self._call(calls.events(job, after)):
+            yield from page
+            after = page[-1].number
+
+    def logs(
+        self,
+        job: str,
+        *,
+        follow: bool = False,
+        rank: int | None = None,
+        attempt: int | None = None,
+        tail: int | None = None,
+    ) -> "Iterator[api.LogLines]":
+        """Pieces of the ranks' logs, of the newest attempt (or the one asked for) and, with
+        `follow`, of those after it. `tail`: the last so many lines of each rank. The last piece
+        has `end`: the job's state."""
+        yield from self._stream(
+            calls.logs(job, follow=follow, rank=rank, attempt=attempt, tail=tail)
+        )
+
+    @contextmanager
+    def attach(
+        self, job: str, *, rank: int = 0, shell: bool = True, rows: int = 24, columns: int = 80
+    ) -> "Iterator[ClientConnection]":
+        """A terminal beside the rank, or its standard input: `send(bytes)`, iterate for bytes."""
+        from websockets.exceptions import InvalidStatus
+        from websockets.sync.client import connect
+
+        target = self._where.target()
+        path = calls.attach_path(job, rank=rank, shell=shell, rows=rows, columns=columns)
+        address, credentials = socket_address(target, path)
+        with ExitStack() as stack:
+            try:
+                dialled = connect(address, additional_headers=credentials, proxy=None)
+                connection = stack.enter_context(dialled)
+            except InvalidStatus as error:
+                raise error_of(error.response.status_code, bytes(error.response.body)) from None
+            except OSError as error:
+                raise no_answer(target, error) from None
+            yield connection
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def status(self) -> "api.Status":
+        return self._call(calls.status())
+
+    def nodes(self) -> "list[api.Node]":
+        return self._call(calls.nodes())
+
+    def node(self, node: str) -> "api.NodeDetail":
+        return self._call(calls.node(node))
+
+    def cordon(self, node: str) -> "api.NodeDetail":
+        """No new work for the node."""
+        return self._call(calls.change_node(node, "cordon"))
+
+    def drain(self, node: str) -> "api.NodeDetail":
+        """No new work for the node, and what runs there is moved."""
+        return self._call(calls.change_node(node, "drain"))
+
+    def uncordon(self, node: str) -> "api.NodeDetail":
+        return self._call(calls.change_node(node, "uncordon"))
+
+    def secrets(self) -> "list[api.Secret]":
+        """Names; a value is never answered."""
+        return self._call(calls.secrets())
+
+    def set_secret(self, name: str, value: str) -> None:
+        self._call(calls.set_secret(name, value))
+
+    def drop_secret(self, name: str) -> None:
+        self._call(calls.drop_secret(name))
+
+    def down(self, *, jobs: Literal["leave", "stop"] = "leave") -> None:
+        """Stop the head; its jobs run on unless they are to be stopped."""
+        self._call(calls.down(jobs))
+
+    def upload_workdir(self, path: str | Path) -> str:
+        """Snapshot a directory into the cluster; answers with its digest, for `workdir`."""
+        with pack(Path(path)) as snapshot:
+            self._upload(snapshot)
+            return snapshot.sha256
+
+    # -- how -------------------------------------------------------------------------------------
+
+    def _ready(self, spec: Spec) -> list[dict[str, Any]]:
+        wished: Wished = read_wished(spec)
+        digests = {path: self.upload_workdir(path) for path in wished.workdirs}
+        return wished.with_workdirs(digests)
+
+    def _client(self) -> "httpx2.Client":
+        if self._http is None:
+            import httpx2
+
+            timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
+            # The system's authorities (or SSL_CERT_FILE), as the agents take; and 0.1 s sooner.
+            trusted = ssl.create_default_context()
+            self._http = httpx2.Client(timeout=timeout, trust_env=False, verify=trusted)
+        return self._http
+
+    def _call(self, call: Call[T]) -> T:
+        import httpx2
+
+        for nap in (*NAPS, None):
+            target = self._where.target()
+            try:
+                answer = self._client().request(
+                    call.method,
+                    target.url + call.path,
+                    params=call.query,
+                    json=call.json,
+                    headers=headers(target),
+                )
+            except httpx2.TransportError as error:
+                refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+                if nap is None or not worth_another_try(call, nap, refused=refused):
+                    raise no_answer(target, error) from None
+                time.sleep(nap)
+                continue
+            if answer.status_code == 503 and nap is not None:
+                time.sleep(retry_after(answer.headers.get("Retry-After"), nap))
+                continue
+            if answer.status_code >= 400:
+                raise error_of(answer.status_code, answer.content)
+            return call.read(body_of(answer.content))
+        raise AssertionError("the last try answers or raises")
+
+    def _stream(self, stream: Stream[T]) -> Iterator[T]:
+        import httpx2
+
+        following = Following(stream)
+        given_up = time.monotonic() + STREAM_PATIENCE
+        while not following.over:
+            target = self._where.target()
+            try:
+                with self._client().stream(
+                    "GET",
+                    target.url + stream.path,
+                    params=following.query(),
+                    headers=headers(target),
+                ) as answer:
+                    if answer.status_code >= 400 and answer.status_code != 503:
+                        raise error_of(answer.status_code, answer.read())
+                    for piece in answer.iter_raw() if answer.status_code < 400 else ():
+                        given_up = time.monotonic() + STREAM_PATIENCE
+                        yield from following.feed(piece)
+            except httpx2.TransportError as error:
+                if time.monotonic() > given_up:
+                    raise no_answer(target, error) from None
+            if not following.over:
+                time.sleep(STREAM_NAP)
+
+    def _upload(self, snapshot: Snapshot) -> None:
+        import httpx2
+
+        target = self._where.target()
+        url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
+        try:
+            known = self._client().head(url, headers=headers(target))
+            if known.status_code == 404:
+                known = self._client().put(
+                    url,
+                    content=snapshot.pieces(),
+                    headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
+                )
+        except httpx2.TransportError as error:
+            raise no_answer(target, error) from None
+        if known.status_code >= 400:
+            raise error_of(known.status_code, known.content)

@@ -1,0 +1,100 @@
+"""Which head is meant, and what its refusals mean here."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from corral.domain import errors
+from corral.domain.errors import Bug, CorralError, Refusal, SpecInvalid, Trouble, Unreachable
+
+DEFAULT_DIR: Final = "~/.corral"
+_BY_CODE: Final = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, CorralError)
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A head's address and a token that it knows."""
+
+    url: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """What the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the cluster's directory."""
+
+    url: str | None = None
+    token: str | None = None
+    dir: str | Path | None = None
+
+    def target(self) -> Target:
+        """Read anew at each connection: a head that came back may have another address.
+
+        Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address.
+        """
+        url = self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
+        token = self.token or (None if self.dir else os.environ.get("CORRAL_TOKEN"))
+        found = url or self._head_url()
+        if urlsplit(found).scheme not in ("http", "https") or not urlsplit(found).hostname:
+            raise SpecInvalid(
+                f"{found!r} is no address of a head", hint="write for example http://127.0.0.1:8470"
+            )
+        return Target(url=found.rstrip("/"), token=token or self._token())
+
+    @property
+    def root(self) -> Path:
+        """The cluster's directory."""
+        return Path(self.dir or os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
+
+    def _head_url(self) -> str:
+        path = self.root / "head.json"
+        try:
+            return str(json.loads(path.read_text())["url"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise Unreachable(f"there is no head in {self.root}", hint="run: corral up") from None
+
+    def _token(self) -> str:
+        path = self.root / "token"
+        try:
+            return path.read_text().strip()
+        except OSError as error:
+            raise Unreachable(
+                f"the token {path} cannot be read: {(error.strerror or '').lower()}",
+                hint="run: corral up, or set CORRAL_TOKEN",
+            ) from None
+
+
+def no_answer(target: Target, error: Exception) -> Unreachable:
+    """The head is not there, or went away."""
+    return Unreachable(
+        f"the head at {target.url} does not answer: {error or type(error).__name__}",
+        hint="run: corral up",
+    )
+
+
+def error_of(status: int, body: bytes) -> CorralError:
+    """The head's error as the exception that it was there."""
+    code, message, hint = _parts(status, body)
+    general = Bug if status == 500 else Trouble if status > 500 and status != 501 else Refusal
+    kind = _BY_CODE.get(code, general)
+    error = kind.__new__(kind)
+    CorralError.__init__(error, message, hint=hint)
+    if kind.code != code:
+        error.code = code  # type: ignore[misc]  # of a head that is newer than this client
+    return error
+
+
+def _parts(status: int, body: bytes) -> tuple[str, str, str]:
+    try:
+        error: Any = json.loads(body)["error"]
+        return str(error["code"]), str(error["message"]), str(error.get("hint", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = body[:200].decode(errors="replace")
+        return f"http_{status}", f"this is no answer of a head: HTTP {status} {said}", ""

@@ -1,0 +1,185 @@
+"""A workdir as a snapshot: one tar.gz that is the same for the same content.
+
+What .gitignore and .corralignore ignore stays out, and so do .git and __pycache__. Links are kept
+when they point inside. Owners, times and all mode bits but "executable" are left behind.
+"""
+
+import gzip
+import hashlib
+import os
+import stat
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final
+
+from corral.domain.errors import SpecInvalid, TooLarge
+from corral.domain.units import size_text
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+MAX_BYTES: Final = 512 * 1000**2
+MAX_FILES: Final = 100_000
+NEVER: Final = frozenset({".git", "__pycache__"})
+IGNORE_FILES: Final = (".gitignore", ".corralignore")  # the later one has the last word
+_PIECE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A packed workdir in a temporary file, as long as its `pack` is open."""
+
+    sha256: str
+    size_bytes: int
+    file: IO[bytes]
+
+    def pieces(self) -> Iterator[bytes]:
+        self.file.seek(0)
+        while piece := self.file.read(_PIECE):
+            yield piece
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One thing to pack; `name` is relative, with slashes."""
+
+    name: str
+    path: Path
+    found: os.stat_result
+
+
+@contextmanager
+def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
+    """Pack the directory.
+
+    Raises: SpecInvalid when it cannot be read or a link points outside, TooLarge above the cap.
+    """
+    root = root.expanduser().resolve()
+    if not root.is_dir():
+        raise SpecInvalid(f"workdir {root} is no directory", hint=f"run: ls -ld {root}")
+    entries = sorted(_entries(root), key=lambda entry: entry.name)
+    _check_size(root, entries, max_bytes)
+    with tempfile.TemporaryFile(prefix="corral-workdir-") as file:
+        with (
+            gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=3, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for entry in entries:
+                _add(tar, root, entry)
+        size_bytes = file.tell()
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        yield Snapshot(sha256=digest, size_bytes=size_bytes, file=file)
+
+
+def _entries(root: Path) -> Iterator[_Entry]:
+    """Everything that is not ignored, without recursion: a tree may be deep."""
+    todo: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [("", ())]
+    while todo:
+        folder, specs = todo.pop()
+        specs = (*specs, *_ignores(root / folder, folder))
+        for found in _scan(root / folder):
+            name = f"{folder}{found.name}"
+            is_folder = found.is_dir(follow_symlinks=False)
+            if found.name in NEVER or _is_ignored(specs, name + "/" * is_folder):
+                continue
+            state = found.stat(follow_symlinks=False)
+            if is_folder or stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
+                yield _Entry(name=name, path=Path(found.path), found=state)
+            if is_folder:
+                todo.append((f"{name}/", specs))
+
+
+def _scan(folder: Path) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise _unreadable(folder, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> SpecInvalid:
+    why = (error.strerror or str(error)).lower()
+    return SpecInvalid(
+        f"workdir: {path} cannot be read: {why}", hint="make it readable or add it to .corralignore"
+    )
+
+
+def _ignores(folder: Path, base: str) -> Iterator[tuple[str, "GitIgnoreSpec"]]:
+    from pathspec import GitIgnoreSpec
+
+    for name in IGNORE_FILES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            yield base, GitIgnoreSpec.from_lines(path.read_text(errors="replace").splitlines())
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        except ValueError as error:
+            raise SpecInvalid(f"{path}: {error}", hint="correct this pattern") from None
+
+
+def _is_ignored(specs: Sequence[tuple[str, "GitIgnoreSpec"]], name: str) -> bool:
+    """The last pattern that says something decides, the deepest file's being last."""
+    ignored = False
+    for base, spec in specs:
+        said = spec.check_file(name.removeprefix(base)).include
+        ignored = ignored if said is None else said
+    return ignored
+
+
+def _check_size(root: Path, entries: Sequence[_Entry], max_bytes: int) -> None:
+    files = [entry for entry in entries if stat.S_ISREG(entry.found.st_mode)]
+    total = sum(entry.found.st_size for entry in files)
+    if total <= max_bytes and len(entries) <= MAX_FILES:
+        return
+    largest = sorted(files, key=lambda entry: -entry.found.st_size)[:3]
+    named = ", ".join(f"{one.name} ({size_text(one.found.st_size)})" for one in largest)
+    raise TooLarge(
+        f"workdir {root} has {size_text(total)} in {len(entries):,} files; a snapshot takes "
+        f"{size_text(max_bytes)} in {MAX_FILES:,}. The largest: {named}",
+        hint=f"name in .corralignore what the job does not need, e.g. echo '{largest[0].name}' "
+        f">> {root}/.corralignore"
+        if largest
+        else "name in .corralignore what the job does not need",
+    )
+
+
+def _add(tar: tarfile.TarFile, root: Path, entry: _Entry) -> None:
+    info = tarfile.TarInfo(entry.name)
+    mode = entry.found.st_mode
+    try:
+        if stat.S_ISDIR(mode):
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+        elif stat.S_ISLNK(mode):
+            info.type, info.linkname = tarfile.SYMTYPE, _inside(root, entry)
+            tar.addfile(info)
+        else:
+            info.size = entry.found.st_size
+            info.mode = 0o755 if mode & 0o100 else 0o644
+            with entry.path.open("rb") as file:
+                tar.addfile(info, file)
+    except UnicodeError:
+        raise SpecInvalid(
+            f"workdir: the name {entry.name!r} is not UTF-8", hint="rename it"
+        ) from None
+    except OSError as error:
+        raise _unreadable(entry.path, error) from None
+
+
+def _inside(root: Path, entry: _Entry) -> str:
+    """Where a link points, if that is a relative way that stays inside."""
+    target = os.readlink(entry.path)
+    resolved = os.path.normpath(entry.path.parent / target)
+    if os.path.isabs(target) or not Path(resolved).is_relative_to(root):
+        raise SpecInvalid(
+            f"workdir: the link {entry.name} points outside, to {target}",
+            hint=f"run: echo '/{entry.name}' >> {root}/.corralignore",
+        )
+    return target

@@ -1,0 +1,63 @@
+"""What every node was last told, and what it concerns when something changes."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from corral.domain.attempt import Allocation, SeatState
+from corral.domain.facts import NodeFacts
+from corral.domain.ids import JobId, NodeId
+from corral.domain.wanted import Version, Wanted
+from corral.domain.world import AllocationKey, Changes, World
+from corral.reconcile import wanted_of
+
+
+class Book:
+    """The newest word for each node under one term. The counter rises with each new word."""
+
+    def __init__(self) -> None:
+        self._counter = 0
+        self._told: dict[NodeId, Wanted] = {}
+        self._held: dict[NodeId, dict[AllocationKey, Allocation]] = defaultdict(dict)
+        self._nodes_of: dict[JobId, set[NodeId]] = defaultdict(set)
+        self._indexed = False
+
+    def index(self, world: World, changes: Changes) -> None:
+        """Keep allocations by node, so that one node's word costs no look at all the others."""
+        if not self._indexed:
+            self._indexed = True
+            self._index(world.allocations.values())
+        self._index(changes.allocations)
+
+    def _index(self, allocations: Iterable[Allocation]) -> None:
+        for one in allocations:
+            if one.state == SeatState.RELEASED:
+                self._held[one.seat.node].pop(one.key, None)
+            else:
+                self._held[one.seat.node][one.key] = one
+                self._nodes_of[one.job].add(one.seat.node)
+
+    def concerned(self, changes: Changes, touched: Iterable[JobId]) -> set[NodeId]:
+        """Nodes whose word may have changed. Call it for every change: it forgets what is over."""
+        jobs = {job.id for job in changes.jobs} | {save.job for save in changes.saves}
+        nodes = {node for job in jobs | set(touched) for node in self._nodes_of.get(job, ())}
+        for job in changes.jobs:
+            if job.is_final:
+                self._nodes_of.pop(job.id, None)
+        return nodes | {one.seat.node for one in changes.allocations}
+
+    def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted | None:
+        """The node's word under a new version if it differs from the last one, else None."""
+        last = self._told.get(node)
+        version = last.version if last else Version(term=world.term, counter=0)
+        wanted = wanted_of(world, node, self._held[node].values(), heard, version)
+        if wanted == last:
+            return None
+        self._counter += 1
+        version = Version(term=world.term, counter=self._counter)
+        self._told[node] = wanted_of(world, node, self._held[node].values(), heard, version)
+        return self._told[node]
+
+    def newest(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted:
+        self.index(world, Changes())
+        self.renewed(world, node, heard)
+        return self._told[node]

@@ -1,0 +1,335 @@
+"""The loop: observe, reconcile, commit, apply. The head decides nowhere else."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
+
+import structlog
+
+from corral.control.book import Book
+from corral.control.heard import changed, stepped
+from corral.control.hub import Hub
+from corral.control.intake import Planned, check_asked, check_specs, normal, plan
+from corral.control.serving import ServingClock, SteadyWall
+from corral.control.warnings import node_warnings
+from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
+from corral.domain.facts import Facts, NodeFacts, Progress
+from corral.domain.ids import JobId, NodeId, Sequence, UserName
+from corral.domain.job import Job, JobSpec
+from corral.domain.wanted import Wanted
+from corral.domain.wishes import Asked, Submit, Wish
+from corral.domain.world import Changes, World
+from corral.ports.clock import Clock
+from corral.ports.engine import Engine
+from corral.ports.store import Store
+from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile.grant import ids_of
+from corral.schedule.waiting import Reason
+
+log = structlog.get_logger("corral.control")
+
+LOOK_AT_ALL_SECONDS = 1.0
+LOOK_AT_TERM_SECONDS = 5.0  # an idle head commits nothing so often, to learn whether it still leads
+RETRY_STORE_SECONDS = 0.5
+
+KeepReplay = Callable[[str, str], None]
+
+
+class Control:
+    """One head. Everything here runs in one asyncio thread; only the store waits elsewhere.
+
+    `world` and `facts` may be read at any moment between two awaits; nobody else changes them.
+    """
+
+    def __init__(
+        self, *, store: Store, engine: Engine, clock: Clock, keep_replay: KeepReplay | None = None
+    ) -> None:
+        self.store = store
+        self.engine = engine
+        self.clock = clock
+        self.hub = Hub()
+        self.facts = Facts()
+        self.reasons: dict[JobId, Reason] = {}
+        self.stopped_placing = ""
+        self.failed_placing = ""
+        self.trouble = ""
+        self._keep_replay = keep_replay
+        self._serving = ServingClock(clock.monotonic())
+        self._wall = SteadyWall(clock)
+        self._world: World | None = None
+        self._must_load = False
+        self._book = Book()
+        self._touched: set[JobId] = set()
+        self._wishes_waiting = True
+        self._wake = asyncio.Event()
+        self._granted: list[tuple[Sequence, asyncio.Future[None]]] = []
+        self._looked_at_all = float("-inf")
+        self._wrote_at = 0.0
+        self._ticked_at = 0.0
+
+    @property
+    def world(self) -> World:
+        if self._world is None:
+            raise StoreTrouble("the head has not loaded its world yet", hint="try again")
+        return self._world
+
+    def serving_seconds(self) -> float:
+        """The head's serving clock: it stands while the head does not serve."""
+        return self._serving.read(self.clock.monotonic())
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    async def submit(self, specs: Seq[JobSpec], *, key: str, by: UserName) -> list[Job]:
+        """Queue the jobs, all or none. The same key again answers with the first ones."""
+        asked = tuple(normal(spec) for spec in specs)
+        check_specs(self.world, asked, self.engine.cannot)
+        wish = await self.acknowledge(Submit(specs=asked, key=key), by=by)
+        await self._until_granted(wish)
+        jobs = [self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)]
+        if None in jobs:
+            raise Bug(f"wish {wish.sequence} could not be granted", hint="run: corral events")
+        return [job for job in jobs if job is not None]
+
+    async def ask(self, asked: Asked, *, by: UserName) -> None:
+        """Take a wish about a job or a node; it is granted when this returns."""
+        check_asked(self.world, asked, self._now())
+        await self._until_granted(await self.acknowledge(asked, by=by))
+
+    async def acknowledge(self, asked: Asked, *, by: UserName) -> Wish:
+        """Make the wish durable: from here on it will be granted, whatever dies."""
+        wish = await self.store.wish(asked, by=by, at=self._wall.read())
+        self._wishes_waiting = True
+        self._wake.set()
+        return wish
+
+    def dry_run(self, specs: Seq[JobSpec]) -> list[Planned]:
+        """What submitting would do now. Raises the same refusals."""
+        asked = tuple(normal(spec) for spec in specs)
+        check_specs(self.world, asked, self.engine.cannot)
+        return plan(self.world, self.facts, asked, self._now())
+
+    def hear(self, heard: NodeFacts) -> None:
+        """Take in the whole word of an agent."""
+        old = self.facts.nodes.get(heard.node)
+        self.facts.nodes[heard.node] = heard
+        self.facts.awaited.discard(heard.node)
+        self.facts.excused.pop(heard.node, None)
+        self.facts.stepped.update(dict.fromkeys(stepped(old, heard), heard.heard_at))
+        touched = changed(old, heard)
+        if old is None or old.boot != heard.boot or old.inventory != heard.inventory or touched:
+            self._touched |= touched
+            self._wake.set()
+
+    def left(self, node: NodeId) -> None:
+        """An agent's channel is closed: the engine is asked at once whether the node is dead."""
+        log.info("agent_left", node=node)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Look now: something outside has changed."""
+        self._wake.set()
+
+    # -- what is known ---------------------------------------------------------------------------
+
+    def wanted(self, node: NodeId) -> Wanted:
+        """The newest word for the node."""
+        return self._book.newest(self.world, node, self.facts.nodes.get(node))
+
+    def reason(self, job: Job) -> Reason:
+        """Why a job is where it is; for a waiting one, what the last pass said."""
+        waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
+        return waiting or Reason(code=job.reason_code, sentence=job.reason)
+
+    def progress(self, job: Job) -> Progress | None:
+        """The newest beat of the job's training loop, of its newest attempt."""
+        key = (job.id, job.attempt)
+        beats = [
+            seen.progress
+            for heard in self.facts.nodes.values()
+            for seen in heard.seen
+            if seen.key == key and seen.progress is not None
+        ]
+        return max(beats, key=lambda beat: beat.step, default=None)
+
+    def warnings(self) -> list[str]:
+        """What an operator should know, as sentences."""
+        said = [self.stopped_placing, self.failed_placing, self.trouble]
+        for node in self.world.nodes.values():
+            said += node_warnings(node)
+        return [sentence for sentence in said if sentence]
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Lead: raise the term, load the world.
+
+        Raises: TermLost when another head has led since this one did; it may not take it back.
+        """
+        if self._world is None:  # it serves from here on, and not while the store kept it waiting
+            self._serving = ServingClock(self.clock.monotonic())
+        known = None if self._world is None else self._world.term
+        self._world = await self.store.lead(known=known)
+        self._must_load = False
+        self._book = Book()
+        self._wishes_waiting = True
+        self._looked_at_all = float("-inf")
+        log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
+
+    async def run(self) -> None:
+        """Tick for ever: at once when something has changed, else when a bound may run out."""
+        while True:
+            nap = RETRY_STORE_SECONDS
+            try:
+                nap = await self.tick()
+            except TermLost:
+                raise
+            except Trouble as error:
+                await self._reload(error.message)
+            except Exception as error:  # a fault of ours must not end the head: cancels go on
+                log.exception("tick_failed")
+                self._replay("tick", (), error)
+                await self._reload(f"a fault of Corral was met: {error!r}")
+            try:
+                await asyncio.wait_for(self._wake.wait(), nap)
+            except TimeoutError:
+                continue
+
+    async def tick(self) -> float:
+        """Observe, reconcile, commit, apply. Answers in how many seconds to look again."""
+        self._wake.clear()
+        if self._must_load:
+            await self.start()
+        self._serving.beat(self.clock.monotonic())
+        self._observe()
+        wishes = await self._new_wishes()
+        now = self._now()
+        touched = self._take_touched(now.serving)
+        outcome = self._reconcile(wishes, now, touched)
+        self._excuse(outcome.frozen, now.serving)
+        self.reasons = self.reasons if outcome.reasons is None else outcome.reasons
+        if outcome.changes or now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS:
+            events = await self.store.commit(self.world.term, outcome.changes)
+            self.world.apply(outcome.changes)
+            self._wrote_at = now.serving
+            self.hub.publish(events)
+        self._forget(touched)
+        self._announce()
+        self._push(outcome.changes, touched)
+        self.trouble = ""
+        return outcome.nap_seconds
+
+    def _excuse(self, frozen: Iterable[NodeId], serving: float) -> None:
+        """The silence of these nodes counts for nothing since the last tick."""
+        for node in frozen:
+            excused = self.facts.excused.get(node, 0.0)
+            self.facts.excused[node] = excused + serving - self._ticked_at
+        self._ticked_at = serving
+
+    def _observe(self) -> None:
+        """Ask the engine for proofs."""
+        self.facts.proofs.clear()
+        self.facts.proofs.update(self.engine.observe())
+        self.facts.awaited.update(self.facts.proofs)
+
+    def _reconcile(self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None) -> Outcome:
+        placing = not self.stopped_placing
+        try:
+            outcome = reconcile(
+                self.world, self.facts, wishes, now, touched=touched, placing=placing
+            )
+        except InvariantBroken as error:
+            self.stopped_placing = f"placement is stopped, cancels go on: {error.message}"
+            log.error("placement_stopped", error=error.message)
+            self._replay("placement", wishes, error)
+            outcome = reconcile(self.world, self.facts, wishes, now, touched=touched, placing=False)
+        except Exception as error:  # tried again at the next tick; what is not placing goes on
+            outcome = reconcile(self.world, self.facts, wishes, now, touched=touched, placing=False)
+            self.failed_placing = f"placement failed and is being tried again: {error!r}"
+            log.exception("placement_failed")
+            self._replay("placement", wishes, error)
+        else:
+            self.failed_placing = ""
+        for job, bug in outcome.bugs:
+            log.error("bug_in_one_job", job=job, error=repr(bug))
+            self._replay(job, wishes, bug)
+        return outcome
+
+    def _replay(self, name: str, wishes: Seq[Wish], error: Exception) -> None:
+        """Keep what was being decided, so that the decision can be made again."""
+        if self._keep_replay is not None:
+            parts = (
+                repr(error),
+                repr(self._now()),
+                repr(wishes),
+                repr(self.facts),
+                repr(self.world),
+            )
+            self._keep_replay(name, "\n".join(parts))
+
+    async def _new_wishes(self) -> Seq[Wish]:
+        if not self._wishes_waiting:
+            return ()
+        self._wishes_waiting = False
+        try:
+            return await self.store.wishes(self.world.granted)
+        except Trouble:
+            self._wishes_waiting = True
+            raise
+
+    def _take_touched(self, serving: float) -> set[JobId] | None:
+        """None once a second: then every job is looked at, touched or not."""
+        touched, self._touched = self._touched, set()
+        if serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
+            self._looked_at_all = serving
+            return None
+        return touched
+
+    def _forget(self, touched: set[JobId] | None) -> None:
+        """Once a second: steps of attempts that are over or replaced, said again or not."""
+        if touched is None:
+            jobs = self.world.jobs
+            for key in list(self.facts.stepped):
+                if key[0] not in jobs or jobs[key[0]].attempt != key[1]:
+                    del self.facts.stepped[key]
+
+    def _push(self, changes: Changes, touched: set[JobId] | None) -> None:
+        """Let the engine have each word that has changed."""
+        self._book.index(self.world, changes)
+        nodes = self._book.concerned(changes, touched or ())
+        if touched is None:
+            nodes |= self.world.nodes.keys()
+        for node in sorted(nodes):
+            wanted = self._book.renewed(self.world, node, self.facts.nodes.get(node))
+            if wanted is not None:
+                self.engine.apply(wanted)
+
+    async def _until_granted(self, wish: Wish) -> None:
+        """Wait for the tick that takes the wish in; the wish is durable whatever happens here."""
+        if self.world.granted < wish.sequence:
+            granted = asyncio.get_running_loop().create_future()
+            self._granted.append((wish.sequence, granted))
+            await granted
+
+    def _announce(self) -> None:
+        waiting, self._granted = self._granted, []
+        for sequence, granted in waiting:
+            if sequence > self.world.granted:
+                self._granted.append((sequence, granted))
+            elif not granted.done():
+                granted.set_result(None)
+
+    async def _reload(self, why: str) -> None:
+        """The world in memory is a cache: after a failed tick it is thrown away."""
+        self.trouble = f"the last tick failed and is being tried again: {why}"
+        log.warning("tick_failed", why=why)
+        self._must_load = True  # what was last committed is unknown: nothing is decided before
+        try:
+            await self.start()
+        except TermLost:
+            raise
+        except Trouble as again:
+            log.warning("store_trouble", error=again.message)
+        self.hub.lost()
+
+    def _now(self) -> Now:
+        return Now(wall=self._wall.read(), serving=self.serving_seconds())

@@ -1,0 +1,49 @@
+"""Events to whoever waits for them, at once. A reader who is too slow is not waited for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from corral.domain.ids import JobId
+from corral.domain.world import Event
+
+LONGEST_QUEUE: Final = 10_000
+
+
+class Hub:
+    """Fan-out of committed events within the head's process."""
+
+    def __init__(self) -> None:
+        self._followers: set[tuple[JobId | None, asyncio.Queue[Event | None]]] = set()
+
+    @asynccontextmanager
+    async def follow(self, job: JobId | None) -> AsyncIterator[asyncio.Queue[Event | None]]:
+        """A queue of the events from now on, of one job or of all.
+
+        None in the queue means that the reader fell behind: read the store from the last number.
+        """
+        follower = (job, asyncio.Queue[Event | None](LONGEST_QUEUE))
+        self._followers.add(follower)
+        try:
+            yield follower[1]
+        finally:
+            self._followers.discard(follower)
+
+    def publish(self, events: Iterable[Event]) -> None:
+        for event in events:
+            for job, queue in self._followers:
+                if job is None or job == event.job:
+                    _put(queue, event)
+
+    def lost(self) -> None:
+        """Events may have been committed that were never published: everybody fell behind."""
+        for _, queue in self._followers:
+            _put(queue, None)
+
+
+def _put(queue: asyncio.Queue[Event | None], event: Event | None) -> None:
+    if queue.qsize() < LONGEST_QUEUE - 1:
+        queue.put_nowait(event)
+    elif not queue.full():
+        queue.put_nowait(None)

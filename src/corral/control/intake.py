@@ -1,0 +1,166 @@
+"""What is looked at before a wish is taken: a refusal here changes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from corral.domain.attempt import Seat
+from corral.domain.errors import CannotFit, Conflict, NotFound, NotShared, Refusal, Unsupported
+from corral.domain.facts import Facts
+from corral.domain.ids import JobId, UserName
+from corral.domain.ids import Sequence as WishNumber
+from corral.domain.job import CheckpointRule, Job, JobSpec
+from corral.domain.moves import JobState
+from corral.domain.resources import Resources, Shape
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Submit, Suspend, Wish
+from corral.domain.world import World
+from corral.reconcile.draft import Draft, Now
+from corral.reconcile.grant import grant, unmet
+from corral.reconcile.place import rooms_of, waiting_of
+from corral.schedule import Fleet, NodeRoom, decide
+from corral.schedule.waiting import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """Where a job would start if it were submitted now, or why it would wait."""
+
+    spec: JobSpec
+    shape: Shape | None
+    seats: tuple[Seat, ...]
+    reason: Reason | None
+
+
+def normal(spec: JobSpec) -> JobSpec:
+    """A job that asks for nothing gets one CPU, so that a node cannot be filled without end."""
+    if spec.resources == Resources() and not spec.any_of:
+        return replace(spec, resources=Resources(cpu_millis=MILLIS_PER_CPU))
+    return spec
+
+
+def check_specs(world: World, specs: Sequence[JobSpec], cannot: Mapping[str, str]) -> None:
+    """Refuse what no wait could cure. Raises: Unsupported, NotFound, CannotFit, NotShared."""
+    fleet = Fleet(world.nodes.values())
+    inside = {f"@{place}" for place in range(len(specs))}  # references within the submission
+    for spec in specs:
+        for field, why in cannot.items():
+            if getattr(spec, field, None):
+                raise Unsupported(f"{spec.name} asks for {field}: {why}", hint="run: corral status")
+        for after in spec.after:
+            known = after.job in inside or world.state_of(after.job) is not None
+            if not known:
+                raise NotFound("job", after.job, see="corral ps -a")
+        _check_fits(world, fleet, spec)
+
+
+def _check_fits(world: World, fleet: Fleet, spec: JobSpec) -> None:
+    if not fleet.size:
+        return  # nodes may yet join
+    able = [shape for shape in spec.shapes if fleet.holding(shape.resources) >= shape.nodes]
+    if not able:
+        shape = spec.shapes[-1]
+        raise CannotFit(
+            f"{spec.name} asks for {shape}; {fleet.holding(shape.resources)} of the {fleet.size} "
+            f"nodes of this cluster could ever hold that part",
+            hint=_shares_hint(fleet, shape)
+            or (
+                f"there are {fleet.size} nodes of up to {fleet.most_gpus} GPUs "
+                f"({', '.join(fleet.gpu_types) or 'none'}); run: corral node ls"
+            ),
+        )
+    if spec.checkpoint is not None:
+        rooms = [NodeRoom(node) for node in world.nodes.values()]
+        _check_shared(rooms, spec.name, able, spec.checkpoint)
+
+
+def _shares_hint(fleet: Fleet, shape: Shape) -> str:
+    """Where a part of a GPU is asked for, and no node gives parts."""
+    if not shape.resources.gpu_millis % MILLIS_PER_GPU or fleet.gives_shares:
+        return ""
+    return "no node lets GPUs be shared; write a whole one, or start with: corral up --gpu-shares"
+
+
+def _check_shared(
+    rooms: Sequence[NodeRoom], name: str, able: Sequence[Shape], rule: CheckpointRule
+) -> None:
+    """Gangs of several nodes need one mark under the path on enough nodes that fit."""
+    for shape in able:
+        fit = [room for room in rooms if room.seat(shape.resources) is not None]
+        marks = [room.mark_of(rule.path) for room in fit]
+        if shape.nodes == 1 or max(map(marks.count, filter(None, marks)), default=0) >= shape.nodes:
+            return
+    shared = sorted({path for room in rooms for path, _ in room.node.inventory.shared})
+    raise NotShared(
+        f"{name} saves to {rule.path}, which is not proven shared by the nodes it needs",
+        hint=f"put it under {' or '.join(shared)}" if shared else "run: corral up --shared PATH",
+    )
+
+
+def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list[Planned]:
+    """What the scheduler would do with the jobs now; nothing happens."""
+    draft = Draft(world, facts, now)
+    wish = Wish(
+        sequence=WishNumber(world.granted + 1),
+        by=UserName("nobody"),
+        at=now.wall,
+        asked=Submit(specs=tuple(specs), key=""),
+    )
+    grant(draft, [wish])
+    new = list(draft.jobs.values())
+    decision = decide(
+        rooms_of(draft).values(),
+        [waiting_of(draft, job) for job in draft.all_jobs() if job.state == JobState.QUEUED],
+        fleet=Fleet(world.nodes.values()),
+    )
+    placed = {one.job: one for one in decision.placed}
+    held = {one.job: one.reason for one in decision.held}
+    depends = Reason(code="Dependency", sentence="it waits for other jobs first")
+    return [
+        Planned(
+            spec=job.spec,
+            shape=placed[job.id].shape if job.id in placed else None,
+            seats=placed[job.id].seats if job.id in placed else (),
+            reason=None if job.id in placed else held.get(job.id, depends),
+        )
+        for job in new
+    ]
+
+
+def check_asked(world: World, asked: Asked, now: Now) -> None:
+    """Refuse a wish about a job or a node that cannot be granted. Raises: NotFound, Conflict."""
+    match asked:
+        case Cancel(job=id) | Suspend(job=id) | Resume(job=id):
+            job = world.jobs.get(id)
+            if job is None:
+                _refuse_over(world, id, asked)
+            elif isinstance(asked, Resume):
+                _check_resume(world, job, now)
+        case SetNode(node=node):
+            if node not in world.nodes:
+                raise NotFound("node", node, list(world.nodes), see="corral node ls")
+        case Submit():
+            pass
+
+
+def _refuse_over(world: World, id: JobId, asked: Asked) -> None:
+    state = world.state_of(id)
+    if state is None:
+        raise NotFound("job", id, see="corral ps -a")
+    if not (isinstance(asked, Cancel) and state == JobState.CANCELLED):
+        raise Conflict(f"job {id} is {state} already", hint=f"run: corral show {id}")
+
+
+def _check_resume(world: World, job: Job, now: Now) -> None:
+    waits = unmet(Draft(world, Facts(), now), job.spec)
+    refusal: Refusal | None = None
+    if job.state not in (JobState.SUSPENDED, JobState.HELD):
+        refusal = Conflict(
+            f"{job.spec.name} is {job.state}, not suspended", hint=f"run: corral show {job.id}"
+        )
+    elif waits:
+        refusal = Conflict(
+            f"{job.spec.name} waits for {waits[0].job} to be {waits[0].on}",
+            hint=f"run: corral why {job.id}",
+        )
+    if refusal is not None:
+        raise refusal

@@ -1,0 +1,135 @@
+"""An attempt: one numbered try of a job, where it was placed, and how it ended."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+
+
+class Cause(StrEnum):
+    """Who is to blame for an end, and so which retry budget pays."""
+
+    NONE = "none"  # it ended as it should
+    USER = "user"
+    INFRA = "infra"
+    WISH = "wish"  # somebody asked for it: cancel, suspend, preempt, time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """The true end of one rank. Just one of code and signal is set.
+
+    `out_of_memory` is the kernel's word for it; then `peak_bytes` and `limit_bytes` are known.
+    """
+
+    code: int | None = None
+    signal: int | None = None
+    out_of_memory: bool = False
+    peak_bytes: int | None = None
+    limit_bytes: int | None = None
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.code is None) == (self.signal is None):
+            raise ValueError(f"an exit is a code or a signal: {self}")
+
+    @property
+    def clean(self) -> bool:
+        return self.code == 0
+
+    @property
+    def shell_code(self) -> int:
+        """What a shell would show: the code, or 128 + the signal."""
+        return self.code if self.code is not None else 128 + (self.signal or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A gang's place on one node: GPU indices, and how much of each is its own."""
+
+    node: NodeId
+    gpus: tuple[int, ...] = ()
+    gpu_millis: int = 0  # of all its GPUs together
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+
+
+class SeatState(StrEnum):
+    """Where an allocation is. GPUs return to the pool only on RELEASED."""
+
+    HELD = "HELD"
+    STOPPING = "STOPPING"
+    UNREACHABLE = "UNREACHABLE"
+    RELEASED = "RELEASED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What a job's attempt holds on one node, from the moment it is placed until seen gone."""
+
+    job: JobId
+    attempt: AttemptNumber
+    seat: Seat
+    state: SeatState = SeatState.HELD
+    since: float = 0.0
+    port: int | None = None  # MASTER_PORT, on the gang's first node
+
+    @property
+    def key(self) -> tuple[JobId, AttemptNumber, NodeId]:
+        return (self.job, self.attempt, self.seat.node)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """A complete checkpoint. It is resumable once the head has committed it."""
+
+    job: JobId
+    attempt: AttemptNumber
+    step: int
+    path: str
+    manifest_sha256: str
+    size_bytes: int
+    seconds: float  # from the first byte to the directory's fsync
+    stall_seconds: float  # what the training loop lost by it
+    at: float
+    quarantined: str = ""  # why it does not verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try. `resume_step` is the save it was told to begin from; None is a fresh start."""
+
+    job: JobId
+    number: AttemptNumber
+    seats: tuple[Seat, ...]
+    master_port: int
+    placed_at: float
+    running_at: float | None = None
+    ended_at: float | None = None
+    cause: Cause = Cause.NONE
+    culprit: str = ""  # "rank 3 on n2", "node n2"
+    evidence: str = ""
+    exit_code: int | None = None
+    resume_step: int | None = None
+    node_mtbf_seconds: float = 30 * 86400.0
+    last_step: int | None = None
+
+    @property
+    def nodes(self) -> tuple[NodeId, ...]:
+        return tuple(seat.node for seat in self.seats)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What an interruption cost, and whom. Lost work is in steps and GPU-seconds."""
+
+    job: JobId
+    attempt: AttemptNumber
+    kind: str  # failure, preemption, suspension
+    cause: Cause
+    culprit: str
+    evidence: str
+    steps_lost: int | None
+    gpu_seconds_lost: float
+    seen_at: float
+    resumed_from_step: int | None = None

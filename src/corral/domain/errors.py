@@ -1,0 +1,126 @@
+"""Three kinds of error: the caller's (Refusal), the world's (Trouble), and ours (Bug)."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class CorralError(Exception):
+    """What Corral raises on purpose. `hint` is the next thing to do: a command if there is one."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Refusal(CorralError):
+    """The caller's mistake or limit; nothing was changed. Its code never changes once released."""
+
+    code = "refused"
+
+
+class Trouble(CorralError):
+    """The world's fault; worth another try within a bound."""
+
+    code = "trouble"
+
+
+class Bug(CorralError):
+    """Ours. What was being decided is kept for replay; nothing is guessed."""
+
+    code = "bug"
+
+
+class SpecInvalid(Refusal):
+    """The spec says something that cannot be."""
+
+    code = "spec_invalid"
+
+
+class NotFound(Refusal):
+    """Nothing here has that name."""
+
+    code = "not_found"
+
+    def __init__(self, kind: str, name: str, known: Sequence[str] = (), *, see: str = "") -> None:
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else ""
+        listing = f"run: {see}" if see else ""
+        super().__init__(
+            f"there is no {kind} {name!r}", hint=" ".join(filter(None, (hint, listing)))
+        )
+
+
+class Conflict(Refusal):
+    """It cannot be done in the state things are in."""
+
+    code = "conflict"
+
+
+class Unauthorised(Refusal):
+    """No token, or one that this cluster does not know."""
+
+    code = "unauthorised"
+
+
+class Forbidden(Refusal):
+    """The token is known, but may not do this."""
+
+    code = "forbidden"
+
+
+class TooLarge(Refusal):
+    """More than this cluster takes in at once."""
+
+    code = "too_large"
+
+
+class Unsupported(Refusal):
+    """A right wish that this engine or this cluster cannot grant."""
+
+    code = "unsupported"
+
+
+class CannotFit(Refusal):
+    """No node that is here, or is known to come, could ever hold it."""
+
+    code = "cannot_fit"
+
+
+class NotShared(Refusal):
+    """A path that must be seen from several nodes is not proven shared."""
+
+    code = "not_shared"
+
+
+class Unreachable(Trouble):
+    """The head does not answer."""
+
+    code = "unreachable"
+
+
+class StoreTrouble(Trouble):
+    """The store cannot be read or written now."""
+
+    code = "store_trouble"
+
+
+class TermLost(Trouble):
+    """Another head leads now: this one may write no more."""
+
+    code = "term_lost"
+
+
+class IllegalMove(Bug):
+    """A job was asked to make a move that its table does not have."""
+
+    code = "illegal_move"
+
+
+class InvariantBroken(Bug):
+    """A rule that always holds did not. Placement stops; cancels go on working."""
+
+    code = "invariant_broken"

@@ -1,0 +1,84 @@
+"""What agents say they see. Whole each time, so that a lost or repeated message does no harm."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from corral.domain.attempt import Exit, Save
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.resources import Inventory
+
+AttemptKey = tuple[JobId, AttemptNumber]
+
+
+class Phase(StrEnum):
+    """What an attempt does on one node."""
+
+    STARTING = "starting"  # workdir, setup, shim
+    UP = "up"  # every rank of the node has been started
+    STOPPING = "stopping"
+    ENDED = "ended"  # nothing of it is left on the node
+    REFUSED = "refused"  # could not be started here; `trouble` says why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The newest beat of the training loop."""
+
+    step: int
+    first_step: int = 0
+    until: int | None = None
+    loss: float | None = None
+    samples_per_second: float | None = None
+    data_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    save_seconds: float = 0.0
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One attempt on one node, as its agent sees it.
+
+    `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the head has
+    not yet acknowledged. `trouble_is_infra` says who pays when the phase is REFUSED.
+    `ran_seconds` is how long its ranks have been up, by a clock that nobody can set.
+    """
+
+    key: AttemptKey
+    phase: Phase
+    exits: tuple[tuple[int, Exit], ...] = ()
+    started_at: float | None = None
+    ran_seconds: float | None = None
+    progress: Progress | None = None
+    saves: tuple[Save, ...] = ()
+    trouble: str = ""
+    trouble_is_infra: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """The newest whole word of one agent. `heard_at` is the head's serving clock, in seconds."""
+
+    node: NodeId
+    boot: BootId
+    heard_at: float
+    inventory: Inventory
+    address: str = "127.0.0.1"
+    seen: tuple[Seen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything known from outside at one moment.
+
+    `proofs` are nodes that the engine has seen dead, `awaited` those of them that have not been
+    heard since: what such a node once said is no longer known of it. `excused` are the seconds of a
+    node's silence in which too many others were silent too. `stepped` is when, on the serving
+    clock, the training loop of an attempt was last heard to have made a step, on whatever node.
+    """
+
+    nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
+    proofs: dict[NodeId, str] = field(default_factory=dict)
+    awaited: set[NodeId] = field(default_factory=set)
+    excused: dict[NodeId, float] = field(default_factory=dict)
+    stepped: dict[AttemptKey, float] = field(default_factory=dict)

@@ -1,0 +1,29 @@
+"""Names of things. Each idea has a type of its own, so that no two can be mixed up."""
+
+import re
+from typing import Final, NewType
+
+JobId = NewType("JobId", str)  # "j17": given by the head, never used again
+NodeId = NewType("NodeId", str)
+UserName = NewType("UserName", str)
+QueueName = NewType("QueueName", str)
+ClusterId = NewType("ClusterId", str)
+BootId = NewType("BootId", str)  # changes whenever a node starts anew: what ran before is gone
+AttemptNumber = NewType("AttemptNumber", int)  # from 1; it is also the epoch that fences an attempt
+Sequence = NewType("Sequence", int)  # order in which wishes were acknowledged
+
+NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+NAME_RULE: Final = (
+    "1 to 63 letters, digits, dots, dashes or underscores, beginning and ending with a letter "
+    "or digit"
+)
+
+
+def is_name(text: str) -> bool:
+    """Whether the text may name a job, a node, a queue, a user or a secret."""
+    return NAME.fullmatch(text) is not None
+
+
+def job_id(sequence: int) -> JobId:
+    """The id of the job that was acknowledged at this place in the order."""
+    return JobId(f"j{sequence}")

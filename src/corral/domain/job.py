@@ -1,0 +1,177 @@
+"""A job: what was asked (JobSpec, never changed) and where it is (Job, a new value a change)."""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.ids import (
+    AttemptNumber,
+    JobId,
+    NodeId,
+    QueueName,
+    Sequence,
+    UserName,
+    is_name,
+)
+from corral.domain.moves import FINAL, JobEvent, JobState, StopWhy, move
+from corral.domain.resources import Resources, Shape
+
+PRIORITIES: Final = {"low": -100, "normal": 0, "high": 100}
+DEFAULT_QUEUE: Final = QueueName("default")
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Per(StrEnum):
+    """What starts the ranks."""
+
+    NODE = "node"  # the command once a node; it starts its own ranks (torchrun)
+    GPU = "gpu"  # the command once a GPU, by Corral
+
+
+class Disconnect(StrEnum):
+    """What a silent node means for its jobs."""
+
+    REPLACE = "replace"
+    WAIT = "wait"
+
+
+class On(StrEnum):
+    """What the job named in `after` must have done."""
+
+    DONE = "done"
+    FAILED = "failed"
+    ENDED = "ended"
+    STARTED = "started"  # or over without ever having been
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class After:
+    job: JobId
+    on: On = On.DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Two budgets, so that the cluster's faults never eat the user's."""
+
+    infra: int = 20
+    user: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRule:
+    """Where saves go and how often. `interval_seconds` None: chosen by itself from measurements."""
+
+    path: str
+    interval_seconds: float | None = None
+    keep: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elastic:
+    min_nodes: int
+    max_nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A job that serves requests; a replica is one gang. `target`: so much of the metric each."""
+
+    port: int
+    min_replicas: int = 1
+    max_replicas: int = 1
+    metric: str = "queue"
+    target: float = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What was asked, already checked kindly by wire. Durations in seconds."""
+
+    name: str
+    run: str
+    nodes: int = 1
+    resources: Resources = field(default_factory=Resources)
+    any_of: tuple[Shape, ...] = ()
+    queue: QueueName = DEFAULT_QUEUE
+    priority: int = 0
+    max_duration_seconds: float | None = None
+    env: Pairs = ()
+    secrets: tuple[str, ...] = ()
+    workdir: str | None = None  # digest of the snapshot
+    setup: str | None = None
+    per: Per = Per.NODE
+    checkpoint: CheckpointRule | None = None
+    retry: Retry = field(default_factory=Retry)
+    disconnect: Disconnect | None = None  # None: replace with a checkpoint rule, wait without
+    self_stop_seconds: float | None = None
+    grace_seconds: float = 30.0
+    elastic: Elastic | None = None
+    after: tuple[After, ...] = ()
+    array_index: int | None = None
+    array_limit: int | None = None  # at most this many of the array run at once
+    image: str | None = None  # OCI image or Apptainer file; None: the host's environment
+    service: Service | None = None  # None: a job that ends by itself
+
+    def __post_init__(self) -> None:
+        if not is_name(self.name) or not self.run.strip():
+            raise ValueError(f"a job has a name and a command: {self.name!r} {self.run!r}")
+        if self.nodes < 1 or min(self.retry.infra, self.retry.user) < 0:
+            raise ValueError(f"a job has at least one node and no negative budget: {self}")
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Every form that would do, the first wish first."""
+        sizes = [self.nodes]
+        if self.elastic is not None:
+            sizes = list(range(self.elastic.max_nodes, self.elastic.min_nodes - 1, -1))
+        own = tuple(Shape(nodes=size, resources=self.resources) for size in sizes)
+        return own + self.any_of
+
+    @property
+    def when_silent(self) -> Disconnect:
+        if self.disconnect is not None:
+            return self.disconnect
+        return Disconnect.REPLACE if self.checkpoint else Disconnect.WAIT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Where a job is. Times are wall-clock seconds since 1970, for people and records only."""
+
+    id: JobId
+    spec: JobSpec
+    owner: UserName
+    submitted: Sequence
+    submitted_at: float
+    state: JobState
+    since: float  # wall clock of the last move
+    attempt: AttemptNumber = AttemptNumber(0)  # the newest; 0 before the first
+    why: StopWhy | None = None  # only while STOPPING
+    reason: str = ""  # a plain sentence: why it waits, stops or failed
+    reason_code: str = ""
+    held_by_user: bool = False
+    exit_code: int | None = None
+    infra_retries: int = 0
+    user_retries: int = 0
+    fruitless: int = 0  # user-class failures in a row without progress
+    best_step: int = -1  # furthest step that any attempt reported
+    started_at: float | None = None  # of the first attempt that ran
+    ended_at: float | None = None
+    pinned_to: NodeId | None = None  # its saves lie on this node only
+    array: JobId | None = None  # the first job of its array
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL
+
+    def moved(self, event: JobEvent, now: float, *, reason: str = "", code: str = "") -> "Job":
+        """The job after the event; unchanged when the event is moot."""
+        after = move(self.state, event)
+        if after == self.state:
+            return self
+        why = self.why if after == JobState.STOPPING else None
+        ended = now if after in FINAL else None
+        return replace(
+            self, state=after, since=now, why=why, reason=reason, reason_code=code, ended_at=ended
+        )

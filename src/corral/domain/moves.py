@@ -1,0 +1,116 @@
+"""A job's whole life on one screen. The table is total; docs/moves.md is drawn from it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.errors import IllegalMove
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    HELD = "HELD"  # by the user, by `after`, or by a fault of Corral itself
+    QUEUED = "QUEUED"
+    STARTING = "STARTING"  # has nodes; not every rank is up yet
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"  # StopWhy says why
+    RECOVERING = "RECOVERING"  # failed; wanted nowhere; its last ranks are being seen gone
+    SUSPENDED = "SUSPENDED"
+    DONE = "DONE"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class StopWhy(StrEnum):
+    """Why a job is STOPPING. A later cancel replaces every other reason."""
+
+    CANCEL = "cancel"
+    SUSPEND = "suspend"
+    PREEMPT = "preempt"
+    TIME = "time"
+
+
+class JobEvent(StrEnum):
+    """What can happen to a job."""
+
+    RELEASED = "released"  # nothing holds it any more
+    NEVER = "never"  # what it waits for can no longer happen
+    PLACED = "placed"
+    RANKS_UP = "ranks_up"
+    FINISHED = "finished"  # every rank exited 0
+    RANKS_FAILED = "ranks_failed"
+    NODE_LOST = "node_lost"
+    RETRY = "retry"  # all stopped, and a budget pays for another attempt
+    GIVE_UP = "give_up"  # all stopped, and no budget is left
+    ASKED_CANCEL = "asked_cancel"
+    ASKED_SUSPEND = "asked_suspend"
+    ASKED_RESUME = "asked_resume"
+    TIME_UP = "time_up"
+    PREEMPTED = "preempted"
+    STOPPED_CANCELLED = "stopped_cancelled"
+    STOPPED_SUSPENDED = "stopped_suspended"
+    STOPPED_PREEMPTED = "stopped_preempted"
+    STOPPED_TIME = "stopped_time"
+    QUARANTINED = "quarantined"  # a bug of ours was met while deciding on it
+
+
+S, E = JobState, JobEvent
+FINAL: Final = frozenset({S.DONE, S.FAILED, S.CANCELLED})
+ON_NODES: Final = frozenset({S.STARTING, S.RUNNING, S.STOPPING, S.RECOVERING})
+_LIVE = (S.STARTING, S.RUNNING)
+_WAITING = (S.HELD, S.QUEUED)
+
+MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
+    (S.HELD, E.RELEASED): S.QUEUED,
+    (S.HELD, E.NEVER): S.CANCELLED,
+    (S.SUSPENDED, E.NEVER): S.CANCELLED,  # suspended while it waited for other jobs
+    (S.QUEUED, E.PLACED): S.STARTING,
+    (S.QUEUED, E.QUARANTINED): S.HELD,
+    (S.STARTING, E.RANKS_UP): S.RUNNING,
+    (S.RECOVERING, E.RETRY): S.QUEUED,
+    (S.RECOVERING, E.GIVE_UP): S.FAILED,
+    (S.SUSPENDED, E.ASKED_RESUME): S.QUEUED,
+    (S.HELD, E.ASKED_RESUME): S.QUEUED,
+    **{(state, E.FINISHED): S.DONE for state in (*_LIVE, S.STOPPING)},
+    **{(state, E.RANKS_FAILED): S.RECOVERING for state in _LIVE},
+    **{(state, E.NODE_LOST): S.RECOVERING for state in _LIVE},
+    **{(state, E.TIME_UP): S.STOPPING for state in _LIVE},
+    **{(state, E.PREEMPTED): S.STOPPING for state in _LIVE},
+    **{(state, E.ASKED_CANCEL): S.CANCELLED for state in (*_WAITING, S.SUSPENDED)},
+    **{(state, E.ASKED_SUSPEND): S.SUSPENDED for state in _WAITING},
+    **{(state, E.ASKED_CANCEL): S.STOPPING for state in ON_NODES},
+    **{(state, E.ASKED_SUSPEND): S.STOPPING for state in (*_LIVE, S.RECOVERING)},
+    (S.STOPPING, E.STOPPED_CANCELLED): S.CANCELLED,
+    (S.STOPPING, E.STOPPED_SUSPENDED): S.SUSPENDED,
+    (S.STOPPING, E.STOPPED_PREEMPTED): S.QUEUED,
+    (S.STOPPING, E.STOPPED_TIME): S.FAILED,
+}
+
+# True, but it changes nothing: facts that come late, twice, or from a fenced attempt, and wishes
+# that are already granted.
+_LATE = (E.RANKS_UP, E.FINISHED, E.RANKS_FAILED, E.NODE_LOST, E.TIME_UP, E.PREEMPTED)
+_WISHES = (E.ASKED_CANCEL, E.ASKED_SUSPEND, E.ASKED_RESUME)
+MOOT: Final = (
+    frozenset(
+        {(state, event) for state in FINAL for event in (*_LATE, *_WISHES, E.QUARANTINED)}
+        | {(state, event) for state in (*_WAITING, S.SUSPENDED) for event in _LATE}
+        | {(state, event) for state in (S.STOPPING, S.RECOVERING) for event in _LATE}
+        | {(state, E.ASKED_RESUME) for state in (S.QUEUED, *ON_NODES)}
+        | {(state, E.ASKED_SUSPEND) for state in (S.STOPPING, S.SUSPENDED)}
+        | {(state, E.QUARANTINED) for state in (S.HELD, S.SUSPENDED, *ON_NODES)}
+        | {(state, E.RELEASED) for state in (S.QUEUED, S.SUSPENDED)}
+        | {(S.RUNNING, E.RANKS_UP)}
+    )
+    - MOVES.keys()
+)
+
+
+def move(state: JobState, event: JobEvent) -> JobState:
+    """The state after the event.
+
+    Raises: IllegalMove when the table has no such move: a bug of ours, never a user's mistake.
+    """
+    if (state, event) not in MOVES and (state, event) not in MOOT:
+        raise IllegalMove(f"a job that is {state} was told {event}")
+    return MOVES.get((state, event), state)

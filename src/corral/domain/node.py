@@ -1,0 +1,34 @@
+"""A node and how sure we are that it is there."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from corral.domain.ids import BootId, NodeId
+from corral.domain.resources import Inventory
+
+
+class Liveness(StrEnum):
+    """Three values: silence is not death."""
+
+    ALIVE = "alive"
+    SILENT = "silent"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node as the head has recorded it."""
+
+    id: NodeId
+    address: str = "127.0.0.1"
+    inventory: Inventory = field(default_factory=Inventory)
+    boot: BootId = BootId("")
+    liveness: Liveness = Liveness.SILENT
+    since: float = 0.0
+    why: str = "not heard of yet"
+    cordoned: bool = False
+    draining: bool = False
+
+    @property
+    def takes_work(self) -> bool:
+        return self.liveness == Liveness.ALIVE and not self.cordoned and not self.draining

@@ -1,0 +1,99 @@
+"""What a job asks of a node, and what a node has."""
+
+from dataclasses import dataclass
+
+from corral.domain.units import MILLIS_PER_GPU, gpus_text, size_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What one node must give a gang. `gpu_type` None takes any type; zeros ask for nothing."""
+
+    gpu_millis: int = 0
+    gpu_type: str | None = None
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.gpu_millis, self.cpu_millis, self.memory_bytes) < 0:
+            raise ValueError(f"no resource is less than nothing: {self}")
+        if self.gpu_millis > MILLIS_PER_GPU and self.gpu_millis % MILLIS_PER_GPU:
+            raise ValueError(f"more than one GPU is asked for in whole GPUs: {self.gpu_millis}")
+
+    @property
+    def gpus(self) -> int:
+        """GPU indices taken on a node: a share takes part of one."""
+        return -(-self.gpu_millis // MILLIS_PER_GPU)
+
+    @property
+    def is_share(self) -> bool:
+        return 0 < self.gpu_millis < MILLIS_PER_GPU
+
+    def __str__(self) -> str:
+        parts = []
+        if self.gpu_millis:
+            parts.append(
+                f"{gpus_text(self.gpu_millis)} {self.gpu_type or ''} GPU".replace("  ", " ")
+            )
+        if self.cpu_millis:
+            parts.append(f"{self.cpu_millis / 1000:g} CPU")
+        if self.memory_bytes:
+            parts.append(f"{size_text(self.memory_bytes)} memory")
+        return ", ".join(parts) or "no GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A gang's form: this many nodes, each giving these resources."""
+
+    nodes: int
+    resources: Resources
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1:
+            raise ValueError(f"a gang has at least one node: {self.nodes}")
+
+    @property
+    def gpu_millis(self) -> int:
+        return self.nodes * self.resources.gpu_millis
+
+    def __str__(self) -> str:
+        return f"{self.nodes} node{'s' * (self.nodes > 1)} with {self.resources}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU of a node. `uuid` is the vendor's, or the pretend one's own."""
+
+    index: int
+    uuid: str
+    type: str
+    memory_bytes: int
+    pretend: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What a node offers. `shared` maps each declared shared path to the mark found in it.
+
+    Two nodes share a path when they read the same mark there: that is the proof, and a promise in
+    a settings file is not.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    ports: tuple[int, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    gpu_shares: bool = False
+    containment: str = "cgroup"  # cgroup, pid-namespace or subreaper
+    private_root: bool = True
+
+    def __post_init__(self) -> None:
+        if [gpu.index for gpu in self.gpus] != list(range(len(self.gpus))):
+            raise ValueError("GPU indices count from 0 without a gap")
+
+    @property
+    def gpu_types(self) -> frozenset[str]:
+        return frozenset(gpu.type for gpu in self.gpus)

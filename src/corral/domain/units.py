@@ -1,0 +1,78 @@
+"""Amounts as people write them. Inside, a number's name ends in its unit."""
+
+import re
+from typing import Final
+
+MILLIS_PER_GPU: Final = 1000  # shares of a GPU are kept in thousandths
+MILLIS_PER_CPU: Final = 1000
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_BYTES: Final = {
+    "": 1, "b": 1,
+    "k": 1000, "kb": 1000, "ki": 1024, "kib": 1024,
+    "m": 1000**2, "mb": 1000**2, "mi": 1024**2, "mib": 1024**2,
+    "g": 1000**3, "gb": 1000**3, "gi": 1024**3, "gib": 1024**3,
+    "t": 1000**4, "tb": 1000**4, "ti": 1024**4, "tib": 1024**4,
+}  # fmt: skip
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
+_CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?", re.ASCII)
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{0,3})", re.ASCII)
+
+
+def seconds_of(text: str) -> float:
+    """Seconds in "90s", "1h30m", "2d", or Slurm's "2-12:00:00", "12:00:00" and "30:00".
+
+    Raises: ValueError when the text is none of these.
+    """
+    words = text.strip().lower()
+    if clock := _CLOCK.fullmatch(words):
+        days, first, second, third = clock.groups()
+        if third is None and days is None:  # Slurm reads 30:00 as minutes and seconds
+            return int(first) * 60.0 + int(second)
+        hours, minutes, rest = int(first), int(second), int(third or 0)
+        return int(days or 0) * 86400.0 + hours * 3600.0 + minutes * 60.0 + rest
+    if not _DURATION.fullmatch(words):
+        raise ValueError(f"{text!r} is no duration: write for example 90s, 30m, 4h or 1d12h")
+    return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(words))
+
+
+def bytes_of(text: str) -> int:
+    """Bytes in "256GB" (powers of 1000) or "256GiB" (powers of 1024).
+
+    Raises: ValueError when the text is no size.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    unit = match.group(2).lower() if match else ""
+    if match is None or unit not in _BYTES:
+        raise ValueError(f"{text!r} is no size: write for example 512MB, 256GB or 64GiB")
+    return round(float(match.group(1)) * _BYTES[unit])
+
+
+def duration_text(seconds: float) -> str:
+    """A duration for people: "4.2 s", "12 min", "3 h 20 min", "2 d 4 h"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def size_text(size_bytes: int) -> str:
+    """A size for people, in powers of 1000 and true within half a percent: "256 GB", "1.5 MB"."""
+    amount = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 999.5:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} TB" if amount < 999.5 else f"{amount:.0f} TB"
+
+
+def gpus_text(gpu_millis: int) -> str:
+    """GPUs for people: "8", "0.5"."""
+    return f"{gpu_millis / MILLIS_PER_GPU:g}"

@@ -1,0 +1,110 @@
+"""The world: the head's memory of what is recorded. A cache, thrown away after a failed commit."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, Sequence
+from corral.domain.job import Job
+from corral.domain.moves import JobState
+from corral.domain.node import Node
+
+AllocationKey = tuple[JobId, AttemptNumber, NodeId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened, for people: one line, with its machine-readable kind and data."""
+
+    at: float
+    kind: str
+    text: str
+    job: JobId | None = None
+    node: NodeId | None = None
+    attempt: AttemptNumber | None = None
+    number: int = 0  # given by the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """One commit: whole new rows, events, receipts, and how far the wishes were granted."""
+
+    jobs: tuple[Job, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    allocations: tuple[Allocation, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    saves: tuple[Save, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    events: tuple[Event, ...] = ()
+    granted: Sequence | None = None
+
+    def __bool__(self) -> bool:
+        rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves)
+        return any(rows) or bool(self.receipts or self.events) or self.granted is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """What is not over yet, and the states of what is.
+
+    `attempts` holds the newest attempt of each unfinished job; `saves` its resumable checkpoints,
+    oldest first; `allocations` all that is not released.
+    """
+
+    cluster: ClusterId
+    term: int
+    granted: Sequence = Sequence(0)
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    ended: dict[JobId, JobState] = field(default_factory=dict)
+    attempts: dict[JobId, Attempt] = field(default_factory=dict)
+    allocations: dict[AllocationKey, Allocation] = field(default_factory=dict)
+    saves: dict[JobId, tuple[Save, ...]] = field(default_factory=dict)
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+
+    def apply(self, changes: Changes) -> None:
+        """Take in what has just been committed: the world is then what a new head would load."""
+        for job in changes.jobs:
+            self._apply_job(job)
+        self.nodes.update((node.id, node) for node in changes.nodes)
+        self._apply_attempts(changes.attempts)
+        self._apply_allocations(changes.allocations)
+        self._apply_saves(changes.saves)
+        if changes.granted is not None:
+            self.granted = changes.granted
+
+    def _apply_job(self, job: Job) -> None:
+        if job.is_final:
+            self.ended[job.id] = job.state
+            for book in (self.jobs, self.attempts, self.saves):
+                book.pop(job.id, None)
+        else:
+            self.jobs[job.id] = job
+
+    def _apply_attempts(self, attempts: Iterable[Attempt]) -> None:
+        for attempt in attempts:
+            newest = self.attempts.get(attempt.job, attempt)
+            if attempt.job not in self.ended and attempt.number >= newest.number:
+                self.attempts[attempt.job] = attempt
+
+    def _apply_allocations(self, allocations: Iterable[Allocation]) -> None:
+        for allocation in allocations:
+            if allocation.state == SeatState.RELEASED:
+                self.allocations.pop(allocation.key, None)
+            else:
+                self.allocations[allocation.key] = allocation
+
+    def _apply_saves(self, saves: Iterable[Save]) -> None:
+        for save in (one for one in saves if one.job not in self.ended):
+            others = [
+                old
+                for old in self.saves.get(save.job, ())
+                if (old.attempt, old.step) != (save.attempt, save.step)
+            ]
+            kept = others if save.quarantined else [*others, save]
+            self.saves[save.job] = tuple(sorted(kept, key=lambda one: (one.step, one.attempt)))
+            if not kept:
+                del self.saves[save.job]
+
+    def state_of(self, job: JobId) -> JobState | None:
+        """The job's state, also when it is over; None for a job that was never submitted."""
+        return self.jobs[job].state if job in self.jobs else self.ended.get(job)

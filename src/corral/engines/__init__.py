@@ -1,0 +1,1 @@
+"""What lends nodes. `local`: pretend or real nodes on this machine."""

@@ -1,0 +1,1 @@
+"""The local engine: pretend or real nodes on this machine."""

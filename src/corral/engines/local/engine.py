@@ -1,0 +1,102 @@
+"""The local engine: nodes of this machine, whose agents outlive the head and are found again."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import NotFound
+from corral.domain.ids import NodeId
+from corral.domain.wanted import Wanted
+from corral.engines.local.node import LocalNode
+from corral.engines.local.settings import LocalSettings
+
+NAME: Final = "local"
+CANNOT: Final[Mapping[str, str]] = {
+    "image": "the local engine runs in the host's environment; leave image out, or set it up in "
+    "`setup`",
+    "service": "the local engine has no gateway yet that could serve requests; leave kind: service "
+    "out",
+}
+DOWN_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalEngine:
+    """Implements ports.Engine. Made and used in the head's loop.
+
+    `push` hands a wanted state to the connected agent; `register` lets the head know a node's token
+    by its SHA-256; `on_death` wakes the head when something of a node has died.
+    """
+
+    cluster_dir: Path
+    settings: LocalSettings
+    push: Callable[[Wanted], None]
+    register: Callable[[NodeId, str], Awaitable[None]]
+    on_death: Callable[[], None] = lambda: None
+    name: str = NAME
+    cannot: Mapping[str, str] = field(default_factory=lambda: CANNOT)
+    nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
+
+    async def start(self) -> None:
+        """Adopt the agents that live, start the others. Raises: OSError."""
+        (self.cluster_dir / "shared").mkdir(mode=0o700, parents=True, exist_ok=True)
+        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        for settings in self.settings.of_nodes(self.cluster_dir, memory_bytes):
+            node = LocalNode(
+                id=settings.node,
+                dir=self.cluster_dir / "nodes" / settings.node,
+                reboot_seconds=self.settings.reboot_seconds,
+                on_death=self.on_death,
+            )
+            await self.register(settings.node, node.prepare(settings))
+            self.nodes[settings.node] = node
+        for node in self.nodes.values():
+            node.begin()
+
+    def observe(self) -> Mapping[NodeId, str]:
+        return {id: node.proof for id, node in self.nodes.items() if node.proof}
+
+    def apply(self, wanted: Wanted) -> None:
+        self.push(wanted)
+
+    def look_after(self) -> None:
+        """To be called each second: restart lone agents, reboot dead nodes."""
+        for node in self.nodes.values():
+            node.look_after()
+
+    async def stop_node(self, id: NodeId) -> None:
+        """End the node's agent; its ranks run on until an agent is started again."""
+        self._node(id).stop_agent()
+
+    async def kill_node(self, id: NodeId) -> None:
+        """End all of the node at once, as a loss of power would; it reboots in a while."""
+        await self._node(id).kill()
+
+    async def down(self, *, kill: bool) -> None:
+        """End the agents, and with `kill` all else; without, attempts run on and are adopted."""
+        for node in self.nodes.values():
+            node.stop_agent()
+        await self._until_gone(node for node in self.nodes.values() if node.agent)
+        idle = [node for node in self.nodes.values() if kill or not node.shims()]
+        await asyncio.gather(*(node.kill() for node in idle))
+        self.close()
+
+    def close(self) -> None:
+        """Look after nothing more; what runs, runs on."""
+        for node in self.nodes.values():
+            node.close()
+
+    async def _until_gone(self, nodes: Iterable[LocalNode]) -> None:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + DOWN_SECONDS
+        left = list(nodes)
+        while (left := [node for node in left if node.agent]) and clock() < deadline:
+            await asyncio.sleep(0.02)
+
+    def _node(self, id: NodeId) -> LocalNode:
+        if id not in self.nodes:
+            raise NotFound("node", id, list(self.nodes), see="corral node ls")
+        return self.nodes[id]

@@ -1,0 +1,211 @@
+"""One node of this machine, from outside: its folder, its processes, and the proof of its death."""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.engines.local.processes import Process, reap, spawn
+from corral.wire.node import NodeSettings, encode_settings
+
+GATHER_SECONDS: Final = 0.15  # a power loss ends processes one after another: look when it is over
+CALM_SECONDS: Final = 5.0  # an agent that ends sooner is started again later and later
+LONGEST_DELAY_SECONDS: Final = 10.0
+LOG_BYTES: Final = 4 * 1024 * 1024
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalNode:
+    """Looks after the agent of one node.
+
+    `proof` is set while the node is dead: its agent, its launcher and every shim are gone.
+    `on_death` is called as soon as something of it has died.
+    """
+
+    id: NodeId
+    dir: Path
+    reboot_seconds: float
+    on_death: Callable[[], None]
+    proof: str = ""
+    kept_down: bool = False
+    _agent: Process | None = None
+    _watched: dict[Process, int] = field(default_factory=dict)
+    _started_at: float = 0.0
+    _died_at: float = 0.0
+    _failures: int = 0
+    _not_before: float = 0.0
+
+    def prepare(self, settings: NodeSettings) -> str:
+        """Write the node's folder. Returns: its token's SHA-256, which the head knows it by."""
+        self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("attempts", "cache", "disk"):
+            (self.dir / name).mkdir(mode=0o700, exist_ok=True)
+        _write_private(self.dir / "node.json", encode_settings(settings))
+        token = self.dir / "token"
+        if not token.exists() or not token.read_bytes().strip():
+            _write_private(token, secrets.token_urlsafe(32).encode() + b"\n")
+        return sha256(token.read_bytes().strip()).hexdigest()
+
+    def begin(self) -> None:
+        """Adopt the living agent, or start one. What of the node died unseen starts anew, but for
+        one that keeps ends nobody has recorded yet: its next agent tells them, and what was lost.
+        """
+        self.kept_down = False
+        self._agent = Process.recorded(self.dir / "agent.pid")
+        if self._agent is None:
+            if not self.others() and not self._keeps_ends():
+                self._forget_boot()
+            self._start()
+        self._watch_all()
+
+    def look_after(self) -> None:
+        """Restart an agent that died alone; reboot a dead node when its time has come."""
+        self._watch_all()
+        if self.kept_down or (self._agent is not None and self._agent.lives):
+            return
+        now = _now()
+        if self._agent is not None:
+            self._take_note(now)
+        self._agent = Process.recorded(self.dir / "agent.pid")
+        if self._agent is not None or now < self._not_before:
+            return  # it was started by another, such as a head that died before this one
+        if self.others():
+            self.proof = ""
+            self._start()
+        elif not self.proof:
+            self._declare_dead(now)
+        elif now >= self._died_at + self.reboot_seconds:
+            log.warning("node %s starts anew", self.id)
+            self._forget_boot()
+            self._start()
+
+    def others(self) -> list[Process]:
+        """What lives of the node beside its agent: the launcher and the shims."""
+        launcher = Process.recorded(self.dir / "launcher.pid")
+        return [*([launcher] if launcher else []), *self.shims()]
+
+    def shims(self) -> list[Process]:
+        """Each looks after an attempt, or keeps its end until the head has recorded it."""
+        records = self.dir.glob("attempts/*/shim.pid")
+        return [process for file in records if (process := Process.recorded(file))]
+
+    def _keeps_ends(self) -> bool:
+        """A shim that is done leaves its journal, not its id; a killed one leaves both."""
+        journals = self.dir.glob("attempts/*/journal.jsonl")
+        return any(not file.with_name("shim.pid").exists() for file in journals)
+
+    def stop_agent(self) -> None:
+        """End the agent alone, until `begin`: its ranks run on."""
+        self.kept_down = True
+        agent = self._agent or Process.recorded(self.dir / "agent.pid")
+        if agent is not None:
+            agent.signal(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """End all of the node at once, as a loss of power would; until it reboots."""
+        words = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(self.dir)]
+        kept_down, self.kept_down = self.kept_down, True  # nothing is restarted while it is killed
+        try:
+            helper = await asyncio.create_subprocess_exec(*words)
+            await helper.wait()
+        finally:
+            self.kept_down = kept_down
+        self.look_after()
+
+    @property
+    def agent(self) -> Process | None:
+        return self._agent if self._agent is not None and self._agent.lives else None
+
+    def close(self) -> None:
+        """Look no more; what runs, runs on."""
+        loop = asyncio.get_running_loop()
+        for descriptor in self._watched.values():
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        self._watched.clear()
+
+    def _take_note(self, now: float) -> None:
+        """The agent has died; whether the node has is seen when the rest of it had time to."""
+        assert self._agent is not None
+        reap(self._agent.pid)
+        log.warning("the agent of node %s (process %d) has died", self.id, self._agent.pid)
+        quick = now - self._started_at < CALM_SECONDS
+        self._failures = self._failures + 1 if quick else 0
+        wait_seconds = GATHER_SECONDS * 2.0 ** min(self._failures, 8)
+        self._not_before = now + min(wait_seconds, LONGEST_DELAY_SECONDS)
+        self._agent = None
+        asyncio.get_running_loop().call_at(self._not_before + 0.001, self._look_now)
+
+    def _declare_dead(self, now: float) -> None:
+        if not (self.dir / "launcher.pid").exists():
+            self._start()  # it never came to be a node
+            return
+        self.proof = f"the agent, the launcher and every shim of node {self.id} are gone"
+        self._died_at = now
+        self.on_death()
+
+    def _start(self) -> None:
+        self.proof = ""
+        output = self.dir / "agent.log"
+        with suppress(FileNotFoundError):
+            if output.stat().st_size > LOG_BYTES:
+                output.replace(output.with_suffix(".log.1"))
+        words = [sys.executable, "-P", "-m", "corral.agent", str(self.dir)]
+        pid = spawn(words, dict(os.environ), output)
+        self._agent = Process.find(pid)
+        self._started_at = _now()
+        self._watch_all()
+
+    def _forget_boot(self) -> None:
+        """The next agent finds no boot id and makes a new one."""
+        (self.dir / "boot").unlink(missing_ok=True)
+
+    def _watch_all(self) -> None:
+        """Be told by the kernel when the agent or anything else of the node ends."""
+        for process in (*([self._agent] if self._agent else []), *self.others()):
+            if process not in self._watched:
+                self._watch(process)
+
+    def _watch(self, process: Process) -> None:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(process.pid)
+            if not process.lives:
+                os.close(descriptor)
+                return  # it ended in between; the next look sees that
+            self._watched[process] = descriptor
+            asyncio.get_running_loop().add_reader(descriptor, self._ended, process)
+
+    def _ended(self, process: Process) -> None:
+        descriptor = self._watched.pop(process)
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        reap(process.pid)
+        self._look_now()
+
+    def _look_now(self) -> None:
+        self.look_after()
+        self.on_death()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _write_private(file: Path, content: bytes) -> None:
+    """Replace the file as a whole, readable by its owner alone."""
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+    fresh.rename(file)

@@ -1,0 +1,74 @@
+"""Processes that are named by their id and their start, so that no stranger is taken for them."""
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """`started` is in clock ticks since the machine's boot, as field 22 of /proc/PID/stat."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def find(cls, pid: int) -> "Process | None":
+        """The living process with this id; one that has ended and is not yet reaped is none."""
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            return None
+        fields = text.rpartition(")")[2].split()
+        return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
+
+    @classmethod
+    def recorded(cls, file: Path) -> "Process | None":
+        """The process that wrote "PID STARTED" to the file, if it still lives."""
+        try:
+            pid, started = (int(word) for word in file.read_text().split())
+        except (OSError, ValueError):
+            return None
+        there = cls.find(pid)
+        return there if there == cls(pid, started) else None
+
+    @property
+    def lives(self) -> bool:
+        return Process.find(self.pid) == self
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the signal to this process and to no other; nothing when it is gone."""
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                if self.lives:  # the descriptor stays with whom it was opened for
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
+
+
+def spawn(words: list[str], env: Mapping[str, str], output: Path) -> int:
+    """Start a program in a session of its own, its output appended to a file; its process id."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        words[0],
+        words,
+        env,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(output), flags, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE],
+        setsigmask=[],
+    )
+
+
+def reap(pid: int) -> None:
+    """Let an ended child of this process go; nothing when it is not one."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

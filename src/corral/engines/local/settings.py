@@ -1,0 +1,67 @@
+"""What a local cluster was asked to be."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from corral.domain.ids import NodeId
+from corral.wire.node import Isolation, NodeSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSettings:
+    """Nodes of this machine. `gpus` is per node; with `pretend` they are made up.
+
+    Without, node 1 has the machine's first `gpus` GPUs, node 2 the next, and so on; a lone node
+    that asks for none of them (`gpus` None) has all. `memory_bytes` None: the machine's memory in
+    equal parts. CPUs are not divided: pretend nodes take turns on them.
+    `isolation` None: a disk of its own for each node where there are several, else the machine's
+    without the cluster's own files.
+    """
+
+    nodes: int = 1
+    gpus: int | None = None
+    gpu_type: str | None = None
+    pretend: bool = False
+    gpu_shares: bool = False
+    shared: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    cpu_millis: int | None = None
+    memory_bytes: int | None = None
+    isolation: Isolation | None = None
+    containment: str | None = None
+    tls_certificate: str | None = None  # of the head, for its agents to trust
+    reboot_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or (self.gpus or 0) < 0 or self.reboot_seconds < 0:
+            raise ValueError(f"a local cluster has at least one node and no negative parts: {self}")
+
+    def of_nodes(self, cluster_dir: Path, machine_memory_bytes: int) -> Iterator[NodeSettings]:
+        """The settings of each node's agent: n1, n2, ..."""
+        isolation = self.isolation or ("disk" if self.nodes > 1 else "hide")
+        memory_bytes = self.memory_bytes or machine_memory_bytes // self.nodes
+        shared = tuple(dict.fromkeys([str(cluster_dir / "shared"), *self.shared]))
+        for index in range(self.nodes):
+            yield NodeSettings(
+                node=NodeId(f"n{index + 1}"),
+                head_file=str(cluster_dir / "head.json"),
+                trusted=self.tls_certificate,
+                index=index,
+                pretend_gpus=(self.gpus or 0) if self.pretend else None,
+                gpu_type=self.gpu_type or "h100",
+                real_gpus=self._share(index),
+                gpu_shares=self.gpu_shares,
+                cpu_millis=self.cpu_millis,
+                memory_bytes=memory_bytes,
+                shared=shared,
+                labels=self.labels,
+                isolation=isolation,
+                hidden=(str(cluster_dir),),
+                containment=self.containment,
+            )
+
+    def _share(self, index: int) -> tuple[int, ...] | None:
+        if self.pretend or self.gpus is None:
+            return None
+        return tuple(range(index * self.gpus, (index + 1) * self.gpus))

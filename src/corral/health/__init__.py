@@ -1,0 +1,1 @@
+"""Signals of a node -> what to believe of it. Pure."""

@@ -1,0 +1,102 @@
+"""Alive, silent or dead: silence is counted, and never taken for death without a bound."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.facts import Facts
+from corral.domain.ids import NodeId
+from corral.domain.node import Liveness, Node
+
+SILENT_AFTER_SECONDS: Final = 3.0  # three missed beats
+BOUND_SECONDS: Final = 9.5  # with a beat a second, a stopped node is seen within 10 s
+TOGETHER_SECONDS: Final = 5.0
+FEWEST_TOGETHER: Final = 3
+SHARE_TOGETHER: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What to believe of a node. `counted_seconds` is its silence without what was excused;
+    `past_bound`: it has lasted so long that the node's work may be replaced.
+
+    `frozen`: so many nodes went silent together that the network or the head is likelier to be at
+    fault than all of them; their silence then bounds nothing.
+    """
+
+    liveness: Liveness
+    why: str
+    silent_seconds: float = 0.0
+    counted_seconds: float = 0.0
+    past_bound: bool = False
+    frozen: bool = False
+
+
+def judge(
+    nodes: Mapping[NodeId, Node], facts: Facts, serving_seconds: float
+) -> dict[NodeId, Verdict]:
+    """A verdict for each node. Times are the head's serving clock: it stands while the head does.
+
+    A node that was never heard since this head began to serve counts from that beginning. The
+    seconds in `facts.excused`, during which too many were silent together, count for nothing.
+    """
+    silent_for = {
+        node: serving_seconds - (facts.nodes[node].heard_at if node in facts.nodes else 0.0)
+        for node in nodes
+        if node not in facts.proofs
+    }
+    together = _gone_together(silent_for, len(nodes))
+    return {
+        node: _verdict(
+            node,
+            facts.proofs.get(node),
+            silent_for.get(node, 0.0),
+            facts.excused.get(node, 0.0),
+            node in together,
+        )
+        for node in nodes
+    }
+
+
+def next_deadline_seconds(facts: Facts, serving_seconds: float) -> float:
+    """Seconds until silence could next change a verdict; infinite when it cannot."""
+    waits = [
+        heard.heard_at + facts.excused.get(heard.node, 0.0) + bound - serving_seconds
+        for heard in facts.nodes.values()
+        for bound in (SILENT_AFTER_SECONDS, BOUND_SECONDS)
+    ]
+    return min((wait for wait in waits if wait > 0), default=float("inf"))
+
+
+def _verdict(
+    node: NodeId, proof: str | None, silent: float, excused: float, frozen: bool
+) -> Verdict:
+    if proof is not None:
+        return Verdict(liveness=Liveness.DEAD, why=proof)
+    if silent < SILENT_AFTER_SECONDS:
+        return Verdict(liveness=Liveness.ALIVE, why="beats", silent_seconds=silent)
+    why = "silent together with many others: counted as a fault of the network or the head"
+    return Verdict(
+        liveness=Liveness.SILENT,
+        why=why if frozen else f"node {node} does not answer",
+        silent_seconds=silent,
+        counted_seconds=silent - excused,
+        past_bound=silent - excused >= BOUND_SECONDS and not frozen,
+        frozen=frozen,
+    )
+
+
+def _gone_together(silent_for: Mapping[NodeId, float], nodes: int) -> frozenset[NodeId]:
+    """Nodes whose silence began within a few seconds of that of too many others."""
+    silent = {node: s for node, s in silent_for.items() if s >= SILENT_AFTER_SECONDS}
+    fewest = max(FEWEST_TOGETHER, int(nodes * SHARE_TOGETHER) + 1)
+    if len(silent) < fewest:
+        return frozenset()
+    ordered = sorted(silent.values())
+    return frozenset(node for node, seconds in silent.items() if _near(seconds, ordered) >= fewest)
+
+
+def _near(seconds: float, ordered: Sequence[float]) -> int:
+    first = bisect_left(ordered, seconds - TOGETHER_SECONDS)
+    return bisect_right(ordered, seconds + TOGETHER_SECONDS) - first

@@ -1,0 +1,1 @@
+"""The seams: what the head needs from outside, as Protocols. Fakes of each live in simulate."""

@@ -1,0 +1,95 @@
+"""Durable memory. What a method has returned from has survived a power cut."""
+
+from collections.abc import Sequence as Seq
+from typing import Protocol
+
+from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.ids import JobId, UserName
+from corral.domain.job import Job
+from corral.domain.wishes import Asked, Wish
+from corral.domain.world import Changes, Event, World
+
+
+class Store(Protocol):
+    """One contract, kept by SQLite and by memory (tests/contracts/stores).
+
+    Every method raises StoreTrouble when the store cannot be read or written.
+    """
+
+    async def lead(self, *, known: int | None = None) -> World:
+        """Raise the term and load the world under it. A fresh store gets a cluster id.
+
+        `known` is the term that the caller led under: it leads again only while no newer one does.
+        None: it takes over. Raises: TermLost.
+        """
+        ...
+
+    async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
+        """Append a wish durably. A Submit with a key that this user has used already answers with
+        the first one's wish, and nothing is appended. An empty key is none.
+        """
+        ...
+
+    async def wishes(self, after: int) -> Seq[Wish]:
+        """Wishes with a sequence above `after`, in order. Granted ones may be gone."""
+        ...
+
+    async def commit(self, term: int, changes: Changes) -> Seq[Event]:
+        """Write all of the changes or nothing, and answer with the events, numbered.
+
+        Rows replace those of the same key: jobs and nodes by id, attempts by (job, number),
+        allocations by (job, attempt, node), saves by (job, attempt, step), receipts by (job,
+        attempt, kind). After StoreTrouble it may or may not have been written: lead again.
+
+        Raises: TermLost when a newer term leads; InvariantBroken when a final state would change,
+        a row belongs to no recorded job, or wishes would be granted backwards or unseen.
+        """
+        ...
+
+    async def jobs(self, *, final: bool, limit: int) -> Seq[Job]:
+        """Jobs, newest first: with `final`, also those that are over."""
+        ...
+
+    async def job(self, id: JobId) -> Job | None: ...
+
+    async def named(self, name: str) -> Job | None:
+        """The newest job of that name."""
+        ...
+
+    async def names(self) -> Seq[str]:
+        """Names of the newest 1,000 jobs, for suggestions."""
+        ...
+
+    async def attempts(self, job: JobId) -> Seq[Attempt]:
+        """Attempts of the job by number."""
+        ...
+
+    async def receipts(self, job: JobId) -> Seq[Receipt]:
+        """Receipts of the job, first written first."""
+        ...
+
+    async def saves(self, job: JobId) -> Seq[Save]:
+        """Saves of the job by step, the quarantined ones too."""
+        ...
+
+    async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
+        """Events with a number above `after`, oldest first."""
+        ...
+
+    async def put_token(self, sha256: str, *, name: str, role: str) -> None: ...
+
+    async def token(self, sha256: str) -> tuple[str, str] | None:
+        """(name, role) of the token with this hash."""
+        ...
+
+    async def put_secret(self, name: str, sealed: bytes, *, by: UserName, at: float) -> None: ...
+
+    async def secret(self, name: str) -> bytes | None: ...
+
+    async def secrets(self) -> Seq[tuple[str, UserName, float]]:
+        """(name, set by, when) of each secret; never a value."""
+        ...
+
+    async def drop_secret(self, name: str) -> bool: ...
+
+    async def close(self) -> None: ...

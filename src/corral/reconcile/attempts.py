@@ -1,0 +1,276 @@
+"""What agents say of attempts: saves, ranks up, ends; and whom to blame."""
+
+from dataclasses import dataclass, replace
+
+from corral.domain.attempt import Allocation, Attempt, Cause, Exit, Save, SeatState
+from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
+from corral.domain.node import Liveness
+from corral.reconcile.draft import Draft
+
+EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One seat of a gang and what its node says of it; None while it says nothing."""
+
+    allocation: Allocation
+    seen: Seen | None
+
+    @property
+    def is_over(self) -> bool:
+        return self.seen is not None and self.seen.phase in (Phase.ENDED, Phase.REFUSED)
+
+    @property
+    def is_clean(self) -> bool:
+        seen = self.seen
+        if seen is None or seen.phase != Phase.ENDED or seen.trouble:
+            return False
+        return bool(seen.exits) and all(exit.clean for _, exit in seen.exits)
+
+    @property
+    def has_failed(self) -> bool:
+        seen = self.seen
+        if seen is None:
+            return False
+        bad = any(not exit.clean for _, exit in seen.exits)
+        return bad or bool(seen.trouble) or (self.is_over and not self.is_clean)
+
+
+def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
+    """What the node says of the attempt; nothing once it is proven dead, until it speaks anew."""
+    heard = draft.facts.nodes.get(node)
+    if heard is None or node in draft.facts.proofs or node in draft.facts.awaited:
+        return None
+    return next((seen for seen in heard.seen if seen.key == key), None)
+
+
+def see_attempt(draft: Draft, job: Job) -> None:
+    """Move one job by what is seen of its newest attempt."""
+    attempt = draft.attempt(job.id)
+    if attempt is None:
+        return
+    key = (job.id, attempt.number)
+    parts = [Part(one, seen_at(draft, one.seat.node, key)) for one in draft.seats_of(attempt)]
+    _take_saves(draft, job, attempt, parts)
+    if job.state in (JobState.STARTING, JobState.RUNNING):
+        _live(draft, job, attempt, parts)
+    job = draft.job(job.id) or job
+    if job.state in (JobState.STOPPING, JobState.RECOVERING):
+        _ending(draft, job, attempt, parts)
+
+
+def ran_seconds(draft: Draft, attempt: Attempt) -> float:
+    """How long the whole gang has been up, by its nodes' word: the head's wall clock may be set.
+
+    0 before this head has heard any of them; the wall clock stands in for a node not heard yet.
+    """
+    if attempt.running_at is None:
+        return 0.0
+    ran: list[float] = []
+    by_wall = draft.now.wall - attempt.running_at
+    silent = 0
+    for node in attempt.nodes:
+        seen = seen_at(draft, node, (attempt.job, attempt.number))
+        if seen is not None and seen.ran_seconds is not None:
+            since = draft.now.serving - draft.facts.nodes[node].heard_at
+            ran.append(seen.ran_seconds + since)
+        else:
+            ran.append(by_wall)
+            silent += seen is None
+    return min(ran) if silent < len(attempt.seats) else 0.0
+
+
+def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+    failed = [part for part in parts if part.has_failed]
+    if failed:
+        _blame_worst(draft, attempt, failed)
+        attempt = draft.attempt(job.id) or attempt
+        reason = f"{attempt.culprit}: {attempt.evidence}"
+        draft.move(job, JobEvent.RANKS_FAILED, reason=reason, code="RanksFailed")
+    elif len(parts) == len(attempt.seats) and all(part.is_clean for part in parts):
+        _finish(draft, job, attempt, parts)
+    elif all(part.is_clean or (part.seen and part.seen.phase == Phase.UP) for part in parts):
+        if job.state == JobState.STARTING:
+            _up(draft, job, attempt)
+    elif job.state == JobState.RUNNING:
+        _forgotten(draft, job, attempt, parts)
+
+
+def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+    """A living node that once said the attempt was up and now knows nothing of it."""
+    for part in parts:
+        node = part.allocation.seat.node
+        known = draft.node(node)
+        heard = draft.facts.nodes.get(node)
+        if part.seen is None and heard and known and known.liveness == Liveness.ALIVE:
+            why = f"node {node} no longer knows it"
+            blame(draft, attempt, cause=Cause.INFRA, culprit=f"node {node}", evidence=why)
+            draft.move(job, JobEvent.RANKS_FAILED, reason=why, code="RanksFailed")
+            return
+
+
+def _up(draft: Draft, job: Job, attempt: Attempt) -> None:
+    now = draft.now.wall
+    draft.put_attempt(replace(attempt, running_at=now))
+    moved = draft.move(job, JobEvent.RANKS_UP)
+    draft.put(replace(moved, started_at=job.started_at or now))
+
+
+def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+    ended = max((exit.at for part in parts for _, exit in _exits(part)), default=draft.now.wall)
+    started = attempt.running_at or min((_started(part) for part in parts), default=ended)
+    draft.put_attempt(
+        replace(
+            attempt,
+            running_at=started,
+            ended_at=ended,
+            exit_code=0,
+            last_step=_last_step(parts, attempt),
+        )
+    )
+    for part in parts:
+        draft.seat_to(part.allocation, SeatState.RELEASED)
+    moved = draft.move(job, JobEvent.FINISHED)
+    draft.put(replace(moved, exit_code=0, started_at=job.started_at or started))
+
+
+def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+    """Seats return as their ranks are seen gone; who is still there is told so in the reason."""
+    last_step = _last_step(parts, attempt)
+    if last_step != attempt.last_step:
+        attempt = draft.put_attempt(replace(attempt, last_step=last_step))
+    if job.state == JobState.RECOVERING:
+        _blame_worst(draft, attempt, [part for part in parts if part.has_failed])
+    if (
+        job.state == JobState.STOPPING
+        and job.why != StopWhy.CANCEL
+        and _was_done(job, attempt, parts)
+    ):
+        _finish(draft, job, attempt, parts)
+        return
+    for part in parts:
+        if part.is_over:
+            draft.seat_to(part.allocation, SeatState.RELEASED)
+        elif part.allocation.state == SeatState.HELD:
+            draft.seat_to(part.allocation, SeatState.STOPPING)
+
+
+def _was_done(job: Job, attempt: Attempt, parts: list[Part]) -> bool:
+    """Whether the job had finished by itself when it was told to stop.
+
+    An exit 0 after that is how many programs answer SIGTERM, and says nothing: unless the training
+    loop has reached its end, the job has more to do.
+    """
+    if len(parts) != len(attempt.seats) or not all(part.is_clean for part in parts):
+        return False
+    if all(exit.at <= job.since for part in parts for _, exit in _exits(part)):
+        return True
+    beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
+    return any(beat.until is not None and beat.step >= beat.until for beat in beats)
+
+
+def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
+    """The earliest bad exit is the cause; what ended after it is its consequence."""
+    ends: list[tuple[float, int, Exit, Part]] = []
+    for part in failed:
+        ends += [(exit.at, rank, exit, part) for rank, exit in _exits(part) if not exit.clean]
+    for part in failed:
+        if part.seen is not None and part.seen.trouble:
+            cause = Cause.INFRA if part.seen.trouble_is_infra else Cause.USER
+            culprit = f"node {part.allocation.seat.node}"
+            blame(draft, attempt, cause=cause, culprit=culprit, evidence=part.seen.trouble)
+            attempt = draft.attempt(attempt.job) or attempt
+    if ends:
+        at, rank, exit, part = min(ends, key=lambda end: end[:2])
+        cause = Cause.INFRA if exit.code == EXIT_STOPPED else Cause.USER
+        culprit = f"rank {rank} on {part.allocation.seat.node}"
+        blame(
+            draft, attempt, cause=cause, culprit=culprit, evidence=exit_text(exit),
+            at=at, exit_code=exit.shell_code,
+        )  # fmt: skip
+
+
+def blame(
+    draft: Draft,
+    attempt: Attempt,
+    *,
+    cause: Cause,
+    culprit: str,
+    evidence: str,
+    at: float | None = None,
+    exit_code: int | None = None,
+) -> None:
+    """Write down who ended the attempt. A lost node explains failed ranks, and never the reverse;
+    of two failed ranks the earlier one explains the other."""
+    current = draft.attempt(attempt.job) or attempt
+    at = draft.now.wall if at is None else at
+    if current.cause == Cause.INFRA and (cause != Cause.INFRA or exit_code is not None):
+        return
+    same_kind = current.cause == cause
+    if same_kind and current.ended_at is not None and current.ended_at <= at:
+        return
+    draft.put_attempt(
+        replace(
+            current,
+            cause=cause,
+            culprit=culprit,
+            evidence=evidence,
+            ended_at=at,
+            exit_code=exit_code,
+        )
+    )
+
+
+def exit_text(exit: Exit) -> str:
+    """A rank's end for people."""
+    if exit.out_of_memory:
+        peak, limit = exit.peak_bytes or 0, exit.limit_bytes or 0
+        return f"out of memory: peak {peak / 1e6:.0f} MB of a limit of {limit / 1e6:.0f} MB"
+    if exit.signal is not None:
+        return f"killed by signal {exit.signal}"
+    return f"exit code {exit.code}"
+
+
+def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
+    """Commit what this attempt saved. A fenced attempt's saves never come here."""
+    if job.state not in ON_NODES:
+        return
+    known = {(save.attempt, save.step): save for save in draft.saves_of(job.id)}
+    gone = {(s.attempt, s.step) for s in draft.saves if s.job == job.id and s.quarantined}
+    for save in (one for part in parts if part.seen for one in part.seen.saves):
+        key = (save.attempt, save.step)
+        if key in gone:
+            continue
+        if save.quarantined and key in known:
+            _quarantine(draft, job, known[key], save.quarantined)
+            gone.add(key)
+        elif not save.quarantined and key not in known and save.attempt == attempt.number:
+            draft.saves.append(save)
+            known[key] = save
+            text = f"{job.spec.name}: checkpoint of step {save.step} committed"
+            draft.tell("checkpoint", text, job=job.id, attempt=save.attempt)
+
+
+def _quarantine(draft: Draft, job: Job, save: Save, why: str) -> None:
+    draft.saves.append(replace(save, quarantined=why))
+    text = f"{job.spec.name}: checkpoint of step {save.step} does not verify ({why}); set aside"
+    draft.tell("quarantine", text, job=job.id, attempt=save.attempt)
+
+
+def _exits(part: Part) -> tuple[tuple[int, Exit], ...]:
+    return part.seen.exits if part.seen is not None else ()
+
+
+def _started(part: Part) -> float:
+    at = part.seen.started_at if part.seen is not None else None
+    return at if at is not None else part.allocation.since
+
+
+def _last_step(parts: list[Part], attempt: Attempt) -> int | None:
+    steps = [part.seen.progress.step for part in parts if part.seen and part.seen.progress]
+    steps += [attempt.last_step] if attempt.last_step is not None else []
+    return max(steps, default=None)

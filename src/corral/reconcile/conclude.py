@@ -1,0 +1,137 @@
+"""An attempt whose ranks are all seen gone: what follows, who pays, and the receipt."""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt, Cause, Receipt, SeatState
+from corral.domain.job import Job
+from corral.domain.moves import JobEvent, JobState, StopWhy
+from corral.domain.units import MILLIS_PER_GPU
+from corral.reconcile.draft import Draft
+
+CRASH_LOOP: Final = 3  # user-class failures in a row without progress
+
+_STOPPED: Final = {
+    StopWhy.CANCEL: JobEvent.STOPPED_CANCELLED,
+    StopWhy.SUSPEND: JobEvent.STOPPED_SUSPENDED,
+    StopWhy.PREEMPT: JobEvent.STOPPED_PREEMPTED,
+    StopWhy.TIME: JobEvent.STOPPED_TIME,
+}
+
+
+def conclude(draft: Draft, job: Job) -> None:
+    """Let the job go on once nothing of its attempt is left.
+
+    A recovering job does not wait for a seat that is UNREACHABLE: its attempt is fenced. A job
+    that somebody stopped does: it is not called stopped while it may still run.
+    """
+    attempt = draft.attempt(job.id)
+    if attempt is None or job.state not in (JobState.STOPPING, JobState.RECOVERING):
+        return
+    left = {one.state for one in draft.seats_of(attempt)}
+    if job.state == JobState.RECOVERING and left <= {SeatState.UNREACHABLE}:
+        _recover(draft, job, attempt)
+    elif job.state == JobState.STOPPING and not left:
+        _stopped(draft, job, attempt)
+
+
+def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
+    why = job.why or StopWhy.CANCEL
+    ended = attempt
+    if attempt.cause == Cause.NONE:  # one that had failed before it was stopped keeps its cause
+        ended = replace(
+            attempt,
+            ended_at=draft.now.wall,
+            cause=Cause.WISH,
+            culprit=str(why),
+            evidence=job.reason,
+        )
+        draft.put_attempt(ended)
+    if why in (StopWhy.SUSPEND, StopWhy.PREEMPT):
+        kind = "suspension" if why == StopWhy.SUSPEND else "preemption"
+        draft.receipts.append(_receipt(draft, ended, kind))
+    reason = job.reason if why != StopWhy.TIME else _time_text(job)
+    code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
+    draft.put(_with_best_step(job, ended))
+    draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=code)
+
+
+def _time_text(job: Job) -> str:
+    return f"ran as long as its max_duration of {job.spec.max_duration_seconds:.0f} s allows"
+
+
+def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
+    if attempt.ended_at is None:
+        attempt = draft.put_attempt(replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA))
+    draft.receipts.append(_receipt(draft, attempt, "failure"))
+    if attempt.cause == Cause.USER:
+        _charge_user(draft, job, attempt)
+    else:
+        _charge_infra(draft, job, attempt)
+
+
+def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
+    progressed = (attempt.last_step or -1) > job.best_step
+    fruitless = 1 if progressed else job.fruitless + 1
+    job = replace(_with_best_step(job, attempt), fruitless=fruitless)
+    why = f"{attempt.culprit}: {attempt.evidence}"
+    if job.user_retries >= job.spec.retry.user:
+        budget = "" if job.spec.retry.user == 0 else f"; all {job.spec.retry.user} retries are used"
+        _give_up(draft, job, attempt, f"{why}{budget}", "NonZeroExit")
+    elif fruitless >= CRASH_LOOP:
+        loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
+        _give_up(draft, job, attempt, loop, "CrashLoop")
+    else:
+        _retry(draft, replace(job, user_retries=job.user_retries + 1), why)
+
+
+def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
+    job = _with_best_step(job, attempt)
+    why = attempt.evidence
+    if job.infra_retries >= job.spec.retry.infra:
+        used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
+        _give_up(draft, job, attempt, used, "NodeFail")
+    else:
+        _retry(draft, replace(job, infra_retries=job.infra_retries + 1), why)
+
+
+def _retry(draft: Draft, job: Job, why: str) -> None:
+    draft.put(job)
+    draft.move(job, JobEvent.RETRY, reason=f"begins again after: {why}", code="Requeued")
+
+
+def _give_up(draft: Draft, job: Job, attempt: Attempt, why: str, code: str) -> None:
+    draft.put(job)
+    moved = draft.move(job, JobEvent.GIVE_UP, reason=why, code=code)
+    draft.put(replace(moved, exit_code=attempt.exit_code))
+
+
+def _with_best_step(job: Job, attempt: Attempt) -> Job:
+    reached = attempt.last_step if attempt.last_step is not None else -1
+    return replace(job, best_step=max(job.best_step, reached))
+
+
+def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
+    """Lost: the steps past the newest committed save, and the GPU time since it was made."""
+    saves = draft.saves_of(attempt.job)
+    newest = saves[-1] if saves else None
+    lost = None
+    if attempt.last_step is not None:
+        lost = max(0, attempt.last_step - (newest.step if newest else 0))
+    ended = attempt.ended_at or draft.now.wall
+    since = attempt.running_at or ended
+    if newest is not None:
+        since = max(since, newest.at)
+    gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
+    return Receipt(
+        job=attempt.job,
+        attempt=attempt.number,
+        kind=kind,
+        cause=attempt.cause,
+        culprit=attempt.culprit,
+        evidence=attempt.evidence,
+        steps_lost=lost,
+        gpu_seconds_lost=gpus * max(0.0, ended - since),
+        seen_at=draft.now.wall,
+        resumed_from_step=newest.step if newest else None,
+    )

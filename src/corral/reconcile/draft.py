@@ -1,0 +1,186 @@
+"""What is being decided, laid over the recorded world, which is not changed before the commit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.facts import Facts
+from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence
+from corral.domain.job import Job
+from corral.domain.moves import JobEvent, JobState
+from corral.domain.node import Node
+from corral.domain.world import AllocationKey, Changes, Event, World
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """One moment on two clocks: `wall` for records, `serving` (the head's own) for bounds."""
+
+    wall: float
+    serving: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How one job stood in the draft before a step, to go back to when the step fails."""
+
+    id: JobId
+    job: Job | None
+    attempt: Attempt | None
+    replaced: int
+    seats: dict[AllocationKey, Allocation | None]  # of its newest attempt; None: not in the draft
+    saves: int
+    receipts: int
+    events: int
+
+
+@dataclass(slots=True)
+class Draft:
+    """New rows over the world. Reading sees them; `changes()` is what will be committed."""
+
+    world: World
+    facts: Facts
+    now: Now
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    attempts: dict[JobId, Attempt] = field(default_factory=dict)
+    replaced: list[Attempt] = field(default_factory=list)  # ended and followed by another in here
+    allocations: dict[AllocationKey, Allocation] = field(default_factory=dict)
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    saves: list[Save] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    granted: Sequence | None = None
+    frozen: set[NodeId] = field(default_factory=set)
+    bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
+
+    def job(self, id: JobId) -> Job | None:
+        return self.jobs.get(id) or self.world.jobs.get(id)
+
+    def attempt(self, id: JobId) -> Attempt | None:
+        return self.attempts.get(id) or self.world.attempts.get(id)
+
+    def node(self, id: NodeId) -> Node | None:
+        return self.nodes.get(id) or self.world.nodes.get(id)
+
+    def state_of(self, id: JobId) -> JobState | None:
+        job = self.job(id)
+        return job.state if job is not None else self.world.ended.get(id)
+
+    def all_jobs(self) -> Iterator[Job]:
+        yield from (self.jobs.get(id, job) for id, job in self.world.jobs.items())
+        yield from (job for id, job in self.jobs.items() if id not in self.world.jobs)
+
+    def all_nodes(self) -> dict[NodeId, Node]:
+        return {**self.world.nodes, **self.nodes}
+
+    def held(self) -> Iterator[Allocation]:
+        """All allocations that are not released."""
+        merged = {**self.world.allocations, **self.allocations}
+        return (one for one in merged.values() if one.state != SeatState.RELEASED)
+
+    def seats_of(self, attempt: Attempt) -> list[Allocation]:
+        """The unreleased allocations of the attempt, in the order of its seats."""
+        keys = [(attempt.job, attempt.number, node) for node in attempt.nodes]
+        rows = [self.allocations.get(key) or self.world.allocations.get(key) for key in keys]
+        return [row for row in rows if row is not None and row.state != SeatState.RELEASED]
+
+    def saves_of(self, id: JobId) -> tuple[Save, ...]:
+        """Resumable checkpoints, oldest first, with those of this draft."""
+        kept = {(s.attempt, s.step): s for s in self.world.saves.get(id, ())}
+        for save in self.saves:
+            if save.job == id:
+                kept[save.attempt, save.step] = save
+        good = (save for save in kept.values() if not save.quarantined)
+        return tuple(sorted(good, key=lambda save: (save.step, save.attempt)))
+
+    def mark(self, id: JobId) -> Mark:
+        attempt = self.attempt(id)
+        keys = [(id, attempt.number, node) for node in attempt.nodes] if attempt else []
+        return Mark(
+            id=id,
+            job=self.jobs.get(id),
+            attempt=self.attempts.get(id),
+            replaced=len(self.replaced),
+            seats={key: self.allocations.get(key) for key in keys},
+            saves=len(self.saves),
+            receipts=len(self.receipts),
+            events=len(self.events),
+        )
+
+    def go_back(self, mark: Mark) -> None:
+        """Drop what one step on one job has written since the mark."""
+        _restore(self.jobs, mark.id, mark.job)
+        _restore(self.attempts, mark.id, mark.attempt)
+        for key, row in mark.seats.items():
+            _restore(self.allocations, key, row)
+        del self.saves[mark.saves :], self.receipts[mark.receipts :], self.events[mark.events :]
+        del self.replaced[mark.replaced :]
+
+    def put(self, job: Job) -> Job:
+        self.jobs[job.id] = job
+        return job
+
+    def put_attempt(self, attempt: Attempt) -> Attempt:
+        before = self.attempts.get(attempt.job)
+        if before is not None and before.number != attempt.number:
+            self.replaced.append(before)
+        self.attempts[attempt.job] = attempt
+        return attempt
+
+    def seat_to(self, allocation: Allocation, state: SeatState) -> None:
+        """Move an allocation on; a released one stays released (each returns just once)."""
+        current = self.allocations.get(allocation.key, allocation)
+        if current.state not in (state, SeatState.RELEASED):
+            moved = replace(current, state=state, since=self.now.wall)
+            self.allocations[allocation.key] = moved
+
+    def move(self, job: Job, event: JobEvent, *, reason: str = "", code: str = "") -> Job:
+        """Make the job's move and tell it; a moot one changes and tells nothing."""
+        moved = job.moved(event, self.now.wall, reason=reason, code=code)
+        if moved is job:
+            return job
+        text = f"{job.spec.name} is {moved.state}{': ' if reason else ''}{reason}"
+        self.tell(str(event), text, job=job.id, attempt=job.attempt or None)
+        return self.put(moved)
+
+    def quarantine(self, job: Job, error: Exception) -> None:
+        """Note a bug of ours that was met while deciding on the job; one that waits is HELD."""
+        self.bugs.append((job.id, error))
+        sentence = f"a fault of Corral was met while deciding on it: {error!r}"
+        self.move(job, JobEvent.QUARANTINED, reason=sentence, code="Quarantined")
+
+    def tell(
+        self,
+        kind: str,
+        text: str,
+        *,
+        job: JobId | None = None,
+        node: NodeId | None = None,
+        attempt: AttemptNumber | None = None,
+    ) -> None:
+        self.events.append(
+            Event(at=self.now.wall, kind=kind, text=text, job=job, node=node, attempt=attempt)
+        )
+
+    def changes(self) -> Changes:
+        return Changes(
+            jobs=tuple(self.jobs.values()),
+            attempts=(*self.replaced, *self.attempts.values()),
+            allocations=tuple(self.allocations.values()),
+            nodes=tuple(self.nodes.values()),
+            saves=tuple(self.saves),
+            receipts=tuple(self.receipts),
+            events=tuple(self.events),
+            granted=self.granted,
+        )
+
+
+def _restore(rows: dict[K, V], key: K, row: V | None) -> None:
+    if row is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = row

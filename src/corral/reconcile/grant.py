@@ -1,0 +1,143 @@
+"""Wishes, in the order of their acknowledgement."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from corral.domain.ids import JobId, job_id
+from corral.domain.job import After, Job, JobSpec, On
+from corral.domain.moves import FINAL, JobEvent, JobState, StopWhy
+from corral.domain.wishes import Cancel, Resume, SetNode, Submit, Suspend, Wish
+from corral.reconcile.draft import Draft
+
+
+def grant(draft: Draft, wishes: Seq[Wish]) -> None:
+    """Take each wish in once: those up to `granted` have been taken in before."""
+    for wish in wishes:
+        if wish.sequence <= (draft.granted or draft.world.granted):
+            continue
+        try:
+            _take(draft, wish)
+        except Exception as error:  # durable, so it would come again at every tick, for ever
+            draft.bugs.append((job_id(wish.sequence), error))
+            text = f"a fault of Corral was met on wish {wish.sequence} of {wish.by}: {error!r}"
+            draft.tell("wish_failed", text)
+        draft.granted = wish.sequence
+
+
+def _take(draft: Draft, wish: Wish) -> None:
+    match wish.asked:
+        case Submit():
+            _submit(draft, wish, wish.asked)
+        case Cancel(job=id):
+            _stop(draft, wish, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
+        case Suspend(job=id):
+            _stop(draft, wish, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
+        case Resume(job=id):
+            _resume(draft, wish, id)
+        case SetNode():
+            _set_node(draft, wish, wish.asked)
+
+
+def ids_of(wish: Wish) -> tuple[JobId, ...]:
+    """The ids of the jobs of a Submit: j17, or j17_0 j17_1 ... when it brings several."""
+    assert isinstance(wish.asked, Submit)
+    base = job_id(wish.sequence)
+    if len(wish.asked.specs) == 1 and wish.asked.specs[0].array_index is None:
+        return (base,)
+    specs = enumerate(wish.asked.specs)
+    taken: dict[JobId, None] = {}
+    for position, spec in specs:
+        index = position if spec.array_index is None else spec.array_index
+        id = JobId(f"{base}_{index}")
+        taken[id if id not in taken else JobId(f"{base}_p{position}")] = None
+    return tuple(taken)
+
+
+def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
+    """All of its jobs or, when one of them cannot be made, none."""
+    ids = ids_of(wish)
+    jobs: list[Job] = []
+    for id, spec in zip(ids, asked.specs, strict=True):
+        after = tuple(replace(one, job=_named(one, ids)) for one in spec.after)
+        job = Job(
+            id=id,
+            spec=replace(spec, after=after),
+            owner=wish.by,
+            submitted=wish.sequence,
+            submitted_at=wish.at,
+            state=JobState.HELD if after else JobState.QUEUED,
+            since=wish.at,
+            reason="waits for other jobs" if after else "",
+            reason_code="Dependency" if after else "",
+            array=job_id(wish.sequence) if spec.array_index is not None else None,
+        )
+        jobs.append(job)
+    for job in jobs:
+        draft.put(job)
+        text = f"{job.spec.name} is {job.state}, asked by {wish.by}"
+        draft.tell("submitted", text, job=job.id)
+
+
+def _named(after: After, ids: Seq[JobId]) -> JobId:
+    """References inside one submission are written @0, @1, ... by wire."""
+    return ids[int(after.job[1:])] if after.job.startswith("@") else after.job
+
+
+def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) -> None:
+    job = draft.job(id)
+    if job is None:
+        return  # over already: the wish changes nothing
+    sentence = f"asked by {wish.by}"
+    moved = draft.move(job, event, reason=sentence, code=why.capitalize())
+    outranked = job.why in (None, StopWhy.PREEMPT) or why == StopWhy.CANCEL
+    if moved.state == JobState.STOPPING and outranked:
+        moved = draft.put(replace(moved, why=why, reason=sentence))
+    if moved.state == JobState.CANCELLED:
+        draft.put(replace(moved, reason=sentence))
+
+
+def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
+    job = draft.job(id)
+    if job is not None and not unmet(draft, job.spec):
+        draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {wish.by}")
+
+
+def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
+    node = draft.node(asked.node)
+    if node is None:
+        return
+    cordoned, draining = asked.to != "uncordon", asked.to == "drain"
+    if (node.cordoned, node.draining) != (cordoned, draining):
+        draft.nodes[node.id] = replace(node, cordoned=cordoned, draining=draining)
+        draft.tell(asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id)
+
+
+_REACHED = {
+    On.DONE: frozenset({JobState.DONE}),
+    On.FAILED: frozenset({JobState.FAILED}),
+    On.ENDED: frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
+}
+
+
+def unmet(draft: Draft, spec: JobSpec) -> list[After]:
+    """What the job still waits for."""
+    return [after for after in spec.after if not _met(draft, after)]
+
+
+def never(draft: Draft, spec: JobSpec) -> After | None:
+    """What the job waits for and can no longer happen."""
+    for after in unmet(draft, spec):
+        state = draft.state_of(after.job)
+        job = draft.job(after.job)
+        if state is None or state in _REACHED[On.ENDED] or (job is not None and job.is_final):
+            return after
+    return None
+
+
+def _met(draft: Draft, after: After) -> bool:
+    state = draft.state_of(after.job)
+    if after.on == On.STARTED:  # as Slurm's `after`: started, or over without ever having been
+        job = draft.job(after.job)
+        started = job is not None and job.started_at is not None
+        return started or state == JobState.RUNNING or state in FINAL
+    return state in _REACHED[after.on]

@@ -1,0 +1,58 @@
+"""What must hold of every decision before it is committed; it stays on in production."""
+
+from collections import defaultdict
+
+from corral.domain.attempt import Allocation, SeatState
+from corral.domain.errors import InvariantBroken
+from corral.domain.ids import NodeId
+from corral.domain.units import MILLIS_PER_GPU
+from corral.reconcile.draft import Draft
+
+
+def check(draft: Draft) -> None:
+    """I3: no GPU oversubscribed and no node over its capacity. I8: nothing returns twice.
+
+    Only nodes on which something new is placed are looked at: elsewhere nothing can have grown.
+    Raises: InvariantBroken with what would have been broken.
+    """
+    _returned_once(draft)
+    fresh = {
+        key[2]
+        for key, one in draft.allocations.items()
+        if key not in draft.world.allocations and one.state == SeatState.HELD
+    }
+    if not fresh:
+        return
+    on_node: dict[NodeId, list[Allocation]] = defaultdict(list)
+    for allocation in draft.held():
+        if allocation.seat.node in fresh:
+            on_node[allocation.seat.node].append(allocation)
+    for node, allocations in on_node.items():
+        _not_over(draft, node, allocations)
+
+
+def _returned_once(draft: Draft) -> None:
+    for key, allocation in draft.allocations.items():
+        known = draft.world.allocations.get(key)
+        job = draft.job(key[0])
+        newest = job is not None and job.attempt == key[1]
+        if known is None and not newest and allocation.state == SeatState.HELD:
+            raise InvariantBroken(f"I8: {key} is held again after it was returned")
+
+
+def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
+    node = draft.node(id)
+    used: dict[int, int] = defaultdict(int)
+    for allocation in allocations:
+        for index in allocation.seat.gpus:
+            used[index] += allocation.seat.gpu_millis // len(allocation.seat.gpus)
+    over = [index for index, millis in used.items() if millis > MILLIS_PER_GPU]
+    if over or node is None:
+        raise InvariantBroken(f"I3: GPU {over} of node {id} would be given twice")
+    for what, total in (("cpu_millis", node.inventory.cpu_millis),
+                        ("memory_bytes", node.inventory.memory_bytes)):  # fmt: skip
+        asked = sum(getattr(one.seat, what) for one in allocations)
+        fresh = any(one.key not in draft.world.allocations and getattr(one.seat, what)
+                    for one in allocations)  # fmt: skip
+        if fresh and asked > total:
+            raise InvariantBroken(f"I3: {what} of node {id}: {asked} of {total}")

@@ -1,0 +1,138 @@
+"""One decision: wishes, nodes, attempts, timers, places, in this order."""
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from corral.domain.facts import Facts
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
+from corral.domain.wishes import Wish
+from corral.domain.world import Changes, World
+from corral.health.liveness import next_deadline_seconds
+from corral.reconcile.attempts import ran_seconds, see_attempt
+from corral.reconcile.conclude import conclude
+from corral.reconcile.draft import Draft, Now
+from corral.reconcile.grant import grant, never, unmet
+from corral.reconcile.invariants import check
+from corral.reconcile.nodes import see_nodes
+from corral.reconcile.place import place
+from corral.reconcile.stale import see_stale
+from corral.schedule.waiting import Reason
+
+LONGEST_NAP_SECONDS = 1.0
+_MAY_WAIT = (JobState.HELD, JobState.SUSPENDED)  # for other jobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What to commit, why each waiting job waits, and when to look again at the latest.
+
+    `reasons` None: nothing has changed that could place a job, so the last ones still hold.
+    `frozen` are nodes whose silence counts for nothing now, because too many others share it.
+    `bugs` are jobs on which a step failed by a fault of ours: they were left as they were, or HELD.
+    """
+
+    changes: Changes
+    reasons: dict[JobId, Reason] | None = None
+    nap_seconds: float = LONGEST_NAP_SECONDS
+    frozen: frozenset[NodeId] = frozenset()
+    bugs: tuple[tuple[JobId, Exception], ...] = ()
+
+
+def reconcile(
+    world: World,
+    facts: Facts,
+    wishes: Seq[Wish],
+    now: Now,
+    *,
+    touched: Iterable[JobId] | None = None,
+    placing: bool = True,
+) -> Outcome:
+    """Decide everything that follows from what is known now; the world is not changed.
+
+    Args:
+        touched: jobs whose facts have changed since the last look; None looks at every job.
+        placing: False when placement as a whole is stopped.
+    Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
+    """
+    draft = Draft(world, facts, now)
+    grant(draft, wishes)
+    look_at = see_nodes(draft) | set(draft.jobs)
+    look_at |= {job.id for job in draft.all_jobs()} if touched is None else set(touched)
+    for id in sorted(look_at):
+        _guarded(draft, id, _one_job)
+    see_stale(draft)
+    for job in [one for one in draft.all_jobs() if one.state in _MAY_WAIT]:
+        _guarded(draft, job.id, _release)
+    anything_new = touched is None or draft.jobs or draft.allocations or draft.nodes
+    reasons = place(draft) if placing and anything_new else None
+    check(draft)
+    return Outcome(
+        changes=draft.changes(),
+        reasons=reasons,
+        nap_seconds=min(next_deadline_seconds(facts, now.serving), LONGEST_NAP_SECONDS),
+        frozen=frozenset(draft.frozen),
+        bugs=tuple(draft.bugs),
+    )
+
+
+def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> None:
+    """A bug met on one job holds that job and lets all the others go on."""
+    job = draft.job(id)
+    if job is None or job.is_final:
+        return
+    mark = draft.mark(id)
+    try:
+        step(draft, job)
+    except Exception as error:
+        draft.go_back(mark)
+        draft.quarantine(job, error)
+
+
+def _one_job(draft: Draft, job: Job) -> None:
+    if job.state not in ON_NODES:
+        return
+    see_attempt(draft, job)
+    job = draft.job(job.id) or job
+    _timers(draft, job)
+    job = draft.job(job.id) or job
+    _drains(draft, job)
+    conclude(draft, draft.job(job.id) or job)
+
+
+def _timers(draft: Draft, job: Job) -> None:
+    attempt = draft.attempt(job.id)
+    limit = job.spec.max_duration_seconds
+    if job.state != JobState.RUNNING or attempt is None or limit is None:
+        return
+    if ran_seconds(draft, attempt) >= limit:
+        moved = draft.move(job, JobEvent.TIME_UP, reason=f"its {limit:.0f} s are over", code="Time")
+        draft.put(replace(moved, why=StopWhy.TIME))
+
+
+def _drains(draft: Draft, job: Job) -> None:
+    """A draining node gives its jobs back, with a save, their place in the queue kept."""
+    attempt = draft.attempt(job.id)
+    if job.state not in (JobState.STARTING, JobState.RUNNING) or attempt is None:
+        return
+    draining = [id for id in attempt.nodes if (node := draft.node(id)) and node.draining]
+    if draining:
+        reason = f"node {draining[0]} is being drained"
+        moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Drain")
+        draft.put(replace(moved, why=StopWhy.PREEMPT))
+
+
+def _release(draft: Draft, job: Job) -> None:
+    """Jobs held by `after` go on when it is met, and end when it never can be."""
+    held = job.state == JobState.HELD and job.reason_code in ("Dependency", "")
+    suspended_first = job.state == JobState.SUSPENDED and job.attempt == 0
+    if not job.spec.after or not (held or suspended_first):
+        return
+    hopeless = never(draft, job.spec)
+    if hopeless is not None:
+        why = f"it waits for {hopeless.job} to be {hopeless.on}, which can no longer happen"
+        draft.move(job, JobEvent.NEVER, reason=why, code="DependencyNeverSatisfied")
+    elif held and not unmet(draft, job.spec):
+        draft.move(job, JobEvent.RELEASED)

@@ -1,0 +1,141 @@
+"""What is heard of nodes, and of their absence."""
+
+from collections import defaultdict
+from dataclasses import replace
+
+from corral.domain.attempt import Allocation, Attempt, Cause, SeatState
+from corral.domain.facts import NodeFacts
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Disconnect, Job
+from corral.domain.moves import JobEvent, JobState
+from corral.domain.node import Liveness, Node
+from corral.health.liveness import BOUND_SECONDS, Verdict, judge
+from corral.reconcile.attempts import blame
+from corral.reconcile.draft import Draft
+
+SELF_STOP_MARGIN_SECONDS = 5.0
+
+
+class _Held:
+    """What nodes hold, each taken once. Sorted by node only when one is lost: that costs a look at
+    every seat, which a tick of a healthy cluster must not pay."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._by_node: dict[NodeId, list[Allocation]] | None = None
+
+    def take(self, node: NodeId) -> list[Allocation]:
+        if self._by_node is None:
+            self._by_node = defaultdict(list)
+            for allocation in self._draft.held():
+                self._by_node[allocation.seat.node].append(allocation)
+        return self._by_node.pop(node, [])
+
+
+def see_nodes(draft: Draft) -> set[JobId]:
+    """Take in inventories, boots and verdicts; the jobs that this touches."""
+    touched: set[JobId] = set()
+    held = _Held(draft)
+    for heard in draft.facts.nodes.values():
+        if _take_in(draft, heard):
+            touched |= _lose(draft, heard.node, f"node {heard.node} started anew", held)
+    verdicts = judge(draft.all_nodes(), draft.facts, draft.now.serving)
+    draft.frozen = {id for id, verdict in verdicts.items() if verdict.frozen}
+    for id, verdict in verdicts.items():
+        touched |= _believe(draft, id, verdict, held)
+    return touched
+
+
+def _take_in(draft: Draft, heard: NodeFacts) -> bool:
+    """A node that says who it is. True for another boot: all that ran there before is gone."""
+    old = draft.node(heard.node)
+    if old is None:
+        draft.tell("node_joined", f"node {heard.node} joined", node=heard.node)
+        old = Node(id=heard.node, since=draft.now.wall)
+    rebooted = old.boot not in ("", heard.boot)
+    new = replace(old, boot=heard.boot, inventory=heard.inventory, address=heard.address)
+    if new != old or heard.node not in draft.world.nodes:
+        draft.nodes[heard.node] = new
+    if rebooted:
+        draft.tell("node_rebooted", f"node {heard.node} started anew", node=heard.node)
+    return rebooted
+
+
+def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: _Held) -> set[JobId]:
+    node = draft.all_nodes()[id]
+    touched: set[JobId] = set()
+    if node.liveness != verdict.liveness:
+        changed = replace(node, liveness=verdict.liveness, since=draft.now.wall, why=verdict.why)
+        draft.nodes[id] = changed
+        draft.tell(f"node_{verdict.liveness}", f"node {id}: {verdict.why}", node=id)
+    if verdict.liveness == Liveness.DEAD:
+        touched |= _lose(draft, id, verdict.why, held)
+    elif verdict.past_bound:
+        touched |= _silent(draft, id, verdict, held)
+    return touched
+
+
+def _lose(draft: Draft, node: NodeId, proof: str, held: _Held) -> set[JobId]:
+    """All that the node held is gone, by proof: its GPUs return, its jobs recover."""
+    touched: set[JobId] = set()
+    for allocation in held.take(node):
+        draft.seat_to(allocation, SeatState.RELEASED)
+        _lost(draft, allocation, proof)
+        touched.add(allocation.job)
+    return touched
+
+
+def _silent(draft: Draft, node: NodeId, verdict: Verdict, held: _Held) -> set[JobId]:
+    """Past its bound, a silent node's work is replaced where the job allows it."""
+    touched: set[JobId] = set()
+    for allocation in held.take(node):
+        job = draft.job(allocation.job)
+        if job is None or allocation.state == SeatState.UNREACHABLE:
+            continue
+        if _may_replace(job, verdict) and not _others_step_on(draft, job, verdict):
+            draft.seat_to(allocation, SeatState.UNREACHABLE)
+            _lost(draft, allocation, f"node {node} silent for {verdict.silent_seconds:.0f} s")
+            touched.add(job.id)
+    return touched
+
+
+def _may_replace(job: Job, verdict: Verdict) -> bool:
+    if job.spec.when_silent == Disconnect.REPLACE:
+        return verdict.past_bound
+    if job.spec.self_stop_seconds is None:
+        return False
+    stopped = job.spec.self_stop_seconds + job.spec.grace_seconds + SELF_STOP_MARGIN_SECONDS
+    return verdict.past_bound and verdict.counted_seconds > stopped
+
+
+def _others_step_on(draft: Draft, job: Job, verdict: Verdict) -> bool:
+    """A synchronous gang whose other ranks report new steps is alive, silent node and all."""
+    stepped = draft.facts.stepped.get((job.id, job.attempt))
+    if job.state != JobState.RUNNING or stepped is None:
+        return False
+    went_silent = draft.now.serving - verdict.silent_seconds
+    return stepped > went_silent + 1.0 and draft.now.serving - stepped < BOUND_SECONDS
+
+
+def _lost(draft: Draft, allocation: Allocation, why: str) -> None:
+    """Blame the node for the attempt, if it is the job's living one, and let the job recover."""
+    job = draft.job(allocation.job)
+    attempt = draft.attempt(allocation.job)
+    if job is None or attempt is None or attempt.number != allocation.attempt:
+        return
+    node = allocation.seat.node
+    _keep_step(draft, attempt, node)
+    if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
+        blame(draft, attempt, cause=Cause.INFRA, culprit=f"node {node}", evidence=why)
+    if job.state in (JobState.STARTING, JobState.RUNNING):
+        draft.move(job, JobEvent.NODE_LOST, reason=why, code="NodeLost")
+
+
+def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:
+    """The node's last word of how far the attempt had come: the receipt counts from there."""
+    heard = draft.facts.nodes.get(node)
+    key = (attempt.job, attempt.number)
+    for seen in heard.seen if heard is not None else ():
+        if seen.key == key and seen.progress is not None:
+            step = max(seen.progress.step, attempt.last_step or 0)
+            draft.put_attempt(replace(attempt, last_step=step))

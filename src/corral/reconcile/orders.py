@@ -1,0 +1,118 @@
+"""The wanted state of one node: what should run there, and what should be gone."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from corral.domain.attempt import Allocation, Attempt, SeatState
+from corral.domain.facts import AttemptKey, NodeFacts, Phase
+from corral.domain.ids import BootId, NodeId
+from corral.domain.job import Job, Per
+from corral.domain.moves import JobState, StopWhy
+from corral.domain.wanted import Launch, Stop, Version, Wanted
+from corral.domain.world import World
+
+FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
+_OVER: Final = (Phase.ENDED, Phase.REFUSED)
+
+
+def wanted_of(
+    world: World,
+    node: NodeId,
+    held: Iterable[Allocation],
+    heard: NodeFacts | None,
+    version: Version,
+) -> Wanted:
+    """The whole word for the node. `held`: its allocations that are not released."""
+    run: list[Launch] = []
+    stop: dict[AttemptKey, Stop] = {}
+    committed: list[tuple[AttemptKey, tuple[int, ...]]] = []
+    mine = {(one.job, one.attempt) for one in held}
+    for allocation in held:
+        key = (allocation.job, allocation.attempt)
+        job, attempt = world.jobs.get(allocation.job), world.attempts.get(allocation.job)
+        if job is not None and attempt is not None and _should_run(job, attempt, allocation):
+            run.append(launch_of(world, job, attempt, node))
+        else:
+            stop[key] = _stop(job, key)
+        steps = tuple(s.step for s in world.saves.get(key[0], ()) if s.attempt == key[1])
+        if steps:
+            committed.append((key, steps))
+    settled: list[AttemptKey] = []
+    for seen in heard.seen if heard is not None else ():
+        if seen.key in mine or world.state_of(seen.key[0]) is None:
+            continue  # still counted on, or nothing we know: then it is left alone
+        if seen.phase in _OVER:
+            settled.append(seen.key)
+        else:
+            stop[seen.key] = Stop(
+                key=seen.key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced"
+            )
+    return Wanted(
+        cluster=world.cluster,
+        version=version,
+        node=node,
+        boot=world.nodes[node].boot if node in world.nodes else BootId(""),
+        run=tuple(run),
+        stop=tuple(stop.values()),
+        settled=tuple(settled),
+        committed=tuple(committed),
+    )
+
+
+def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:
+    return (
+        job.state in (JobState.STARTING, JobState.RUNNING)
+        and attempt.number == allocation.attempt
+        and allocation.state == SeatState.HELD
+    )
+
+
+def _stop(job: Job | None, key: AttemptKey) -> Stop:
+    """Who was asked to stop gets its grace, and a save unless it was cancelled."""
+    asked = job is not None and job.state == JobState.STOPPING and job.attempt == key[1]
+    if job is None or not asked:
+        return Stop(key=key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="failed elsewhere")
+    save = job.spec.checkpoint is not None and job.why != StopWhy.CANCEL
+    why = str(job.why or StopWhy.CANCEL)
+    return Stop(key=key, grace_seconds=job.spec.grace_seconds, save=save, why=why)
+
+
+def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
+    """What the node needs to start its part. It never changes while the attempt lives."""
+    spec = job.spec
+    node_rank = attempt.nodes.index(node)
+    each = 1 if spec.per == Per.NODE else max(1, len(attempt.seats[0].gpus))
+    addresses = tuple(_address(world, id) for id in attempt.nodes)
+    begin = attempt.resume_step if attempt.resume_step is not None else -1
+    saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
+    older = [save for save in saves if save.attempt < attempt.number]
+    kept = older[-spec.checkpoint.keep :] if spec.checkpoint else older  # others are pruned by now
+    return Launch(
+        key=(job.id, attempt.number),
+        job_name=spec.name,
+        seat=attempt.seats[node_rank],
+        node_rank=node_rank,
+        nodes=addresses,
+        first_rank=node_rank * each,
+        ranks=each,
+        world_size=each * len(attempt.seats),
+        master_address=addresses[0],
+        master_port=attempt.master_port,
+        run=spec.run,
+        setup=spec.setup,
+        per=spec.per,
+        env=spec.env,
+        secrets=spec.secrets,
+        workdir=spec.workdir,
+        owner=job.owner,
+        array_index=spec.array_index,
+        checkpoint=spec.checkpoint,
+        resume=tuple(reversed(kept)),
+        grace_seconds=spec.grace_seconds,
+        node_mtbf_seconds=attempt.node_mtbf_seconds,
+        self_stop_seconds=spec.self_stop_seconds,
+    )
+
+
+def _address(world: World, node: NodeId) -> str:
+    return world.nodes[node].address if node in world.nodes else "127.0.0.1"

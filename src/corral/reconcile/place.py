@@ -1,0 +1,156 @@
+"""Ask the scheduler, and write down whom it placed where."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Allocation, Attempt
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.moves import JobEvent, JobState
+from corral.domain.units import duration_text
+from corral.reconcile.draft import Draft
+from corral.schedule import Fleet, NodeRoom, Placed, Waiting, decide
+from corral.schedule.room import mark_of
+from corral.schedule.waiting import Reason
+
+# Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
+# 8 GPUs are one in 264 node-days (Llama Team 2024, arXiv:2407.21783, section 3.3.4); smaller sites
+# report several times more, so 30 days. It weighs as much as a tenth of a failure.
+PRIOR_MTBF_SECONDS: Final = 30 * 86400.0
+PRIOR_WEIGHT: Final = 0.1
+
+
+def place(draft: Draft) -> dict[JobId, Reason]:
+    """Place what fits, and answer with the reason of every job that waits."""
+    queued = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
+    if not queued:
+        return {}
+    decision = decide(
+        rooms_of(draft).values(),
+        [one for job in queued if (one := _guarded_waiting(draft, job))],
+        fleet=Fleet(draft.all_nodes().values()),
+        running_of_array=_arrays(draft),
+    )
+    for placed in decision.placed:
+        _start(draft, placed)
+    return {held.job: held.reason for held in decision.held}
+
+
+def _guarded_waiting(draft: Draft, job: Job) -> Waiting | None:
+    """A bug met on one job holds that job and lets all the others be placed."""
+    try:
+        return waiting_of(draft, job)
+    except Exception as error:
+        draft.quarantine(job, error)
+        return None
+
+
+def rooms_of(draft: Draft) -> dict[NodeId, NodeRoom]:
+    """Nodes that take work now, with what is free on them.
+
+    A node that this head has not heard yet takes none: it may be starting anew just now, and would
+    lose what is given to it when it says so.
+    """
+    heard = draft.facts.nodes.keys() - draft.facts.awaited
+    nodes = draft.all_nodes()
+    rooms = {id: NodeRoom(nodes[id]) for id in nodes if id in heard and nodes[id].takes_work}
+    for allocation in draft.held():
+        room = rooms.get(allocation.seat.node)
+        if room is not None:
+            room.take(allocation.seat)
+            if allocation.port in room.free_ports:
+                room.free_ports.remove(allocation.port)
+    return rooms
+
+
+def waiting_of(draft: Draft, job: Job) -> Waiting:
+    """The job as the scheduler sees it."""
+    rule = job.spec.checkpoint
+    return Waiting(
+        job=job.id,
+        shapes=job.spec.shapes,
+        priority=job.spec.priority,
+        order=(job.submitted, job.spec.array_index or 0),
+        waited_seconds=max(0.0, draft.now.wall - job.since),
+        pinned_to=job.pinned_to,
+        shared_path=rule.path if rule else None,
+        mark=_mark_of_saves(draft, job),
+        array=job.array,
+        array_limit=job.spec.array_limit,
+    )
+
+
+def _mark_of_saves(draft: Draft, job: Job) -> str | None:
+    """The mark of the shared path that the job's saves lie on: they are not elsewhere."""
+    attempt = draft.attempt(job.id)
+    if attempt is None or job.spec.checkpoint is None or not draft.saves_of(job.id):
+        return None
+    node = draft.node(attempt.seats[0].node)
+    return mark_of(node, job.spec.checkpoint.path) if node is not None else None
+
+
+def _arrays(draft: Draft) -> Counter[JobId]:
+    active = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.RECOVERING)
+    return Counter(job.array for job in draft.all_jobs() if job.array and job.state in active)
+
+
+def _start(draft: Draft, placed: Placed) -> None:
+    job = draft.job(placed.job)
+    assert job is not None
+    number = AttemptNumber(job.attempt + 1)
+    saves = draft.saves_of(job.id)
+    for index, seat in enumerate(placed.seats):
+        allocation = Allocation(
+            job=job.id,
+            attempt=number,
+            seat=seat,
+            since=draft.now.wall,
+            port=placed.port if index == 0 and placed.port else None,
+        )
+        draft.allocations[allocation.key] = allocation
+    draft.put_attempt(
+        Attempt(
+            job=job.id,
+            number=number,
+            seats=placed.seats,
+            master_port=placed.port,
+            placed_at=draft.now.wall,
+            resume_step=saves[-1].step if saves else None,
+            node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
+        )
+    )
+    pinned_to = _pin(draft, job, placed)
+    if pinned_to is not None and job.pinned_to is None and job.spec.checkpoint is not None:
+        path = job.spec.checkpoint.path
+        text = (
+            f"{job.spec.name} saves to {path}, which no other node sees: it is bound to {pinned_to}"
+        )
+        draft.tell("pinned", text, job=job.id, node=pinned_to)
+    job = draft.put(replace(job, attempt=number, pinned_to=pinned_to))
+    where = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
+    waited = duration_text(max(0.0, draft.now.wall - job.since))
+    draft.move(job, JobEvent.PLACED, reason=f"on {where} after waiting {waited}", code="Placed")
+
+
+def _seat_text(node: NodeId, gpus: tuple[int, ...]) -> str:
+    return f"{node} (GPU {', '.join(map(str, gpus))})" if gpus else node
+
+
+def _pin(draft: Draft, job: Job, placed: Placed) -> NodeId | None:
+    """A checkpoint path that is not shared binds the job to the node that it first ran on."""
+    rule = job.spec.checkpoint
+    node = draft.node(placed.seats[0].node)
+    if rule is None or node is None or mark_of(node, rule.path) is not None:
+        return job.pinned_to
+    return node.id
+
+
+def _mtbf_seconds(draft: Draft, job: Job, nodes: int) -> float:
+    """Mean time between failures of one node: the prior, corrected by this job's own record.
+
+    Gamma-Poisson: (weight * prior + node-seconds run) / (weight + failures).
+    """
+    ran = nodes * max(0.0, draft.now.wall - job.started_at) if job.started_at is not None else 0.0
+    failures = job.infra_retries
+    return (PRIOR_WEIGHT * PRIOR_MTBF_SECONDS + ran) / (PRIOR_WEIGHT + failures)

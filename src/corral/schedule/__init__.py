@@ -1,0 +1,8 @@
+"""Waiting gangs and free nodes -> who goes where, and for everybody else why not. Pure."""
+
+from corral.schedule.decide import Decision, Held, Placed, decide
+from corral.schedule.fleet import Fleet
+from corral.schedule.room import NodeRoom
+from corral.schedule.waiting import Waiting
+
+__all__ = ["Decision", "Fleet", "Held", "NodeRoom", "Placed", "Waiting", "decide"]

@@ -1,0 +1,197 @@
+"""One pass: priority, then age; gangs whole; a place or a reason for everybody."""
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId
+from corral.domain.resources import Shape
+from corral.schedule.explain import explain
+from corral.schedule.fleet import Fleet
+from corral.schedule.room import NodeRoom
+from corral.schedule.waiting import Reason, Waiting
+
+PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A gang's seats, the first node first, and the port of its rendezvous there (0: none free)."""
+
+    job: JobId
+    shape: Shape
+    seats: tuple[Seat, ...]
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    job: JobId
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Every waiting job is in just one of the two."""
+
+    placed: tuple[Placed, ...] = ()
+    held: tuple[Held, ...] = ()
+
+
+def _fullness(room: NodeRoom) -> tuple[int, int, NodeId]:
+    return room.fullness
+
+
+@dataclass(slots=True)
+class _Pass:
+    """`open` is kept in the order of best fit: sorting it anew for each gang would cost most."""
+
+    rooms: dict[NodeId, NodeRoom]
+    open: list[NodeRoom]
+    kinds: tuple[str, ...]
+    running_of_array: Counter[JobId]
+    refused: dict[tuple[object, ...], Reason] = field(default_factory=dict)
+    reserved_for: JobId | None = None
+    placed: list[Placed] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+
+
+def decide(
+    rooms: Iterable[NodeRoom],
+    waiting: Sequence[Waiting],
+    *,
+    fleet: Fleet,
+    running_of_array: Mapping[JobId, int] | None = None,
+) -> Decision:
+    """Place whole gangs, highest priority first, then the oldest; the fullest nodes first.
+
+    `rooms` are the nodes that take work now, changed as gangs are placed; `fleet` is all that is
+    known, to tell "not now" from "never". A gang that has waited longer than
+    PATIENCE_SECONDS reserves the nodes that it is nearest to getting, so that smaller ones cannot
+    starve it; jobs behind it may use the others.
+    """
+    by_id = {room.id: room for room in rooms}
+    state = _Pass(
+        rooms=by_id,
+        open=sorted(by_id.values(), key=_fullness),
+        kinds=tuple(sorted({kind for room in by_id.values() for kind in room.kinds})),
+        running_of_array=Counter(running_of_array or {}),
+    )
+    for gang in sorted(waiting, key=lambda one: (-one.priority, one.order)):
+        reason = _try(state, gang, fleet)
+        if reason is not None:
+            state.held.append(Held(job=gang.job, reason=reason))
+    return Decision(placed=tuple(state.placed), held=tuple(state.held))
+
+
+def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
+    if gang.array is not None and gang.array_limit is not None:
+        running = state.running_of_array[gang.array]
+        if running >= gang.array_limit:
+            return Reason(
+                code="ArrayLimit",
+                sentence=f"its array runs {running} at once, which is its limit",
+            )
+    if gang.likeness in state.refused:
+        return state.refused[gang.likeness]
+    for shape in gang.shapes:
+        seats = find_seats(state.open, gang, shape, state.kinds)
+        if seats:
+            _take(state, gang, shape, seats)
+            return None
+    free = "" if state.reserved_for is None else str(state.reserved_for)
+    reason = explain(gang, state.open, fleet, behind=free)
+    state.refused[gang.likeness] = reason
+    if gang.waited_seconds >= PATIENCE_SECONDS and state.reserved_for is None:
+        _reserve(state, gang)
+    return reason
+
+
+def find_seats(
+    rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape, kinds: Sequence[str]
+) -> tuple[Seat, ...]:
+    """Seats for the whole gang in this shape, or none. Nodes of one GPU type are preferred.
+
+    `rooms` come in the order of best fit; `kinds` are the GPU types among them.
+    """
+    asked = shape.resources
+    least = 0 if asked.is_share else asked.gpus
+    able = [room for room in rooms if room.whole >= least and gang.pinned_to in (None, room.id)]
+    for group in _groups(able, gang, shape, kinds):
+        seats = _gather(group, shape)
+        if seats:
+            return seats
+    return ()
+
+
+def _gather(group: Iterable[NodeRoom], shape: Shape) -> tuple[Seat, ...]:
+    """The first seats that make the gang whole. Its first node holds its rendezvous, and so must
+    have a free port: when none of them has, a later node that has one takes the last one's place.
+    """
+    seats: list[Seat] = []
+    leads: Seat | None = None
+    for room in group:
+        is_last = len(seats) == shape.nodes - 1
+        if is_last and shape.nodes > 1 and leads is None and not room.free_ports:
+            continue
+        seat = room.seat(shape.resources)
+        if seat is None:
+            continue
+        seats.append(seat)
+        leads = seat if leads is None and room.free_ports else leads
+        if len(seats) == shape.nodes:
+            return tuple(sorted(seats, key=lambda one: one is not leads))
+    return ()
+
+
+def _groups(
+    able: list[NodeRoom], gang: Waiting, shape: Shape, kinds: Sequence[str]
+) -> Iterable[list[NodeRoom]]:
+    """Sets of nodes that a gang may be spread over: one mark, and best of one GPU type."""
+    for group in _of_one_mark(able, gang, shape):
+        if shape.nodes > 1 and shape.resources.gpu_millis and len(kinds) > 1:
+            for kind in kinds:
+                yield [room for room in group if kind in room.kinds]
+        yield group
+
+
+def _of_one_mark(able: list[NodeRoom], gang: Waiting, shape: Shape) -> Iterable[list[NodeRoom]]:
+    """Nodes that see the gang's shared path alike; all, when it needs none shared."""
+    path = gang.shared_path
+    if path is None or (shape.nodes == 1 and gang.mark is None):
+        yield able
+        return
+    marks = {mark for room in able if (mark := room.mark_of(path))}
+    for mark in sorted(marks) if gang.mark is None else [gang.mark]:
+        yield [room for room in able if room.mark_of(path) == mark]
+
+
+def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) -> None:
+    for seat in seats:
+        room = state.rooms[seat.node]
+        del state.open[bisect_left(state.open, room.fullness, key=_fullness)]
+        room.take(seat)
+        insort(state.open, room, key=_fullness)
+    port = state.rooms[seats[0].node].take_port()
+    state.placed.append(Placed(job=gang.job, shape=shape, seats=seats, port=port or 0))
+    if gang.array is not None:
+        state.running_of_array[gang.array] += 1
+
+
+def _reserve(state: _Pass, gang: Waiting) -> None:
+    """Keep the nodes that are nearest to free for the gang; nobody behind it may use them."""
+    shape = gang.shapes[0]
+    could = [
+        room
+        for room in state.rooms.values()
+        if NodeRoom(room.node).seat(shape.resources) and gang.pinned_to in (None, room.id)
+    ]
+    if len(could) < shape.nodes:
+        return
+    nearest = sorted(could, key=lambda room: (-sum(room.free_gpu_millis), room.id))
+    kept = {room.id for room in nearest[: shape.nodes]}
+    state.reserved_for = gang.job
+    state.open = [room for room in state.open if room.id not in kept]

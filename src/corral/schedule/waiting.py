@@ -1,0 +1,40 @@
+"""What the scheduler knows of a waiting job, and the reasons it can give for its waiting."""
+
+from dataclasses import dataclass
+
+from corral.domain.ids import JobId, NodeId
+from corral.domain.resources import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A gang in the queue. `order` is the place in line (submission, index): smaller goes first.
+
+    `shared_path` must be seen from every node of the gang under one mark; `mark` is the one that
+    its saves lie under already. `array` and `array_limit` bound how many of an array run at once.
+    """
+
+    job: JobId
+    shapes: tuple[Shape, ...]
+    priority: int
+    order: tuple[int, int]
+    waited_seconds: float = 0.0
+    pinned_to: NodeId | None = None
+    shared_path: str | None = None
+    mark: str | None = None
+    array: JobId | None = None
+    array_limit: int | None = None
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Gangs that are alike in this fit, or do not fit, in the same places."""
+        return (self.shapes, self.pinned_to, self.shared_path, self.mark)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a job waits: Slurm's word for it, a sentence, and what would help."""
+
+    code: str
+    sentence: str
+    suggestions: tuple[str, ...] = ()

@@ -1,0 +1,190 @@
+"""An agent by the rules of docs/architecture.md: it obeys the newest word and says all it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.wanted import Launch, Stop, Version, Wanted
+from corral.simulate.disk import SELF_STOP
+from corral.simulate.loop import Process
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from corral.simulate.head import Session
+    from corral.simulate.node import SimulatedNode
+
+BEAT_SECONDS = 1.0
+GATHER_SECONDS = 0.005
+UNHEARD_SECONDS = 5.0
+LEASE_SECONDS = 1.0
+LEASE_MARGIN_SECONDS = 1.5
+
+
+class SimulatedAgent:
+    """One life of a node's agent. What it must not forget lies on the node's disk."""
+
+    def __init__(self, node: SimulatedNode) -> None:
+        self.node = node
+        self.scene = node.scene
+        self.process = Process(self.scene.loop, f"{node.id}/agent")
+        self.session: Session | None = None
+        self.version: Version | None = None  # of the newest word obeyed in this life
+        self.preparing: dict[AttemptKey, asyncio.Handle] = {}
+        self._launches: dict[AttemptKey, Launch] = {}
+        self._number = 0
+        self._unheard_since = 0.0
+        self._sent_at: dict[int, float] = {}
+        self._told = False
+
+    def begin(self) -> None:
+        for key, journal in self.node.disk.journals.items():
+            if journal.launch is not None:
+                self._launches[key] = journal.launch
+        self._lease()
+        self._beat()
+
+    # -- the talk with the head ------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        head = self.scene.head_to_dial()
+        if head is None or not self.scene.network.reaches(self.node.id):
+            return
+        self.session = head.session_for(self)
+        self._unheard_since = self.scene.now()
+        self._sent_at.clear()
+        self._number = 0
+
+    def hang_up(self) -> None:
+        """The other side learns that the connection is closed."""
+        session, self.session = self.session, None
+        if session is not None:
+            session.closed_by_agent()
+
+    def closed(self, session: Session) -> None:
+        if self.session is session:
+            self.session = None
+
+    def wake(self) -> None:
+        """Something changed: say so at once."""
+        if not self._told:
+            self._told = True
+            self.process.after(GATHER_SECONDS, self._say)
+
+    def _beat(self) -> None:
+        if self.session is not None and (
+            self.scene.now() - self._unheard_since >= UNHEARD_SECONDS
+            or not self.session.head.process.alive
+        ):
+            self.hang_up()
+        if self.session is None:
+            self._dial()
+        self._say()
+        self.process.after(BEAT_SECONDS, self._beat)
+
+    def _say(self) -> None:
+        self._told = False
+        if self.session is None:
+            return
+        self._number += 1
+        self._sent_at[self._number] = self.scene.now()
+        self.session.beat(self._number, self.version, self.seen())
+
+    def heard(self, session: Session, number: int) -> None:
+        """The head has taken in the beat of this number."""
+        if session is not self.session:
+            return
+        self._unheard_since = self.scene.now()
+        sent_at = self._sent_at.pop(number, None)
+        if sent_at is not None:
+            disk = self.node.disk
+            disk.heard_at = max(disk.heard_at, sent_at)
+
+    def seen(self) -> tuple[Seen, ...]:
+        journals = self.node.disk.journals
+        there = [one.seen(self.node.boot, self.node.wall()) for one in journals.values()]
+        early = [Seen(key=key, phase=Phase.STARTING) for key in self.preparing]
+        return (*there, *early)
+
+    # -- obedience -------------------------------------------------------------------------------
+
+    def told(self, session: Session, wanted: Wanted) -> None:
+        """A word that came by a connection which is closed by now is never read."""
+        if session is self.session:
+            self.wanted(wanted)
+
+    def wanted(self, wanted: Wanted) -> None:
+        """Take the head's word, unless it is older than the newest that this node knows."""
+        if not self.may_obey(wanted):
+            return
+        disk = self.node.disk
+        disk.cluster, disk.version = wanted.cluster, wanted.version
+        self.version = wanted.version
+        self.obey(wanted)
+        self.wake()
+
+    def may_obey(self, wanted: Wanted) -> bool:
+        disk = self.node.disk
+        if wanted.boot not in ("", self.node.boot):
+            return False
+        if disk.version is None:
+            return True
+        return wanted.cluster == disk.cluster and wanted.version >= disk.version
+
+    def obey(self, wanted: Wanted) -> None:
+        present = self.node.disk.journals.keys() | self.preparing.keys()
+        stops = {stop.key for stop in wanted.stop}
+        for launch in wanted.run:
+            if launch.key not in present and launch.key not in stops:
+                self._prepare(launch)
+        for stop in wanted.stop:
+            self._stop(stop)
+        for key, steps in wanted.committed:
+            if key in self.node.disk.journals:
+                self.node.disk.journals[key].kept.update(steps)
+        for key in wanted.settled:
+            self.node.settle(key)
+            self._launches.pop(key, None)
+
+    def _prepare(self, launch: Launch) -> None:
+        seconds = self.scene.lives[launch.job_name].prepare_seconds
+        self._launches[launch.key] = launch
+        self.preparing[launch.key] = self.process.after(seconds, self._launch, launch)
+
+    def _launch(self, launch: Launch) -> None:
+        if self.preparing.pop(launch.key, None) is None:
+            return  # stopped meanwhile
+        self.node.launch(launch)
+        self.wake()
+
+    def _stop(self, stop: Stop) -> None:
+        journals = self.node.disk.journals
+        if stop.key in self.preparing:
+            self.preparing.pop(stop.key).cancel()
+            self.node.refuse(stop.key, "stopped before it was started", infra=False)
+        elif stop.key not in journals:
+            self.node.refuse(stop.key, "nothing of it is on this node", infra=True)
+        elif stop.key in self.node.parts:
+            self.node.parts[stop.key].stop(stop)
+
+    # -- of itself -------------------------------------------------------------------------------
+
+    def _lease(self) -> None:
+        """Stop what asked to be stopped when the head is silent; end what has lost its shim."""
+        self.node.find_lost_shims()
+        for stop in self._overdue():
+            if stop.key in self.node.parts:
+                self.node.parts[stop.key].stop(stop)
+        self.process.after(LEASE_SECONDS, self._lease)
+
+    def _overdue(self) -> Iterator[Stop]:
+        silent_seconds = self.scene.now() - self.node.disk.heard_at
+        for launch in self._launches.values():
+            limit = launch.self_stop_seconds
+            if limit is None:
+                continue
+            grace = min(launch.grace_seconds, limit / 2)
+            if silent_seconds >= limit - grace - LEASE_MARGIN_SECONDS:
+                yield Stop(key=launch.key, grace_seconds=grace, save=True, why=SELF_STOP)

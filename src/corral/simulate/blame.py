@@ -1,0 +1,86 @@
+"""Who is charged for an end, held against what truly befell the attempt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corral.domain.facts import AttemptKey
+from corral.domain.job import Job
+from corral.domain.moves import FINAL, JobState, StopWhy
+from corral.domain.world import Changes
+
+if TYPE_CHECKING:
+    from corral.simulate.auditor import Auditor
+
+
+class Blame:
+    """I5, I7 and I17: no end without a cause, the true exit code, and the right budget."""
+
+    def __init__(self, auditor: Auditor) -> None:
+        self._auditor = auditor
+        self._before: dict[str, Job] = {}
+
+    def check(self, changes: Changes) -> None:
+        for job in changes.jobs:
+            before = self._before.get(job.id)
+            self._before[job.id] = job
+            if before is not None and before.attempt:
+                self._job(before, job)
+
+    def _job(self, before: Job, job: Job) -> None:
+        key = (job.id, before.attempt)
+        self._budgets(before, job, key)
+        if job.state == JobState.RECOVERING != before.state and not self._cause(key):
+            self._auditor.breach("I7", f"{key} is ended, and nothing had befallen it")
+        if job.state == JobState.STOPPING and job.why == StopWhy.TIME != before.why:
+            self._time(job, key)
+        if job.state == JobState.FAILED and before.state not in FINAL:
+            self._failed(job, key)
+
+    def _budgets(self, before: Job, job: Job, key: AttemptKey) -> None:
+        own = self._auditor.scene.evidence.own[key]
+        if job.user_retries > before.user_retries and not own:
+            why = self._infra(key) or "nothing befell it"
+            self._auditor.breach("I17", f"the user pays for {key}: {why}")
+        if job.infra_retries > before.infra_retries and not self._infra(key):
+            self._auditor.breach("I17", f"the cluster pays for {key}: its ranks failed {own}")
+
+    def _failed(self, job: Job, key: AttemptKey) -> None:
+        own = self._auditor.scene.evidence.own[key]
+        if job.reason_code == "TimeLimit":
+            return
+        if job.reason_code == "NodeFail":
+            if job.infra_retries < job.spec.retry.infra:
+                self._auditor.breach("I17", f"{job.id} failed with retries left: {job.reason}")
+        elif not own:
+            self._auditor.breach("I17", f"{job.id} failed by {job.reason}; no rank did by itself")
+        elif job.exit_code not in {end.shell_code for end in own.values()}:
+            self._auditor.breach("I5", f"{job.id} has exit code {job.exit_code}, truly {own}")
+
+    def _time(self, job: Job, key: AttemptKey) -> None:
+        limit = job.spec.max_duration_seconds or 0.0
+        auditor, evidence = self._auditor, self._auditor.scene.evidence
+        since = evidence.up_since.get(key, auditor.scene.now())
+        if not auditor.all_heard(seat.node for seat in auditor.attempts[key].seats):
+            since = evidence.first_up.get(key, since)  # so long can the head be sure of
+        ran = auditor.scene.now() - since
+        if ran < limit - 3.0:
+            self._auditor.breach("I7", f"{key} ran {ran:.1f} s of its {limit:.0f} s")
+
+    def _cause(self, key: AttemptKey) -> str:
+        own = self._auditor.scene.evidence.own[key]
+        return f"its ranks ended {own}" if own else self._infra(key)
+
+    def _infra(self, key: AttemptKey) -> str:
+        """What the cluster did to the attempt; "" when it did nothing."""
+        evidence, auditor = self._auditor.scene.evidence, self._auditor
+        if evidence.hurt[key]:
+            return evidence.hurt[key][0]
+        for seat in auditor.attempts[key].seats:
+            if evidence.lost_since(seat.node, auditor.placed_at[key]):
+                return f"{seat.node} lost its power"
+            if auditor.newly_booted(seat.node, auditor.placed_at[key]):
+                return f"{seat.node} had lost its power, which no head knew yet"
+            if (key, seat.node) in auditor.cut_off:
+                return f"{seat.node} was silent"
+        return ""

@@ -1,0 +1,25 @@
+"""A head's clock in virtual time. The wall clock may be stepped; the other one may not."""
+
+from random import Random
+
+from corral.simulate.loop import VirtualLoop
+
+WALL_AT_START = 1_790_000_000.0
+
+
+class SimulatedClock:
+    """Implements ports.Clock. `wall_step_seconds` is what an operator or NTP has done to it."""
+
+    def __init__(self, loop: VirtualLoop, chance: Random) -> None:
+        self._loop = loop
+        self._chance = chance
+        self.wall_step_seconds = 0.0
+
+    def wall(self) -> float:
+        return WALL_AT_START + self._loop.time() + self.wall_step_seconds
+
+    def monotonic(self) -> float:
+        return 1000.0 + self._loop.time()
+
+    def fresh_id(self) -> str:
+        return f"{self._chance.getrandbits(128):032x}"

@@ -1,0 +1,93 @@
+"""The durable store that every head of this world shares, with a disk's and a crash's faults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from corral.domain.errors import StoreTrouble
+from corral.domain.ids import JobId, UserName
+from corral.domain.job import Job
+from corral.domain.wishes import Asked, Wish
+from corral.domain.world import Changes, Event, World
+from corral.simulate.loop import inside
+from corral.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from corral.simulate.scene import Scene
+
+
+class Point(StrEnum):
+    """Where a head may die."""
+
+    BEFORE_WISH = "before a wish is written"
+    AFTER_WISH = "after a wish is written, before it is acknowledged"
+    BEFORE_COMMIT = "before a commit"
+    AFTER_COMMIT = "after a commit, before its answer"
+    LOADING = "while it loads its world"
+
+
+class Database(MemoryStore):
+    """MemoryStore under faults. What it has written outlives every head."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self._scene = scene
+        self.crash_at: Point | None = None
+        self.failing_commits = 0
+        self.written_but_failing = 0  # commits that are written and answered with an error
+        self.full_until = 0.0
+        self.slow_seconds = 0.0
+
+    async def lead(self, *, known: int | None = None) -> World:
+        self._check_disk()
+        await self._crash(Point.LOADING)
+        return await super().lead(known=known)
+
+    async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
+        await self._take_time()
+        self._check_disk()
+        await self._crash(Point.BEFORE_WISH)
+        wish = await super().wish(asked, by=by, at=at)
+        await self._crash(Point.AFTER_WISH)
+        await self._take_time()
+        return wish
+
+    async def commit(self, term: int, changes: Changes) -> Seq[Event]:
+        decided_at = self._scene.now()
+        await self._take_time()
+        self._check_disk()
+        if self.failing_commits > 0:
+            self.failing_commits -= 1
+            raise StoreTrouble("the commit failed")
+        await self._crash(Point.BEFORE_COMMIT)
+        events = await super().commit(term, changes)
+        self._scene.auditor.committed(term, changes, decided_at)
+        await self._crash(Point.AFTER_COMMIT)
+        await self._take_time()
+        if self.written_but_failing > 0:
+            self.written_but_failing -= 1
+            raise StoreTrouble("the disk did not answer in time")
+        return events
+
+    def durable_jobs(self) -> Mapping[JobId, Job]:
+        """What is on the disk now, whatever any head believes."""
+        return self._jobs
+
+    async def _take_time(self) -> None:
+        if self.slow_seconds:
+            await self._scene.nap(self._scene.chance.uniform(0.0, self.slow_seconds))
+
+    def _check_disk(self) -> None:
+        if self._scene.now() < self.full_until:
+            raise StoreTrouble("the disk is full")
+
+    async def _crash(self, point: Point) -> None:
+        """The caller dies here, if its time has come: it runs no further instruction."""
+        if self.crash_at == point:
+            self.crash_at = None
+            self._scene.tell(f"the head dies {point}")
+            self._scene.kill_head(inside())
+            await self._scene.loop.create_future()

@@ -1,0 +1,83 @@
+"""What a node keeps without power: the journals of its attempts, and the head's last word."""
+
+from dataclasses import dataclass, field
+
+from corral.domain.attempt import Exit, Save
+from corral.domain.facts import AttemptKey, Phase, Progress, Seen
+from corral.domain.ids import BootId, ClusterId
+from corral.domain.wanted import Launch, Stop, Version
+
+SELF_STOP = "self_stop"
+
+
+@dataclass(slots=True)
+class Journal:
+    """One attempt on this node. `refused` and `lost` are sentences; "" when it is neither."""
+
+    key: AttemptKey
+    boot: BootId
+    launch: Launch | None = None
+    started_at: float | None = None
+    up: bool = False
+    exits: dict[int, Exit] = field(default_factory=dict)
+    saves: dict[tuple[int, int], Save] = field(default_factory=dict)  # by attempt and step
+    kept: set[int] = field(default_factory=set)  # steps that the head has recorded
+    progress: Progress | None = None
+    stopping: Stop | None = None
+    refused: str = ""
+    refused_is_infra: bool = True
+    lost: str = ""
+
+    def is_over(self, boot: BootId) -> bool:
+        whole = self.launch is not None and len(self.exits) == self.launch.ranks
+        return bool(self.refused or self.lost) or whole or self.boot != boot
+
+    def seen(self, boot: BootId, wall: float) -> Seen:
+        if self.refused:
+            return Seen(
+                key=self.key,
+                phase=Phase.REFUSED,
+                trouble=self.refused,
+                trouble_is_infra=self.refused_is_infra,
+            )
+        trouble = self.lost
+        assert self.launch is not None
+        if self.boot != boot and len(self.exits) < self.launch.ranks:
+            trouble = "the node started anew"
+        elif self.stopping is not None and self.stopping.why == SELF_STOP and not self._is_clean:
+            trouble = "the node stopped it: the head was silent (self_stop)"
+        return Seen(
+            key=self.key,
+            phase=self._phase(boot),
+            exits=tuple(sorted(self.exits.items())),
+            started_at=self.started_at,
+            ran_seconds=None if self.started_at is None else wall - self.started_at,
+            progress=self.progress,
+            saves=tuple(
+                save
+                for save in self.saves.values()
+                if save.quarantined or save.step not in self.kept
+            ),
+            trouble=trouble,
+        )
+
+    @property
+    def _is_clean(self) -> bool:
+        return all(end.clean for end in self.exits.values())
+
+    def _phase(self, boot: BootId) -> Phase:
+        if self.is_over(boot):
+            return Phase.ENDED
+        if self.stopping is not None:
+            return Phase.STOPPING
+        return Phase.UP if self.up else Phase.STARTING
+
+
+@dataclass(slots=True)
+class Disk:
+    """`heard_at`: when the newest beat that the head took in was sent, in virtual seconds."""
+
+    journals: dict[AttemptKey, Journal] = field(default_factory=dict)
+    cluster: ClusterId | None = None
+    version: Version | None = None
+    heard_at: float = 0.0

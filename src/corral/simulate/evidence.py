@@ -1,0 +1,65 @@
+"""What truly happens on the nodes, by their own evidence: never what the head believes of it."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from corral.domain.attempt import Exit, Save, Seat
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import JobId, NodeId
+
+
+@dataclass(slots=True)
+class Alive:
+    """Ranks of one attempt that live on one node now."""
+
+    key: AttemptKey
+    seat: Seat
+    ranks: set[int]
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Times are virtual seconds. `own` are ends that a rank came to by itself and not well;
+    `hurt` is what befell an attempt from outside."""
+
+    alive: dict[JobId, dict[tuple[int, NodeId], Alive]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    started: dict[AttemptKey, dict[NodeId, int]] = field(default_factory=lambda: defaultdict(dict))
+    exits: dict[AttemptKey, dict[int, Exit]] = field(default_factory=lambda: defaultdict(dict))
+    own: dict[AttemptKey, dict[int, Exit]] = field(default_factory=lambda: defaultdict(dict))
+    hurt: dict[AttemptKey, list[str]] = field(default_factory=lambda: defaultdict(list))
+    first_up: dict[AttemptKey, float] = field(default_factory=dict)  # its first node
+    up_since: dict[AttemptKey, float] = field(default_factory=dict)
+    made: dict[AttemptKey, dict[int, Save]] = field(default_factory=lambda: defaultdict(dict))
+    broken: set[tuple[AttemptKey, int]] = field(default_factory=set)
+    without_power: dict[NodeId, list[list[float]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )  # from, until
+    agent_unable: dict[NodeId, float] = field(default_factory=dict)  # until when, newest
+
+    def start(self, key: AttemptKey, node: NodeId, seat: Seat, ranks: set[int]) -> None:
+        self.alive[key[0]][key[1], node] = Alive(key, seat, set(ranks))
+        self.started[key][node] = len(ranks)
+
+    def rank_ends(self, key: AttemptKey, node: NodeId, rank: int, end: Exit, *, own: bool) -> None:
+        self.exits[key][rank] = end
+        if own and not end.clean:
+            self.own[key][rank] = end
+        there = self.alive[key[0]].get((key[1], node))
+        if there is not None:
+            there.ranks.discard(rank)
+            if not there.ranks:
+                del self.alive[key[0]][key[1], node]
+
+    def on_node(self, node: NodeId) -> Iterator[Alive]:
+        for parts in self.alive.values():
+            yield from (one for (_, where), one in parts.items() if where == node)
+
+    def lives(self, key: AttemptKey, node: NodeId) -> bool:
+        return (key[1], node) in self.alive[key[0]]
+
+    def lost_since(self, node: NodeId, seconds: float) -> bool:
+        """Whether the node has been without power at some moment since then."""
+        return any(until >= seconds for _, until in self.without_power[node])

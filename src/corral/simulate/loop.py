@@ -1,0 +1,147 @@
+"""Virtual time: an asyncio loop whose clock jumps to the next event, and what can be stopped in it.
+
+Nothing here waits. Two runs that schedule the same things in the same order are the same run.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from typing import Any
+
+_INSIDE: ContextVar["Process | None"] = ContextVar("simulated_process", default=None)
+
+
+class Process:
+    """What a SIGKILL, a SIGSTOP or a loss of power hits. Its callbacks and tasks stop with it."""
+
+    def __init__(self, loop: "VirtualLoop", name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.paused = False
+        self._loop = loop
+        self._context = copy_context()
+        self._context.run(_INSIDE.set, self)
+        self._waiting: list[tuple[Context, Callable[..., object], tuple[Any, ...]]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def after(self, seconds: float, callback: Callable[..., object], *args: Any) -> asyncio.Handle:
+        """Call back in a while, if the process still lives then, and once it is not paused."""
+        return self._loop.call_later(seconds, callback, *args, context=self._context)
+
+    def post(self, callback: Callable[..., object], *args: Any) -> None:
+        """Let the process take something in: now, or when it goes on."""
+        self._context.copy().run(self.dispatch, callback, args)
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(self._loop.create_task(coroutine, context=self._context.copy()))
+
+    def kill(self) -> None:
+        """It runs no further instruction: no handler, no `finally`."""
+        self.alive = False
+        self._waiting.clear()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        """Go on; what came meanwhile is taken in first, in the order of its coming."""
+        self.paused = False
+        waiting, self._waiting = self._waiting, []
+        for context, callback, args in waiting:
+            self._loop.call_soon(callback, *args, context=context)
+
+    def dispatch(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        if not self.alive:
+            return
+        if self.paused:
+            self._waiting.append((copy_context(), callback, args))
+        else:
+            callback(*args)
+
+
+def inside() -> Process | None:
+    """The process whose code is running now."""
+    return _INSIDE.get()
+
+
+TICK_SECONDS = 1e-6  # no timer is finer: a loop that naps for nothing still lets time pass
+
+
+class _NoFiles:
+    """Waiting for files is where an event loop sleeps: here the clock moves instead."""
+
+    def __init__(self, loop: "VirtualLoop") -> None:
+        self._loop = loop
+
+    def select(self, seconds: float | None) -> list[Any]:
+        if seconds is None:
+            raise RuntimeError("nothing is left that could ever happen")
+        self._loop.pass_seconds(seconds)
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The world's one line of events. `failed` is told of each exception that nobody caught."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self._now_seconds = 0.0
+        self._selector = _NoFiles(self)
+        self._failed = failed
+        self._outside = Context()
+        self._made: list[asyncio.Task[Any]] = []
+        self.set_task_factory(self._make)
+        self.set_exception_handler(self._on_exception)
+
+    def _make(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(coroutine, loop=loop, context=context)
+        self._made.append(task)
+        return task
+
+    def close(self) -> None:
+        """Throw away what killed processes left behind, each in the middle of its work."""
+        for task in self._made:
+            if not task.done():
+                task.get_coro().close()
+        self._made.clear()
+        super().close()
+
+    def time(self) -> float:
+        return self._now_seconds
+
+    def pass_seconds(self, seconds: float) -> None:
+        self._now_seconds += seconds
+
+    def later(self, seconds: float, callback: Callable[..., object], *args: Any) -> None:
+        """Call back in a while, whatever becomes of the process that asks for it."""
+        self.call_later(seconds, callback, *args, context=self._outside)
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        process = context.get(_INSIDE) if context is not None else _INSIDE.get()
+        if process is None:
+            return super().call_soon(callback, *args, context=context)
+        return super().call_soon(process.dispatch, callback, args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        when = max(when, self._now_seconds + TICK_SECONDS)
+        process = context.get(_INSIDE) if context is not None else _INSIDE.get()
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        return super().call_at(when, process.dispatch, callback, args, context=context)
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are no files whose events could be processed."""
+
+    def _write_to_self(self) -> None:
+        """Nobody waits in another thread."""
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")  # none: a task of a killed process was thrown away
+        if error is not None:
+            self._failed(error)

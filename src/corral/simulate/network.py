@@ -1,0 +1,68 @@
+"""What lies between the head and the nodes: messages are late, lost, doubled, or out of order."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from corral.domain.ids import NodeId
+from corral.simulate.loop import VirtualLoop
+
+Deliver = Callable[[], None]
+
+
+@dataclass(slots=True)
+class Line:
+    """One direction between a node and the head. Messages sent while it is cut are lost, or kept
+    by the peers' kernels and delivered when it heals."""
+
+    cut: bool = False
+    lost: float = 0.0  # probability, each
+    doubled: float = 0.0
+    late_seconds: float = 0.0  # longest extra delay
+    kept: list[Deliver] = field(default_factory=list)
+
+
+class Network:
+    def __init__(self, loop: VirtualLoop, chance: Random) -> None:
+        self._loop = loop
+        self._chance = chance
+        self.up: dict[NodeId, Line] = {}
+        self.down: dict[NodeId, Line] = {}
+
+    def join(self, node: NodeId) -> None:
+        self.up[node] = Line()
+        self.down[node] = Line()
+
+    def send(self, line: Line, deliver: Deliver) -> None:
+        """Deliver in a while, perhaps; each copy takes its own time, so that order is not kept."""
+        if line.cut:
+            if self._chance.random() < 0.4:
+                line.kept.append(deliver)
+            return
+        if line.lost and self._chance.random() < line.lost:
+            return
+        self._deliver(line, deliver)
+        if line.doubled and self._chance.random() < line.doubled:
+            self._deliver(line, deliver)
+
+    def _deliver(self, line: Line, deliver: Deliver) -> None:
+        seconds = self._chance.uniform(0.0002, 0.002)
+        if line.late_seconds:
+            seconds += self._chance.uniform(0.0, line.late_seconds)
+        self._loop.later(seconds, deliver)
+
+    def reaches(self, node: NodeId) -> bool:
+        """Whether a connection can be made: both directions are needed."""
+        return not (self.up[node].cut or self.down[node].cut)
+
+    def cut(self, node: NodeId, *, up: bool, down: bool) -> None:
+        self.up[node].cut |= up
+        self.down[node].cut |= down
+
+    def heal(self, node: NodeId) -> None:
+        """The lines are whole again; what was kept arrives now, after newer words perhaps."""
+        for line in (self.up[node], self.down[node]):
+            line.cut, line.lost, line.doubled, line.late_seconds = False, 0.0, 0.0, 0.0
+            kept, line.kept = line.kept, []
+            for deliver in kept:
+                self._loop.later(self._chance.uniform(0.001, 3.0), deliver)

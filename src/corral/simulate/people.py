@@ -1,0 +1,181 @@
+"""Those who ask: what they submit, cancel, suspend and drain, and what they were told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from corral.domain.errors import Refusal, Trouble
+from corral.domain.ids import JobId, UserName
+from corral.domain.job import (
+    After,
+    CheckpointRule,
+    Disconnect,
+    JobSpec,
+    On,
+    Per,
+    Retry,
+)
+from corral.domain.resources import Resources
+from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Suspend
+from corral.simulate.lives import draw_life
+
+if TYPE_CHECKING:
+    from corral.simulate.head import Head
+    from corral.simulate.scene import Scene
+
+PATIENCE_SECONDS = 3.0  # without an answer for so long, a client asks again
+
+
+@dataclass(slots=True)
+class Call:
+    """One try of a client."""
+
+    answered: bool = False
+
+
+Run = Callable[["Head", Call], Coroutine[Any, Any, None]]
+
+
+class People:
+    """Clients with retries. `told` are the jobs whose submission was acknowledged, by key."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.chance = scene.stream("people")
+        self.told: dict[str, tuple[JobId, ...]] = {}
+        self.asked_to_cancel: set[JobId] = set()  # perhaps granted
+        self.waiting = 0  # calls that will still be tried again
+        self._number = 0
+
+    def plan(self, jobs: int, until: float) -> None:
+        """Draw everything that people will ask for before `until`."""
+        for _ in range(jobs):
+            self.scene.loop.later(self.chance.uniform(0.0, until * 0.7), self._submit_some)
+        for _ in range(self.chance.randint(0, jobs)):
+            self.scene.loop.later(self.chance.uniform(1.0, until), self._interfere)
+        for _ in range(self.chance.choice([0, 0, 0, 1, 2])):
+            self.scene.loop.later(self.chance.uniform(1.0, until), self._tend_a_node)
+
+    # -- what they ask for -----------------------------------------------------------------------
+
+    def _submit_some(self) -> None:
+        self._number += 1
+        name = f"job{self._number}"
+        spec = self._draw_spec(name)
+        if self.chance.random() < 0.12:
+            limit = self.chance.choice([None, 1, 2])
+            count = self.chance.randint(2, 4)
+            specs = tuple(_indexed(spec, index, limit) for index in range(count))
+        else:
+            specs = (spec,)
+        for one in specs:
+            self.scene.lives[one.name] = draw_life(self.chance, saves=one.checkpoint is not None)
+        self.submit(specs, name)
+
+    def _draw_spec(self, name: str) -> JobSpec:
+        chance, scene = self.chance, self.scene
+        gpus = chance.randint(0, scene.gpus)
+        millis = 500 if scene.shares and chance.random() < 0.15 else gpus * 1000
+        saves = chance.random() < 0.5
+        known = [job for jobs in self.told.values() for job in jobs]
+        waits = bool(known) and chance.random() < 0.2
+        return JobSpec(
+            name=name,
+            run="python train.py",
+            nodes=min(chance.choice([1, 1, 1, 2, 2, 3]), len(scene.nodes)),
+            resources=Resources(gpu_millis=millis, cpu_millis=1000),
+            priority=chance.choice([-100, 0, 0, 0, 100]),
+            max_duration_seconds=chance.choice([None, None, None, 15.0, 40.0]),
+            per=chance.choice([Per.NODE, Per.GPU]),
+            checkpoint=CheckpointRule(path=f"/shared/{name}") if saves else None,
+            retry=Retry(infra=20, user=chance.choice([0, 1, 2, 4])),
+            disconnect=chance.choice([None, None, Disconnect.WAIT, Disconnect.REPLACE]),
+            self_stop_seconds=chance.choice([None, None, 8.0, 12.0]),
+            grace_seconds=chance.choice([0.5, 2.0, 5.0]),
+            after=(After(job=chance.choice(known), on=chance.choice(list(On))),) if waits else (),
+        )
+
+    def _interfere(self) -> None:
+        known = [job for jobs in self.told.values() for job in jobs]
+        if not known:
+            return
+        job = self.chance.choice(known)
+        what = self.chance.choice(["cancel", "cancel", "suspend", "resume"])
+        wishes: dict[str, Asked] = {
+            "cancel": Cancel(job=job),
+            "suspend": Suspend(job=job),
+            "resume": Resume(job=job),
+        }
+        self.ask(wishes[what])
+        if what == "suspend":
+            self.scene.loop.later(self.chance.uniform(2.0, 20.0), lambda: self.ask(Resume(job=job)))
+
+    def _tend_a_node(self) -> None:
+        node = self.chance.choice(sorted(self.scene.nodes))
+        self.ask(SetNode(node=node, to=self.chance.choice(["cordon", "drain"])))
+        seconds = self.chance.uniform(2.0, 25.0)
+        self.scene.loop.later(seconds, lambda: self.ask(SetNode(node=node, to="uncordon")))
+
+    # -- how they ask ----------------------------------------------------------------------------
+
+    def ask(self, asked: Asked) -> None:
+        self.waiting += 1
+        if isinstance(asked, Cancel):
+            self.asked_to_cancel.add(asked.job)
+        self._call(lambda head, call: self._asking(head, call, asked))
+
+    def submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
+        self.waiting += 1
+        self._call(lambda head, call: self._submitting(head, call, specs, key))
+
+    def _call(self, run: Run) -> None:
+        """Ask the head that answers now; without an answer in time, ask again."""
+        call = Call()
+        head = self.scene.head_to_dial()
+        if head is not None:
+            head.process.start(run(head, call))
+        self.scene.loop.later(PATIENCE_SECONDS, self._look, call, run)
+
+    def _look(self, call: Call, run: Run) -> None:
+        if call.answered:
+            self.waiting -= 1
+        else:
+            self._call(run)
+
+    async def _submitting(
+        self, head: Head, call: Call, specs: tuple[JobSpec, ...], key: str
+    ) -> None:
+        try:
+            jobs = await head.control.submit(specs, key=key, by=UserName("ann"))
+        except Refusal as refusal:
+            call.answered = True
+            self.scene.tell(f"{key} is refused: {refusal.message}")
+            return
+        except Trouble:
+            return
+        call.answered = True
+        ids = tuple(job.id for job in jobs)
+        self.scene.tell(f"{key} is acknowledged as {', '.join(ids)}")
+        self.scene.auditor.acknowledged(key, specs, ids)
+        self.told[key] = ids
+
+    async def _asking(self, head: Head, call: Call, asked: Asked) -> None:
+        try:
+            await head.control.ask(asked, by=UserName("ann"))
+        except Refusal as refusal:
+            call.answered = True
+            self.scene.tell(f"{asked} is refused: {refusal.message}")
+            return
+        except Trouble:
+            return
+        call.answered = True
+        self.scene.tell(f"{asked} is granted")
+        if isinstance(asked, Cancel):
+            self.scene.auditor.cancel_acknowledged(asked.job)
+
+
+def _indexed(spec: JobSpec, index: int, limit: int | None) -> JobSpec:
+    name = f"{spec.name}-{index}"
+    return replace(spec, name=name, array_index=index, array_limit=limit)

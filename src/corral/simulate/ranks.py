@@ -1,0 +1,240 @@
+"""Shims and the ranks below them: they outlive their agent, and end with their node's power."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corral.domain.attempt import Exit, Save
+from corral.domain.facts import AttemptKey, Progress
+from corral.domain.wanted import Launch, Stop
+from corral.simulate.disk import SELF_STOP, Journal
+
+if TYPE_CHECKING:
+    from corral.simulate.node import SimulatedNode
+    from corral.simulate.scene import Scene
+
+EXIT_STOPPED = 75
+TERM, KILL = 15, 9
+LOST = Exit(signal=KILL)  # with the power
+
+
+class Part:
+    """One attempt on one node: its shim and its ranks."""
+
+    def __init__(self, node: SimulatedNode, launch: Launch, journal: Journal, gang: Gang) -> None:
+        self.node = node
+        self.launch = launch
+        self.journal = journal
+        self.gang = gang
+        self.shim_lives = True
+        self.kill_at = float("inf")
+        self.ranks: set[int] = set()
+
+    def start(self) -> None:
+        first = self.launch.first_rank
+        self.ranks = set(range(first, first + self.launch.ranks))
+        self.journal.started_at = self.node.wall()
+        self.node.scene.auditor.ranks_start(self.launch, self.node.id, set(self.ranks))
+        self.journal.up = True
+        self.node.changed()
+        scene = self.node.scene
+        scene.evidence.first_up.setdefault(self.launch.key, scene.now())
+        self.gang.joined(self)
+        if self.journal.stopping is not None:
+            self._term(self.journal.stopping)
+
+    def stop(self, stop: Stop) -> None:
+        """TERM at the first word; a later word can only bring the KILL forward."""
+        scene = self.node.scene
+        self.kill_at = min(self.kill_at, scene.now() + stop.grace_seconds)
+        self.node.hardware.after(stop.grace_seconds, self._kill_if_due)
+        if self.journal.stopping is None:
+            self.journal.stopping = stop
+            if stop.why == SELF_STOP:
+                scene.evidence.hurt[self.launch.key].append(f"{self.node.id} stopped it itself")
+            self._term(stop)
+            self.node.changed()
+
+    def _term(self, stop: Stop) -> None:
+        life = self.gang.life
+        if not life.ignores_term:
+            for rank in sorted(self.ranks):
+                self.node.hardware.after(life.stop_seconds, self._stopped, rank, stop.save)
+
+    def _stopped(self, rank: int, save: bool) -> None:
+        if rank not in self.ranks:
+            return
+        saves = save and self.gang.life.save_every > 0
+        if saves and rank == 0:
+            self.save(self.gang.step)
+        self.end(rank, Exit(code=EXIT_STOPPED) if saves else Exit(signal=TERM), own=False)
+
+    def _kill_if_due(self) -> None:
+        if self.node.scene.now() >= self.kill_at - 1e-6:
+            self.kill()
+
+    def kill(self) -> None:
+        for rank in sorted(self.ranks):
+            self.end(rank, Exit(signal=KILL), own=False)
+
+    def end(self, rank: int, end: Exit, *, own: bool) -> None:
+        if rank not in self.ranks:
+            return
+        self.ranks.discard(rank)
+        end = Exit(code=end.code, signal=end.signal, at=self.node.wall())
+        scene = self.node.scene
+        scene.evidence.rank_ends(self.launch.key, self.node.id, rank, end, own=own)
+        scene.tell(f"{self.node.id}: {_name(self.launch.key)} rank {rank} ends {end.shell_code}")
+        if self.shim_lives:
+            self.journal.exits[rank] = end
+            self.node.changed()
+        self.gang.lost_rank(self, end)
+
+    def save(self, step: int) -> None:
+        """A checkpoint, complete and durable in this attempt's own directory."""
+        if 0 not in self.ranks or step in self.node.scene.evidence.made[self.launch.key]:
+            return
+        key = self.launch.key
+        made = Save(
+            job=key[0],
+            attempt=key[1],
+            step=step,
+            path=f"/shared/{_name(key)}/{step}",
+            manifest_sha256=f"{key[0]}.{key[1]}.{step}",
+            size_bytes=1000,
+            seconds=self.gang.life.save_seconds,
+            stall_seconds=0.0,
+            at=self.node.wall(),
+        )
+        scene = self.node.scene
+        scene.evidence.made[key][step] = made
+        if step in self.gang.life.corrupt_saves:
+            scene.evidence.broken.add((key, step))
+        if self.shim_lives:
+            self.journal.saves[key[1], step] = made
+            self.node.changed()
+
+    def power_lost(self) -> None:
+        for rank in sorted(self.ranks):
+            self.node.scene.evidence.rank_ends(self.launch.key, self.node.id, rank, LOST, own=False)
+        self.ranks.clear()
+        self.gang.broken_by(self)
+
+    def shim_dies(self) -> None:
+        """Its ranks run on unwatched, until an agent finds them and ends them."""
+        self.shim_lives = False
+        self.node.scene.evidence.hurt[self.launch.key].append(f"its shim on {self.node.id} died")
+
+
+class Gang:
+    """A synchronous training loop: it steps while every one of its ranks does."""
+
+    def __init__(self, scene: Scene, launch: Launch) -> None:
+        self.scene = scene
+        self.key: AttemptKey = launch.key
+        self.nodes = len(launch.nodes)
+        self.resume = launch.resume
+        self.life = scene.lives[launch.job_name]
+        self.parts: list[Part] = []
+        self.broken = False
+        self.first_step = self.step = 0
+
+    def joined(self, part: Part) -> None:
+        if part.launch.resume != self.resume:
+            self.scene.breach("I12", f"{_name(self.key)}: its nodes resume from different saves")
+        self.parts.append(part)
+        if len(self.parts) == self.nodes:
+            self.first_step = self.step = self._begin()
+            self.scene.evidence.up_since[self.key] = self.scene.now()
+            self.scene.loop.later(self.life.step_seconds, self._advance)
+
+    def _begin(self) -> int:
+        """The step to go on from: that of the first save which verifies. A broken one is said."""
+        lead = next(part for part in self.parts if part.launch.node_rank == 0)
+        for save in self.resume:
+            where = ((save.job, save.attempt), save.step)
+            if where not in self.scene.evidence.broken:
+                return save.step
+            told = _quarantined(save)
+            lead.journal.saves[save.attempt, save.step] = told
+            lead.node.changed()
+        return 0
+
+    def _advance(self) -> None:
+        whole = all(len(part.ranks) == part.launch.ranks for part in self.parts)
+        if self.broken or not whole:
+            return
+        if not any(part.node.hardware.paused or part.journal.stopping for part in self.parts):
+            self._step()
+        if not self.broken:
+            self.scene.loop.later(self.life.step_seconds, self._advance)
+
+    def _step(self) -> None:
+        life = self.life
+        self.step += 1
+        for part in self.parts:
+            progress = Progress(
+                step=self.step, first_step=self.first_step, until=life.steps, at=part.node.wall()
+            )
+            part.journal.progress = progress
+        lead = next(part for part in self.parts if part.launch.node_rank == 0)
+        if life.save_every and self.step % life.save_every == 0:
+            lead.node.hardware.after(life.save_seconds, lead.save, self.step)
+        if self._fails_now():
+            part = self.parts[self.scene.chance.randrange(len(self.parts))]
+            part.end(min(part.ranks), life.failure, own=True)
+        elif self.step >= life.steps:
+            self._finish()
+
+    def _fails_now(self) -> bool:
+        failed = self.scene.failed[self.key[0]]
+        life = self.life
+        due = self.step - self.first_step >= min(life.fails_after_steps, life.steps - 1)
+        if failed >= life.failures or not due:
+            return False
+        self.scene.failed[self.key[0]] += 1
+        return True
+
+    def _finish(self) -> None:
+        self.broken = True  # no further step
+        for part in self.parts:
+            for rank in sorted(part.ranks):
+                seconds = self.scene.chance.uniform(0.0, 0.3)
+                part.node.hardware.after(seconds, _clean_end, part, rank)
+
+    def lost_rank(self, part: Part, end: Exit) -> None:
+        if not end.clean:
+            self.broken_by(part)
+
+    def broken_by(self, part: Part) -> None:
+        """The others miss a peer: they hang in their collective, or fail after a while."""
+        if self.broken and self.step >= self.life.steps:
+            return
+        first = not self.broken
+        self.broken = True
+        if not first or self.life.hangs_without_peers:
+            return
+        for other in self.parts:
+            for rank in sorted(other.ranks):
+                seconds = self.scene.chance.uniform(0.05, 5.0)
+                other.node.hardware.after(seconds, _fail_without_peer, other, rank)
+
+
+def _clean_end(part: Part, rank: int) -> None:
+    part.end(rank, Exit(code=0), own=True)
+
+
+def _fail_without_peer(part: Part, rank: int) -> None:
+    part.end(rank, Exit(code=1), own=False)
+
+
+def _quarantined(save: Save) -> Save:
+    return Save(
+        job=save.job, attempt=save.attempt, step=save.step, path=save.path,
+        manifest_sha256=save.manifest_sha256, size_bytes=save.size_bytes, seconds=save.seconds,
+        stall_seconds=save.stall_seconds, at=save.at, quarantined="a shard does not verify",
+    )  # fmt: skip
+
+
+def _name(key: AttemptKey) -> str:
+    return f"{key[0]}.{key[1]}"

@@ -1,0 +1,127 @@
+"""Rows as JSON text with a checksum. What does not read back the same is never written."""
+
+import zlib
+from collections.abc import Iterable
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save
+from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
+from corral.domain.job import Job
+from corral.domain.node import Node
+from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Submit, Suspend
+from corral.domain.world import Event
+
+Row = TypeVar("Row")
+Sealed = tuple[str, int]  # the record, and its CRC-32
+
+RECOVER: Final = (
+    "keep a copy of the file and of its -wal; then restore a backup, or salvage what can be read "
+    "with: sqlite3 FILE .recover | sqlite3 NEW"
+)
+
+
+class Codec(Generic[Row]):
+    """One kind of row to and from its record."""
+
+    def __init__(self, kind: str, shape: type[Row]) -> None:
+        self.kind = kind
+        self._decode = msgspec.json.Decoder(shape).decode
+
+    def write(self, row: Row) -> Sealed:
+        """The row's record.
+
+        Raises: InvariantBroken for what a record cannot hold: half a surrogate, no finite number.
+        """
+        try:
+            record = msgspec.json.encode(row)
+            same = self._decode(record) == row
+        except (ValueError, OverflowError, msgspec.MsgspecError) as error:
+            raise InvariantBroken(f"the {self.kind} cannot be recorded: {error}") from error
+        if not same:
+            raise InvariantBroken(f"the {self.kind} does not read back as written: {row}")
+        return record.decode(), zlib.crc32(record)
+
+    def read(self, record: str, crc: int) -> Row:
+        """The row again.
+
+        Raises: StoreTrouble when the record is not what was written.
+        """
+        check(self.kind, record, crc)
+        return self.decode(record)
+
+    def decode(self, record: str) -> Row:
+        """The row of a record that has been checked already."""
+        try:
+            return self._decode(record)
+        except msgspec.MsgspecError as error:
+            raise StoreTrouble(
+                f"a record of a {self.kind} cannot be read: {error}",
+                hint="was it written by a newer corral? install that one, or restore a backup",
+            ) from error
+
+
+JOB: Final = Codec("job", Job)
+ATTEMPT: Final = Codec("attempt", Attempt)
+ALLOCATION: Final = Codec("allocation", Allocation)
+NODE: Final = Codec("node", Node)
+SAVE: Final = Codec("save", Save)
+RECEIPT: Final = Codec("receipt", Receipt)
+EVENT: Final = Codec("event", Event)
+
+_ASKED: Final = {
+    "submit": Codec("submit", Submit),
+    "cancel": Codec("cancel", Cancel),
+    "suspend": Codec("suspend", Suspend),
+    "resume": Codec("resume", Resume),
+    "set_node": Codec("set_node", SetNode),
+}
+_KINDS: Final[dict[type[Asked], str]] = {
+    Submit: "submit",
+    Cancel: "cancel",
+    Suspend: "suspend",
+    Resume: "resume",
+    SetNode: "set_node",
+}
+
+
+def check(kind: str, text: str, crc: int) -> None:
+    """Raises: StoreTrouble when the text is not the one that this checksum was made of."""
+    if crc_of(text) != crc:
+        raise StoreTrouble(
+            f"a record of a {kind} is damaged: its checksum does not match", hint=RECOVER
+        )
+
+
+def crc_of(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def write_asked(asked: Asked) -> tuple[str, str]:
+    """(kind, record) of what was asked.
+
+    Raises: SpecInvalid when it holds what cannot be recorded: nothing has been acknowledged yet.
+    """
+    kind = _KINDS[type(asked)]
+    codec: Codec[Asked] = _ASKED[kind]  # type: ignore[assignment]
+    try:
+        record, _ = codec.write(asked)
+    except InvariantBroken as error:
+        raise SpecInvalid(
+            error.message, hint="use valid Unicode text and finite numbers only"
+        ) from error
+    return kind, record
+
+
+def read_asked(kind: str, record: str) -> Asked:
+    """What was asked. Raises: StoreTrouble when it cannot be read."""
+    if kind not in _ASKED:
+        raise StoreTrouble(f"a wish of an unknown kind is recorded: {kind!r}", hint=RECOVER)
+    codec: Codec[Asked] = _ASKED[kind]  # type: ignore[assignment]
+    return codec.decode(record)
+
+
+def text_of(columns: Iterable[object]) -> str:
+    """The columns as a JSON list: for json_each, and to make a checksum of."""
+    return msgspec.json.encode(tuple(columns)).decode()

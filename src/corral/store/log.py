@@ -1,0 +1,86 @@
+"""Whether the write-ahead log lost what was acknowledged.
+
+SQLite ends a log at its first bad frame and says nothing: after a power cut that is right, for the
+frames behind it were never synced. But each commit is synced before the next one is written. So a
+second commit behind the bad frame, in one unbroken chain of checksums, proves that what is bad had
+been durable: the disk has damaged it, and going on would lose acknowledged changes.
+Source: https://www.sqlite.org/fileformat2.html, section 4 (the log) and 4.1 (its checksums).
+"""
+
+import struct
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+HEADER: Final = struct.Struct(">8I")
+FRAME: Final = struct.Struct(">6I")
+VALID_FRAMES_AT: Final = 16  # in the log's index: frames up to the last good commit
+MAGIC: Final = {0x377F0682: "<", 0x377F0683: ">"}  # byte order of the checksums' words
+
+Sums = tuple[int, int]
+
+
+class Frame(NamedTuple):
+    page: int
+    size_after: int  # not 0: a commit ends here
+    salts: tuple[int, int]
+    sums: Sums
+    body: bytes  # what the checksum is made of
+
+
+def has_lost_commits(log: Path, index: Path) -> bool:
+    """Whether commits that were durable lie behind the end that SQLite has found.
+
+    To be asked while a connection that has read is open: the index is SQLite's own then.
+    """
+    valid = struct.unpack_from("=I", index.read_bytes()[:48], VALID_FRAMES_AT)[0]
+    with log.open("rb") as file:
+        raw = file.read(HEADER.size)
+        if len(raw) < HEADER.size:
+            return False
+        magic, _, page_bytes, _, salt_1, salt_2, *sums = HEADER.unpack(raw)
+        order = MAGIC.get(magic, "<")
+        whole = _sums(raw[:24], (0, 0), order) == tuple(sums)
+        return _has_two_commits(
+            file, valid, page_bytes if whole else 4096, (salt_1, salt_2) if whole else None, order
+        )
+
+
+def _has_two_commits(
+    file: BinaryIO, valid: int, page_bytes: int, salts: tuple[int, int] | None, order: str
+) -> bool:
+    """Whether two commits lie in one unbroken chain behind the frame after the valid ones."""
+    file.seek(HEADER.size + valid * (FRAME.size + page_bytes))
+    before: Frame | None = None
+    commits = 0
+    while (frame := _frame(file, page_bytes)) is not None:
+        of_this_log = frame.salts == (salts or frame.salts)
+        chained = (
+            before is not None
+            and frame.salts == before.salts
+            and of_this_log
+            and _sums(frame.body, before.sums, order) == frame.sums
+        )
+        commits = commits if chained else 0
+        commits += of_this_log and frame.size_after != 0
+        if commits >= 2:
+            return True
+        before = frame
+    return False
+
+
+def _frame(file: BinaryIO, page_bytes: int) -> Frame | None:
+    raw = file.read(FRAME.size + page_bytes)
+    if len(raw) < FRAME.size + page_bytes:
+        return None
+    page, size_after, salt_1, salt_2, sum_1, sum_2 = FRAME.unpack_from(raw)
+    body = raw[:8] + raw[FRAME.size :]
+    return Frame(page, size_after, (salt_1, salt_2), (sum_1, sum_2), body)
+
+
+def _sums(data: bytes, sums: Sums, order: str) -> Sums:
+    first, second = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for left, right in zip(words[::2], words[1::2], strict=True):
+        first = (first + left + second) & 0xFFFFFFFF
+        second = (second + right + first) & 0xFFFFFFFF
+    return first, second

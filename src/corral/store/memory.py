@@ -1,0 +1,197 @@
+"""A store that forgets when its process ends: for simulated worlds, and the model of the others."""
+
+import hmac
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from itertools import islice
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.errors import TermLost
+from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, Sequence, UserName
+from corral.domain.job import Job
+from corral.domain.node import Node
+from corral.domain.wishes import Asked, Wish
+from corral.domain.world import AllocationKey, Changes, Event, World
+from corral.store.rules import (
+    KEEP_EVENTS,
+    KEEP_KEYS,
+    NEWEST_NAMES,
+    age,
+    check,
+    jobs_named_in,
+    key_of,
+)
+
+SaveKey = tuple[AttemptNumber, int]  # attempt, step
+ReceiptKey = tuple[AttemptNumber, str]  # attempt, kind
+
+
+class MemoryStore:
+    """Keeps ports.Store's contract but for durability. Several heads may share one."""
+
+    def __init__(
+        self,
+        *,
+        cluster: ClusterId = ClusterId("memory"),  # noqa: B008 (a NewType is its text)
+        keep_events: int = KEEP_EVENTS,
+        keep_keys: int = KEEP_KEYS,
+    ) -> None:
+        self._cluster = cluster
+        self._keep_events = keep_events
+        self._keep_keys = keep_keys
+        self._term = 0
+        self._granted = Sequence(0)
+        self._newest_wish = Sequence(0)
+        self._newest_event = 0
+        self._wishes: dict[Sequence, Wish] = {}
+        self._keys: dict[tuple[UserName, str], Wish] = {}
+        self._jobs: dict[JobId, Job] = {}
+        self._attempts: dict[JobId, dict[AttemptNumber, Attempt]] = {}
+        self._allocations: dict[AllocationKey, Allocation] = {}
+        self._saves: dict[JobId, dict[SaveKey, Save]] = {}
+        self._receipts: dict[JobId, dict[ReceiptKey, Receipt]] = {}
+        self._nodes: dict[NodeId, Node] = {}
+        self._events: dict[int, Event] = {}
+        self._tokens: dict[str, tuple[str, str]] = {}
+        self._secrets: dict[str, tuple[bytes, UserName, float]] = {}
+
+    async def lead(self, *, known: int | None = None) -> World:
+        if known is not None and self._term > known:
+            raise TermLost(f"term {self._term} leads now, not term {known}")
+        self._term += 1
+        world = World(cluster=self._cluster, term=self._term, granted=self._granted)
+        for job in sorted(self._jobs.values(), key=age):
+            if job.is_final:
+                world.ended[job.id] = job.state
+            else:
+                self._load(job, world)
+        world.allocations = dict(self._allocations)
+        world.nodes = dict(self._nodes)
+        return world
+
+    def _load(self, job: Job, world: World) -> None:
+        world.jobs[job.id] = job
+        attempts = self._attempts.get(job.id)
+        if attempts:
+            world.attempts[job.id] = attempts[max(attempts)]
+        resumable = tuple(save for save in self._saves_of(job.id) if not save.quarantined)
+        if resumable:
+            world.saves[job.id] = resumable
+
+    async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
+        key = key_of(asked)
+        if key is not None and (by, key) in self._keys:
+            return self._keys[by, key]
+        self._newest_wish = Sequence(self._newest_wish + 1)
+        wish = Wish(sequence=self._newest_wish, by=by, at=at, asked=asked)
+        self._wishes[wish.sequence] = wish
+        if key is not None:
+            self._keys[by, key] = wish
+        return wish
+
+    async def wishes(self, after: int) -> Seq[Wish]:
+        return [wish for wish in self._wishes.values() if wish.sequence > after]
+
+    async def commit(self, term: int, changes: Changes) -> Seq[Event]:
+        if term != self._term:
+            raise TermLost(f"term {self._term} leads now, not term {term}")
+        named = jobs_named_in(changes)
+        states = {id: self._jobs[id].state for id in named if id in self._jobs}
+        check(changes, states, granted=self._granted, newest=self._newest_wish)
+        self._write(changes)
+        if changes.granted is not None:
+            self._grant(changes.granted)
+        return self._append(changes.events)
+
+    def _write(self, changes: Changes) -> None:
+        self._jobs.update((job.id, job) for job in changes.jobs)
+        self._nodes.update((node.id, node) for node in changes.nodes)
+        for attempt in changes.attempts:
+            self._attempts.setdefault(attempt.job, {})[attempt.number] = attempt
+        for allocation in changes.allocations:
+            if allocation.state == SeatState.RELEASED:
+                self._allocations.pop(allocation.key, None)
+            else:
+                self._allocations[allocation.key] = allocation
+        for save in changes.saves:
+            self._saves.setdefault(save.job, {})[save.attempt, save.step] = save
+        for receipt in changes.receipts:
+            of_job = self._receipts.setdefault(receipt.job, {})
+            of_job[receipt.attempt, receipt.kind] = receipt
+
+    def _grant(self, granted: Sequence) -> None:
+        for sequence in range(self._granted + 1, granted + 1):
+            del self._wishes[Sequence(sequence)]
+        self._granted = granted
+        for key in list(islice(self._keys, max(0, len(self._keys) - self._keep_keys))):
+            if self._keys[key].sequence <= granted:
+                del self._keys[key]
+
+    def _append(self, events: Seq[Event]) -> list[Event]:
+        first = self._newest_event + 1
+        numbered = [replace(event, number=first + i) for i, event in enumerate(events)]
+        self._events.update((event.number, event) for event in numbered)
+        self._newest_event += len(numbered)
+        for number in list(islice(self._events, max(0, len(self._events) - self._keep_events))):
+            del self._events[number]
+        return numbered
+
+    async def jobs(self, *, final: bool, limit: int) -> Seq[Job]:
+        jobs = (job for job in self._jobs.values() if final or not job.is_final)
+        return sorted(jobs, key=age, reverse=True)[: max(0, limit)]
+
+    async def job(self, id: JobId) -> Job | None:
+        return self._jobs.get(id)
+
+    async def named(self, name: str) -> Job | None:
+        return max(
+            (job for job in self._jobs.values() if job.spec.name == name), key=age, default=None
+        )
+
+    async def names(self) -> Seq[str]:
+        newest = await self.jobs(final=True, limit=NEWEST_NAMES)
+        return list(dict.fromkeys(job.spec.name for job in newest))
+
+    async def attempts(self, job: JobId) -> Seq[Attempt]:
+        return [attempt for _, attempt in sorted(self._attempts.get(job, {}).items())]
+
+    async def receipts(self, job: JobId) -> Seq[Receipt]:
+        return list(self._receipts.get(job, {}).values())
+
+    async def saves(self, job: JobId) -> Seq[Save]:
+        return self._saves_of(job)
+
+    def _saves_of(self, job: JobId) -> list[Save]:
+        saves = self._saves.get(job, {}).values()
+        return sorted(saves, key=lambda save: (save.step, save.attempt))
+
+    async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
+        numbers = range(max(after, self._newest_event - len(self._events)), self._newest_event)
+        found = (self._events[number + 1] for number in numbers)
+        return list(islice((one for one in found if job in (None, one.job)), max(0, limit)))
+
+    async def put_token(self, sha256: str, *, name: str, role: str) -> None:
+        self._tokens[sha256] = (name, role)
+
+    async def token(self, sha256: str) -> tuple[str, str] | None:
+        found = [
+            who
+            for known, who in self._tokens.items()
+            if hmac.compare_digest(known.encode(), sha256.encode())
+        ]
+        return found[0] if found else None
+
+    async def put_secret(self, name: str, sealed: bytes, *, by: UserName, at: float) -> None:
+        self._secrets[name] = (sealed, by, at)
+
+    async def secret(self, name: str) -> bytes | None:
+        return self._secrets[name][0] if name in self._secrets else None
+
+    async def secrets(self) -> Seq[tuple[str, UserName, float]]:
+        return [(name, by, at) for name, (_, by, at) in sorted(self._secrets.items())]
+
+    async def drop_secret(self, name: str) -> bool:
+        return self._secrets.pop(name, None) is not None
+
+    async def close(self) -> None:
+        """Nothing to let go of: the next head goes on with what is here."""

@@ -1,0 +1,201 @@
+"""What is asked of the tables: each a function of a connection, run on one of the lanes."""
+
+import hmac
+from collections.abc import Sequence as Seq
+from typing import Any, Final, NamedTuple, cast
+
+from sqlalchemy import Connection, Select, bindparam, func, select
+
+from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.errors import StoreTrouble
+from corral.domain.ids import ClusterId, JobId, Sequence, UserName
+from corral.domain.job import Job
+from corral.domain.moves import JobState
+from corral.domain.wishes import Wish
+from corral.domain.world import Event, World
+from corral.store import codec
+from corral.store.codec import Codec, Row
+from corral.store.rules import NEWEST_NAMES
+from corral.store.schema import (
+    allocations,
+    attempts,
+    events,
+    head,
+    jobs,
+    nodes,
+    receipts,
+    saves,
+    secrets,
+    tokens,
+    wishes,
+)
+
+_OLDEST_FIRST: Final = (jobs.c.submitted, jobs.c.place, jobs.c.id)
+_NEWEST_FIRST: Final = tuple(column.desc() for column in _OLDEST_FIRST)
+_JOBS: Final = select(jobs.c.record, jobs.c.crc)
+_WISHES: Final = select(
+    wishes.c.sequence, wishes.c.by, wishes.c.at, wishes.c.kind, wishes.c.record, wishes.c.crc
+)
+# Built once: to build a statement costs more than to run it.
+_WISHES_AFTER: Final = _WISHES.where(
+    wishes.c.sequence > func.max(bindparam("after"), select(head.c.granted).scalar_subquery())
+).order_by(wishes.c.sequence)
+_WISH_OF_KEY: Final = _WISHES.where(
+    wishes.c.by == bindparam("user"),
+    wishes.c.key == bindparam("its_key"),
+    wishes.c.key.is_not(None),  # so that the partial index serves
+)
+
+
+class Head(NamedTuple):
+    """The one row that says where the cluster stands."""
+
+    cluster: ClusterId
+    term: int
+    granted: Sequence
+    newest_wish: Sequence
+    newest_event: int
+
+
+_HEAD: Final = select(
+    head.c.cluster, head.c.term, head.c.granted, head.c.newest_wish, head.c.newest_event, head.c.crc
+)
+
+
+def read_head(connection: Connection) -> Head:
+    *columns, crc = connection.execute(_HEAD).one()
+    found = Head(*columns)
+    codec.check("head", codec.text_of(found), crc)
+    return found
+
+
+def _rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> list[Row]:
+    found = connection.execute(query).all()  # no cursor stays open by a damaged row
+    return [of.read(record, crc) for record, crc in found]
+
+
+def world(connection: Connection) -> World:
+    """All that is not over."""
+    now = read_head(connection)
+    found = World(cluster=now.cluster, term=now.term, granted=now.granted)
+    unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
+    found.jobs = {job.id: job for job in _rows(connection, unfinished, codec.JOB)}
+    over = select(jobs.c.id, jobs.c.state).where(jobs.c.final == 1).order_by(*_OLDEST_FIRST)
+    found.ended = {JobId(id): state_of(state) for id, state in connection.execute(over).all()}
+    tries = _rows(connection, _newest_attempts(), codec.ATTEMPT)
+    found.attempts = {attempt.job: attempt for attempt in tries}
+    found.saves = _resumable(connection)
+    held = select(allocations.c.record, allocations.c.crc).where(allocations.c.state != "RELEASED")
+    found.allocations = {one.key: one for one in _rows(connection, held, codec.ALLOCATION)}
+    known = select(nodes.c.record, nodes.c.crc)
+    found.nodes = {node.id: node for node in _rows(connection, known, codec.NODE)}
+    return found
+
+
+def state_of(text: str) -> JobState:
+    try:
+        return JobState(text)
+    except ValueError as error:
+        raise StoreTrouble(f"a job is recorded as {text!r}", hint=codec.RECOVER) from error
+
+
+def _newest_attempts() -> Select[Any]:
+    tries = attempts.alias("tries")
+    numbers = select(func.max(tries.c.number)).where(tries.c.job == jobs.c.id)
+    return (
+        select(attempts.c.record, attempts.c.crc)
+        .select_from(jobs.join(attempts, attempts.c.job == jobs.c.id))
+        .where(jobs.c.final == 0, attempts.c.number == numbers.scalar_subquery())
+        .order_by(*_OLDEST_FIRST)
+    )
+
+
+def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
+    query = (
+        select(saves.c.record, saves.c.crc)
+        .select_from(jobs.join(saves, saves.c.job == jobs.c.id))
+        .where(jobs.c.final == 0)
+        .order_by(*_OLDEST_FIRST, saves.c.step, saves.c.attempt)
+    )
+    found: dict[JobId, list[Save]] = {}
+    for save in _rows(connection, query, codec.SAVE):
+        if not save.quarantined:
+            found.setdefault(save.job, []).append(save)
+    return {job: tuple(of_job) for job, of_job in found.items()}
+
+
+def wishes_after(connection: Connection, after: int) -> list[Wish]:
+    found = connection.execute(_WISHES_AFTER, {"after": after}).all()
+    return [_wish(*row) for row in found]
+
+
+def wish_of_key(connection: Connection, by: UserName, key: str) -> Wish | None:
+    row = connection.execute(_WISH_OF_KEY, {"user": by, "its_key": key}).one_or_none()
+    return _wish(*row) if row is not None else None
+
+
+def _wish(sequence: int, by: str, at: float, kind: str, record: str, crc: int) -> Wish:
+    codec.check("wish", codec.text_of((sequence, by, at, kind, record)), crc)
+    asked = codec.read_asked(kind, record)
+    return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked)
+
+
+def newest_jobs(connection: Connection, final: bool, limit: int) -> list[Job]:
+    query = _JOBS if final else _JOBS.where(jobs.c.final == 0)
+    return _rows(connection, query.order_by(*_NEWEST_FIRST).limit(max(0, limit)), codec.JOB)
+
+
+def job_of_id(connection: Connection, id: JobId) -> Job | None:
+    found = _rows(connection, _JOBS.where(jobs.c.id == id), codec.JOB)
+    return found[0] if found else None
+
+
+def job_of_name(connection: Connection, name: str) -> Job | None:
+    query = _JOBS.where(jobs.c.name == name).order_by(*_NEWEST_FIRST).limit(1)
+    found = _rows(connection, query, codec.JOB)
+    return found[0] if found else None
+
+
+def newest_names(connection: Connection) -> list[str]:
+    query = select(jobs.c.name).order_by(*_NEWEST_FIRST).limit(NEWEST_NAMES)
+    return list(dict.fromkeys(connection.execute(query).scalars()))
+
+
+def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
+    query = select(attempts.c.record, attempts.c.crc).where(attempts.c.job == job)
+    return _rows(connection, query.order_by(attempts.c.number), codec.ATTEMPT)
+
+
+def receipts_of(connection: Connection, job: JobId) -> list[Receipt]:
+    query = select(receipts.c.record, receipts.c.crc).where(receipts.c.job == job)
+    return _rows(connection, query.order_by(receipts.c.number), codec.RECEIPT)
+
+
+def saves_of(connection: Connection, job: JobId) -> list[Save]:
+    query = select(saves.c.record, saves.c.crc).where(saves.c.job == job)
+    return _rows(connection, query.order_by(saves.c.step, saves.c.attempt), codec.SAVE)
+
+
+def events_after(connection: Connection, after: int, job: JobId | None, limit: int) -> list[Event]:
+    query = select(events.c.record, events.c.crc).where(events.c.number > after)
+    if job is not None:
+        query = query.where(events.c.job == job, events.c.job.is_not(None))
+    return _rows(connection, query.order_by(events.c.number).limit(max(0, limit)), codec.EVENT)
+
+
+def token_of(connection: Connection, sha256: str) -> tuple[str, str] | None:
+    query = select(tokens.c.sha256, tokens.c.name, tokens.c.role).where(tokens.c.sha256 == sha256)
+    row = connection.execute(query).one_or_none()
+    if row is None or not hmac.compare_digest(row.sha256.encode(), sha256.encode()):
+        return None
+    return row.name, row.role
+
+
+def secret_of(connection: Connection, name: str) -> bytes | None:
+    found = connection.execute(select(secrets.c.sealed).where(secrets.c.name == name))
+    return cast(bytes | None, found.scalar_one_or_none())
+
+
+def secret_names(connection: Connection) -> Seq[tuple[str, UserName, float]]:
+    query = select(secrets.c.name, secrets.c.by, secrets.c.at).order_by(secrets.c.name)
+    return [(name, UserName(by), at) for name, by, at in connection.execute(query)]

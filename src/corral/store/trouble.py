@@ -1,0 +1,29 @@
+"""What the database says, in Corral's words."""
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import CorralError, InvariantBroken, StoreTrouble
+from corral.store.codec import RECOVER
+
+_BY_CODE: Final = {
+    sqlite3.SQLITE_FULL: "free space on the disk of {path} (df -h {path}); Corral then goes on",
+    sqlite3.SQLITE_READONLY: "make {path} and its directory writable; Corral then goes on",
+    sqlite3.SQLITE_CANTOPEN: "see that the directory of {path} exists and may be written to",
+    sqlite3.SQLITE_PERM: "make {path} and its directory writable; Corral then goes on",
+    sqlite3.SQLITE_IOERR: "look for errors of the disk of {path} (dmesg, df -h {path})",
+    sqlite3.SQLITE_BUSY: "find who else writes it: fuser {path}",
+    sqlite3.SQLITE_CORRUPT: RECOVER,
+    sqlite3.SQLITE_NOTADB: RECOVER,
+}
+_OURS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+
+
+def named(error: sqlite3.Error, path: Path) -> CorralError:
+    """The error as Trouble with what to do, or as our own bug."""
+    if isinstance(error, _OURS):
+        return InvariantBroken(f"the store {path} refused a row: {error}")
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended part
+    hint = _BY_CODE.get(code, "run: sqlite3 {path} 'PRAGMA integrity_check'")
+    return StoreTrouble(f"the store {path}: {error}", hint=hint.format(path=path))

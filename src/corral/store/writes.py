@@ -1,0 +1,214 @@
+"""What is written to the tables: each a function of a connection, run on the writer's lane."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, bindparam, delete, func, select
+from sqlalchemy.dialects.sqlite import Insert, insert
+
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save
+from corral.domain.errors import TermLost
+from corral.domain.ids import ClusterId, JobId, Sequence, UserName
+from corral.domain.job import Job
+from corral.domain.moves import JobState
+from corral.domain.node import Node
+from corral.domain.wishes import Asked, Wish
+from corral.domain.world import Changes, Event, World
+from corral.store import codec, reads
+from corral.store.reads import Head
+from corral.store.rules import age, check, jobs_named_in, key_of
+from corral.store.schema import (
+    allocations,
+    attempts,
+    events,
+    head,
+    jobs,
+    nodes,
+    receipts,
+    saves,
+    secrets,
+    tokens,
+    wishes,
+)
+
+PRUNE_ROWS: Final = (
+    500  # more than this many old events never go in one commit, unless it adds more
+)
+
+
+def _upsert(table: Table, *keys: str) -> Insert:
+    """Insert, or replace what is not part of the key."""
+    statement = insert(table)
+    others = {
+        column.name: statement.excluded[column.name]
+        for column in table.columns
+        if column.name not in keys and not column.primary_key
+    }
+    return statement.on_conflict_do_update(index_elements=list(keys), set_=others)
+
+
+_PUT_JOBS: Final = _upsert(jobs, "id")
+_PUT_ATTEMPTS: Final = _upsert(attempts, "job", "number")
+_PUT_ALLOCATIONS: Final = _upsert(allocations, "job", "attempt", "node")
+_PUT_NODES: Final = _upsert(nodes, "id")
+_PUT_SAVES: Final = _upsert(saves, "job", "step", "attempt")
+_PUT_RECEIPTS: Final = _upsert(receipts, "job", "attempt", "kind")
+_PUT_TOKEN: Final = _upsert(tokens, "sha256")
+_PUT_SECRET: Final = _upsert(secrets, "name")
+
+_ids: Final = func.json_each(bindparam("ids")).table_valued("value")
+_STATES: Final = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(select(_ids.c.value)))
+_ADD_WISH: Final = insert(wishes)
+_ADD_EVENTS: Final = insert(events)
+_PUT_HEAD: Final = _upsert(head, "id")
+_FORGET: Final = delete(wishes).where(
+    wishes.c.sequence > bindparam("from_granted"),
+    wishes.c.sequence <= bindparam("to_granted"),
+    wishes.c.key.is_(None),
+)
+_FORGET_KEYS: Final = delete(wishes).where(wishes.c.sequence <= bindparam("oldest"))
+_FIRST_EVENT: Final = select(func.min(events.c.number))
+_PRUNE: Final = delete(events).where(events.c.number <= bindparam("oldest"))
+
+
+def begin(connection: Connection, cluster: ClusterId) -> None:
+    """The head's row of a new store."""
+    _put_head(connection, Head(cluster, 0, Sequence(0), Sequence(0), 0))
+
+
+def _put_head(connection: Connection, now: Head) -> None:
+    row = now._asdict() | {"id": 1, "crc": codec.crc_of(codec.text_of(now))}
+    connection.execute(_PUT_HEAD, row)
+
+
+def lead(connection: Connection, known: int | None) -> World:
+    now = reads.read_head(connection)
+    if known is not None and now.term > known:
+        raise TermLost(f"term {now.term} leads now, not term {known}")
+    _put_head(connection, now._replace(term=now.term + 1))
+    return reads.world(connection)
+
+
+def wish(connection: Connection, asked: Asked, by: UserName, at: float) -> Wish:
+    key = key_of(asked)
+    first = reads.wish_of_key(connection, by, key) if key is not None else None
+    if first is not None:
+        return first
+    now = reads.read_head(connection)
+    sequence = Sequence(now.newest_wish + 1)
+    kind, record = codec.write_asked(asked)
+    crc = codec.crc_of(codec.text_of((sequence, by, float(at), kind, record)))
+    row = dict(sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc)
+    connection.execute(_ADD_WISH, row)
+    _put_head(connection, now._replace(newest_wish=sequence))
+    return Wish(sequence=sequence, by=by, at=at, asked=asked)
+
+
+def commit(
+    connection: Connection, term: int, changes: Changes, keep_events: int, keep_keys: int
+) -> Seq[Event]:
+    now = reads.read_head(connection)
+    if term != now.term:
+        raise TermLost(f"term {now.term} leads now, not term {term}")
+    states = _states(connection, jobs_named_in(changes))
+    check(changes, states, granted=now.granted, newest=now.newest_wish)
+    _write(connection, changes)
+    numbered = [
+        replace(event, number=now.newest_event + place)
+        for place, event in enumerate(changes.events, start=1)
+    ]
+    _put(connection, _ADD_EVENTS, [_event(event) for event in numbered])
+    to_granted = now.granted if changes.granted is None else changes.granted
+    to_event = now.newest_event + len(numbered)
+    then = now._replace(granted=to_granted, newest_event=to_event)
+    if then != now:
+        _put_head(connection, then)
+    if to_granted > now.granted:
+        span = dict(from_granted=now.granted, to_granted=to_granted)
+        connection.execute(_FORGET, span)
+        connection.execute(_FORGET_KEYS, {"oldest": min(to_granted, now.newest_wish - keep_keys)})
+    if numbered:
+        _prune(connection, to_event - keep_events, len(numbered))
+    return numbered
+
+
+def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
+    if not named:
+        return {}
+    ids = codec.text_of(sorted(named))
+    return {
+        JobId(id): reads.state_of(state) for id, state in connection.execute(_STATES, {"ids": ids})
+    }
+
+
+def _write(connection: Connection, changes: Changes) -> None:
+    """Jobs first: the others refer to them."""
+    _put(connection, _PUT_JOBS, [_job(row) for row in changes.jobs])
+    _put(connection, _PUT_ATTEMPTS, [_attempt(row) for row in changes.attempts])
+    _put(connection, _PUT_ALLOCATIONS, [_allocation(row) for row in changes.allocations])
+    _put(connection, _PUT_NODES, [_node(row) for row in changes.nodes])
+    _put(connection, _PUT_SAVES, [_save(row) for row in changes.saves])
+    _put(connection, _PUT_RECEIPTS, [_receipt(row) for row in changes.receipts])
+
+
+def _put(connection: Connection, statement: Any, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(statement, rows)
+
+
+def _prune(connection: Connection, oldest: int, added: int) -> None:
+    """Forget the oldest events in small steps, so that no commit waits long."""
+    first = connection.execute(_FIRST_EVENT).scalar_one()
+    if first is not None and first <= oldest:
+        connection.execute(_PRUNE, {"oldest": min(oldest, first + max(PRUNE_ROWS, 2 * added))})
+
+
+def _job(row: Job) -> dict[str, Any]:
+    record, crc = codec.JOB.write(row)
+    submitted, place, id = age(row)
+    columns = dict(id=id, submitted=submitted, place=place, name=row.spec.name)
+    return dict(**columns, state=row.state, final=int(row.is_final), record=record, crc=crc)
+
+
+def _attempt(row: Attempt) -> dict[str, Any]:
+    record, crc = codec.ATTEMPT.write(row)
+    return dict(job=row.job, number=row.number, record=record, crc=crc)
+
+
+def _allocation(row: Allocation) -> dict[str, Any]:
+    record, crc = codec.ALLOCATION.write(row)
+    job, attempt, node = row.key
+    return dict(job=job, attempt=attempt, node=node, state=row.state, record=record, crc=crc)
+
+
+def _node(row: Node) -> dict[str, Any]:
+    record, crc = codec.NODE.write(row)
+    return dict(id=row.id, record=record, crc=crc)
+
+
+def _save(row: Save) -> dict[str, Any]:
+    record, crc = codec.SAVE.write(row)
+    return dict(job=row.job, step=row.step, attempt=row.attempt, record=record, crc=crc)
+
+
+def _receipt(row: Receipt) -> dict[str, Any]:
+    record, crc = codec.RECEIPT.write(row)
+    return dict(job=row.job, attempt=row.attempt, kind=row.kind, record=record, crc=crc)
+
+
+def _event(row: Event) -> dict[str, Any]:
+    record, crc = codec.EVENT.write(row)
+    return dict(number=row.number, job=row.job, record=record, crc=crc)
+
+
+def put_token(connection: Connection, sha256: str, name: str, role: str) -> None:
+    connection.execute(_PUT_TOKEN, dict(sha256=sha256, name=name, role=role))
+
+
+def put_secret(connection: Connection, name: str, sealed: bytes, by: UserName, at: float) -> None:
+    connection.execute(_PUT_SECRET, dict(name=name, sealed=sealed, by=by, at=at))
+
+
+def drop_secret(connection: Connection, name: str) -> bool:
+    return connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0

@@ -1,0 +1,44 @@
+"""What a training script needs inside a job: start, resume, steps, and saves that verify.
+
+    import corral.train as train
+    run = train.start()
+    state = run.resume(model=model, optimizer=optimizer, data=sampler)
+    for step in run.steps(until=10_000):
+        ...
+        run.log(loss=loss, samples=len(batch))
+
+Outside Corral the same script runs alone: a world of one, no socket, saves only where asked for.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+if find_spec("torch") is None:
+    raise ModuleNotFoundError(
+        "corral.train needs PyTorch, which is not installed here; run: pip install 'corral[train]'",
+        name="torch",
+    )
+
+if TYPE_CHECKING:
+    from corral.train.run import Run, start
+    from corral.train.sampler import Sampler
+    from corral.train.state import State
+    from corral.train.storage import Reader
+
+__all__ = ["Reader", "Run", "Sampler", "State", "start"]
+
+# Loaded when first used: the file-handling half of this room runs without paying for torch.
+_HOMES: Final = {
+    "Reader": "corral.train.storage",
+    "Run": "corral.train.run",
+    "Sampler": "corral.train.sampler",
+    "State": "corral.train.state",
+    "start": "corral.train.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'corral.train' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,177 @@
+"""The rank's line to its shim: progress and saves out, wishes in. Training never waits for it.
+
+One JSON object a line (docs/architecture.md, "Between a rank and its shim"). A line that is not
+there is tried again in silence; of progress only the newest is kept, a save is kept until sent.
+"""
+
+import json
+import os
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
+LINE_BYTES: Final = 1024 * 1024  # a longer line is no message of a shim
+SEND_SECONDS: Final = 5.0
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWish:
+    """Somebody wants this attempt to end: with a save or without, within `grace_seconds`."""
+
+    save: bool
+    grace_seconds: float
+    why: str
+
+
+class Channel:
+    """A thread of its own talks to the shim. `stop` is the newest wish to stop, if any."""
+
+    def __init__(self, path: str, rank: int, committed: Callable[[list[int]], None]) -> None:
+        self.stop: StopWish | None = None
+        self._path = path
+        self._rank = rank
+        self._committed = committed
+        self._progress: Message | None = None
+        self._saves: deque[Message] = deque()
+        self._received = b""
+        self._closing = False
+        self._idle = threading.Event()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._thread = threading.Thread(target=self._live, name="corral-channel", daemon=True)
+        self._thread.start()
+
+    def progress(self, fields: Message) -> None:
+        """Let the shim know the newest progress; what has not been sent yet is replaced."""
+        self._progress = {"type": "progress", "rank": self._rank, **fields}
+        self._wake()
+
+    def save(self, fields: Message) -> None:
+        """Let the shim know of a save; this is not lost while the line is down."""
+        self._saves.append({"type": "save", **fields})
+        self._wake()
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until all has been sent, for at most so long."""
+        self._idle.clear()
+        self._wake()
+        return self._idle.wait(seconds)
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Send what there is, for at most so long, and hang up."""
+        if self._thread.is_alive():
+            self.flush(seconds)
+            self._closing = True
+            self._wake()
+            self._thread.join(seconds)
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self._wake_write, b"x")
+
+    def _live(self) -> None:
+        tries = 0
+        while not self._closing:
+            try:
+                with connect(self._path) as line:
+                    tries = 0
+                    self._talk(line)
+            except OSError:
+                pause = RETRY_SECONDS[min(tries, len(RETRY_SECONDS) - 1)]
+                tries += 1
+                self._sleep(pause)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait to dial again; only hanging up shortens it."""
+        until = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            while not self._closing and (left := until - time.monotonic()) > 0:
+                selector.select(left)
+                self._drain_wakes()
+
+    def _drain_wakes(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._wake_read, 4096):
+                pass
+
+    def _talk(self, line: socket.socket) -> None:
+        self._received = b""
+        _send(line, {"type": "hello", "rank": self._rank})
+        with selectors.DefaultSelector() as selector:
+            selector.register(line, selectors.EVENT_READ)
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            while True:
+                self._send_all(line)
+                if self._closing:
+                    return
+                ready = {key.fileobj for key, _ in selector.select()}
+                self._drain_wakes()
+                if line in ready:
+                    self._receive(line)
+
+    def _send_all(self, line: socket.socket) -> None:
+        while self._saves:
+            _send(line, self._saves[0])
+            self._saves.popleft()
+        newest, self._progress = self._progress, None
+        if newest is not None:
+            try:
+                _send(line, newest)
+            except OSError:
+                self._progress = self._progress or newest
+                raise
+        if not self._saves and self._progress is None:
+            self._idle.set()
+
+    def _receive(self, line: socket.socket) -> None:
+        data = line.recv(65536)
+        if not data or len(self._received) > LINE_BYTES:
+            raise ConnectionResetError("the shim has hung up")
+        *lines, self._received = (self._received + data).split(b"\n")
+        for text in lines:
+            self._take(text)
+
+    def _take(self, text: bytes) -> None:
+        """Obey one message; one of a kind that is not known here is for newer ranks."""
+        try:
+            message = json.loads(text)
+            kind = message["type"]
+            if kind == "stop":
+                self.stop = StopWish(
+                    save=bool(message.get("save", True)),
+                    grace_seconds=float(message.get("grace_seconds", 30.0)),
+                    why=str(message.get("why", "")),
+                )
+            elif kind == "committed":
+                self._committed([int(step) for step in message["steps"]])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return
+
+
+def connect(path: str) -> socket.socket:
+    """Dial a Unix socket, also where its path is longer than the 108 bytes of an address."""
+    folder, name = os.path.split(path)
+    directory = os.open(folder or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            line.connect(f"/proc/self/fd/{directory}/{name}")
+            line.settimeout(SEND_SECONDS)
+        except OSError:
+            line.close()
+            raise
+        return line
+    finally:
+        os.close(directory)
+
+
+def _send(line: socket.socket, message: Message) -> None:
+    line.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")

@@ -1,0 +1,76 @@
+"""Where a rank's time goes, and what its beats say. Cheap: a few clock readings a step."""
+
+import math
+import time
+from typing import Any, Final
+
+BEAT_SECONDS: Final = 0.1
+SMOOTHING: Final = 0.5  # of the newest rate in what is told
+
+
+class Meter:
+    """Counts for one training loop. Seconds are totals since the loop began."""
+
+    def __init__(self, *, first_step: int, until: int, world_size: int) -> None:
+        self.first_step = first_step
+        self.until = until
+        self.data_seconds = 0.0
+        self.save_seconds = 0.0
+        self.compute_seconds = 0.0
+        self.step_seconds = 0.0  # of the newest step
+        self._world_size = world_size
+        self._loss: Any = None
+        self._samples = 0.0
+        self._samples_told = 0.0
+        self._rate: float | None = None
+        self._data_at_begin = 0.0
+        self._step_began = self._told = time.monotonic()
+
+    def log(self, *, loss: Any, samples: float) -> None:
+        """Note the newest loss, a number or a tensor, and samples done by this rank."""
+        if loss is not None:
+            self._loss = loss.detach() if hasattr(loss, "detach") else loss
+        self._samples += samples
+
+    def step_done(self) -> float:
+        """The newest step is over; answers with the time."""
+        now = time.monotonic()
+        self.step_seconds = now - self._step_began
+        data = self.data_seconds - self._data_at_begin
+        self.compute_seconds += max(0.0, self.step_seconds - data)
+        return now
+
+    def step_begins(self) -> None:
+        self._step_began = time.monotonic()
+        self._data_at_begin = self.data_seconds
+
+    def due(self, now: float) -> bool:
+        return now - self._told >= BEAT_SECONDS
+
+    def beat(self, step: int, now: float) -> dict[str, Any]:
+        """The fields of a progress message. Reading a loss from a GPU waits for it: only here."""
+        elapsed = now - self._told
+        if elapsed > 0 and self._samples > self._samples_told:
+            newest = (self._samples - self._samples_told) * self._world_size / elapsed
+            old = newest if self._rate is None else self._rate
+            self._rate = SMOOTHING * newest + (1 - SMOOTHING) * old
+        self._samples_told = self._samples
+        self._told = now
+        return {
+            "step": step,
+            "first_step": self.first_step,
+            "until": self.until,
+            "loss": _finite(self._loss),
+            "samples_per_second": _finite(self._rate),
+            "data_seconds": round(self.data_seconds, 6),
+            "compute_seconds": round(self.compute_seconds, 6),
+            "save_seconds": round(self.save_seconds, 6),
+        }
+
+
+def _finite(number: Any) -> float | None:
+    """A number that JSON can carry, or nothing."""
+    if number is None:
+        return None
+    value = float(number)
+    return value if math.isfinite(value) else None

@@ -1,0 +1,121 @@
+"""Which save to begin from, on all ranks the same, and loading it once it has been verified."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corral.domain.errors import Refusal
+from corral.train.group import Gang
+from corral.train.manifest import Broken
+from corral.train.saver import say
+from corral.train.settings import Settings
+from corral.train.shelf import Shelf, put_aside
+from corral.train.state import Holder
+from corral.train.storage import Reader, fill
+from corral.train.verify import verify
+
+
+class DoesNotFit(Refusal):
+    """A whole save, but of another model or optimizer than those given."""
+
+    code = "checkpoint_does_not_fit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A save that might be resumed from. `manifest_sha256` None: no head has recorded it."""
+
+    attempt: int
+    step: int
+    path: Path
+    manifest_sha256: str | None
+
+
+def candidates(settings: Settings, shelf: Shelf) -> list[Candidate]:
+    """The saves that count, the best first.
+
+    With a head these are the ones it has recorded, after what an earlier life of this very attempt
+    has saved (a launcher such as torchrun may restart its ranks within one attempt). Without a head
+    every complete save counts.
+    """
+    found = [
+        Candidate(attempt=slot.attempt, step=slot.step, path=slot.path, manifest_sha256=None)
+        for slot in shelf.saves()
+        if settings.resume is None or slot.attempt == shelf.attempt
+    ]
+    recorded = [
+        Candidate(
+            attempt=one.attempt,
+            step=one.step,
+            path=one.path,
+            manifest_sha256=one.manifest_sha256,
+        )
+        for one in settings.resume or ()
+    ]
+    return found + recorded
+
+
+def choose(
+    found: Sequence[Candidate],
+    gang: Gang,
+    report: Callable[[Candidate, str], None],
+) -> Candidate | None:
+    """The first candidate that verifies; those before it are quarantined by rank 0 and reported.
+
+    Every rank must call this with the same candidates; each hashes its part of the files.
+    """
+    for candidate in found:
+        troubles = [why for why in gang.gather(_trouble(candidate, gang)) if why]
+        why = gang.share(troubles[0] if troubles else "")
+        if not why:
+            return candidate
+        if gang.leads:
+            _quarantine(candidate, why)
+            report(candidate, why)
+    if found and gang.leads:
+        say("no save verifies: training begins anew")
+    return None
+
+
+def load(candidate: Candidate, holder: Holder) -> dict[str, Any]:
+    """Put a verified save into the holder's objects; answers with what is common to all ranks.
+
+    Raises: DoesNotFit when the model or the optimizer is another.
+    """
+    reader = Reader(candidate.path)
+    metadata = reader.read_metadata()
+    template = holder.template(metadata)
+    try:
+        fill(template, reader, metadata)
+        return holder.restore(template)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise DoesNotFit(
+            f"the save of step {candidate.step} is whole, but not of this model: {error}",
+            hint=f"give this job another checkpoint path than {candidate.path.parent.parent}",
+        ) from error
+
+
+def _trouble(candidate: Candidate, gang: Gang) -> str:
+    try:
+        verify(
+            candidate.path,
+            attempt=candidate.attempt,
+            step=candidate.step,
+            manifest_sha256=candidate.manifest_sha256,
+            part=gang.rank,
+            parts=gang.world_size,
+        )
+    except Broken as error:
+        return error.message
+    return ""
+
+
+def _quarantine(candidate: Candidate, why: str) -> None:
+    say(f"THE SAVE OF STEP {candidate.step} DOES NOT VERIFY: {why} ({candidate.path})")
+    try:
+        aside = put_aside(candidate.path, why)
+    except OSError as error:
+        say(f"it could not be put aside: {error.strerror}; the one before it is used")
+    else:
+        say(f"it was put aside as {aside.name}; the one before it is used")

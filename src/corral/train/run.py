@@ -1,0 +1,368 @@
+"""A training run: the object behind the three lines in a training script."""
+
+import atexit
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+import torch
+from torch import nn
+
+from corral.domain.errors import Trouble
+from corral.train.agreement import Agreement, Wishes
+from corral.train.channel import Channel, StopWish
+from corral.train.group import Gang, choose_device, join_gang
+from corral.train.meter import Meter
+from corral.train.pace import Pace
+from corral.train.restore import Candidate, candidates, choose, load
+from corral.train.saver import Saved, Saver, say
+from corral.train.settings import Settings, read_settings
+from corral.train.shelf import Shelf, attempts, claim
+from corral.train.state import Holder, State, Stateful
+
+STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
+GRACE_SECONDS: Final = 30.0  # when a bare SIGTERM says nothing about it
+FLUSH_SECONDS: Final = 2.0
+T = TypeVar("T")
+
+
+class CannotSave(Trouble):
+    """The directory of saves cannot be used."""
+
+    code = "cannot_save"
+
+
+def start(*, checkpoint: str | None = None, interval: float | str = "auto", keep: int = 3) -> "Run":
+    """Join the gang that the environment describes and choose this rank's device.
+
+    Inside Corral the job's spec rules; the arguments hold outside of it, where without
+    `checkpoint` nothing is saved. `interval` is "auto" or seconds.
+    """
+    settings = read_settings(os.environ, checkpoint=checkpoint, interval=interval, keep=keep)
+    device = choose_device(settings)
+    join_gang(settings, device)
+    return Run(settings, device)
+
+
+class Run:
+    """One rank's run. `rank`, `world_size`, `local_rank` and `device` are for the script."""
+
+    def __init__(self, settings: Settings, device: torch.device) -> None:
+        self.device = device
+        self._settings = settings
+        self._talk = Gang.gather_around()
+        self._quiet = Gang.gather_around()
+        self.rank = self._talk.rank
+        self.world_size = self._talk.world_size
+        self.local_rank = settings.local_rank
+        self._state = State()
+        self._holder: Holder | None = None
+        self._saver: Saver | None = None
+        self._sampler: Any = None
+        self._committed = {(one.attempt, one.step) for one in settings.resume or ()}
+        self._channel: Channel | None = None
+        if settings.socket:
+            self._channel = Channel(settings.socket, self.rank, self._on_committed)
+        self._agreement = Agreement(self._talk)
+        self._meter = Meter(first_step=0, until=0, world_size=self.world_size)
+        self._pace = Pace(
+            fixed_seconds=settings.interval_seconds,
+            node_mtbf_seconds=settings.node_mtbf_seconds,
+            nodes=settings.nodes,
+            failures=max(0, (settings.attempt or 1) - 1),
+        )
+        self._term: StopWish | None = None
+
+    def resume(
+        self,
+        *,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] = (),
+        scheduler: Stateful | None = None,
+        data: Stateful | None = None,
+        **others: Stateful,
+    ) -> State:
+        """Put the newest save that verifies into these objects, and save them from now on.
+
+        Restores also the random generators of this rank. `others` are more objects with
+        `state_dict` and `load_state_dict`, say a gradient scaler. Every rank must call this.
+        Raises: DoesNotFit, WorldChanged, CannotSave.
+        """
+        single = isinstance(optimizer, torch.optim.Optimizer)
+        self._holder = Holder(
+            model=model,
+            optimizers=(optimizer,) if single else tuple(optimizer),  # type: ignore[arg-type]
+            scheduler=scheduler,
+            data=data,
+            others=others,
+            rank=self.rank,
+            world_size=self.world_size,
+        )
+        self._sampler = data if hasattr(data, "delivered") else None
+        if self._settings.checkpoint_path is None:
+            return self._state
+        shelf = self._open_shelf()
+        self._saver = Saver(
+            shelf,
+            keep=self._settings.keep,
+            talk=self._talk,
+            quiet=self._quiet,
+            done=self._on_saved,
+            failed=self._on_save_failed,
+        )
+        for one in self._holder.optimizers:
+            self._saver.guard(one)
+        found = self._talk.share(candidates(self._settings, shelf) if self.rank == 0 else [])
+        chosen = choose(found, self._talk, self._on_quarantined)
+        if chosen is not None:
+            common = load(chosen, self._holder)
+            self._state = State(
+                step=common["step"],
+                path=chosen.path,
+                observed_seconds=common["observed_seconds"],
+            )
+            self._pace.before_seconds = self._state.observed_seconds
+        return self._state
+
+    def steps(self, until: int) -> Iterator[int]:
+        """The numbers of the steps that are left, from the resumed one up to `until`.
+
+        Between two steps it beats, saves when a save is due or asked for, and ends the process with
+        code 75 when somebody wants the run to stop. After the last step the state is saved.
+        """
+        previous = self._take_term()
+        try:
+            yield from self._steps(until)
+        finally:
+            self._give_term_back(previous)
+            self._hang_up()
+
+    def log(self, *, loss: Any = None, samples: float = 0) -> None:
+        """Tell of the step in hand: its loss (a number or a tensor), and this rank's samples."""
+        self._meter.log(loss=loss, samples=samples)
+
+    def data(self, source: Iterable[T]) -> Iterator[T]:
+        """The same batches, with the time spent waiting for them counted.
+
+        Read a loader that fetches ahead through this: its sampler then counts what training
+        has taken, not what was fetched. Beginning to read draws no random number.
+        """
+        samplers = (source, *(getattr(source, name, None) for name in ("batch_sampler", "sampler")))
+        sampler = self._sampler if any(one is self._sampler for one in samplers) else None
+        if sampler is not None:
+            sampler.count_on_delivery()
+        drawn = torch.get_rng_state()
+        iterator = iter(source)
+        torch.set_rng_state(drawn)
+        while True:
+            began = time.monotonic()
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                return
+            self._meter.data_seconds += time.monotonic() - began
+            if sampler is not None:
+                sampler.delivered()
+            yield batch
+
+    def _open_shelf(self) -> Shelf:
+        """Rank 0 makes this attempt's directory of saves; all ranks use the same."""
+        made: Shelf | str = ""
+        if self.rank == 0:
+            try:
+                made = _make_shelf(self._settings)
+            except OSError as error:
+                made = f"{error.strerror} ({error.filename})"
+        shelf = self._talk.share(made)
+        if isinstance(shelf, str):
+            path = self._settings.checkpoint_path
+            raise CannotSave(
+                f"saves cannot go to {path}: {shelf}",
+                hint=f"make {path} writable for this user, or set checkpoint.path in the spec",
+            )
+        if self._settings.resume is None and self.rank == 0:
+            self._committed |= {(slot.attempt, slot.step) for slot in shelf.saves()}
+        assert isinstance(shelf, Shelf)
+        return shelf
+
+    def _steps(self, until: int) -> Iterator[int]:
+        step = first = self._state.step
+        self._meter = Meter(first_step=first, until=until, world_size=self.world_size)
+        self._pace.begin(time.monotonic())
+        self._meter.step_begins()
+        while step < until:
+            yield step
+            step += 1
+            now = self._meter.step_done()
+            self._pace.step_done(self._meter.step_seconds)
+            if step == until:
+                break
+            if step == first + 1 and self._saver is not None:
+                self._saver.prepare(self._capture(step))
+            if self._agreement.due(step):
+                self._obey(self._agreement.collect(), step)
+                wishes = self._wishes(time.monotonic())
+                self._agreement.begin(step, wishes, self._pace.usual_step_seconds)
+            if step == first + 1 or self._meter.due(now):
+                self._beat(step)
+            self._meter.step_begins()
+        self._agreement.collect()
+        self._state = State(step=step, path=self._state.path)
+        if self._saver is not None and step > first:
+            self._save_last(self._saver, step)
+            atexit.register(self._saver.close)  # else Python's end may meet its thread within torch
+        self._beat(step)
+
+    def _wishes(self, now: float) -> Wishes:
+        saver = self._saver
+        save = False
+        if saver is not None and self.rank == 0 and not saver.busy:
+            self._pace.save_ended(now, save_seconds=saver.last_seconds)
+            save = self._pace.due(now)
+        stop = (self._channel.stop if self._channel else None) or self._term
+        if stop is None:
+            return Wishes(save=save)
+        return Wishes(
+            save=save,
+            stop=True,
+            stop_without_save=not stop.save,
+            grace_seconds=stop.grace_seconds,
+        )
+
+    def _obey(self, agreed: Wishes, step: int) -> None:
+        if agreed.stop:
+            self._stop(agreed, step)
+        if agreed.save and self._saver is not None:
+            self._save(self._saver, step)
+
+    def _save(self, saver: Saver, step: int) -> None:
+        began = time.monotonic()
+        stall = saver.save(step, lambda: self._capture(step))
+        self._meter.save_seconds += stall
+        self._pace.save_begun(began, stall)
+
+    def _save_last(self, saver: Saver, step: int) -> None:
+        saver.wait()
+        if saver.last_step != step:
+            self._save(saver, step)
+        saver.wait()
+
+    def _stop(self, agreed: Wishes, step: int) -> None:
+        """Save if that was asked for, within the grace, and leave.
+
+        Raises: SystemExit with code 75, always.
+        """
+        deadline = time.monotonic() + 0.9 * agreed.grace_seconds
+        what = "without a save, as asked"
+        if self._saver is not None and not agreed.stop_without_save:
+            saved = self._saver.wait(deadline - time.monotonic()) and self._save_now(
+                self._saver, step, deadline
+            )
+            what = "saved" if saved else "THE SAVE DID NOT COMPLETE in the time there was"
+            if saved:
+                atexit.register(self._saver.close)
+        if self.rank == 0:
+            say(f"stopping at step {step}: {what}")
+        self._beat(step)
+        self._hang_up()
+        raise SystemExit(STOPPED)
+
+    def _save_now(self, saver: Saver, step: int, deadline: float) -> bool:
+        try:
+            self._save(saver, step)
+        except RuntimeError as error:  # another rank ran out of time first
+            say(f"the ranks lost one another while stopping: {error}")
+            return False
+        return saver.wait(max(0.0, deadline - time.monotonic())) and saver.last_step == step
+
+    def _capture(self, step: int) -> dict[str, Any]:
+        assert self._holder is not None
+        observed = self._pace.observed_seconds(time.monotonic())
+        return self._holder.capture(step=step, observed_seconds=observed)
+
+    def _beat(self, step: int) -> None:
+        fields = self._meter.beat(step, time.monotonic())
+        if self._channel is not None:
+            self._channel.progress(fields)
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.flush(FLUSH_SECONDS)
+
+    def _on_saved(self, saved: Saved) -> None:
+        if self._channel is None:
+            self._on_committed([saved.step])
+            return
+        self._channel.save(
+            {
+                "step": saved.step,
+                "attempt": saved.attempt,
+                "path": str(saved.path),
+                "manifest_sha256": saved.manifest_sha256,
+                "size_bytes": saved.size_bytes,
+                "seconds": saved.seconds,
+                "stall_seconds": saved.stall_seconds,
+            }
+        )
+
+    def _on_committed(self, steps: Sequence[int]) -> None:
+        """These saves are recorded, so older ones may go."""
+        saver = self._saver
+        if saver is not None and self.rank == 0:
+            self._committed |= {(saver.shelf.attempt, step) for step in steps}
+            saver.forget(sorted(self._committed))
+
+    def _on_save_failed(self, step: int, why: str) -> None:
+        if self.rank == 0:
+            say(
+                f"THE SAVE OF STEP {step} FAILED: {why}; training goes on, older saves are "
+                "untouched, the next save is tried when it is due"
+            )
+
+    def _on_quarantined(self, candidate: Candidate, why: str) -> None:
+        if self._channel is not None:
+            self._channel.save(
+                {
+                    "step": candidate.step,
+                    "attempt": candidate.attempt,
+                    "path": str(candidate.path),
+                    "manifest_sha256": candidate.manifest_sha256 or "",
+                    "size_bytes": 0,
+                    "seconds": 0.0,
+                    "stall_seconds": 0.0,
+                    "quarantined": why,
+                }
+            )
+
+    def _take_term(self) -> Any:
+        try:
+            return signal.signal(signal.SIGTERM, self._on_term)
+        except ValueError:  # not the main thread: wishes come by the socket alone
+            return None
+
+    def _give_term_back(self, previous: Any) -> None:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        """The first SIGTERM asks for a save and an end; the second is obeyed at once."""
+        if self._term is not None:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        notice = b"corral: stopping at the next step; SIGTERM again ends it at once\n"
+        os.write(2, notice)  # print is not safe within a signal handler
+        self._term = StopWish(save=True, grace_seconds=GRACE_SECONDS, why="SIGTERM")
+
+
+def _make_shelf(settings: Settings) -> Shelf:
+    assert settings.checkpoint_path is not None
+    root = claim(settings.checkpoint_path, settings.job)
+    attempt = settings.attempt
+    if attempt is None:  # nobody counts: each run is an attempt of its own
+        attempt = max(attempts(root), default=0) + 1
+    shelf = Shelf(root=root, job=settings.job, attempt=attempt)
+    shelf.open()
+    return shelf

@@ -1,0 +1,109 @@
+"""Which samples come next: shuffled, shared out among the ranks, and never twice in an epoch."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from corral.domain.errors import Refusal
+
+
+class DataChanged(Refusal):
+    """The saved position is of other data than those given."""
+
+    code = "data_changed"
+
+
+class Sampler:
+    """Batches of indices for this rank, without end; a `batch_sampler` for a DataLoader.
+
+    The epochs follow one another in one stream of samples, each epoch a permutation of
+    `length` samples that depends on seed and epoch alone. A global batch is the next
+    `batch_size` x world samples of the stream, and may span two epochs, so that every rank always
+    has a whole batch. The position is the number of samples consumed by all ranks: it means the
+    same for any number of ranks, and each sample comes once an epoch whatever their number was.
+    Rank and world size are taken from RANK and WORLD_SIZE where they are not given.
+
+    Raises: ValueError unless length and batch_size are at least 1.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        batch_size: int,
+        seed: int = 0,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        if min(length, batch_size) < 1 or seed < 0:
+            raise ValueError(f"{length} samples in batches of {batch_size}, seed {seed}")
+        self.length = length
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = int(os.environ.get("RANK", 0)) if rank is None else rank
+        self.world_size = int(os.environ.get("WORLD_SIZE", 1)) if world_size is None else world_size
+        self.consumed = 0  # by the training loops of all ranks
+        self._issued = 0  # the same, as far as handed out: a DataLoader may run ahead
+        self._counts_itself = True
+        self._shuffled: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
+
+    @property
+    def epoch(self) -> int:
+        """How many times all samples have been consumed."""
+        return self.consumed // self.length
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._issued = self.consumed
+        while True:
+            batch = self._batch_at(self._issued)
+            self._issued += self.batch_size * self.world_size
+            if self._counts_itself:
+                self.consumed = self._issued
+            yield batch
+
+    def count_on_delivery(self) -> None:
+        """From now on only `delivered` moves the position: what a loader fetches ahead is not yet
+        consumed."""
+        self._counts_itself = False
+
+    def delivered(self) -> None:
+        """The training loop of this rank, and so of each, has taken its next batch."""
+        if not self._counts_itself:
+            self.consumed += self.batch_size * self.world_size
+
+    def state_dict(self) -> dict[str, int]:
+        return {"consumed": self.consumed, "length": self.length, "seed": self.seed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from a saved position, whatever the number of ranks was.
+
+        Raises: DataChanged when it was saved over other data or in another order.
+        """
+        theirs = (state["length"], state["seed"])
+        if theirs != (self.length, self.seed):
+            raise DataChanged(
+                f"the save counts its samples over {theirs[0]} with seed {theirs[1]}; "
+                f"this sampler has {self.length} with seed {self.seed}",
+                hint="give the same data and seed, or start with another checkpoint path",
+            )
+        self.consumed = self._issued = state["consumed"]
+
+    def _batch_at(self, position: int) -> list[int]:
+        first = position + self.rank * self.batch_size
+        return [self._sample_at(place) for place in range(first, first + self.batch_size)]
+
+    def _sample_at(self, place: int) -> int:
+        epoch, index = divmod(place, self.length)
+        if epoch not in self._shuffled:
+            self._shuffled = {
+                old: self._shuffled[old] for old in self._shuffled if old + 1 == epoch
+            }
+            self._shuffled[epoch] = self._shuffle(epoch)
+        return int(self._shuffled[epoch][index])
+
+    def _shuffle(self, epoch: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        # RandomState's stream is frozen for all versions of numpy; Generator's is not (NEP 19).
+        bits = np.random.MT19937(np.random.SeedSequence([self.seed, epoch]))
+        return np.random.RandomState(bits).permutation(self.length).astype(np.int64)

@@ -1,0 +1,299 @@
+"""Saving beside training: copied at the step boundary, written by a thread, reported when durable.
+
+Order of one save: every rank writes and fsyncs its files; then rank 0 writes and fsyncs the index
+and the manifest, fsyncs the directory, renames it and fsyncs its parent. Before the rename nothing
+reads it; after it everything in it is durable.
+"""
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from corral.domain.errors import Trouble
+from corral.train.group import Gang
+from corral.train.manifest import MANIFEST, Manifest, digest, encode
+from corral.train.shelf import Shelf, sync_directory
+from corral.train.storage import (
+    Later,
+    Part,
+    Staged,
+    Staging,
+    Written,
+    plan_part,
+    shape_of,
+    write_index,
+    write_part,
+    write_whole,
+)
+
+_END: Final = None  # in the queue: no more work
+
+
+class SaveFailed(Trouble):
+    """A save that did not become complete. Training and older saves are untouched."""
+
+    code = "save_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A complete and durable save, as rank 0 reports it."""
+
+    step: int
+    attempt: int
+    path: Path
+    manifest_sha256: str
+    size_bytes: int
+    seconds: float
+    stall_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    step: int
+    staged: Sequence[Staged]
+    later: Sequence[Later]
+    trouble: str
+    began: float
+    stall_seconds: float
+
+
+class Saver:
+    """One rank's half of every save. All methods but `forget` are the training thread's.
+
+    `talk` is used by the training thread, `quiet` by the writing thread: two groups, so that
+    neither can take the other's messages. `done` is told, on the writing thread of rank 0, of
+    every save that is complete, and `failed` on every rank of one that is not.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        keep: int,
+        talk: Gang,
+        quiet: Gang,
+        done: Callable[[Saved], None],
+        failed: Callable[[int, str], None],
+    ) -> None:
+        self.shelf = shelf
+        self.last_step: int | None = None  # of the newest save that is complete
+        self.last_seconds: float | None = None  # the newest save took; None: it failed
+        self._keep = keep
+        self._talk = talk
+        self._quiet = quiet
+        self._done = done
+        self._failed = failed
+        self._part: Part | None = None
+        self._staging = Staging()
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._copied = threading.Event()
+        self._copied.set()
+        self._waited = 0.0  # by optimizers, for their state to be copied
+        # A daemon: a process that fails must not wait for ranks that are gone.
+        self._thread = threading.Thread(target=self._work, name="corral-saver", daemon=True)
+        self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save is being written."""
+        return not self._idle.is_set()
+
+    def guard(self, optimizer: torch.optim.Optimizer) -> None:
+        """Let no step of the optimizer change its state while that is being copied."""
+        optimizer.register_step_pre_hook(self._before_optimizer_step)
+
+    def _before_optimizer_step(self, *_: Any) -> None:
+        if not self._copied.is_set():
+            began = time.monotonic()
+            self._copied.wait()
+            self._waited += time.monotonic() - began
+
+    def prepare(self, state: dict[str, Any]) -> None:
+        """Plan, and get the staging buffers ready beside training, before the first save is due.
+
+        Every rank must call this together.
+        """
+        self._plan(state)
+        items = self._part.items if self._part else ()
+        self._idle.clear()
+        self._tasks.put(lambda: self._warm(state, items))
+
+    def save(self, step: int, capture: Callable[[], dict[str, Any]]) -> float:
+        """Take a copy of the state and write it beside training; answers with the seconds that
+        training lost. Every rank must call this together; a save in progress is waited for."""
+        self.wait()
+        began = time.monotonic()
+        self.last_seconds = None
+        state = capture()
+        trouble = ""
+        staged: Sequence[Staged] = ()
+        later: Sequence[Later] = ()
+        changed = self._part is None or shape_of(state) != self._part.shape
+        if self._talk.largest([changed]).wait()[0]:
+            self._plan(state)
+        try:
+            staged, later = self._staging.take(state, self._part.items if self._part else ())
+        except (RuntimeError, MemoryError) as error:
+            trouble = f"the state could not be copied: {error}"
+        stall = time.monotonic() - began
+        task = _Task(
+            step=step,
+            staged=staged,
+            later=later,
+            trouble=trouble,
+            began=began,
+            stall_seconds=stall,
+        )
+        self._waited = 0.0
+        self._copied.clear()
+        self._idle.clear()
+        self._tasks.put(lambda: self._save(task))
+        return stall
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait until nothing is being written, for at most so long."""
+        return self._idle.wait(seconds)
+
+    def forget(self, committed: Sequence[tuple[int, int]]) -> None:
+        """Let go of saves older than the newest committed ones, given as (attempt, step)."""
+        self._tasks.put(lambda: self._prune(committed))
+
+    def close(self) -> None:
+        """Finish what is being written and end the thread."""
+        self._tasks.put(_END)
+        self._thread.join()
+
+    def _plan(self, state: dict[str, Any]) -> None:
+        self._part = None
+        self._part = plan_part(state, self._talk)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not _END:
+            task()
+
+    def _warm(self, state: dict[str, Any], items: Sequence[Any]) -> None:
+        try:
+            for one in self._staging.take(state, items)[1]:
+                one.copy()
+        except (RuntimeError, MemoryError) as error:
+            say(f"staging buffers are not to be had yet: {error}")
+        finally:
+            self._idle.set()
+
+    def _prune(self, committed: Sequence[tuple[int, int]]) -> None:
+        try:
+            self.shelf.prune(committed, keep=self._keep)
+        except OSError as error:
+            say(f"old saves cannot be removed: {error}")
+
+    def _save(self, task: _Task) -> None:
+        try:
+            trouble = self._copy(task)
+            saved = self._together(task, trouble)
+        except SaveFailed as error:
+            self._failed(task.step, error.message)
+        except Exception as error:  # the gang is breaking up: training itself will say more
+            self._failed(task.step, f"the ranks lost one another: {error!r}")
+        else:
+            self.last_step = task.step
+            self.last_seconds = time.monotonic() - task.began
+            if saved is not None:
+                self._done(saved)
+        finally:
+            self._idle.set()
+
+    def _copy(self, task: _Task) -> str:
+        """What training left to be copied; then its optimizers may go on."""
+        try:
+            troubles = [one.copy() for one in task.later]
+        finally:
+            self._copied.set()
+        return task.trouble or next(filter(None, troubles), "")
+
+    def _together(self, task: _Task, own_trouble: str) -> Saved | None:
+        """All ranks' way through one save. Raises SaveFailed on every rank, or on none."""
+        began = self._begin(task.step) if self._quiet.leads else ""
+        trouble = self._quiet.share(began)
+        written: Written | str = trouble or own_trouble
+        if not written:
+            written = self._write(task)
+        results = self._quiet.gather(written)
+        outcome: Saved | str | None = None
+        if self._quiet.leads:
+            troubles = [one for one in results if isinstance(one, str)]
+            outcome = troubles[0] if troubles else self._complete(task, results)
+            if isinstance(outcome, str):
+                self.shelf.abandon(task.step)
+        failure = self._quiet.share(outcome if isinstance(outcome, str) else "")
+        if failure:
+            raise SaveFailed(failure)
+        return outcome if isinstance(outcome, Saved) else None
+
+    def _begin(self, step: int) -> str:
+        try:
+            self.shelf.begin(step)
+        except Exception as error:  # whatever it is: the other ranks wait to hear of it
+            return _told(error)
+        return ""
+
+    def _write(self, task: _Task) -> Written | str:
+        directory = self.shelf.partial(task.step)
+        try:
+            written = write_part(directory, self._quiet.rank, task.staged)
+            sync_directory(directory)
+        except Exception as error:  # whatever it is: the other ranks wait to hear of it
+            return _told(error)
+        return written
+
+    def _complete(self, task: _Task, parts: Sequence[Written]) -> Saved | str:
+        """Rank 0: what makes the written files one save. A text says why not."""
+        directory = self.shelf.partial(task.step)
+        assert self._part is not None
+        assert self._part.metadata is not None
+        try:
+            index = write_index(directory, self._part.metadata, parts)
+            manifest = Manifest(
+                job=self.shelf.job,
+                attempt=self.shelf.attempt,
+                step=task.step,
+                world_size=self._quiet.world_size,
+                torch=torch.__version__,
+                files=(index, *(entry for part in parts for entry in part.files)),
+            )
+            data = encode(manifest)
+            write_whole(directory / MANIFEST, data)
+            sync_directory(directory)
+            path = self.shelf.publish(task.step)
+        except Exception as error:  # whatever it is: the other ranks wait to hear of it
+            return _told(error)
+        return Saved(
+            step=task.step,
+            attempt=self.shelf.attempt,
+            path=path,
+            manifest_sha256=digest(data),
+            size_bytes=manifest.size_bytes,
+            seconds=time.monotonic() - task.began,
+            stall_seconds=task.stall_seconds + self._waited,
+        )
+
+
+def say(text: str) -> None:
+    """To whoever reads the job's log."""
+    print(f"corral: {text}", file=sys.stderr, flush=True)
+
+
+def _told(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return str(error) if isinstance(error, Trouble) else repr(error)
+    where = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{where}"

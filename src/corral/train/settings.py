@@ -1,0 +1,128 @@
+"""What the environment says about this rank: its place in the gang, and its checkpoint rule."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import Refusal
+
+NODE_MTBF_SECONDS: Final = 30 * 86400.0  # of a node nothing is known about
+
+
+class SettingInvalid(Refusal):
+    """The environment says something that cannot be."""
+
+    code = "setting_invalid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A save that the head has recorded."""
+
+    attempt: int
+    step: int
+    path: Path
+    manifest_sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One rank's place and rules. Durations in seconds.
+
+    `attempt` None: no head counts them, so the directory of saves does. `resume` None: nobody
+    records saves either, so the newest complete one is the one to resume from.
+    `interval_seconds` None: chosen by itself.
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    nodes: int = 1
+    master_address: str = ""
+    pretend_gpus: bool = False
+    job: str = ""
+    attempt: int | None = None
+    socket: str | None = None
+    checkpoint_path: Path | None = None
+    interval_seconds: float | None = None
+    keep: int = 3
+    node_mtbf_seconds: float = NODE_MTBF_SECONDS
+    resume: tuple[Committed, ...] | None = None
+
+
+def read_settings(
+    env: Mapping[str, str],
+    *,
+    checkpoint: str | None = None,
+    interval: float | str = "auto",
+    keep: int = 3,
+) -> Settings:
+    """Settings from the environment; the arguments are what holds where it says nothing.
+
+    Raises: SettingInvalid.
+    """
+    path = env.get("CORRAL_CHECKPOINT_PATH") or checkpoint
+    inside = bool(env.get("CORRAL_JOB_ID"))
+    return Settings(
+        rank=_whole(env, "RANK", 0),
+        world_size=_whole(env, "WORLD_SIZE", 1),
+        local_rank=_whole(env, "LOCAL_RANK", 0),
+        nodes=_count_nodes(env),
+        master_address=env.get("MASTER_ADDR", ""),
+        pretend_gpus=env.get("CORRAL_PRETEND_GPUS", "0") not in ("", "0"),
+        job=env.get("CORRAL_JOB_ID", ""),
+        attempt=_whole(env, "CORRAL_ATTEMPT", 1) if inside else None,
+        socket=env.get("CORRAL_SOCKET") or None,
+        checkpoint_path=Path(path).absolute() if path else None,
+        interval_seconds=_interval(env.get("CORRAL_CHECKPOINT_INTERVAL") or str(interval)),
+        keep=max(1, _whole(env, "CORRAL_CHECKPOINT_KEEP", keep)),
+        node_mtbf_seconds=_seconds(env, "CORRAL_NODE_MTBF_SECONDS", NODE_MTBF_SECONDS),
+        resume=_committed(env.get("CORRAL_RESUME") or "[]") if inside else None,
+    )
+
+
+def _whole(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name) or str(default)
+    if not text.isdecimal():
+        raise SettingInvalid(f"{name} is {text!r}, not a whole number")
+    return int(text)
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name) or str(default)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise SettingInvalid(f"{name} is {text!r}, not a number of seconds above 0")
+    return seconds
+
+
+def _interval(text: str) -> float | None:
+    if text == "auto":
+        return None
+    return _seconds({"interval": text}, "interval", 0.0)
+
+
+def _count_nodes(env: Mapping[str, str]) -> int:
+    """CORRAL_NODES is the nodes' addresses with commas between, or their number."""
+    text = env.get("CORRAL_NODES") or env.get("SLURM_NNODES") or "1"
+    return int(text) if text.isdecimal() else len(text.replace(",", " ").split())
+
+
+def _committed(text: str) -> tuple[Committed, ...]:
+    try:
+        return tuple(
+            Committed(
+                attempt=int(one["attempt"]),
+                step=int(one["step"]),
+                path=Path(one["path"]),
+                manifest_sha256=str(one["manifest_sha256"]),
+            )
+            for one in json.loads(text)
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise SettingInvalid(f"CORRAL_RESUME cannot be read: {error!r}") from error

@@ -1,0 +1,265 @@
+"""What a save holds of a training run, and how it is put back.
+
+One flat dictionary: tensors under `model/<name>` and `optimizer/<i>/<parameter>/<name>`, which
+torch.distributed.checkpoint shards and reshards; everything else as two pickled values, `common`
+(the same on every rank) and `rank/<r>`. Names are those of the bare module, so that a save of a
+DDP-wrapped, compiled or FSDP2 module fits any other form of the same module.
+"""
+
+import io
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.tensor import DTensor
+
+from corral.domain.errors import Refusal
+
+COMMON = "common"
+
+
+class Stateful(Protocol):
+    """Anything whose state can be taken and put back."""
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state: Any) -> Any: ...
+
+
+class WorldChanged(Refusal):
+    """A data position that means something only for the number of ranks it was saved with."""
+
+    code = "world_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Where training stands: `step` steps are done. `path` is the save it came from, if any."""
+
+    step: int = 0
+    path: Path | None = None
+    observed_seconds: float = 0.0  # that this job has trained, over all attempts
+
+    @property
+    def fresh(self) -> bool:
+        return self.path is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The objects that a run's state lives in. `others` are more objects, by name."""
+
+    model: nn.Module
+    optimizers: Sequence[torch.optim.Optimizer] = ()
+    scheduler: Stateful | None = None
+    data: Stateful | None = None
+    others: Mapping[str, Stateful] = field(default_factory=dict)
+    rank: int = 0
+    world_size: int = 1
+
+    def capture(self, *, step: int, observed_seconds: float) -> dict[str, Any]:
+        """The state as it is now: tensors are not copied, they are the live ones."""
+        tensors, oddments = self._model_state()
+        own = tensors.keys() - (self._replicated_buffers() if self.rank else set())
+        state: dict[str, Any] = {key: value for key, value in tensors.items() if key in own}
+        plain: dict[str, Any] = {}
+        for key, value in self._optimizer_state():
+            (state if isinstance(value, torch.Tensor) else plain)[key] = value
+        common = {
+            "step": step,
+            "world_size": self.world_size,
+            "observed_seconds": observed_seconds,
+            "model": oddments,
+            "optimizer": plain,
+            "groups": [self._groups(optimizer) for optimizer in self.optimizers],
+            "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+            "others": {name: one.state_dict() for name, one in self.others.items()},
+        }
+        data = self.data.state_dict() if self.data else None
+        state[COMMON] = _pickle(common)
+        state[f"rank/{self.rank}"] = _pickle({"random": random_state(), "data": data})
+        return state
+
+    def template(self, saved: Metadata) -> dict[str, Any]:
+        """What is to be filled from a save: live tensors, and new ones where there are none."""
+        state: dict[str, Any] = dict(self._model_state()[0])
+        parameters = dict(self._parameters())
+        for key, kept in saved.state_dict_metadata.items():
+            if key.startswith("optimizer/") and isinstance(kept, TensorStorageMetadata):
+                number, name, entry = _parts(key)
+                if number < len(self.optimizers):
+                    parameter = parameters.get(name)
+                    held = (
+                        self.optimizers[number].state.get(parameter, {})
+                        if parameter is not None
+                        else {}
+                    )
+                    found = held.get(entry)
+                    state[key] = _room_for(kept, parameter, found)
+        state[COMMON] = b""
+        own = f"rank/{self.rank}"
+        state[own if own in saved.state_dict_metadata else "rank/0"] = b""
+        return state
+
+    def restore(self, filled: Mapping[str, Any]) -> dict[str, Any]:
+        """Put the filled template back into the objects. Answers with what is common to all.
+
+        Raises: WorldChanged when the data position does not fit the number of ranks.
+        """
+        common = _unpickle(filled[COMMON])
+        own = f"rank/{self.rank}"
+        mine = _unpickle(filled.get(own) or filled["rank/0"])
+        if common["model"]:
+            self._bare_model().load_state_dict(common["model"], strict=False)
+        for number, optimizer in enumerate(self.optimizers):
+            self._restore_optimizer(number, optimizer, filled, common)
+        if self.scheduler and common["scheduler"] is not None:
+            self.scheduler.load_state_dict(common["scheduler"])
+        for name, one in self.others.items():
+            if name in common["others"]:
+                one.load_state_dict(common["others"][name])
+        if self.data and mine["data"] is not None:
+            self._restore_data(mine["data"], common["world_size"])
+        if own in filled:
+            set_random_state(mine["random"])
+        return dict(common)
+
+    def _restore_data(self, saved: Any, saved_world_size: int) -> None:
+        reshards = getattr(self.data, "delivered", None) is not None
+        if saved_world_size != self.world_size and not reshards:
+            raise WorldChanged(
+                f"the data position was saved by {saved_world_size} ranks and cannot be shared "
+                f"out among {self.world_size}",
+                hint="use corral.train.Sampler, whose position fits any number of ranks, or run "
+                f"on {saved_world_size} ranks",
+            )
+        if self.data:
+            self.data.load_state_dict(saved)
+
+    def _bare_model(self) -> nn.Module:
+        model = self.model
+        while True:
+            inner = getattr(model, "_orig_mod", None)
+            if inner is None and isinstance(model, nn.parallel.DistributedDataParallel):
+                inner = model.module
+            if not isinstance(inner, nn.Module):
+                return model
+            model = inner
+
+    def _model_state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        tensors: dict[str, torch.Tensor] = {}
+        oddments: dict[str, Any] = {}
+        for name, value in self._bare_model().state_dict().items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"model/{_plain(name)}"] = value
+            else:
+                oddments[name] = value
+        return tensors, oddments
+
+    def _replicated_buffers(self) -> set[str]:
+        """Buffers may differ from rank to rank (batch norm); rank 0's count, as they do in DDP."""
+        return {
+            f"model/{_plain(name)}"
+            for name, buffer in self._bare_model().named_buffers(remove_duplicate=False)
+            if not isinstance(buffer, DTensor)
+        }
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for name, parameter in self._bare_model().named_parameters(remove_duplicate=False):
+            yield _plain(name), parameter
+
+    def _names(self) -> dict[int, str]:
+        return {id(parameter): name for name, parameter in self._parameters()}
+
+    def _optimizer_state(self) -> Iterator[tuple[str, Any]]:
+        names = self._names()
+        for number, optimizer in enumerate(self.optimizers):
+            for parameter, values in optimizer.state.items():
+                for key, value in values.items():
+                    yield f"optimizer/{number}/{names[id(parameter)]}/{key}", value
+
+    def _groups(self, optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+        names = self._names()
+        return [
+            {**group, "params": [names[id(one)] for one in group["params"]]}
+            for group in optimizer.param_groups
+        ]
+
+    def _restore_optimizer(
+        self,
+        number: int,
+        optimizer: torch.optim.Optimizer,
+        filled: Mapping[str, Any],
+        common: Mapping[str, Any],
+    ) -> None:
+        """By parameter's name, then in the optimizer's own way, which knows its devices."""
+        names = self._names()
+        order = [one for group in optimizer.param_groups for one in group["params"]]
+        place = {names[id(parameter)]: index for index, parameter in enumerate(order)}
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in [*filled.items(), *common["optimizer"].items()]:
+            if key.startswith(f"optimizer/{number}/"):
+                _, name, entry = _parts(key)
+                state.setdefault(place[name], {})[entry] = value
+        saved_groups = common["groups"][number] if number < len(common["groups"]) else []
+        groups = [
+            {**saved, "params": [place[name] for name in saved["params"]]} for saved in saved_groups
+        ]
+        if groups:
+            optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def random_state() -> dict[str, Any]:
+    """Every generator that a training script draws from."""
+    return {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+    }
+
+
+def set_random_state(state: Mapping[str, Any]) -> None:
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+def _plain(name: str) -> str:
+    return name.replace("_orig_mod.", "")
+
+
+def _parts(key: str) -> tuple[int, str, str]:
+    """Of `optimizer/<number>/<parameter>/<entry>`."""
+    _, number, rest = key.split("/", 2)
+    name, entry = rest.rsplit("/", 1)
+    return int(number), name, entry
+
+
+def _room_for(
+    kept: TensorStorageMetadata, parameter: nn.Parameter | None, found: Any
+) -> torch.Tensor:
+    """A tensor to read into: the one that is there, or a new one, sharded as its parameter is."""
+    if isinstance(found, torch.Tensor) and found.shape == kept.size:
+        return found
+    if parameter is not None and parameter.shape == kept.size:
+        return torch.zeros_like(parameter.detach(), dtype=kept.properties.dtype)
+    return torch.zeros(kept.size, dtype=kept.properties.dtype)
+
+
+def _pickle(value: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def _unpickle(data: bytes) -> Any:
+    return torch.load(io.BytesIO(data), weights_only=False)  # its SHA-256 has been checked

@@ -1,0 +1,363 @@
+"""Tensors to bytes and back, under torch.distributed.checkpoint's plans.
+
+A rank's part of a save is a few flat files of raw bytes, hashed while they are written. Which rank
+writes what, and who reads which part of it again, is DCP's planning: replicated tensors are written
+once, sharded ones by shard, and a save fits any number of ranks.
+"""
+
+import hashlib
+import io
+import mmap
+import os
+import pickle
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
+from torch.distributed.checkpoint.planner import (
+    LoadItemType,
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    WriteItem,
+)
+from torch.distributed.checkpoint.storage import StorageReader
+from torch.futures import Future
+
+from corral.train.group import Gang
+from corral.train.manifest import FileEntry, digest
+
+INDEX: Final = "index.pickle"
+FILE_BYTES: Final = 64 * 1024 * 1024  # a file this long is full: readers hash several at once
+WRITE_BYTES: Final = 4 * 1024 * 1024
+ALIGN_BYTES: Final = 64
+READ_THREADS: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an item lies. `dtype` None: plain bytes; else a tensor of that shape, contiguous."""
+
+    file: str
+    offset: int
+    length: int
+    shape: tuple[int, ...] = ()
+    dtype: torch.dtype | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """One item of this rank's part, copied away from training."""
+
+    index: MetadataIndex
+    data: memoryview
+    shape: tuple[int, ...] = ()
+    dtype: torch.dtype | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """A tensor still to be copied, which nothing but its optimizer's step changes."""
+
+    name: str
+    source: torch.Tensor
+    buffer: torch.Tensor
+    version: int
+
+    def copy(self) -> str:
+        """Copy it now; answers with what went wrong, if anything did."""
+        self.buffer.copy_(self.source)
+        if self.source._version != self.version:
+            return f"{self.name} was changed outside of its optimizer's step while it was copied"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What one rank has made durable."""
+
+    files: tuple[FileEntry, ...]
+    places: dict[MetadataIndex, Place]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """This rank's share of every save of one shape. `metadata` is with rank 0 only."""
+
+    shape: tuple[Any, ...]
+    items: Sequence[WriteItem]
+    metadata: Metadata | None
+
+
+def shape_of(state: dict[str, Any]) -> tuple[Any, ...]:
+    """What a plan depends on: names, shapes and types, not values."""
+    return tuple(
+        (key, value.shape, value.dtype) if isinstance(value, torch.Tensor) else key
+        for key, value in state.items()
+    )
+
+
+def plan_part(state: dict[str, Any], gang: Gang) -> Part:
+    """Agree with the other ranks on who writes what. Every rank must call this together.
+
+    Raises: ValueError on every rank when the ranks' states do not fit together.
+    """
+    planner = _planner(state, leads=gang.leads)
+    plans = gang.gather(planner.create_local_plan())
+    answers: list[SavePlan | str] = []
+    metadata: Metadata | None = None
+    if gang.leads:
+        try:
+            found, metadata = planner.create_global_plan(plans)
+            answers = list(found)
+        except (ValueError, RuntimeError, AssertionError) as error:
+            answers = [f"the ranks' states do not fit together: {error}"] * gang.world_size
+    own = gang.hand_out(answers)
+    if isinstance(own, str):
+        raise ValueError(own)
+    return Part(shape=shape_of(state), items=own.items, metadata=metadata)
+
+
+class Staging:
+    """Buffers that this rank's part is copied into; the same ones each time, pinned for CUDA."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[MetadataIndex, torch.Tensor] = {}
+
+    def take(
+        self, state: dict[str, Any], items: Iterable[WriteItem]
+    ) -> tuple[list[Staged], list[Later]]:
+        """Copy the items out of the live state. When this returns training may go on.
+
+        An optimizer's state in the CPU's memory is left for later: it must be copied before the
+        optimizer's next step.
+        """
+        planner = _planner(state, leads=False)
+        staged: list[Staged] = []
+        later: list[Later] = []
+        on_cuda = False
+        for item in items:
+            value = planner.resolve_data(item)
+            if isinstance(value, torch.Tensor):
+                buffer = self._buffer(item.index, value)
+                name = item.index.fqn
+                if name.startswith("optimizer/") and value.device.type == "cpu":
+                    version = value._version
+                    later.append(Later(name=name, source=value, buffer=buffer, version=version))
+                else:
+                    buffer.copy_(value, non_blocking=value.is_cuda)
+                on_cuda = on_cuda or value.is_cuda
+                staged.append(_staged(item.index, buffer))
+            else:
+                staged.append(Staged(index=item.index, data=memoryview(value.getvalue())))
+        if on_cuda:
+            torch.cuda.current_stream().synchronize()
+        return staged, later
+
+    def _buffer(self, index: MetadataIndex, value: torch.Tensor) -> torch.Tensor:
+        buffer = self._buffers.get(index)
+        if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
+            buffer = torch.empty(
+                value.shape, dtype=value.dtype, device="cpu", pin_memory=value.is_cuda
+            )
+            self._buffers[index] = buffer
+        return buffer
+
+
+def write_part(directory: Path, rank: int, staged: Iterable[Staged]) -> Written:
+    """Write one rank's part into files of its own, and make them and their names durable.
+
+    Raises: OSError, with the files left as they are.
+    """
+    places: dict[MetadataIndex, Place] = {}
+    entries: list[FileEntry] = []
+    file: _HashedFile | None = None
+    try:
+        for item in staged:
+            if file is None:
+                file = _HashedFile(directory / f"rank-{rank:05d}-{len(entries):03d}.bin")
+            places[item.index] = Place(
+                file=file.path.name,
+                offset=file.append(item.data),
+                length=len(item.data),
+                shape=item.shape,
+                dtype=item.dtype,
+            )
+            if file.size >= FILE_BYTES:
+                entries.append(file.finish())
+                file = None
+        if file is not None:
+            entries.append(file.finish())
+            file = None
+    finally:
+        if file is not None:
+            file.close()
+    return Written(files=tuple(entries), places=places)
+
+
+def write_whole(path: Path, data: bytes) -> FileEntry:
+    """Write one small file and make its contents durable."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        _write_all(descriptor, memoryview(data))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return FileEntry(name=path.name, size_bytes=len(data), sha256=digest(data))
+
+
+def write_index(directory: Path, metadata: Metadata, parts: Iterable[Written]) -> FileEntry:
+    """Write what a reader needs to find each item: DCP's metadata with our places in it."""
+    places = {index: place for part in parts for index, place in part.places.items()}
+    metadata.storage_data = places
+    return write_whole(directory / INDEX, pickle.dumps(metadata))
+
+
+class Reader(StorageReader):
+    """Reads a save that has been verified; also `torch.distributed.checkpoint.load` takes it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self._places: dict[MetadataIndex, Place] = {}
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        if checkpoint_id is not None:
+            self._path = Path(checkpoint_id)
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        metadata = pickle.loads((self._path / INDEX).read_bytes())
+        assert isinstance(metadata, Metadata)
+        metadata.storage_meta = metadata.storage_meta or StorageMeta()
+        return metadata
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        self._places = metadata.storage_data
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        by_file: dict[str, list[ReadItem]] = {}
+        for item in plan.items:
+            by_file.setdefault(self._places[item.storage_index].file, []).append(item)
+        # Copying lets go of the GIL, and each item has a target of its own.
+        with ThreadPoolExecutor(READ_THREADS) as pool:
+            for read in [
+                pool.submit(self._read_file, name, items, planner)
+                for name, items in by_file.items()
+            ]:
+                read.result()
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def _read_file(self, name: str, items: Sequence[ReadItem], planner: LoadPlanner) -> None:
+        whole = _mapped(self._path / name)
+        for item in items:
+            self._read(whole, item, planner)
+
+    def _read(self, whole: mmap.mmap, item: ReadItem, planner: LoadPlanner) -> None:
+        place = self._places[item.storage_index]
+        if item.type == LoadItemType.BYTE_IO:
+            data = whole[place.offset : place.offset + place.length]
+            planner.load_bytes(item, io.BytesIO(data))
+            return
+        source = _tensor_at(whole, place)
+        for axis, (start, length) in enumerate(
+            zip(item.storage_offsets, item.lengths, strict=True)
+        ):
+            source = source.narrow(axis, start, length)
+        target = planner.resolve_tensor(item).detach()
+        target.copy_(source)
+        planner.commit_tensor(item, target)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        return (Path(checkpoint_id) / INDEX).is_file()
+
+
+def fill(template: dict[str, Any], reader: Reader, metadata: Metadata) -> None:
+    """Read into the template all that it asks for, this rank's shards only.
+
+    Raises: RuntimeError or ValueError when the save does not have it, or in another shape.
+    """
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(template, metadata, is_coordinator=False)
+    reader.set_up_storage_reader(metadata, is_coordinator=False)
+    reader.read_data(planner.finish_plan(planner.create_local_plan()), planner).wait()
+
+
+class _HashedFile:
+    """A file that is hashed as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._hasher = hashlib.sha256()
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+
+    def append(self, data: memoryview) -> int:
+        """Write the bytes at the next aligned place, which is the answer."""
+        self._put(memoryview(bytes(-self.size % ALIGN_BYTES)))
+        offset = self.size
+        for start in range(0, len(data), WRITE_BYTES):
+            self._put(data[start : start + WRITE_BYTES])
+        return offset
+
+    def _put(self, data: memoryview) -> None:
+        _write_all(self._descriptor, data)
+        self._hasher.update(data)
+        self.size += len(data)
+
+    def finish(self) -> FileEntry:
+        os.fsync(self._descriptor)
+        self.close()
+        sha256 = self._hasher.hexdigest()
+        return FileEntry(name=self.path.name, size_bytes=self.size, sha256=sha256)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _planner(state: dict[str, Any], *, leads: bool) -> DefaultSavePlanner:
+    planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(state, None, leads)
+    return planner
+
+
+def _staged(index: MetadataIndex, buffer: torch.Tensor) -> Staged:
+    data = memoryview(buffer.reshape(-1).view(torch.uint8).numpy().data)
+    return Staged(index=index, data=data, shape=tuple(buffer.shape), dtype=buffer.dtype)
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    """A file's bytes. Privately mapped: torch wants memory that it could write to."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:  # it holds empty tensors only
+            return mmap.mmap(-1, 1)
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+
+
+def _tensor_at(whole: mmap.mmap, place: Place) -> torch.Tensor:
+    assert place.dtype is not None
+    if place.length == 0:
+        return torch.empty(place.shape, dtype=place.dtype)
+    count = place.length // place.dtype.itemsize
+    flat = torch.frombuffer(whole, dtype=place.dtype, count=count, offset=place.offset)
+    return flat.view(place.shape)

@@ -1,0 +1,367 @@
+"""Shapes of the HTTP API: requests are strict, answers are stable (docs/schema/*.json).
+
+Times are wall-clock seconds since 1970, durations seconds, sizes bytes; GPUs are numbers, a share
+being a fraction. A client ignores fields that it does not know.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from corral.domain import job as jobs
+from corral.domain import node as nodes
+from corral.domain.facts import Progress as Beat
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.domain.world import Event as Happened
+from corral.wire.parts import Answer, Attempt, Checkpoint, Progress, Receipt, Seat, Shape
+
+__all__ = [
+    "Answer",
+    "Asked",
+    "Attempt",
+    "Checkpoint",
+    "Checkpoints",
+    "Cluster",
+    "Error",
+    "ErrorBody",
+    "Event",
+    "Events",
+    "Gpus",
+    "Head",
+    "HeadDown",
+    "Job",
+    "JobDetail",
+    "JobSubmit",
+    "Jobs",
+    "Kept",
+    "LogLines",
+    "Node",
+    "NodeDetail",
+    "NodeGpu",
+    "NodeGpus",
+    "Nodes",
+    "Plan",
+    "PlannedJob",
+    "Progress",
+    "Receipt",
+    "Seat",
+    "Secret",
+    "SecretValue",
+    "Secrets",
+    "Shape",
+    "Status",
+    "Why",
+    "error_of",
+]
+
+
+class Asked(BaseModel):
+    """A request's body: nothing is taken for something else, nothing is left unread."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class JobSubmit(Asked):
+    """Specs as in docs/schema/spec.json; `workdir` is the digest of a snapshot that is here.
+
+    The same key again answers with the first jobs.
+    """
+
+    specs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
+    key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")]
+
+
+class SecretValue(Asked):
+    value: Annotated[str, Field(min_length=1, max_length=65_536)]
+
+
+class HeadDown(Asked):
+    jobs: Literal["leave", "stop"] = "leave"
+
+
+class ErrorBody(Answer):
+    """`code` never changes once released; `hint` is the next thing to do."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class Error(Answer):
+    error: ErrorBody
+
+
+class Job(Answer):
+    """A job in a listing. `nodes` are those of its newest attempt, while it is on them."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    reason_code: str
+    owner: str
+    queue: str
+    priority: int
+    shape: Shape
+    nodes: list[str]
+    attempt: int
+    exit_code: int | None
+    submitted_at: float
+    since: float
+    started_at: float | None
+    ended_at: float | None
+    infra_retries: int
+    user_retries: int
+    array_index: int | None
+    array: str | None
+    progress: Progress | None
+
+    @classmethod
+    def of(
+        cls,
+        job: jobs.Job,
+        *,
+        reason: str,
+        reason_code: str,
+        nodes: Sequence[str],
+        progress: Beat | None,
+        **more: Any,
+    ) -> Self:
+        return cls(
+            id=job.id,
+            name=job.spec.name,
+            state=job.state,
+            reason=reason,
+            reason_code=reason_code,
+            owner=job.owner,
+            queue=job.spec.queue,
+            priority=job.spec.priority,
+            shape=Shape.of(job.spec.nodes, job.spec.resources),
+            nodes=list(nodes),
+            attempt=job.attempt,
+            exit_code=job.exit_code,
+            submitted_at=job.submitted_at,
+            since=job.since,
+            started_at=job.started_at,
+            ended_at=job.ended_at,
+            infra_retries=job.infra_retries,
+            user_retries=job.user_retries,
+            array_index=job.spec.array_index,
+            array=job.array,
+            progress=Progress.of(progress) if progress else None,
+            **more,
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("DONE", "FAILED", "CANCELLED")
+
+
+class JobDetail(Job):
+    """One job whole (`corral show`). `nodes` are those of its newest attempt, also afterwards."""
+
+    run: str
+    per: str
+    workdir: str | None
+    max_duration_seconds: float | None
+    attempts: list[Attempt]
+    receipts: list[Receipt]
+    checkpoints: list[Checkpoint]
+
+
+class Jobs(Answer):
+    jobs: list[Job]
+
+
+class Why(Answer):
+    """Why a job is where it is, and what would change it."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    code: str
+    suggestions: list[str]
+
+
+class Event(Answer):
+    """Something that happened. Numbers rise; they are the place to go on from."""
+
+    number: int
+    at: float
+    kind: str
+    text: str
+    job: str | None
+    node: str | None
+    attempt: int | None
+
+    @classmethod
+    def of(cls, event: Happened) -> Self:
+        return cls(**{name: getattr(event, name) for name in cls.model_fields})
+
+
+class Events(Answer):
+    events: list[Event]
+
+
+class Checkpoints(Answer):
+    checkpoints: list[Checkpoint]
+
+
+class LogLines(Answer):
+    """A piece of one rank's log, or at the end the state that the job ended in."""
+
+    rank: int | None = None
+    attempt: int | None = None
+    data: str = ""
+    end: str | None = None
+
+
+class NodeGpu(Answer):
+    """A GPU and the jobs that hold it."""
+
+    index: int
+    uuid: str
+    type: str
+    memory_bytes: int
+    pretend: bool
+    jobs: list[str]
+
+
+class NodeGpus(Answer):
+    total: int
+    free: float
+    types: list[str]
+
+
+class Node(Answer):
+    """A node in a listing."""
+
+    id: str
+    address: str
+    liveness: str
+    why: str
+    since: float
+    cordoned: bool
+    draining: bool
+    gpus: NodeGpus
+    cpus: float
+    memory_bytes: int
+    jobs: list[str]
+
+    @classmethod
+    def of(
+        cls, node: nodes.Node, *, jobs: Sequence[str], taken_gpu_millis: int, **more: Any
+    ) -> Self:
+        total = len(node.inventory.gpus)
+        return cls(
+            id=node.id,
+            address=node.address,
+            liveness=node.liveness,
+            why=node.why,
+            since=node.since,
+            cordoned=node.cordoned,
+            draining=node.draining,
+            gpus=NodeGpus(
+                total=total,
+                free=total - taken_gpu_millis / MILLIS_PER_GPU,
+                types=sorted(node.inventory.gpu_types),
+            ),
+            cpus=node.inventory.cpu_millis / MILLIS_PER_CPU,
+            memory_bytes=node.inventory.memory_bytes,
+            jobs=list(jobs),
+            **more,
+        )
+
+
+class NodeDetail(Node):
+    """One node whole (`corral node show`)."""
+
+    boot: str
+    devices: list[NodeGpu]
+    containment: str
+    private_root: bool
+    gpu_shares: bool
+    shared: list[str]
+    labels: dict[str, str]
+
+
+class Nodes(Answer):
+    nodes: list[Node]
+
+
+class Head(Answer):
+    pid: int
+    url: str
+    version: str
+    started_at: float
+
+
+class Cluster(Answer):
+    id: str
+    engine: str
+    term: int
+
+
+class Gpus(Answer):
+    """GPUs of the cluster. `free` are those that a job could have now, on nodes that take work."""
+
+    total: int
+    free: float
+    used: float
+    away: int  # on nodes that are silent, dead, cordoned or draining
+
+
+class Status(Answer):
+    """`jobs` counts unfinished jobs by state."""
+
+    head: Head
+    cluster: Cluster
+    nodes: list[Node]
+    gpus: Gpus
+    jobs: dict[str, int]
+    warnings: list[str]
+
+
+class PlannedJob(Answer):
+    """Where a job would start now, or why it would wait. `environment` is that of its first rank,
+    as far as it is known before the start."""
+
+    name: str
+    starts_now: bool
+    shape: Shape
+    seats: list[Seat]
+    ranks: int
+    environment: dict[str, str]
+    reason: str
+    code: str
+    suggestions: list[str]
+
+
+class Plan(Answer):
+    plan: list[PlannedJob]
+
+
+class Secret(Answer):
+    """A secret by name; its value is never answered."""
+
+    name: str
+    by: str
+    at: float
+
+
+class Secrets(Answer):
+    secrets: list[Secret]
+
+
+class Kept(Answer):
+    """A snapshot that the head keeps."""
+
+    sha256: str
+    size_bytes: int
+
+
+def error_of(code: str, message: str, hint: str = "") -> Mapping[str, Any]:
+    """The body of every refusal."""
+    return {"error": {"code": code, "message": message, "hint": hint}}

@@ -1,0 +1,89 @@
+"""The agents' channel: two WebSockets that an agent dials, both MessagePack, one message a frame.
+
+`/v1/agents/beats`: Hello first, then Beat each second and on any change; the head answers Heard to
+each Beat and sends Wanted whenever its version rises or the agent's is behind.
+`/v1/agents/logs`: LogChunk from the agent, LogAt from the head: how far that log is kept. After a
+reconnect the agent begins with an empty chunk and goes on from the answer.
+Both carry the node's own token in the Authorization header.
+"""
+
+from typing import Final
+
+import msgspec
+
+from corral.domain.facts import Seen
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.resources import Inventory
+from corral.domain.wanted import Version, Wanted
+
+PROTOCOL: Final = 1
+FRAME_BYTES: Final = 4 * 1024 * 1024  # longest frame that either side takes
+
+
+class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
+    """Who dials. A head that does not speak the protocol closes with code 4400 and says so."""
+
+    protocol: int
+    node: NodeId
+    boot: BootId
+    address: str
+    inventory: Inventory
+
+
+class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
+    """All that the agent sees. `inventory` only when it has changed since the last message."""
+
+    number: int
+    version: Version | None  # of the newest Wanted that it obeys
+    seen: tuple[Seen, ...] = ()
+    inventory: Inventory | None = None
+
+
+class Heard(msgspec.Struct, tag="heard", frozen=True):
+    """The head is there and has taken in the beat of this number."""
+
+    number: int
+
+
+class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
+    wanted: Wanted
+
+
+class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
+    """Somebody wants a terminal: dial `/v1/agents/attach/{session}` and pump raw bytes both ways.
+
+    `shell` True: a shell beside the ranks, in their containment and environment, on a pty.
+    False: the standard input of the rank, and its output from now on.
+    """
+
+    session: str
+    job: JobId
+    attempt: AttemptNumber
+    rank: int
+    shell: bool
+    rows: int = 24
+    columns: int = 80
+
+
+class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
+    """Bytes of one rank's log from `offset` on. A gap before it was dropped by the cap."""
+
+    job: JobId
+    attempt: AttemptNumber
+    rank: int
+    offset: int
+    data: bytes
+
+
+class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
+    """The head keeps this log up to `offset`."""
+
+    job: JobId
+    attempt: AttemptNumber
+    rank: int
+    offset: int
+
+
+encode: Final = msgspec.msgpack.Encoder().encode
+from_agent: Final = msgspec.msgpack.Decoder(Hello | Beat | LogChunk).decode
+from_head: Final = msgspec.msgpack.Decoder(Heard | WantedNow | AttachNow | LogAt).decode

@@ -1,0 +1,303 @@
+"""Text to plain values that know their lines. YAML is read from libyaml's events, never by tags.
+
+Only `true` and `false` are truth values (so `on: done` and `answer: yes` stay words), a timestamp
+and `12:30` stay words, and `1e9` is a number. Numbers under `env` stay as they were written.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from corral.domain.errors import SpecInvalid
+
+TEXT_BYTES: Final = 1_000_000
+DEPTH: Final = 32
+SIZE: Final = 4_000_000  # values and characters, after aliases are followed
+
+Step = str | int
+Where = tuple[Step, ...]
+
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,30}|0x[0-9a-fA-F]{1,16}|0o[0-7]{1,16}", re.ASCII)
+_NUMBER: Final = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
+    re.ASCII | re.IGNORECASE,
+)
+_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_AS_WRITTEN: Final = ("env", "envs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One spec as plain values. `lines` maps the way to a value to its line, from 1."""
+
+    value: dict[str, Any]
+    source: str
+    lines: Mapping[Where, int] = field(default_factory=dict)
+
+    def at(self, where: Where) -> str:
+        """`job.yaml:3`, by the nearest place whose line is known; without lines, the source."""
+        line = self.line(where)
+        return f"{self.source}:{line}" if line else self.source
+
+    def line(self, where: Where) -> int:
+        """The line of the nearest place that is known; 0 without lines."""
+        for end in range(len(where), -1, -1):
+            if where[:end] in self.lines:
+                return self.lines[where[:end]]
+        return 0
+
+
+def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document]:
+    """Every document of the text, in order.
+
+    Raises: SpecInvalid when it cannot be read, or is too large or too deep to be a spec.
+    """
+    if len(text) > TEXT_BYTES:
+        raise SpecInvalid(
+            f"{source}: the spec has {len(text):,} characters; {TEXT_BYTES:,} are taken",
+            hint="keep data in files of the workdir",
+        )
+    found = [_toml(text, source)] if toml else list(_yaml(text, source))
+    if not found:
+        raise SpecInvalid(f"{source}: there is no spec in it", hint="see: docs/schema/spec.json")
+    return found
+
+
+def _not_a_mapping(source: str, line: int, value: object) -> SpecInvalid:
+    kind = "a list" if isinstance(value, list) else f"{str(value)[:40]!r}"
+    return SpecInvalid(
+        f"{source}:{line}: a spec is fields and their values; this is {kind}",
+        hint="begin with: name: train",
+    )
+
+
+def _yaml(text: str, source: str) -> Iterator[Document]:
+    builder = _Builder(source)
+    try:
+        for event in yaml.parse(text, Loader=yaml.CLoader):
+            builder.take(event)
+            if isinstance(event, yaml.DocumentEndEvent) and builder.root is not None:
+                if not isinstance(builder.root, dict):
+                    raise _not_a_mapping(source, builder.lines.get((), 1), builder.root)
+                yield Document(value=builder.root, source=source, lines=dict(builder.lines))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        what = " ".join(filter(None, (error.context, error.problem)))
+        raise SpecInvalid(
+            f"{source}:{line}: this is not YAML: {what}",
+            hint="look at the indentation, brackets and quotes of this line and the one above",
+        ) from None
+    except (yaml.YAMLError, UnicodeError, ValueError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise SpecInvalid(
+            f"{source}: this is not text that YAML allows: {first}",
+            hint="save the spec as UTF-8 text",
+        ) from None
+
+
+@dataclass(slots=True)
+class _Open:
+    """A mapping or list that is being read. `key` is the mapping's key that waits for its value."""
+
+    value: dict[str, Any] | list[Any]
+    where: Where
+    anchor: str | None
+    key: str | None = None
+    merged: dict[str, Any] = field(default_factory=dict)
+    size: int = 1
+
+    @property
+    def next_step(self) -> Step:
+        return len(self.value) if isinstance(self.value, list) else self.key or ""
+
+
+class _Builder:
+    """Builds values from events with a stack of its own, so that depth and size are bounded."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.root: Any = None
+        self.lines: dict[Where, int] = {}
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._size = 0
+
+    def take(self, event: Any) -> None:
+        match event:
+            case yaml.DocumentStartEvent():
+                self.root, self.lines, self._anchors = None, {}, {}
+            case yaml.ScalarEvent():
+                self._scalar(event)
+            case yaml.AliasEvent():
+                self._alias(event)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._open(event)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._close()
+
+    def _refuse(self, event: Any, text: str, hint: str) -> SpecInvalid:
+        return SpecInvalid(f"{self.source}:{event.start_mark.line + 1}: {text}", hint=hint)
+
+    def _awaits_key(self) -> bool:
+        return bool(self._stack) and self._in_mapping() and self._stack[-1].key is None
+
+    def _in_mapping(self) -> bool:
+        return isinstance(self._stack[-1].value, dict)
+
+    def _scalar(self, event: Any) -> None:
+        if event.tag is not None and not event.tag.startswith("tag:yaml.org,2002:str"):
+            raise self._refuse(event, f"the tag {event.tag[:60]} is not taken", "leave it out")
+        if self._awaits_key():
+            self._key(event)
+            return
+        where = self._where()
+        plain = event.implicit[0] and event.style in (None, "")
+        as_written = len(where) == 2 and where[0] in _AS_WRITTEN
+        value = _plain_value(event.value, as_written) if plain else event.value
+        self._note(where, event)
+        self._add(event, value, 1 + len(event.value), event.anchor)
+
+    def _key(self, event: Any) -> None:
+        top = self._stack[-1]
+        assert isinstance(top.value, dict)
+        where = (*top.where, event.value)
+        if event.value in top.value:
+            raise self._refuse(
+                event,
+                f"{event.value}: is given twice; the first is on line {self.lines.get(where, '?')}",
+                "keep one of the two",
+            )
+        top.key = event.value
+        self.lines[where] = event.start_mark.line + 1
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            raise self._refuse(event, f"*{event.anchor} names nothing above it", "name an &anchor")
+        if self._awaits_key():
+            raise self._refuse(event, "a field's name is plain text", "write the name out")
+        value, size = self._anchors[event.anchor]
+        self._add(event, value, size, None)
+
+    def _open(self, event: Any) -> None:
+        if not event.implicit:
+            raise self._refuse(event, f"the tag {str(event.tag)[:60]} is not taken", "leave it out")
+        if self._awaits_key():
+            raise self._refuse(event, "a field's name is plain text", "write: name: value")
+        if len(self._stack) >= DEPTH:
+            raise self._refuse(event, f"more than {DEPTH} levels deep", "a spec needs four")
+        where = self._where()
+        self._note(where, event)
+        value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self._stack.append(_Open(value=value, where=where, anchor=event.anchor))
+
+    def _close(self) -> None:
+        done = self._stack.pop()
+        if isinstance(done.value, dict):
+            for key, value in done.merged.items():
+                done.value.setdefault(key, value)
+        self._add(None, done.value, done.size, done.anchor)
+
+    def _where(self) -> Where:
+        return (*self._stack[-1].where, self._stack[-1].next_step) if self._stack else ()
+
+    def _note(self, where: Where, event: Any) -> None:
+        self.lines.setdefault(where, event.start_mark.line + 1)
+
+    def _add(self, event: Any, value: Any, size: int, anchor: str | None) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (value, size)
+        if not self._stack:
+            self.root = value
+            return
+        top = self._stack[-1]
+        top.size += size
+        if top.size > SIZE:
+            raise SpecInvalid(
+                f"{self.source}: its aliases unfold to more than {SIZE:,} values",
+                hint="write what is meant without *aliases of *aliases",
+            )
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key == "<<":
+            self._merge(top, value)
+        else:
+            top.value[top.key or ""] = value
+        top.key = None
+
+    def _merge(self, top: _Open, value: Any) -> None:
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, dict):
+                raise SpecInvalid(
+                    f"{self.source}:{self.lines.get((*top.where, '<<'), 1)}: "
+                    f"<< takes fields from a mapping, not from {str(one)[:40]!r}",
+                    hint="write: <<: *anchor",
+                )
+            for key, inner in one.items():
+                top.merged.setdefault(key, inner)
+
+
+def _plain_value(text: str, as_written: bool) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if as_written:
+        return text
+    if _INTEGER.fullmatch(text):
+        base = {"0x": 16, "0o": 8}.get(text[:2], 10)
+        return int(text, base)
+    if _NUMBER.fullmatch(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text
+
+
+_TOML_TABLE: Final = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?", re.ASCII)
+_TOML_KEY: Final = re.compile(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=", re.ASCII)
+_TOML_AT: Final = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+def _toml(text: str, source: str) -> Document:
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = _TOML_AT.search(str(error))
+        place = f"{source}:{at.group(1)}" if at else source
+        what = _TOML_AT.sub("", str(error)).strip()
+        raise SpecInvalid(
+            f"{place}: this is not TOML: {what}",
+            hint="look at the quotes and brackets of this line",
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise SpecInvalid(
+            f"{source}: this is not TOML that a spec needs: {type(error).__name__}",
+            hint="a spec needs four levels",
+        ) from None
+    return Document(value=value, source=source, lines=_toml_lines(text))
+
+
+def _toml_lines(text: str) -> dict[Where, int]:
+    """Lines of tables and keys, as far as one pass over the lines can tell."""
+    lines: dict[Where, int] = {(): 1}
+    table: Where = ()
+    counts: dict[Where, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _TOML_TABLE.fullmatch(line):
+            table = _toml_path(header.group(1))
+            if line.lstrip().startswith("[["):
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            lines.setdefault(table, number)
+        elif key := _TOML_KEY.match(line):
+            lines.setdefault((*table, *_toml_path(key.group(1))), number)
+    return lines
+
+
+def _toml_path(text: str) -> Where:
+    return tuple(part.strip().strip("\"'") for part in text.split("."))

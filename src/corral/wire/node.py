@@ -1,0 +1,51 @@
+"""node.json: what an engine tells the agent of one node. It is read once, at the agent's start."""
+
+from typing import Literal
+
+import msgspec
+
+from corral.domain.ids import NodeId
+
+Isolation = Literal["disk", "hide", "none"]
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of one node.
+
+    `head_file` is the head's head.json, read again at each dial; over TLS the head shows a
+    certificate that `trusted` (a PEM file; None: the machine's own list) vouches for.
+    `index` is the node's place among the nodes of its machine. `pretend_gpus` None: the machine's
+    own, those of `real_gpus` (indices of the machine; None takes all). `cpu_millis` and
+    `memory_bytes` None: the machine's.
+
+    `isolation`: "disk", the node's ranks see a disk of their own and only `shared` is seen from
+    another node; "hide", the machine's disk without what is in `hidden`; "none", all of it.
+    `containment` None: the strongest that works here (cgroup, pid-namespace, subreaper).
+    """
+
+    node: NodeId
+    head_file: str
+    trusted: str | None = None
+    address: str = "127.0.0.1"
+    index: int = 0
+    pretend_gpus: int | None = None
+    gpu_type: str = "h100"
+    real_gpus: tuple[int, ...] | None = None
+    gpu_shares: bool = False
+    cpu_millis: int | None = None
+    memory_bytes: int | None = None
+    shared: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    isolation: Isolation = "disk"
+    hidden: tuple[str, ...] = ()
+    containment: str | None = None
+
+
+def encode_settings(settings: NodeSettings) -> bytes:
+    """The settings as the text of node.json."""
+    return msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
+
+
+def decode_settings(text: bytes) -> NodeSettings:
+    """Raises: ValueError with the field that is wrong."""
+    return msgspec.json.decode(text, type=NodeSettings)

@@ -1,0 +1,132 @@
+"""What a job's answer is made of: seats, shapes, progress, attempts, checkpoints, receipts."""
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
+
+from corral.domain import attempt as attempts
+from corral.domain import resources as needs
+from corral.domain.facts import Progress as Beat
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Seat(Answer):
+    """A place on one node: GPU indices, and how much of them."""
+
+    node: str
+    gpus: list[int]
+    gpu_count: float
+    cpus: float
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, seat: attempts.Seat) -> Self:
+        return cls(
+            node=seat.node,
+            gpus=list(seat.gpus),
+            gpu_count=seat.gpu_millis / MILLIS_PER_GPU,
+            cpus=seat.cpu_millis / MILLIS_PER_CPU,
+            memory_bytes=seat.memory_bytes,
+        )
+
+
+class Shape(Answer):
+    """So many nodes, each giving this. `gpu_type` null: any."""
+
+    nodes: int
+    gpus_per_node: float
+    gpu_type: str | None
+    cpus_per_node: float
+    memory_bytes_per_node: int
+
+    @classmethod
+    def of(cls, count: int, one: needs.Resources) -> Self:
+        return cls(
+            nodes=count,
+            gpus_per_node=one.gpu_millis / MILLIS_PER_GPU,
+            gpu_type=one.gpu_type,
+            cpus_per_node=one.cpu_millis / MILLIS_PER_CPU,
+            memory_bytes_per_node=one.memory_bytes,
+        )
+
+
+class Progress(Answer):
+    """The newest beat of the training loop."""
+
+    step: int
+    first_step: int
+    until: int | None
+    loss: float | None
+    samples_per_second: float | None
+    data_seconds: float
+    compute_seconds: float
+    save_seconds: float
+    at: float
+
+    @classmethod
+    def of(cls, beat: Beat) -> Self:
+        return cls(**{name: getattr(beat, name) for name in cls.model_fields})
+
+
+class Attempt(Answer):
+    """One try. `cause` says whose budget paid: none, user, infra or wish."""
+
+    number: int
+    nodes: list[str]
+    seats: list[Seat]
+    master_port: int
+    placed_at: float
+    running_at: float | None
+    ended_at: float | None
+    cause: str
+    culprit: str
+    evidence: str
+    exit_code: int | None
+    resume_step: int | None
+    last_step: int | None
+
+    @classmethod
+    def of(cls, one: attempts.Attempt) -> Self:
+        own = {"nodes": list(one.nodes), "seats": [Seat.of(seat) for seat in one.seats]}
+        rest = {name: getattr(one, name) for name in cls.model_fields if name not in own}
+        return cls.model_validate(own | rest)
+
+
+class Checkpoint(Answer):
+    """A recorded save. `quarantined` says why it does not verify, else it is empty."""
+
+    attempt: int
+    step: int
+    path: str
+    manifest_sha256: str
+    size_bytes: int
+    seconds: float
+    stall_seconds: float
+    at: float
+    quarantined: str
+
+    @classmethod
+    def of(cls, save: attempts.Save) -> Self:
+        return cls(**{name: getattr(save, name) for name in cls.model_fields})
+
+
+class Receipt(Answer):
+    """What an interruption cost."""
+
+    attempt: int
+    kind: str
+    cause: str
+    culprit: str
+    evidence: str
+    steps_lost: int | None
+    gpu_seconds_lost: float
+    seen_at: float
+    resumed_from_step: int | None
+
+    @classmethod
+    def of(cls, receipt: attempts.Receipt) -> Self:
+        return cls(**{name: getattr(receipt, name) for name in cls.model_fields})

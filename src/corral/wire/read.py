@@ -1,0 +1,372 @@
+"""One reader a kind of value: what a person wrote -> what it means, or Wrong, which says how to
+write it. Pure; the spec's models are made of these."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from corral.domain.ids import NAME_RULE, is_name
+from corral.domain.job import PRIORITIES
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, bytes_of, seconds_of
+
+MAX_GPUS: Final = 1024  # a node
+MAX_NODES: Final = 100_000
+MAX_COMMAND: Final = 100_000  # characters: the kernel takes 131,072 bytes in one argument
+MAX_SECONDS: Final = 3650 * 86400.0
+SET_BY_CORRAL: Final = frozenset(
+    (
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "RANK",
+        "LOCAL_RANK",
+        "WORLD_SIZE",
+        "LOCAL_WORLD_SIZE",
+        "NODE_RANK",
+    )
+)
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_AT_LEAST: Final = re.compile(r"(.+?)\s*(?:\+|\.\.(?:[^.]*))", re.ASCII)
+_GPU: Final = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})(?:\s*:\s*([^:]+))?", re.ASCII)
+
+
+class Wrong(ValueError):
+    """A value that cannot be meant. `hint` is how to write it."""
+
+    def __init__(self, text: str, hint: str) -> None:
+        super().__init__(text)
+        self.text = text
+        self.hint = hint
+
+
+def shown(value: object) -> str:
+    """What was asked, for a message: one line, printable, at most 60 characters."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, RecursionError):
+        text = type(value).__name__
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def text(value: Any, *, noun: str, example: str, most: int = 4096) -> str:
+    """Non-empty text without NUL, at most so many characters."""
+    if not isinstance(value, str):
+        raise Wrong(f"{shown(value)} is no {noun}", f"write text: {example}")
+    if not value.strip():
+        raise Wrong(f"the {noun} is empty", f"write: {example}")
+    if len(value) > most:
+        raise Wrong(
+            f"the {noun} has {len(value):,} characters; {most:,} are taken",
+            "put it into a file of the workdir",
+        )
+    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise Wrong(f"{shown(value)} holds a character that no {noun} has", f"write: {example}")
+    return value
+
+
+def choice(value: Any, *, field: str, among: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if isinstance(value, str) and value in among:
+        return value
+    near = get_close_matches(shown(value), among, n=1) or among
+    raise Wrong(f"{shown(value)} is none of: {', '.join(among)}", f"write: {field}: {near[0]}")
+
+
+def name(value: Any, *, field: str, noun: str) -> str:
+    """A name by the one rule for names."""
+    if isinstance(value, str) and is_name(value):
+        return value
+    raise Wrong(
+        f"{shown(value)} is no {noun}: it has {NAME_RULE}", f"write: {field}: {_safe(value)}"
+    )
+
+
+def _safe(value: object) -> str:
+    """The nearest name to what was written."""
+    said = value if isinstance(value, str) else shown(value)
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", said[:63], flags=re.ASCII).strip("._-")
+    if not isinstance(value, str):
+        return f'"{words}"' if is_name(words) else "train"
+    return words if is_name(words) else "train"
+
+
+def _finite(value: int | float) -> bool:
+    """Also of integers that no float can hold."""
+    return isinstance(value, int) or math.isfinite(value)
+
+
+def whole(value: Any, *, field: str, low: int, high: int, noun: str) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Wrong(
+            f"{shown(value)} is not a number of {noun}", f"write: {field}: {_number_in(value, low)}"
+        )
+    if not _finite(value) or value != int(value):
+        near = max(low, min(high, round(value))) if _finite(value) else low
+        raise Wrong(f"{shown(value)} is not a whole number of {noun}", f"write: {field}: {near}")
+    if not low <= value <= high:
+        near = max(low, min(high, int(value)))
+        raise Wrong(
+            f"{shown(value)} is out of bounds: {noun} can be {low:,} to {high:,}",
+            f"write: {field}: {near}",
+        )
+    return int(value)
+
+
+def _number_in(value: object, otherwise: int) -> str:
+    """The number that a person most likely meant by a text."""
+    match = re.search(r"\d{1,9}", value) if isinstance(value, str) else None
+    return match.group() if match else str(otherwise)
+
+
+def gpus(value: Any) -> tuple[str | None, int]:
+    """(type or None for any, thousandths of a GPU) in 8, 0.5, "h100:8", "h100" and {h100: 8}.
+
+    Types are lower case. Quoted numbers are refused: "8" could as well be meant as a type.
+    """
+    if isinstance(value, Mapping):
+        return _gpu_mapping(value)
+    if isinstance(value, str):
+        match = _GPU.fullmatch(value.strip())
+        if match is None or _as_number(value) is not None:
+            meant = "8" if value[:1].isalpha() else _number_in(value, 1)
+            raise Wrong(
+                f"{shown(value)} is text, and no TYPE:N",
+                f'write: gpu: {meant} for any type, or gpu: "h100:{meant}"',
+            )
+        kind, count = match.groups()
+        amount = 1.0 if count is None else _as_number(count)
+        if amount is None:
+            raise Wrong(
+                f"{shown(value)}: {shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"'
+            )
+        return kind.lower(), _gpu_millis(amount, value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Wrong(f"{shown(value)} is no number of GPUs", 'write: gpu: 8, or gpu: "h100:8"')
+    return None, _gpu_millis(value, value)
+
+
+def _gpu_mapping(value: Mapping[Any, Any]) -> tuple[str | None, int]:
+    """SkyPilot's {H100: 8} and dstack's {name: H100, count: 8}."""
+    if set(value) <= {"name", "count"} and "name" in value:
+        value = {value["name"]: value.get("count", 1)}
+    if len(value) != 1:
+        raise Wrong(
+            f"{shown(value)} names {len(value)} types of GPU",
+            'name one here and the others under any_of: [{resources: {gpu: "a100:8"}}]',
+        )
+    kind, count = next(iter(value.items()))
+    if not isinstance(kind, str) or _GPU.fullmatch(kind) is None or ":" in kind:
+        raise Wrong(f"{shown(kind)} is no type of GPU", 'write: gpu: "h100:8"')
+    if isinstance(count, bool) or not isinstance(count, int | float):
+        raise Wrong(f"{shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"')
+    return kind.lower(), _gpu_millis(count, count)
+
+
+def _as_number(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _gpu_millis(amount: float, asked: object) -> int:
+    if not _finite(amount) or amount < 0:
+        raise Wrong(f"{shown(asked)} is no number of GPUs", "write: gpu: 1")
+    if amount > MAX_GPUS:
+        raise Wrong(
+            f"{shown(asked)}: a node has at most {MAX_GPUS:,} GPUs",
+            "write GPUs of one node here, and the number of nodes as: nodes: 2",
+        )
+    millis = round(amount * MILLIS_PER_GPU)
+    if amount > 1 and millis % MILLIS_PER_GPU:
+        raise Wrong(
+            f"{shown(asked)}: more than one GPU is asked for in whole GPUs",
+            f"write: gpu: {math.ceil(amount)}",
+        )
+    if amount and not millis:
+        raise Wrong(f"{shown(asked)}: a share is at least 0.001 GPU", "write: gpu: 0.5")
+    return millis
+
+
+def gpu_flag(value: str) -> float | str:
+    """What `--gpus` of a command line means in a spec: there, everything is text."""
+    amount = _as_number(value)
+    if amount is None:
+        return value
+    return int(amount) if _finite(amount) and amount == int(amount) else amount
+
+
+def _least(value: str) -> str:
+    """SkyPilot's "4+" and dstack's "4..8": what is at least needed."""
+    match = _AT_LEAST.fullmatch(value.strip())
+    return match.group(1) if match else value
+
+
+def cpu_millis(value: Any) -> int:
+    """Thousandths of a core in 32, 0.5, "4+" and "4..8"."""
+    amount: object = value
+    if isinstance(value, str) and _least(value) != value:
+        amount = _as_number(_least(value))
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        raise Wrong(f"{shown(value)} is no number of cores", f"write: cpu: {_number_in(value, 4)}")
+    if not _finite(amount) or not 0 <= amount <= 65_536:
+        raise Wrong(f"{shown(value)} cores: there can be 0 to 65,536", "write: cpu: 4")
+    return round(amount * MILLIS_PER_CPU)
+
+
+def memory_bytes(value: Any) -> int:
+    """Bytes in "256GB", "64GiB", SkyPilot's "32+" (GB) and dstack's "16GB..64GB"."""
+    if not isinstance(value, str):
+        raise Wrong(
+            f"{shown(value)} of what?",
+            f"write the unit: memory: {_number_in(shown(value), 32)}GB",
+        )
+    least = _least(value)
+    if least != value and _as_number(least) is not None:
+        least += "GB"
+    if least == value and _as_number(value) is not None:
+        raise Wrong(
+            f"{shown(value)} of what?", f"write the unit: memory: {_number_in(value, 32)}GB"
+        )
+    try:
+        size = bytes_of(least)
+    except (ValueError, OverflowError):
+        raise Wrong(f"{shown(value)} is no size", "write: memory: 256GB, or 64GiB") from None
+    if not 0 < size <= 10**15:
+        raise Wrong(f"{shown(value)}: a node has 1 B to 1,000 TB", "write: memory: 256GB")
+    return size
+
+
+def seconds(value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECONDS) -> float:
+    """Seconds in "90s", "1h30m" or Slurm's "2-12:00:00", within bounds."""
+    example = f"write: {field}: 4h, or 90s, 30m, 1d12h"
+    if not isinstance(value, str):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            unit = "h" if value < 100 else "s"
+            raise Wrong(
+                f"{shown(value)} of what?", f"write the unit: {field}: {shown(value)}{unit}"
+            )
+        raise Wrong(f"{shown(value)} is no duration", example)
+    try:
+        amount = seconds_of(value)
+    except (ValueError, OverflowError):
+        raise Wrong(f"{shown(value)} is no duration", example) from None
+    if not low <= amount <= high:
+        raise Wrong(f"{shown(value)} is out of bounds: {low:g} to {high:.0f} seconds", example)
+    return amount
+
+
+def amount(value: Any, *, field: str) -> float:
+    """A number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Wrong(f"{shown(value)} is no number", f"write: {field}: 4")
+    if not _finite(value) or not 0 < value <= 10**12:
+        raise Wrong(f"{shown(value)} is out of bounds: above 0", f"write: {field}: 4")
+    return float(value)
+
+
+def span(value: Any) -> tuple[int, int]:
+    """(least, most) replicas in 3 and "1..8"."""
+    if isinstance(value, str) and (match := re.fullmatch(r"(\d{1,5})\.\.(\d{1,5})", value)):
+        low, high = int(match.group(1)), int(match.group(2))
+        if low <= high and high:
+            return low, high
+    if isinstance(value, str):
+        raise Wrong(f"{shown(value)} is no range of replicas", "write: replicas: 1..8")
+    count = whole(value, field="replicas", low=1, high=10_000, noun="replicas")
+    return count, count
+
+
+def priority(value: Any) -> int:
+    """A number, or low, normal, high."""
+    if isinstance(value, str) and value in PRIORITIES:
+        return PRIORITIES[value]
+    if isinstance(value, str):
+        raise Wrong(
+            f"{shown(value)} is no priority", "write: priority: low, normal, high or a number"
+        )
+    return whole(value, field="priority", low=-10_000, high=10_000, noun="priority")
+
+
+def command(value: Any, *, field: str) -> str:
+    """A command, or a list of commands of which each runs when the one before it succeeded."""
+    example = (
+        f"{field}: {'pip install -r requirements.txt' if field == 'setup' else 'python train.py'}"
+    )
+    if isinstance(value, list):
+        if not value:
+            raise Wrong("the list of commands is empty", f"write: {example}")
+        lines = [text(one, noun="command", example=example, most=MAX_COMMAND) for one in value]
+        value = lines[0] if len(lines) == 1 else "set -e\n" + "\n".join(lines)
+    return text(value, noun="command", example=example, most=MAX_COMMAND)
+
+
+def environment(value: Any) -> tuple[tuple[str, str], ...]:
+    """Variables and their values, sorted by name."""
+    if not isinstance(value, Mapping):
+        raise Wrong(f"{shown(value)} is not names and values", "write: env: {NAME: value}")
+    return tuple(sorted((_variable(key), _env_value(key, one)) for key, one in value.items()))
+
+
+def _variable(key: object) -> str:
+    if not isinstance(key, str) or _VARIABLE.fullmatch(key) is None:
+        raise Wrong(
+            f"{shown(key)} cannot name a variable: it has letters, digits and _",
+            "write: env: {NAME: value}",
+        )
+    if key in SET_BY_CORRAL or key.startswith("CORRAL_"):
+        raise Wrong(f"{key} is set by Corral for each rank", f"take {key} out of env")
+    return key
+
+
+def _env_value(key: str, value: object) -> str:
+    huge = isinstance(value, int) and abs(value) >= 10**30
+    if isinstance(value, bool) or huge or not isinstance(value, str | int | float):
+        raise Wrong(f"{key} is {shown(value)}: neither text nor a number", f'write: {key}: "..."')
+    words = value if isinstance(value, str) else repr(value)
+    if "\0" in words or any("\ud800" <= letter <= "\udfff" for letter in words):
+        raise Wrong(f"{key} holds a character that no variable can hold", f'write: {key}: "..."')
+    if len(words) > MAX_COMMAND:
+        raise Wrong(f"{key} has {len(words):,} characters; {MAX_COMMAND:,} are taken", "use a file")
+    return words
+
+
+def is_secret_name(value: str) -> bool:
+    """A secret becomes a variable, so it has a name that is both."""
+    return is_name(value) and _VARIABLE.fullmatch(value) is not None
+
+
+def secrets(value: Any) -> tuple[str, ...]:
+    """Names of secrets; the values stay in the head."""
+    if isinstance(value, Mapping):
+        some = next(iter(value), "HF_TOKEN")
+        raise Wrong(
+            "a spec names secrets and holds no values",
+            f"run: corral secret set {_safe(some)} and write: secrets: [{_safe(some)}]",
+        )
+    if not isinstance(value, list):
+        raise Wrong(f"{shown(value)} is no list of names", "write: secrets: [HF_TOKEN]")
+    for one in value:
+        if not isinstance(one, str) or not is_secret_name(one) or one in SET_BY_CORRAL:
+            raise Wrong(
+                f"{shown(one)} cannot name a secret: letters, digits and _ between them",
+                "write: secrets: [HF_TOKEN]",
+            )
+    return tuple(dict.fromkeys(value))
+
+
+def is_digest(value: str) -> bool:
+    """Whether this is the digest of a snapshot, and no path."""
+    return _DIGEST.fullmatch(value) is not None
+
+
+def reader(read: Callable[..., Any], **how: Any) -> Callable[[Any], Any]:
+    """The reader with its bounds and words filled in."""
+    return lambda value: read(value, **how)

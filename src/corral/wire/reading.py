@@ -1,0 +1,249 @@
+"""Specs from files, texts and API bodies: read, checked, and every problem told at once, each with
+its line, what was asked, what stands in the way, and what to write instead."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from corral.domain.errors import SpecInvalid
+from corral.wire.document import TEXT_BYTES, Document, Where, documents_of
+from corral.wire.read import shown
+from corral.wire.spec import SECTIONS, SPELLINGS, Resources, Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A document and what it means. The document is what travels: the head reads it again."""
+
+    document: Document
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong: where, what, and what to write instead."""
+
+    where: Where
+    text: str
+    hint: str
+
+
+_EXAMPLES: Final = {
+    "name": "name: train",
+    "run": "run: python train.py",
+    "resources": 'resources: {gpu: "h100:8"}',
+    "any_of": 'any_of: [{nodes: 4, resources: {gpu: "a100:8"}}]',
+    "checkpoint": "checkpoint: {path: ./ckpt}",
+    "path": "checkpoint: {path: ./ckpt}",
+    "retry": "retry: {user: 3}",
+    "elastic": "elastic: {min_nodes: 1, max_nodes: 4}",
+    "min_nodes": "elastic: {min_nodes: 1, max_nodes: 4}",
+    "max_nodes": "elastic: {min_nodes: 1, max_nodes: 4}",
+    "after": "after: [{job: prepare, on: done}]",
+    "job": "after: [{job: prepare, on: done}]",
+    "service": "service: {port: 8000, replicas: 1..8}",
+    "port": "service: {port: 8000}",
+    "scale": "scale: {metric: queue, target: 4}",
+}
+
+
+def read_specs(path: Path) -> list[Parsed]:
+    """The specs of a YAML or TOML file, in order.
+
+    Raises: SpecInvalid with file and line.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(TEXT_BYTES + 1)
+        if len(data) > TEXT_BYTES:
+            raise SpecInvalid(
+                f"{path}: the file has more than {TEXT_BYTES:,} bytes",
+                hint="a spec is small: keep data in files of the workdir",
+            )
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise SpecInvalid(
+            f"{path}: cannot be read: {(error.strerror or str(error)).lower()}",
+            hint=f"run: ls -l {path.parent}",
+        ) from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SpecInvalid(
+            f"{path}:{line}: this is not UTF-8 text", hint="save the spec as UTF-8 text"
+        ) from None
+    return parse_specs(text, source=str(path), toml=path.suffix == ".toml")
+
+
+def parse_specs(text: str, *, source: str, toml: bool = False) -> list[Parsed]:
+    """The specs of a text, in order.
+
+    Raises: SpecInvalid with source and line.
+    """
+    return [check(document) for document in documents_of(text, source=source, toml=toml)]
+
+
+def parse_values(values: Sequence[Mapping[str, Any]], *, source: str = "specs") -> list[Parsed]:
+    """The specs of an API body or a Python caller; places read `specs[0].nodes`.
+
+    Raises: SpecInvalid.
+    """
+    return [
+        check(Document(value=dict(value), source=f"{source}[{number}]"))
+        for number, value in enumerate(values)
+    ]
+
+
+def check(document: Document) -> Parsed:
+    """Read one document.
+
+    Raises: SpecInvalid that tells every problem.
+    """
+    value, spelt, problems = _respelt(document.value)
+    spec = None
+    try:
+        spec = Spec.model_validate(value)
+    except ValidationError as error:
+        problems += [_problem(dict(one), spelt) for one in error.errors(include_url=False)]
+    else:
+        problems += _together(spec)
+    if problems or spec is None:
+        raise refusal(document, problems)
+    return Parsed(document=document, spec=spec)
+
+
+def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:
+    """All problems in the order of their lines; the hint is the first one's."""
+    ordered = sorted(problems, key=lambda one: document.line(one.where))
+    lines = [
+        f"{document.at(one.where)}: {_dotted(one.where)}{one.text}"
+        + (f" ({one.hint})" if len(ordered) > 1 else "")
+        for one in ordered[:20]
+    ]
+    return SpecInvalid("\n".join(lines), hint=ordered[0].hint)
+
+
+def _dotted(where: Where) -> str:
+    words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
+    return f"{words.lstrip('.')[:200]}: " if words else ""
+
+
+def _respelt(value: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[Where, Where], list[Problem]]:
+    """Our own words for every field; absent where null. Also: the way as it was written."""
+    spelt: dict[Where, Where] = {}
+    problems: list[Problem] = []
+
+    def walk(inner: Any, kind: tuple[str, ...], own: Where, written: Where) -> Any:
+        spelt[own] = written
+        if isinstance(inner, list) and kind == ("any_of",):
+            return [walk(one, kind, (*own, at), (*written, at)) for at, one in enumerate(inner)]
+        if not isinstance(inner, Mapping) or kind not in SECTIONS:
+            return inner
+        found: dict[str, Any] = {}
+        for key, one in inner.items():
+            word = SPELLINGS.get(kind, {}).get(key, key) if isinstance(key, str) else shown(key)
+            if word in found:
+                problems.append(
+                    Problem(
+                        where=(*written, key), text=f"says again what {word} says", hint="keep one"
+                    )
+                )
+            if one is not None or word not in SECTIONS[kind].model_fields:
+                found[word] = walk(one, (*kind, word), (*own, word), (*written, key))
+        return found
+
+    return walk(value, (), (), ()), spelt, problems
+
+
+def _kind(where: Where) -> tuple[str, ...]:
+    return tuple(step for step in where if isinstance(step, str))
+
+
+def _problem(error: dict[str, Any], spelt: Mapping[Where, Where]) -> Problem:
+    own = tuple(error["loc"])
+    written = _written(own, spelt)
+    asked = error.get("input")
+    match error["type"]:
+        case "value_error":
+            wrong = error["ctx"]["error"]
+            return Problem(where=written, text=wrong.text, hint=wrong.hint)
+        case "extra_forbidden":
+            return _unknown(own, written)
+        case "missing":
+            example = _EXAMPLES.get(str(own[-1]), f"{own[-1]}: ...")
+            return Problem(where=written, text="is missing", hint=f"add: {example}")
+        case "too_long":
+            most = error["ctx"]["max_length"]
+            return Problem(where=written, text=f"has more than {most} entries", hint="name fewer")
+        case _:
+            field = str(next((step for step in reversed(own) if isinstance(step, str)), ""))
+            example = _EXAMPLES.get(field, "see docs/schema/spec.json")
+            return Problem(
+                where=written,
+                text=f"{shown(asked)} is not what belongs here",
+                hint=f"write: {example}",
+            )
+
+
+def _written(own: Where, spelt: Mapping[Where, Where]) -> Where:
+    for end in range(len(own), -1, -1):
+        if own[:end] in spelt:
+            return spelt[own[:end]] + own[end:]
+    return own
+
+
+def _unknown(own: Where, written: Where) -> Problem:
+    """A field that nobody knows: the one that was meant, or where it belongs."""
+    word = str(own[-1])
+    kind = _kind(own[:-1])
+    here = SECTIONS.get(kind, Spec).model_fields
+    near = get_close_matches(word.lower(), [*here, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6)
+    own_word = SPELLINGS[("resources",)].get(word, word)
+    if kind == () and word in ("job", "jobs"):
+        hint = "a TOML file holds one job; several are YAML documents with a line of --- between"
+    elif kind == () and own_word in Resources.model_fields:
+        hint = f"it belongs under resources: {{{own_word}: ...}}"
+    elif near:
+        hint = f"did you mean {near[0]}?"
+    else:
+        elsewhere = [
+            path[-1] for path, model in SECTIONS.items() if path and word in model.model_fields
+        ]
+        hint = f"it belongs under {elsewhere[0]}" if elsewhere else f"known here: {', '.join(here)}"
+    return Problem(where=written, text="there is no such field", hint=hint)
+
+
+def _together(spec: Spec) -> list[Problem]:
+    """What each field alone cannot tell."""
+    problems = []
+    if spec.elastic and not spec.elastic.min_nodes <= spec.nodes <= spec.elastic.max_nodes:
+        low, high = spec.elastic.min_nodes, spec.elastic.max_nodes
+        problems.append(
+            Problem(
+                where=("elastic",),
+                text=f"{low} to {high} nodes do not hold the {spec.nodes} that nodes asks for",
+                hint=f"write: elastic: {{min_nodes: {min(low, spec.nodes)}, "
+                f"max_nodes: {max(high, spec.nodes)}}}",
+            )
+        )
+    if (spec.kind == "service") != (spec.service is not None):
+        have, lack = ("kind", "service") if spec.service is None else ("service", "kind: service")
+        problems.append(
+            Problem(
+                where=(have,),
+                text=f"is given without {lack}",
+                hint="write: kind: service and service: {port: 8000}",
+            )
+        )
+    if spec.per == "gpu" and spec.resources.gpu[1] == 0:
+        problems.append(
+            Problem(
+                where=("per",),
+                text="one rank a GPU, and no GPU is asked for",
+                hint="add: resources: {gpu: 1}, or write: per: node",
+            )
+        )
+    return problems

@@ -1,0 +1,70 @@
+"""JSON schemas of what people and programs see: written to docs/schema by docs/generate.py."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from corral.wire import api
+from corral.wire.spec import SECTIONS, SPELLINGS, Spec
+
+_ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
+    "status": api.Status,
+    "show": api.JobDetail,
+    "ps": api.Jobs,
+    "why": api.Why,
+    "events": api.Events,
+    "event": api.Event,  # a line of events -f
+    "job": api.Job,  # of run -d and apply; several come as in ps
+    "checkpoints": api.Checkpoints,
+    "nodes": api.Nodes,
+    "node": api.NodeDetail,
+    "plan": api.Plan,
+    "secrets": api.Secrets,
+    "logs": api.LogLines,
+    "error": api.Error,
+}
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Schema by name; each is one file of docs/schema."""
+    answers = {
+        name: {"$schema": _DIALECT, **model.model_json_schema(mode="serialization")}
+        for name, model in _ANSWERS.items()
+    }
+    return {"spec": spec_schema(), **answers}
+
+
+def spec_schema() -> dict[str, Any]:
+    """The spec's schema for editors, with the spellings of other tools beside our own."""
+    schema = Spec.model_json_schema()
+    definitions = schema.get("$defs", {})
+    for kind, model in SECTIONS.items():
+        properties = (definitions.get(model.__name__) if kind else schema)["properties"]
+        required = (definitions.get(model.__name__) if kind else schema).get("required", [])
+        for name, own in list(properties.items()):
+            own.pop("default", None)
+            if name not in required:
+                properties[name] = _or_null(own)
+        for other, word in SPELLINGS.get(kind, {}).items():
+            properties[other] = {**properties[word], "description": f"another word for {word}"}
+    schema["properties"]["checkpoint"]["anyOf"].append({"type": "string"})
+    schema["properties"]["after"] = {
+        "anyOf": [
+            {"type": "string"},
+            {"$ref": "#/$defs/After"},
+            {"type": "array", "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/After"}]}},
+            {"type": "null"},
+        ],
+        "description": "jobs that must be done, failed, ended or started first",
+    }
+    schema["required"] = ["name"]  # run may be called commands
+    return {"$schema": _DIALECT, **schema}
+
+
+def _or_null(own: Mapping[str, Any]) -> dict[str, Any]:
+    """A field that may be left empty."""
+    if {"type": "null"} in own.get("anyOf", []):
+        return dict(own)
+    return {"anyOf": [dict(own), {"type": "null"}]}

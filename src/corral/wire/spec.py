@@ -1,0 +1,242 @@
+"""The fields of a job's spec: how each is read, and what an editor may know of it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from corral.wire import read
+from corral.wire.array import Array, read_array
+from corral.wire.read import reader
+
+SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
+    (): {"num_nodes": "nodes", "commands": "run", "envs": "env", "type": "kind"},
+    ("resources",): {"accelerators": "gpu", "gpus": "gpu", "cpus": "cpu"},
+    ("any_of",): {"num_nodes": "nodes"},
+    ("any_of", "resources"): {"accelerators": "gpu", "gpus": "gpu", "cpus": "cpu"},
+}
+
+_DURATION: Final = {
+    "type": "string",
+    "examples": ["90s", "4h", "1d12h", "2-12:00:00"],
+    "pattern": r"^[0-9][0-9.smhdwSMHDW:-]*$",
+}
+_NAME: Final = {"type": "string", "pattern": r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"}
+_COMMAND: Final = {
+    "anyOf": [
+        {"type": "string", "minLength": 1},
+        {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    ]
+}
+
+
+def _as(read_it: Any, schema: Mapping[str, Any]) -> Any:
+    """A field's reader and what an editor may know of it."""
+    return BeforeValidator(read_it), WithJsonSchema(dict(schema))
+
+
+def _whole(field: str, low: int, high: int, noun: str) -> Any:
+    return _as(
+        reader(read.whole, field=field, low=low, high=high, noun=noun),
+        {"type": "integer", "minimum": low, "maximum": high},
+    )
+
+
+def _seconds(field: str, low: float = 1.0, high: float = read.MAX_SECONDS) -> Any:
+    return _as(reader(read.seconds, field=field, low=low, high=high), _DURATION)
+
+
+def _word(field: str, *among: str) -> Any:
+    return _as(
+        reader(read.choice, field=field, among=among), {"type": "string", "enum": list(among)}
+    )
+
+
+def _name(field: str, noun: str) -> Any:
+    return _as(reader(read.name, field=field, noun=noun), _NAME)
+
+
+def _text(noun: str, example: str) -> Any:
+    return _as(reader(read.text, noun=noun, example=example), {"type": "string", "minLength": 1})
+
+
+Nodes = Annotated[int, *_whole("nodes", 1, read.MAX_NODES, "nodes")]
+Gpu = Annotated[
+    tuple[str | None, int],
+    *_as(
+        read.gpus,
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": read.MAX_GPUS},
+                {"type": "string", "pattern": r"^[A-Za-z][A-Za-z0-9._-]*(:[0-9.]+)?$"},
+                {"type": "object", "maxProperties": 2},
+            ],
+            "examples": [8, 0.5, "h100:8"],
+        },
+    ),
+]
+Cpu = Annotated[
+    int,
+    *_as(read.cpu_millis, {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]}),
+]
+Memory = Annotated[int, *_as(read.memory_bytes, {"type": "string", "examples": ["256GB", "64GiB"]})]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Resources(_Section):
+    """What one node gives."""
+
+    gpu: Gpu = Field(default=(None, 0), description="8, 0.5 (a share), or TYPE:N")
+    cpu: Cpu = Field(default=0, description="cores")
+    memory: Memory = Field(default=0, description="for example 256GB")
+
+
+class Shape(_Section):
+    """Another form of the job that would do."""
+
+    nodes: Nodes | None = None
+    resources: Resources = Resources()
+
+
+class Checkpoint(_Section):
+    path: Annotated[str, *_text("path", "path: ./ckpt")]
+    interval: Annotated[
+        float | None,
+        *_as(
+            lambda value: None if value == "auto" else read.seconds(value, field="interval", low=1),
+            {"anyOf": [{"const": "auto"}, _DURATION]},
+        ),
+    ] = None
+    keep: Annotated[int, *_whole("keep", 1, 10_000, "checkpoints")] = 3
+
+
+class Retry(_Section):
+    infra: Annotated[int, *_whole("infra", 0, 10_000, "retries")] = 20
+    user: Annotated[int, *_whole("user", 0, 10_000, "retries")] = 0
+
+
+class Elastic(_Section):
+    min_nodes: Annotated[int, *_whole("min_nodes", 1, read.MAX_NODES, "nodes")]
+    max_nodes: Annotated[int, *_whole("max_nodes", 1, read.MAX_NODES, "nodes")]
+
+
+class After(_Section):
+    job: Annotated[str, *_name("job", "name or id of a job")]
+    on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
+
+
+class Scale(_Section):
+    metric: Annotated[str, *_word("metric", "queue", "requests", "tokens")] = "queue"
+    target: Annotated[
+        float, *_as(reader(read.amount, field="target"), {"type": "number", "exclusiveMinimum": 0})
+    ] = 4.0
+
+
+class Service(_Section):
+    port: Annotated[int, *_whole("port", 1, 65_535, "port")]
+    replicas: Annotated[
+        tuple[int, int],
+        *_as(
+            read.span,
+            {
+                "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
+                "examples": ["1..8"],
+            },
+        ),
+    ] = (1, 1)
+    scale: Scale = Scale()
+
+
+def _after(value: Any) -> Any:
+    """`after: prepare`, `after: [a, "b:failed"]` and `after: {job: a}` in the long form."""
+    entries = value if isinstance(value, list) else [value]
+    return [_reference(one) if isinstance(one, str) else one for one in entries]
+
+
+def _reference(text: str) -> dict[str, str]:
+    """JOB, or JOB:failed (done, failed, ended, started), as on the command line."""
+    job, colon, on = text.partition(":")
+    return {"job": job, "on": on} if colon else {"job": job}
+
+
+def _checkpoint(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+class Spec(_Section):
+    """One document of a spec, read and checked. Amounts are in the units of domain.JobSpec."""
+
+    name: Annotated[str, *_name("name", "name of a job")]
+    run: Annotated[str, *_as(reader(read.command, field="run"), _COMMAND)]
+    nodes: Nodes = 1
+    resources: Resources = Resources()
+    any_of: tuple[Shape, ...] = Field(default=(), max_length=100)
+    queue: Annotated[str, *_name("queue", "name of a queue")] = "default"
+    priority: Annotated[
+        int,
+        *_as(
+            read.priority,
+            {
+                "anyOf": [
+                    {"enum": ["low", "normal", "high"]},
+                    {"type": "integer", "minimum": -10_000, "maximum": 10_000},
+                ]
+            },
+        ),
+    ] = 0
+    max_duration: Annotated[float | None, *_seconds("max_duration")] = None
+    env: Annotated[
+        tuple[tuple[str, str], ...],
+        *_as(
+            read.environment,
+            {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+        ),
+    ] = ()
+    secrets: Annotated[
+        tuple[str, ...], *_as(read.secrets, {"type": "array", "items": {"type": "string"}})
+    ] = ()
+    workdir: Annotated[str | None, *_text("path", "workdir: .")] = None
+    setup: Annotated[str | None, *_as(reader(read.command, field="setup"), _COMMAND)] = None
+    per: Annotated[Literal["node", "gpu"], *_word("per", "node", "gpu")] = "node"
+    image: Annotated[str | None, *_text("image", "image: ubuntu:24.04")] = None
+    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_checkpoint)] = None
+    retry: Retry = Retry()
+    disconnect: Annotated[
+        Literal["replace", "wait"] | None, *_word("disconnect", "replace", "wait")
+    ] = None
+    self_stop: Annotated[float | None, *_seconds("self_stop")] = None
+    grace: Annotated[float, *_seconds("grace", 0.0, 86_400.0)] = 30.0
+    elastic: Elastic | None = None
+    after: Annotated[tuple[After, ...], BeforeValidator(_after)] = Field(
+        default=(), max_length=1000
+    )
+    array: Annotated[
+        Array | None, *_as(read_array, {"type": "string", "examples": ["0-99%10", "1,3,5"]})
+    ] = None
+    kind: Annotated[
+        Literal["job", "service"],
+        *_as(
+            lambda value: read.choice(
+                "job" if value == "task" else value, field="kind", among=("job", "service")
+            ),
+            {"enum": ["job", "service", "task"]},
+        ),
+    ] = "job"
+    service: Service | None = None
+
+
+SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
+    (): Spec,
+    ("resources",): Resources,
+    ("any_of",): Shape,
+    ("any_of", "resources"): Resources,
+    ("checkpoint",): Checkpoint,
+    ("retry",): Retry,
+    ("elastic",): Elastic,
+    ("after",): After,
+    ("service",): Service,
+    ("service", "scale"): Scale,
+}

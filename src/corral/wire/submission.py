@@ -1,0 +1,212 @@
+"""Specs that are submitted together, to the jobs that they mean: arrays unfolded, `after` resolved.
+
+A reference to a job of the same submission is `@N`, N being that job's place in the answer; every
+other reference is left as it was written, a name or an id of a job that is already there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+from corral.domain.ids import JobId, QueueName, is_name
+from corral.domain.job import (
+    After,
+    CheckpointRule,
+    Disconnect,
+    Elastic,
+    JobSpec,
+    On,
+    Per,
+    Retry,
+    Service,
+)
+from corral.domain.resources import Resources, Shape
+from corral.wire import spec as shapes
+from corral.wire.array import MOST
+from corral.wire.reading import Parsed, Problem, refusal
+from corral.wire.spec import Spec
+
+MOST_AFTERS: Final = 100_000
+
+
+def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
+    """The jobs of one submission, in the order of their specs and indices.
+
+    Raises: SpecInvalid on a cycle, on a name that `after` cannot tell apart, and on too many jobs.
+    """
+    places = _places(parsed)
+    _refuse_cycles(parsed)
+    jobs: list[JobSpec] = []
+    afters = 0
+    for one in parsed:
+        after = tuple(_afters(one, places))
+        for name, index in _elements(one):
+            afters += len(after)
+            jobs.append(_job(one.spec, name, index, after))
+    if afters > MOST_AFTERS:
+        raise SpecInvalid(
+            f"{parsed[0].document.source}: the jobs wait for one another in {afters:,} ways; "
+            f"{MOST_AFTERS:,} are taken",
+            hint="let one job between the two arrays wait for the first, and the second for it",
+        )
+    return tuple(jobs)
+
+
+def _elements(one: Parsed) -> Iterator[tuple[str, int | None]]:
+    """(name, index) of each job that the spec means."""
+    spec = one.spec
+    if spec.array is None:
+        yield spec.name, None
+        return
+    longest = f"{spec.name}_{spec.array.indices[-1]}"
+    if not is_name(longest):
+        problem = Problem(
+            where=("name",),
+            text=f"with its index it is {longest}, which is too long",
+            hint=f"write: name: {spec.name[:40]}",
+        )
+        raise refusal(one.document, [problem])
+    for index in spec.array.indices:
+        yield f"{spec.name}_{index}", index
+
+
+def _places(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
+    """For each name: the places of the jobs it means, once for each spec of that name."""
+    found: dict[str, list[list[int]]] = defaultdict(list)
+    count = 0
+    for one in parsed:
+        elements = list(_elements(one))
+        own = list(range(count, count + len(elements)))
+        count += len(elements)
+        found[one.spec.name].append(own)
+        if one.spec.array is not None:
+            for (name, _), place in zip(elements, own, strict=True):
+                found[name].append([place])
+    if count > MOST:
+        raise SpecInvalid(
+            f"{parsed[0].document.source}: these are {count:,} jobs; {MOST:,} are taken at once",
+            hint="submit them in parts",
+        )
+    return found
+
+
+def _afters(one: Parsed, places: Mapping[str, list[list[int]]]) -> Iterator[After]:
+    for number, after in enumerate(one.spec.after):
+        meant = places.get(after.job, [])
+        if len(meant) > 1:
+            problem = Problem(
+                where=("after", number, "job"),
+                text=f"{len(meant)} jobs of this submission are called {after.job}",
+                hint="give each a name of its own",
+            )
+            raise refusal(one.document, [problem])
+        on = On(after.on)
+        if not meant:
+            yield After(job=JobId(after.job), on=on)
+        for place in meant[0] if meant else ():
+            yield After(job=JobId(f"@{place}"), on=on)
+
+
+def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
+    """Depth first without recursion: a chain may be thousands long."""
+    specs = {one.spec.name: one for one in parsed}
+    owner = {name: one.spec.name for one in parsed for name, _ in _elements(one)}
+    owner |= {name: name for name in specs}
+    waits = {
+        name: [owner[after.job] for after in one.spec.after if after.job in owner]
+        for name, one in specs.items()
+    }
+    done: set[str] = set()
+    path: dict[str, None] = {}  # the chain that is being followed, in order
+    follow = [iter(waits)]
+    while follow:
+        name = next(follow[-1], None)
+        if name is None:
+            follow.pop()
+            if path:
+                done.add(path.popitem()[0])
+        elif name in path:
+            chain = list(path)
+            raise _cycle(specs[name], [*chain[chain.index(name) :], name])
+        elif name not in done:
+            path[name] = None
+            follow.append(iter(waits[name]))
+
+
+def _cycle(one: Parsed, names: Sequence[str]) -> SpecInvalid:
+    shown = [*names[:5], "...", *names[-2:]] if len(names) > 8 else names
+    text = (
+        f"{names[0]} waits for itself"
+        if len(names) == 2
+        else f"these wait for one another: {' -> '.join(shown)}"
+    )
+    hint = f"take one `after` out of this circle, for example that of {names[0]}"
+    return refusal(one.document, [Problem(where=("after",), text=text, hint=hint)])
+
+
+def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> JobSpec:
+    return JobSpec(
+        name=name,
+        run=spec.run,
+        nodes=spec.nodes,
+        resources=_resources(spec.resources),
+        any_of=tuple(
+            Shape(nodes=one.nodes or spec.nodes, resources=_resources(one.resources))
+            for one in spec.any_of
+        ),
+        queue=QueueName(spec.queue),
+        priority=spec.priority,
+        max_duration_seconds=spec.max_duration,
+        env=spec.env,
+        secrets=spec.secrets,
+        workdir=spec.workdir,
+        setup=spec.setup,
+        per=Per(spec.per),
+        checkpoint=_checkpoint(spec.checkpoint),
+        retry=Retry(infra=spec.retry.infra, user=spec.retry.user),
+        disconnect=Disconnect(spec.disconnect) if spec.disconnect else None,
+        self_stop_seconds=spec.self_stop,
+        grace_seconds=spec.grace,
+        elastic=_elastic(spec.elastic),
+        after=after,
+        array_index=index,
+        array_limit=spec.array.limit if spec.array else None,
+        image=spec.image,
+        service=_service(spec.service),
+    )
+
+
+def _checkpoint(rule: shapes.Checkpoint | None) -> CheckpointRule | None:
+    if rule is None:
+        return None
+    return CheckpointRule(path=rule.path, interval_seconds=rule.interval, keep=rule.keep)
+
+
+def _elastic(elastic: shapes.Elastic | None) -> Elastic | None:
+    if elastic is None:
+        return None
+    return Elastic(min_nodes=elastic.min_nodes, max_nodes=elastic.max_nodes)
+
+
+def _service(service: shapes.Service | None) -> Service | None:
+    if service is None:
+        return None
+    low, high = service.replicas
+    return Service(
+        port=service.port,
+        min_replicas=low,
+        max_replicas=high,
+        metric=service.scale.metric,
+        target=service.scale.target,
+    )
+
+
+def _resources(resources: shapes.Resources) -> Resources:
+    gpu_type, gpu_millis = resources.gpu
+    return Resources(
+        gpu_millis=gpu_millis,
+        gpu_type=gpu_type if gpu_millis else None,
+        cpu_millis=resources.cpu,
+        memory_bytes=resources.memory,
+    )

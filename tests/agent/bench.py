@@ -1,0 +1,177 @@
+"""An agent in the test's own loop, with a supervisor that runs nothing, and a head beside it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from websockets.asyncio.client import ClientConnection
+
+from corral.agent.core import Agent
+from corral.agent.dial import Dialler
+from corral.agent.known import Known
+from corral.agent.prepare import Prepare
+from corral.domain.attempt import Exit, Save, Seat
+from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.job import Per
+from corral.domain.resources import Inventory
+from corral.domain.wanted import Launch, Stop
+from corral.wire.channel import AttachNow
+from corral.wire.node import NodeSettings
+from tests.agent.fakehead import TOKEN, FakeHead
+
+NODE = NodeId("n1")
+
+
+def key_of(job: int, attempt: int = 1) -> AttemptKey:
+    return (JobId(f"j{job}"), AttemptNumber(attempt))
+
+
+def launch_of(key: AttemptKey, run: str = "true", **more: object) -> Launch:
+    launch = Launch(
+        key=key,
+        job_name=f"job-{key[0]}",
+        seat=Seat(node=NODE),
+        node_rank=0,
+        nodes=("127.0.0.1",),
+        first_rank=0,
+        ranks=1,
+        world_size=1,
+        master_address="127.0.0.1",
+        master_port=20_000,
+        run=run,
+        setup=None,
+        per=Per.NODE,
+        env=(),
+        secrets=(),
+        workdir=None,
+        owner="tester",
+        array_index=None,
+        checkpoint=None,
+        resume=(),
+        grace_seconds=1.0,
+        node_mtbf_seconds=86_400.0,
+    )
+    return replace(launch, **more)  # type: ignore[arg-type]
+
+
+def stop_of(key: AttemptKey) -> Stop:
+    return Stop(key=key, grace_seconds=1.0, save=False, why="cancel")
+
+
+@dataclass
+class FakeRanks:
+    """Remembers what it was told; an attempt is up at once and ends when the test says so."""
+
+    attempts: dict[AttemptKey, Seen] = field(default_factory=dict)
+    launched: list[AttemptKey] = field(default_factory=list)
+    environments: dict[AttemptKey, Mapping[str, str]] = field(default_factory=dict)
+    works: dict[AttemptKey, Path] = field(default_factory=dict)
+    stopped: list[Stop] = field(default_factory=list)
+    told_committed: list[tuple[AttemptKey, tuple[int, ...]]] = field(default_factory=list)
+    settled: list[AttemptKey] = field(default_factory=list)
+    launches: dict[AttemptKey, Launch] = field(default_factory=dict)
+    hold: asyncio.Event | None = None  # a launch waits for it
+
+    async def launch(self, launch: Launch, work: Path, env: Mapping[str, str]) -> None:
+        self.launched.append(launch.key)
+        self.launches[launch.key] = launch
+        self.works[launch.key], self.environments[launch.key] = work, env
+        if self.hold is not None:
+            await self.hold.wait()
+        self.attempts[launch.key] = Seen(key=launch.key, phase=Phase.UP)
+
+    def stop(self, stop: Stop) -> None:
+        self.stopped.append(stop)
+
+    def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None:
+        self.told_committed.append((key, steps))
+
+    def settle(self, key: AttemptKey) -> None:
+        self.settled.append(key)
+        self.attempts.pop(key, None)
+
+    def refuse(self, key: AttemptKey, why: str, infra: bool) -> None:
+        self.attempts[key] = Seen(key=key, phase=Phase.REFUSED, trouble=why, trouble_is_infra=infra)
+
+    def seen(self) -> tuple[Seen, ...]:
+        return tuple(self.attempts.values())
+
+    def end(self, key: AttemptKey, code: int = 0, saves: tuple[Save, ...] = ()) -> None:
+        exits = ((0, Exit(code=code)),)
+        self.attempts[key] = Seen(key=key, phase=Phase.ENDED, exits=exits, saves=saves)
+
+
+@dataclass
+class Bench:
+    folder: Path
+    head: FakeHead
+    ranks: FakeRanks
+    agent: Agent
+    attached: list[AttachNow]
+
+    async def until(self, true: object, seconds: float = 20.0) -> None:
+        await self.head.until(true, seconds)  # type: ignore[arg-type]
+
+
+def read(file: Path, offset: int, most_bytes: int) -> tuple[int, bytes]:
+    with file.open("rb") as opened:
+        opened.seek(offset)
+        return offset, opened.read(most_bytes)
+
+
+def agent_in(folder: Path, ranks: FakeRanks, attached: list[AttachNow]) -> Agent:
+    (folder / "attempts").mkdir(parents=True, exist_ok=True)
+    dialler = Dialler(head_file=folder / "head.json", token=TOKEN)
+
+    async def look(held: frozenset[int]) -> Inventory:
+        return Inventory(cpu_millis=2000, ports=tuple(held))
+
+    async def pump(wish: AttachNow, connection: ClientConnection) -> None:
+        attached.append(wish)
+        async for frame in connection:
+            await connection.send(b"echo " + bytes(frame))  # type: ignore[arg-type]
+
+    return Agent(
+        node_dir=folder,
+        settings=NodeSettings(node=NODE, head_file=str(dialler.head_file)),
+        boot=BootId("b1"),
+        ranks=ranks,
+        known=Known(folder, time.clock_gettime(time.CLOCK_BOOTTIME)),
+        dialler=dialler,
+        prepare=Prepare(
+            node_dir=folder, head_file=dialler.head_file, token=TOKEN, tries_seconds=2.0
+        ),
+        read=read,
+        look=look,
+        pump=pump,
+        clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+    )
+
+
+@asynccontextmanager
+async def running(agent: Agent) -> AsyncIterator[None]:
+    task = asyncio.create_task(agent.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def bench(folder: Path) -> AsyncIterator[Bench]:
+    """An agent and its head, talking."""
+    head, ranks, attached = FakeHead(file=folder / "head.json"), FakeRanks(), list[AttachNow]()
+    agent = agent_in(folder, ranks, attached)
+    await head.start()
+    try:
+        async with running(agent):
+            await head.until(lambda: head.beats)
+            yield Bench(folder, head, ranks, agent, attached)
+    finally:
+        await head.die()

@@ -1,0 +1,84 @@
+"""A shell beside the ranks, or their own input and output."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from corral.agent import containment
+from corral.agent.supervisor import AttachRefused
+from corral.domain.facts import Phase
+from tests.agent.nodes import launch_of, left_of, node, stop_of
+
+KINDS = [kind for kind in containment.KINDS if containment.probe(kind).kind == kind]
+
+
+async def read_until(reader: asyncio.StreamReader, words: bytes) -> bytes:
+    said = b""
+    while words not in said:
+        data = await asyncio.wait_for(reader.read(4096), 10)
+        assert data, f"ended after {said!r}"
+        said += data
+    return said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_shell_is_in_the_ranks_place_and_ends_with_them(node_dir: Path, kind: str) -> None:
+    async with node(node_dir, kind) as here:
+        launch = launch_of("echo up; sleep 3600", env=(("COLOUR", "blue"),))
+        key = await here.launch(launch, {"HF_TOKEN": "canary"})
+        await here.says(key, "up")
+        reader, writer = await here.supervisor.attach(key, 0, True, rows=33, columns=99)
+        writer.write(b"stty size; echo $COLOUR-$HF_TOKEN-$RANK; pwd; echo do''ne\n")
+        said = await read_until(reader, b"done")
+        assert b"33 99" in said
+        assert b"blue-canary-0" in said
+        assert str(here.work(key)).encode() in said
+        here.supervisor.stop(stop_of(key, 0.2))
+        await here.ended(key)
+        while await asyncio.wait_for(reader.read(4096), 10):
+            continue
+        writer.close()
+        assert left_of(node_dir) == []
+
+
+async def test_a_shell_that_is_left_ends_and_the_ranks_go_on(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of("echo up; sleep 3600"))
+        await here.says(key, "up")
+        reader, writer = await here.supervisor.attach(key, 0, True)
+        writer.write(b"exit\n")
+        while await asyncio.wait_for(reader.read(4096), 10):
+            continue
+        writer.close()
+        assert here.seen(key).phase == Phase.UP
+
+
+async def test_a_rank_hears_and_says_through_attach(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of('echo before; while read -r a; do echo "got $a"; done'))
+        await here.says(key, "before")
+        reader, writer = await here.supervisor.attach(key, 0, False)
+        writer.write(b"one\ntwo\n")
+        assert await read_until(reader, b"two\n") == b"got one\ngot two\n"
+        writer.close()
+        assert here.log(key) == "before\ngot one\ngot two\n"
+        again, writer = await here.supervisor.attach(key, 0, False)
+        writer.write(b"three\n")
+        await read_until(again, b"got three\n")
+        here.supervisor.stop(stop_of(key, 1.0))
+        assert await asyncio.wait_for(again.read(), 10) == b""
+        writer.close()
+
+
+async def test_what_does_not_run_refuses(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of("echo up; sleep 3600"))
+        await here.says(key, "up")
+        with pytest.raises(AttachRefused, match="rank 7"):
+            await here.supervisor.attach(key, 7, False)
+        here.supervisor.stop(stop_of(key, 0.0))
+        await here.ended(key)
+        for shell in (True, False):
+            with pytest.raises(AttachRefused, match="does not run|has ended"):
+                await here.supervisor.attach(key, 0, shell)

@@ -1,0 +1,168 @@
+"""Where groups are made and what is written into them, on made-up trees and on this machine's."""
+
+from pathlib import Path
+
+import pytest
+
+from corral.agent import containment
+from corral.agent.containment import cgroup
+from corral.agent.containment.base import Limits
+from corral.domain.attempt import Seat
+from corral.domain.ids import NodeId
+from tests.agent.nodes import launch_of, node
+
+MIB = 1024 * 1024
+LIMITS = Limits(pids=100, cpu_millis=1500, memory_bytes=64 * MIB)
+has_cgroups = pytest.mark.skipif(
+    containment.probe().kind != containment.CGROUP, reason="needs cgroups that may be written"
+)
+
+
+def mountinfo(*mounts: tuple[Path, str, str]) -> str:
+    """Lines of /proc/self/mountinfo: where, kind, options of the super block."""
+    return "\n".join(
+        f"{number} 1 0:{number} / {at} rw - {kind} {kind} rw,{options}"
+        for number, (at, kind, options) in enumerate(mounts)
+    )
+
+
+def v2_tree(root: Path, *, own: str, hand_on_at: str) -> str:
+    """Folders of version 2; only at `hand_on_at` do children have controllers."""
+    folder = root
+    for part in ("", *own.strip("/").split("/")):
+        folder = folder / part
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup.procs").touch()
+    (root / hand_on_at.strip("/") / "cgroup.subtree_control").touch()
+    return mountinfo((root, "cgroup2", ""))
+
+
+def group_files(folder: Path, *names: str) -> None:
+    """What the kernel puts into a new group."""
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in folder.iterdir() if file.is_file()}
+
+
+@pytest.fixture
+def accepting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of version 2 answer with the controllers that were asked for, where they may."""
+
+    def hand_on(folder: Path) -> set[str]:
+        control = folder / "cgroup.subtree_control"
+        return {"memory", "pids", "cpu"} if control.exists() else set()
+
+    monkeypatch.setattr(cgroup, "hand_on", hand_on)
+
+
+def test_version_2_goes_up_to_where_controllers_are_handed_on(
+    tmp_path: Path, accepting: None
+) -> None:
+    mounts = v2_tree(tmp_path, own="/user.slice/scope", hand_on_at="/user.slice")
+    place = cgroup.hierarchy(mounts, "0::/user.slice/scope\n")
+    assert (place.version, place.folders[""]) == (2, tmp_path / "user.slice")
+
+
+def test_version_2_without_controllers_still_keeps_processes_together(
+    tmp_path: Path, accepting: None
+) -> None:
+    mounts = v2_tree(tmp_path, own="/a/b", hand_on_at="/a")
+    (tmp_path / "a/cgroup.subtree_control").unlink()
+    place = cgroup.hierarchy(mounts, "0::/a/b\n")
+    assert place.folders[""] == tmp_path / "a/b"
+    group = cgroup.create(place, "n1.j1.1", LIMITS)
+    assert [warning.split(" can")[0] for warning in group.warnings] == [
+        "no limit on pids",
+        "no limit on memory",
+        "no limit on cpu",
+    ]
+
+
+def test_version_2_writes_its_limits_and_kills_in_one_word(tmp_path: Path, accepting: None) -> None:
+    mounts = v2_tree(tmp_path, own="/a", hand_on_at="/a")
+    place = cgroup.hierarchy(mounts, "0::/a\n")
+    (tmp_path / "a/corral").mkdir()
+    (tmp_path / "a/corral/cgroup.subtree_control").touch()
+    folder = tmp_path / "a/corral/n1.j1.1"
+    group_files(folder, "pids.max", "memory.max", "cpu.max")  # and swap is not counted here
+    group = cgroup.create(place, "n1.j1.1", LIMITS)
+    assert files_of(folder) == {
+        "pids.max": "100",
+        "memory.max": str(64 * MIB),
+        "cpu.max": "150000 100000",
+    }
+    assert not group.warnings
+    (folder / "cgroup.kill").touch()
+    containment.recorded(group.record).kill()
+    assert (folder / "cgroup.kill").read_text() == "1"
+    (folder / "memory.events").write_text("low 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n")
+    (folder / "memory.peak").write_text("67100000\n")
+    assert group.memory() == (1, 67100000, 64 * MIB)
+    assert group.pids() == []
+
+
+def test_a_group_that_belongs_to_others_is_not_used(tmp_path: Path) -> None:
+    with pytest.raises(cgroup.NoCgroups, match="not delegated"):
+        cgroup.hierarchy(mountinfo((tmp_path, "cgroup2", "")), "0::/a\n")
+    with pytest.raises(cgroup.NoCgroups, match="no cgroup file system"):
+        cgroup.hierarchy(mountinfo((tmp_path, "tmpfs", "")), "0::/\n")
+
+
+def test_version_1_is_below_the_own_group_of_each_controller(tmp_path: Path) -> None:
+    for name in ("freezer", "pids/mine", "memory"):
+        (tmp_path / name).mkdir(parents=True)
+    mounts = mountinfo(*((tmp_path / at, "cgroup", at) for at in ("freezer", "pids", "memory")))
+    place = cgroup.hierarchy(mounts, "3:pids:/mine\n2:memory:/\n1:freezer:/\n0::/\n")
+    assert place.version == 1
+    assert place.folders["pids"] == tmp_path / "pids/mine"
+    group_files(tmp_path / "pids/mine/corral/n1.j1.1", "pids.max")
+    group_files(tmp_path / "memory/corral/n1.j1.1", "memory.limit_in_bytes")
+    group = cgroup.create(place, "n1.j1.1", LIMITS)
+    assert files_of(tmp_path / "pids/mine/corral/n1.j1.1") == {"pids.max": "100"}
+    assert files_of(tmp_path / "memory/corral/n1.j1.1")["memory.limit_in_bytes"] == str(64 * MIB)
+    assert [warning.split(" can")[0] for warning in group.warnings] == ["no limit on cpu"]
+
+
+def test_only_the_granted_gpus_may_be_opened() -> None:
+    devices = cgroup._devices(Limits(devices=(2, 3)))
+    assert devices[0] == ("devices.deny", "c 195:* rwm")
+    assert [word for _, word in devices[1:]] == [f"c 195:{minor} rwm" for minor in (2, 3, 254, 255)]
+
+
+@has_cgroups
+async def test_an_attempt_competes_for_the_cpu_as_one(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        await here.ended(key := await here.launch(launch_of("cat /proc/self/cgroup")))
+        groups = [line.split(":") for line in here.log(key).splitlines()]
+        own = [path for _, names, path in groups if "cpu" in names.split(",") or not names]
+        assert any("corral/n1-" in path for path in own)
+
+
+@has_cgroups
+async def test_limits_that_were_asked_for_hold(node_dir: Path) -> None:
+    run = (
+        "cat /proc/self/cgroup; "
+        "timeout 1 sh -c 'while :; do :; done'; cat /proc/loadavg > /dev/null; times"
+    )
+    seat = Seat(node=NodeId("n1"), cpu_millis=200)
+    async with node(node_dir) as here:
+        seen = await here.ended(await here.launch(launch_of(run, seat=seat)))
+        assert seen.exits[0][1].code == 0
+        log = here.log(launch_of(run).key)
+        assert "corral/n1-" in log
+        user, system = log.splitlines()[-1].split()  # of its children
+        seconds = sum(float(word.split("m")[1].rstrip("s")) for word in (user, system))
+        assert seconds < 0.5
+    leftovers = [path for at in Path("/sys/fs/cgroup").glob("*/corral") for path in at.glob("n1-*")]
+    mine = cgroup_names(node_dir)
+    assert not [path for path in leftovers if path.name.startswith(mine)]
+
+
+def cgroup_names(node_dir: Path) -> str:
+    from corral.agent.supervisor_plan import group_prefix
+
+    return group_prefix(node_dir, "n1")

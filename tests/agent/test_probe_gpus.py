@@ -1,0 +1,265 @@
+"""GPUs are found through the driver's library, and one that hangs costs no more than its answer."""
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from corral.agent.ports import PORTS, PortBlock
+from corral.agent.probe import Probe
+from corral.agent.survey import mark_of, pretend_gpus, short_type
+from corral.domain.ids import NodeId
+from corral.domain.resources import Inventory
+from corral.wire.node import NodeSettings, encode_settings
+
+FAKE_NVML = r"""
+#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+typedef struct { unsigned long long total, free, used; } memory_t;
+static int hangs(const char *call) {
+    const char *named = getenv("FAKE_NVML_HANGS");
+    if (named && !strcmp(named, call)) for (;;) pause();
+    return 0;
+}
+int nvmlInitWithFlags(unsigned flags) { return hangs("init"); }
+int nvmlInit_v2(void) { return hangs("init"); }
+int nvmlShutdown(void) { return 0; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 8; return hangs("count"); }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    *device = (void *)(unsigned long)(index + 1);
+    return index == 5 ? hangs("fifth") : 0;
+}
+int nvmlDeviceGetUUID(void *device, char *text, unsigned length) {
+    snprintf(text, length, "GPU-%08lx-0000-0000-0000-000000000000", (unsigned long)device);
+    return 0;
+}
+int nvmlDeviceGetName(void *device, char *text, unsigned length) {
+    snprintf(text, length, "NVIDIA H100 80GB HBM3");
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(void *device, memory_t *memory) {
+    memory->total = 85520809984ULL;
+    memory->free = memory->total;
+    memory->used = 0;
+    return 0;
+}
+const char *nvmlErrorString(int result) { return "fake"; }
+"""
+
+
+@pytest.fixture(scope="session")
+def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a library that says that there are eight H100."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no compiler for the fake driver library")
+    folder = tmp_path_factory.mktemp("nvml")
+    (folder / "nvml.c").write_text(FAKE_NVML)
+    output = ["-Wl,-soname,libnvidia-ml.so.1", "-o", "libnvidia-ml.so.1"]
+    subprocess.run(["gcc", "-shared", "-fPIC", *output, "nvml.c"], cwd=folder, check=True)
+    return folder
+
+
+def look(node_dir: Path, settings: NodeSettings, seconds: float = 10.0, **env: str) -> Inventory:
+    """What the probe finds, asked with these variables in the helper's environment."""
+    node_dir.mkdir(exist_ok=True)
+    (node_dir / "node.json").write_bytes(encode_settings(settings))
+    (node_dir / "node.json").chmod(0o600)
+    words = [sys.executable, "-m", "corral.agent.survey"]
+    variables = [f"{name}={value}" for name, value in env.items()]
+
+    async def ask() -> Inventory:
+        ports = PortBlock(node_dir / "ports", settings.index)
+        probe = Probe(
+            node_dir=node_dir,
+            settings=settings,
+            containment="cgroup",
+            ports=ports,
+            deadline_seconds=seconds,
+            command=("/usr/bin/env", *variables, *words),
+        )
+        try:
+            return await probe.look(None)
+        finally:
+            ports.close()
+
+    return asyncio.run(ask())
+
+
+def settings_of(tmp_path: Path, **more: object) -> NodeSettings:
+    values = {"node": NodeId("n1"), "head_file": str(tmp_path / "head.json"), **more}
+    return NodeSettings(**values)  # type: ignore[arg-type]
+
+
+def test_eight_h100_are_found_with_their_uuid_and_memory(tmp_path: Path, nvml: Path) -> None:
+    found = look(tmp_path / "n1", settings_of(tmp_path), LD_LIBRARY_PATH=str(nvml))
+    assert [gpu.type for gpu in found.gpus] == ["h100"] * 8
+    assert [gpu.index for gpu in found.gpus] == list(range(8))
+    assert len({gpu.uuid for gpu in found.gpus}) == 8
+    assert found.gpus[0].memory_bytes == 85520809984
+    assert not any(gpu.pretend for gpu in found.gpus)
+
+
+def test_a_node_takes_only_its_own_gpus_of_the_machine(tmp_path: Path, nvml: Path) -> None:
+    settings = settings_of(tmp_path, real_gpus=(4, 5, 9))
+    found = look(tmp_path / "n1", settings, LD_LIBRARY_PATH=str(nvml))
+    assert [(gpu.index, gpu.uuid[:12]) for gpu in found.gpus] == [
+        (0, "GPU-00000005"),
+        (1, "GPU-00000006"),
+    ]
+
+
+def test_without_a_driver_there_are_no_gpus_and_all_else_is_there(tmp_path: Path) -> None:
+    found = look(tmp_path / "n1", settings_of(tmp_path))
+    if not found.gpus:  # a machine with GPUs runs this test too
+        assert found.cpu_millis >= 1000
+    assert found.memory_bytes > 0
+    assert len(found.ports) == PORTS
+
+
+@pytest.mark.parametrize("call", ["init", "count", "fifth"])
+def test_a_driver_that_hangs_does_not_hold_up_the_rest(
+    call: str, tmp_path: Path, nvml: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    settings = settings_of(tmp_path, shared=(str(shared),))
+    began = time.monotonic()
+    found = look(
+        tmp_path / "n1",
+        settings,
+        seconds=1.0,
+        LD_LIBRARY_PATH=str(nvml),
+        FAKE_NVML_HANGS=call,
+    )
+    assert time.monotonic() - began < 10
+    assert found.gpus == ()
+    assert [path for path, _ in found.shared] == [str(shared)]
+
+
+def test_gpus_known_before_the_driver_hung_stay_known(tmp_path: Path, nvml: Path) -> None:
+    settings = settings_of(tmp_path)
+    flag = tmp_path / "flag"
+    script = tmp_path / "helper"
+    script.write_text(
+        f"#!/bin/sh\nif [ -e {flag} ]; then exec sleep 600; fi\ntouch {flag}\n"
+        f"LD_LIBRARY_PATH={nvml} exec {sys.executable} -m corral.agent.survey $*\n"
+    )
+    script.chmod(0o755)
+    (tmp_path / "node.json").write_bytes(encode_settings(settings))
+    (tmp_path / "node.json").chmod(0o600)
+
+    async def ask() -> tuple[Inventory, Inventory]:
+        probe = Probe(
+            node_dir=tmp_path,
+            settings=settings,
+            containment="cgroup",
+            ports=PortBlock(tmp_path / "ports"),
+            command=(str(script),),
+            deadline_seconds=1.0,
+        )
+        first, second = await probe.look(None), await probe.look(None)
+        probe.ports.close()
+        return first, second
+
+    first, second = asyncio.run(ask())
+    assert len(first.gpus) == 8
+    assert second == first
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("NVIDIA A100 80GB PCIe", "a100"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA A10G", "a10g"),
+        ("Tesla V100-SXM2-16GB", "v100"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA B200", "b200"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "rtx4070tisuper"),
+        ("NVIDIA RTX A6000", "a6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx6000ada"),
+        ("Quadro RTX 8000", "rtx8000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"),
+        ("NVIDIA Graphics Device", "gpu"),
+    ],
+)
+def test_a_type_is_what_people_ask_for(name: str, short: str) -> None:
+    assert short_type(name) == short
+
+
+def test_pretend_gpus_are_told_apart_by_node_and_index(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, pretend_gpus=2, gpu_type="a100")
+    gpus = pretend_gpus(settings)
+    assert [gpu.uuid for gpu in gpus] == ["pretend-n1-0", "pretend-n1-1"]
+    assert {gpu.type for gpu in gpus} == {"a100"}
+    assert gpus[0].memory_bytes == 80 * 1024**3
+    assert all(gpu.pretend for gpu in gpus)
+
+
+def test_two_nodes_read_the_same_mark_in_a_folder_that_they_share(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    first, second = mark_of(str(tmp_path), None), mark_of(str(tmp_path), None)
+    assert first == second
+    assert len(first) == 32
+    assert mark_of(str(other), None) != first
+
+
+def test_a_shared_path_that_is_not_there_is_not_proven(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, pretend_gpus=0, shared=(str(tmp_path / "gone"),))
+    assert look(tmp_path / "n1", settings).shared == ()
+
+
+def test_a_mark_of_which_nothing_was_written_proves_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".corral-shared").touch()
+    with pytest.raises(OSError, match="holds no mark"):
+        mark_of(str(tmp_path), None)
+
+
+def test_nodes_of_one_machine_offer_different_ports(tmp_path: Path) -> None:
+    blocks = [PortBlock(tmp_path / f"ports{index}", 0) for index in range(3)]
+    offers = [set(block.free()) for block in blocks]
+    for block in blocks:
+        block.close()
+    assert [len(offer) for offer in offers] == [PORTS] * 3
+    assert len(set.union(*offers)) == 3 * PORTS
+
+
+def test_a_new_agent_of_a_node_keeps_its_ports(tmp_path: Path) -> None:
+    first = PortBlock(tmp_path / "ports", 3)
+    offered = first.free()
+    first.close()
+    again = PortBlock(tmp_path / "ports", 5)
+    assert again.free() == offered
+    again.close()
+
+
+def test_a_port_that_a_stranger_took_is_replaced_and_one_of_our_own_is_kept(
+    tmp_path: Path,
+) -> None:
+    block = PortBlock(tmp_path / "ports")
+    before = block.free()
+    with socket.create_server(("127.0.0.1", before[0])):
+        assert before[0] not in block.free()
+        assert len(block.free()) == PORTS
+        assert before[0] in block.free(held=[before[0]])
+    block.close()
+
+
+def test_ports_lie_outside_those_of_outgoing_connections(tmp_path: Path) -> None:
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    block = PortBlock(tmp_path / "ports")
+    assert not any(low <= port <= high for port in block.ports)
+    block.close()

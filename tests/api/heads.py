@@ -1,0 +1,243 @@
+"""A whole head on a free port, for tests: the real Control over a memory store, the real API under
+uvicorn in a thread of its own, and agents that say what the test tells them."""
+
+import asyncio
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import uvicorn
+from websockets.sync.client import ClientConnection, connect
+
+from corral.api import ApiSettings, Channels, create_app, token_digest
+from corral.control import Control
+from corral.domain.attempt import Exit
+from corral.domain.facts import Phase, Seen
+from corral.domain.ids import BootId, NodeId
+from corral.domain.resources import Inventory
+from corral.domain.wanted import Version, Wanted
+from corral.store.memory import MemoryStore
+from corral.wire.channel import Beat, Heard, Hello, WantedNow, encode, from_head
+from tests.worlds import inventory
+
+T = TypeVar("T")
+ROLES = {
+    "admin": "admin",
+    "alice": "user",
+    "bob": "user",
+    "n1": "node:n1",
+    "n2": "node:n2",
+    "odd": "king",
+}
+TOKENS = {name: f"token-of-{name}-0123456789abcdef" for name in ROLES}
+
+
+class RealClock:
+    def wall(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def fresh_id(self) -> str:
+        return uuid.uuid4().hex
+
+
+@dataclass
+class PushingEngine:
+    """Hands every word to the channels, as the local engine does."""
+
+    channels: Channels
+    name: str = "test"
+    cannot: Mapping[str, str] = field(default_factory=lambda: {"image": "no images here"})
+    proofs: dict[NodeId, str] = field(default_factory=dict)
+
+    def observe(self) -> Mapping[NodeId, str]:
+        return self.proofs
+
+    def apply(self, wanted: Wanted) -> None:
+        self.channels.push(wanted)
+
+
+class PlainSeals:
+    """Not secret, but not the value either."""
+
+    def seal(self, name: str, value: bytes) -> bytes:
+        return name.encode() + b":" + value[::-1]
+
+    def open(self, name: str, sealed: bytes) -> bytes:
+        return sealed.removeprefix(name.encode() + b":")[::-1]
+
+
+class Head:
+    """A head that serves in its own thread."""
+
+    def __init__(self, root: Path, *, store: MemoryStore | None = None, port: int = 0) -> None:
+        self.root = root
+        self.store = store or MemoryStore()
+        self.channels = Channels()
+        self.engine = PushingEngine(self.channels)
+        self.stopped = threading.Event()
+        self.ready = threading.Event()
+        # With the protocol said, asyncio switches Nagle off: else an answer waits 40 ms.
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(("127.0.0.1", port))
+        self.port = int(self.socket.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.app: Any = None
+        self.control: Control
+        self.loop: asyncio.AbstractEventLoop
+        self._server: uvicorn.Server
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    def start(self) -> "Head":
+        self._thread.start()
+        assert self.ready.wait(20), "the head did not start"
+        return self
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(setattr, self._server, "should_exit", True)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        for name, role in ROLES.items():
+            await self.store.put_token(token_digest(TOKENS[name]), name=name, role=role)
+        self.control = Control(store=self.store, engine=self.engine, clock=RealClock())
+        await self.control.start()
+        settings = ApiSettings(
+            root=self.root,
+            url=self.url,
+            pid=4711,
+            started_at=1.0,
+            version="0.0.test",
+            seals=PlainSeals(),
+            stop=self.stopped.set,
+            snapshot_bytes=100_000,
+            log_bytes=400_000,
+        )
+        self.app = create_app(self.control, channels=self.channels, settings=settings)
+        running = asyncio.create_task(self.control.run())
+        config = uvicorn.Config(
+            self.app,
+            log_level="critical",
+            ws="websockets-sansio",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        serving = asyncio.create_task(self._server.serve(sockets=[self.socket]))
+        while not self._server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        self.ready.set()
+        await serving
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Something on the head's own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+
+    def http(self, who: str | None = "admin") -> httpx2.Client:
+        headers = {"Authorization": f"Bearer {TOKENS[who]}"} if who else {}
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+
+    @contextmanager
+    def dial(self, who: str, path: str) -> Iterator[ClientConnection]:
+        with connect(
+            f"ws://127.0.0.1:{self.port}{path}",
+            additional_headers={"Authorization": f"Bearer {TOKENS[who]}"},
+            compression=None,
+            ping_interval=None,
+            proxy=None,
+        ) as connection:
+            yield connection
+
+
+@contextmanager
+def serving(root: Path, **how: Any) -> Iterator[Head]:
+    head = Head(root, **how).start()
+    try:
+        yield head
+    finally:
+        head.close()
+
+
+class Agent:
+    """One node's agent, by hand."""
+
+    def __init__(self, head: Head, node: str, *, boot: str = "boot-1", gpus: int = 2) -> None:
+        self.head = head
+        self.node = NodeId(node)
+        self.boot = BootId(boot)
+        self.inventory: Inventory = inventory(gpus)
+        self.number = 0
+        self.wanted: list[Wanted] = []
+        self._open = ExitStack()
+        self.connection = self._open.enter_context(head.dial(node, "/v1/agents/beats"))
+
+    @property
+    def version(self) -> Version | None:
+        return self.wanted[-1].version if self.wanted else None
+
+    def hello(self, **other: Any) -> "Agent":
+        own: dict[str, Any] = {
+            "protocol": 1,
+            "node": self.node,
+            "boot": self.boot,
+            "address": "127.0.0.1",
+            "inventory": self.inventory,
+        }
+        self.connection.send(encode(Hello(**(own | other))))
+        return self
+
+    def beat(self, *seen: Seen) -> None:
+        """Say it, and take in what comes until it was heard."""
+        self.number += 1
+        self.connection.send(encode(Beat(number=self.number, version=self.version, seen=seen)))
+        while True:
+            message = self.receive()
+            if isinstance(message, Heard) and message.number == self.number:
+                return
+
+    def receive(self, timeout: float = 10) -> Any:
+        message = from_head(self.connection.recv(timeout, decode=False))
+        if isinstance(message, WantedNow):
+            self.wanted.append(message.wanted)
+        return message
+
+    def until(self, met: Callable[[], bool]) -> None:
+        """Take in what comes until it is so."""
+        deadline = time.monotonic() + 10
+        while not met():
+            assert time.monotonic() < deadline, "it did not come"
+            self.receive()
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def eventually(met: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, "it did not come to be"
+        time.sleep(0.01)
+
+
+def up(key: tuple[str, int], **more: Any) -> Seen:
+    return Seen(key=key, phase=Phase.UP, started_at=1.0, **more)  # type: ignore[arg-type]
+
+
+def ended(key: tuple[str, int], code: int = 0, ranks: int = 1, **more: Any) -> Seen:
+    exits = tuple((rank, Exit(code=code)) for rank in range(ranks))
+    return Seen(key=key, phase=Phase.ENDED, exits=exits, **more)  # type: ignore[arg-type]

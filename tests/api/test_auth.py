@@ -1,0 +1,104 @@
+"""One bearer token, strictly read; everything else is refused, in words."""
+
+import json
+import socket
+
+import pytest
+
+from corral.api.auth import FAILURES, Failures, bearer
+from corral.api.errors import TooMany
+from corral.domain.errors import Unauthorised
+from tests.api.heads import TOKENS, Head
+
+GOOD = f"Authorization: Bearer {TOKENS['admin']}"
+WRONG = {
+    "no header": "",
+    "empty": "Authorization:",
+    "only the scheme": "Authorization: Bearer",
+    "only the scheme and a space": "Authorization: Bearer ",
+    "another scheme": f"Authorization: Basic {TOKENS['admin']}",
+    "no scheme": f"Authorization: {TOKENS['admin']}",
+    "two headers": f"{GOOD}\r\n{GOOD}",
+    "two tokens": f"{GOOD} {TOKENS['admin']}",
+    "a comma": f"{GOOD},",
+    "unknown": "Authorization: Bearer " + "x" * 32,
+    "short": "Authorization: Bearer x",
+    "cut": GOOD[:-1],
+    "NUL": f"{GOOD}\0",
+    "a look-alike": GOOD.replace("token", "tоken"),  # noqa: RUF001 (a Cyrillic o)
+    "two spaces": GOOD.replace("Bearer ", "Bearer  "),
+    "a role that nobody knows": f"Authorization: Bearer {TOKENS['odd']}",
+    "long": "Authorization: Bearer " + "x" * 60_000,
+    "very long": "Authorization: Bearer " + "x" * 10_000_000,
+}
+
+
+def raw(head: Head, headers: str, *, target: str = "/v1/status", host: str = "127.0.0.1") -> int:
+    """The status of a request that is sent as it is written; 0 when the connection is dropped."""
+    with socket.create_connection(("127.0.0.1", head.port), timeout=20) as connection:
+        text = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n\r\n"
+        try:
+            connection.sendall(text.replace("\r\n\r\n\r\n", "\r\n\r\n").encode())
+            line = connection.makefile("rb").readline()
+        except OSError:
+            return 0
+    return int(line.split()[1]) if line else 0
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_header_that_is_not_just_bearer_and_a_known_token_is_refused(
+    head: Head, what: str
+) -> None:
+    assert raw(head, WRONG[what]) in (401, 429, 400, 431, 0)
+    assert raw(head, GOOD) == 200  # a right token of the same address is always let in
+
+
+def test_a_token_in_the_query_counts_for_nothing(head: Head) -> None:
+    assert raw(head, "", target=f"/v1/status?token={TOKENS['admin']}") in (401, 429)
+    assert raw(head, "", target=f"/v1/status?access_token={TOKENS['admin']}") in (401, 429)
+
+
+def test_healthz_alone_asks_for_no_token_and_says_nothing(head: Head) -> None:
+    with head.http(None) as http:
+        assert http.get("/healthz").json() == {"status": "ok"}
+        for path in ("/", "/docs", "/openapi.json", "/redoc", "/v1", "/v1/nothing", "/healthz/x"):
+            assert http.get(path).status_code in (401, 429), path
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.1:80"])
+def test_another_host_name_is_refused_whatever_the_token(head: Head, host: str) -> None:
+    assert raw(head, GOOD, host=host) in (400, 421)
+    assert raw(head, "", target="/healthz", host=host) in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8470", "[::1]:1", "LOCALHOST"])
+def test_the_loopback_names_are_known(head: Head, host: str) -> None:
+    assert raw(head, GOOD, host=host) == 200
+
+
+def test_a_refusal_has_code_message_and_hint(head: Head) -> None:
+    with head.http(None) as http:
+        answer = http.get("/v1/status")
+    assert answer.status_code in (401, 429)
+    error = json.loads(answer.content)["error"]
+    assert error["code"] in ("unauthorised", "too_many")
+    assert error["message"]
+    assert error["hint"]
+
+
+def test_failures_of_one_address_are_counted_and_forgotten_with_time() -> None:
+    now = [0.0]
+    failures = Failures(clock=lambda: now[0])
+    error = Unauthorised("no")
+    answers = [failures.note("a", error) for _ in range(FAILURES + 5)]
+    assert answers[:FAILURES] == [error] * FAILURES
+    assert isinstance(answers[-1], TooMany)
+    assert failures.note("b", error) is error
+    now[0] = 60.0
+    assert failures.note("a", error) is error
+
+
+def test_the_scheme_may_be_written_small_and_the_header_name_as_one_likes() -> None:
+    assert bearer([(b"Authorization", b"bearer 0123456789abcdef")]) == "0123456789abcdef"
+    with pytest.raises(Unauthorised):
+        bearer([(b"authorization", b"Bearer 0123456789abcdef\n")])

@@ -1,0 +1,70 @@
+"""Snapshots: what the digest says, whole, once; or nothing."""
+
+import hashlib
+import socket
+
+import pytest
+
+from tests.api.heads import TOKENS, Head
+
+DATA = b"a workdir" * 1000
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+def kept(head: Head) -> list[str]:
+    return sorted(path.name for path in (head.root / "snapshots").glob("*"))
+
+
+def test_a_snapshot_is_kept_once_and_found_again(head: Head) -> None:
+    with head.http("alice") as http:
+        assert http.head(f"/v1/snapshots/{DIGEST}").status_code == 404
+        for _ in range(2):
+            answer = http.put(f"/v1/snapshots/{DIGEST}", content=DATA)
+            assert answer.json() == {"sha256": DIGEST, "size_bytes": len(DATA)}
+        assert http.head(f"/v1/snapshots/{DIGEST}").status_code == 200
+    assert kept(head) == [f"{DIGEST}.tar.gz"]
+    assert (head.root / "snapshots" / f"{DIGEST}.tar.gz").read_bytes() == DATA
+
+
+def test_other_bytes_than_the_digest_says_leave_nothing(head: Head) -> None:
+    before = kept(head)
+    with head.http() as http:
+        answer = http.put(f"/v1/snapshots/{'0' * 64}", content=DATA)
+        assert answer.status_code == 422
+        assert "send the snapshot again" in answer.json()["error"]["hint"]
+    assert kept(head) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["abc", "A" * 64, "..%2f..%2fx", "0" * 65, "g" * 64, "0" * 63 + "%00"]
+)
+def test_a_name_that_is_no_digest_is_refused(head: Head, name: str) -> None:
+    before = kept(head)
+    with head.http() as http:
+        assert http.put(f"/v1/snapshots/{name}", content=DATA).status_code in (404, 405, 422)
+        assert http.head(f"/v1/snapshots/{name}").status_code in (404, 405)
+    assert kept(head) == before
+
+
+def test_more_than_the_cap_is_refused_said_or_found(head: Head) -> None:
+    big = b"x" * 100_001
+    digest = hashlib.sha256(big).hexdigest()
+    before = kept(head)
+    with head.http() as http:
+        assert http.put(f"/v1/snapshots/{digest}", content=big).status_code == 413
+        pieces = (big[at : at + 1000] for at in range(0, len(big), 1000))
+        assert http.put(f"/v1/snapshots/{digest}", content=pieces).status_code == 413
+    assert kept(head) == before
+
+
+def test_a_sender_who_breaks_off_leaves_nothing(head: Head) -> None:
+    before = kept(head)
+    with socket.create_connection(("127.0.0.1", head.port), timeout=20) as connection:
+        connection.sendall(
+            f"PUT /v1/snapshots/{'1' * 64} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n"
+            f"Authorization: Bearer {TOKENS['admin']}\r\n\r\nhalf".encode()
+        )
+    with head.http() as http:
+        assert http.head(f"/v1/snapshots/{'1' * 64}").status_code == 404
+    deadline = [name for name in kept(head) if name not in before]
+    assert all(name.endswith(".part") for name in deadline)

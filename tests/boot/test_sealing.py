@@ -1,0 +1,151 @@
+"""Secrets at rest."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.boot.sealing import FORM, KeyRing, KeyTrouble
+from corral.domain.ids import UserName
+from corral.store.memory import MemoryStore
+from corral.store.sqlite import SqliteStore
+
+ANN = UserName("ann")
+CANARY = b"canary-2f9c81d7"
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> KeyRing:
+    return KeyRing.load(tmp_path / "key")
+
+
+def test_the_key_is_made_at_first_use_for_its_owner_alone(tmp_path: Path) -> None:
+    sealed = KeyRing.load(tmp_path / "key").seal("A", b"value")
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert KeyRing.load(tmp_path / "key").open("A", sealed) == b"value"
+
+
+@given(name=st.text(), value=st.binary(max_size=300))
+def test_what_is_sealed_opens_to_the_same_and_shows_nothing(name: str, value: bytes) -> None:
+    ring = KeyRing(Path("key"), (b"k" * 32,))
+    sealed = ring.seal(name, value)
+    assert ring.open(name, sealed) == value
+    assert ring.seal(name, value) != sealed
+    assert len(value) < 8 or value not in sealed.removeprefix(FORM)
+
+
+def test_a_value_opens_only_under_its_own_name(ring: KeyRing) -> None:
+    with pytest.raises(KeyTrouble, match="another name"):
+        ring.open("B", ring.seal("A", b"value"))
+
+
+def test_any_changed_byte_is_seen(ring: KeyRing) -> None:
+    sealed = ring.seal("A", b"value")
+    for place in range(len(sealed)):
+        bent = bytearray(sealed)
+        bent[place] ^= 1
+        with pytest.raises(KeyTrouble):
+            ring.open("A", bytes(bent))
+    for length in range(len(sealed)):
+        with pytest.raises(KeyTrouble):
+            ring.open("A", sealed[:length])
+
+
+def test_another_key_is_named_as_the_trouble(tmp_path: Path, ring: KeyRing) -> None:
+    other = KeyRing.load(tmp_path / "other")
+    with pytest.raises(KeyTrouble, match="a key that is not in") as found:
+        other.open("A", ring.seal("A", b"value"))
+    assert "corral secret set A" in found.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "no hex", "abcd", "00" * 31])
+def test_a_file_without_a_key_is_refused_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "key"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(KeyTrouble, match="holds no key"):
+        KeyRing.load(path)
+    assert path.read_text() == text
+
+
+def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    KeyRing.load(tmp_path / "key")
+    (tmp_path / "key").chmod(0o640)
+    with pytest.raises(KeyTrouble, match="0640"):
+        KeyRing.load(tmp_path / "key")
+
+
+def test_a_directory_that_is_not_there_is_trouble_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(KeyTrouble, match="cannot be used"):
+        KeyRing.load(tmp_path / "nowhere" / "key")
+
+
+def test_rotation_seals_everything_anew_and_forgets_the_old_key(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        ring = KeyRing.load(tmp_path / "key")
+        for name in "AB":
+            await store.put_secret(name, ring.seal(name, name.encode()), by=ANN, at=1.0)
+        old_text, old = (tmp_path / "key").read_text(), await store.secret("A")
+        assert await ring.rotate(store) == 2
+        assert old_text not in (tmp_path / "key").read_text()
+        assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+        again = KeyRing.load(tmp_path / "key")
+        for name in "AB":
+            assert again.open(name, await store.secret(name) or b"") == name.encode()
+        assert await store.secrets() == [("A", ANN, 1.0), ("B", ANN, 1.0)]
+        with pytest.raises(KeyTrouble):
+            again.open("A", old or b"")
+
+    asyncio.run(scenario())
+
+
+class Cut(Exception):
+    """The rotation is cut short here."""
+
+
+class CutStore(MemoryStore):
+    """Fails at the second secret that is put back."""
+
+    puts = 0
+
+    async def put_secret(self, name: str, sealed: bytes, *, by: UserName, at: float) -> None:
+        self.puts += 1
+        if self.puts == 5:
+            raise Cut
+        await super().put_secret(name, sealed, by=by, at=at)
+
+
+def test_a_rotation_that_is_cut_short_loses_nothing_and_can_be_repeated(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = CutStore()
+        ring = KeyRing.load(tmp_path / "key")
+        for name in "ABC":
+            await store.put_secret(name, ring.seal(name, name.encode()), by=ANN, at=1.0)
+        with pytest.raises(Cut):
+            await ring.rotate(store)
+        again = KeyRing.load(tmp_path / "key")
+        for name in "ABC":
+            assert again.open(name, await store.secret(name) or b"") == name.encode()
+        await again.rotate(store)
+        assert len((tmp_path / "key").read_text().split()) == 1
+
+    asyncio.run(scenario())
+
+
+def test_no_secret_lies_in_the_clear_in_any_file_of_the_store(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = SqliteStore(tmp_path / "corral.db")
+        ring = KeyRing.load(tmp_path / "key")
+        await store.put_secret("A", ring.seal("A", CANARY), by=ANN, at=1.0)
+        await store.put_secret("A", ring.seal("A", CANARY + b"2"), by=ANN, at=1.0)
+        seen = [tmp_path / name for name in os.listdir(tmp_path)]
+        assert (tmp_path / "corral.db-wal") in seen
+        assert not any(CANARY in path.read_bytes() for path in seen)
+        await store.close()
+        assert CANARY not in (tmp_path / "corral.db").read_bytes()
+
+    asyncio.run(scenario())

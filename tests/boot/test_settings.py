@@ -1,0 +1,151 @@
+"""Where a cluster lies and what it is asked to be."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from corral.boot.settings import (
+    ClusterDir,
+    ClusterSettings,
+    UnsafeBind,
+    once,
+    read_json,
+    write_atomically,
+)
+from corral.boot.up import Asked, decide, settled
+from corral.domain.errors import Conflict, SpecInvalid
+
+
+def none() -> int:
+    return 0
+
+
+def test_the_directory_is_the_one_asked_for_else_the_environments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORRAL_DIR", str(tmp_path / "env"))
+    assert ClusterDir.chosen(tmp_path / "asked").root == tmp_path / "asked"
+    assert ClusterDir.chosen().root == tmp_path / "env"
+    monkeypatch.delenv("CORRAL_DIR")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert ClusterDir.chosen().root == tmp_path / ".corral"
+    monkeypatch.chdir(tmp_path)
+    assert ClusterDir.chosen(Path("here")).root == tmp_path / "here"
+
+
+def test_the_directory_and_the_token_are_their_owners_alone(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path / "c")
+    place.create()
+    token = place.admin_token()
+    assert place.root.stat().st_mode & 0o777 == 0o700
+    assert place.token.stat().st_mode & 0o777 == 0o600
+    assert (len(token) >= 32, place.admin_token()) == (True, token)
+
+
+def test_a_directory_that_cannot_be_is_refused_with_another_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Conflict) as refused:
+        ClusterDir(tmp_path / "file").create()
+    assert "--dir" in refused.value.hint
+
+
+def test_settings_read_back_as_they_were_written(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path)
+    assert ClusterSettings.load(place) is None
+    settings = ClusterSettings(nodes=3, gpus=2, pretend=True, shared=("/data",), gpu_shares=True)
+    settings.save(place)
+    assert ClusterSettings.load(place) == settings
+    assert json.loads(place.cluster_json.read_text())["engine"] == "local"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.5.5.5", "::1", "localhost"])
+def test_loopback_needs_no_encryption(host: str) -> None:
+    assert ClusterSettings(host=host).host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", "", "127.0.0.1.x"])
+def test_no_other_machine_is_let_in_without_encryption(host: str) -> None:
+    with pytest.raises(UnsafeBind) as refused:
+        ClusterSettings(host=host)
+    assert "--tls-certificate" in refused.value.hint
+    assert ClusterSettings(host=host, tls_certificate="c", tls_key="k").host == host
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [(0, 1), (-1, 1), (1, -1), (100_000, 1), (1, 10_000)])
+def test_a_cluster_that_cannot_be_is_refused(nodes: int, gpus: int) -> None:
+    with pytest.raises(SpecInvalid):
+        ClusterSettings(nodes=nodes, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "settings"),
+    [
+        (Asked(), 0, ClusterSettings()),
+        (Asked(), 8, ClusterSettings()),
+        (Asked(nodes=3), 0, ClusterSettings(nodes=3, gpus=0)),
+        (Asked(nodes=3), 8, ClusterSettings(nodes=3, gpus=2)),
+        (Asked(nodes=3, gpus=2), 0, ClusterSettings(nodes=3, gpus=2, pretend=True)),
+        (Asked(nodes=3, gpus=2), 6, ClusterSettings(nodes=3, gpus=2)),
+        (Asked(gpus=0), 8, ClusterSettings(gpus=0)),
+        (Asked(gpus=4, pretend=True), 8, ClusterSettings(gpus=4, pretend=True)),
+    ],
+)
+def test_gpus_are_pretended_only_where_there_are_none_or_when_asked(
+    asked: Asked, found: int, settings: ClusterSettings
+) -> None:
+    assert settled(asked, lambda: found) == settings
+
+
+@pytest.mark.parametrize(
+    "asked", [Asked(nodes=3, gpus=2), Asked(nodes=6), Asked(gpus=6), Asked(gpu_type="h100")]
+)
+def test_more_than_the_machines_gpus_is_refused_not_pretended(asked: Asked) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        settled(asked, lambda: 5)
+    assert "--pretend" in refused.value.hint
+
+
+def test_a_cluster_that_is_down_may_become_another(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path)
+    ClusterSettings(nodes=2, gpus=2, pretend=True, gpu_type="a100").save(place)
+    assert decide(place, Asked(), none).nodes == 2
+    changed = decide(place, Asked(nodes=4), none)
+    assert (changed.nodes, changed.gpus, changed.gpu_type) == (4, 2, "a100")
+
+
+def test_a_damaged_settings_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{half")
+    with pytest.raises(Conflict) as refused:
+        ClusterSettings.load(ClusterDir(tmp_path))
+    assert "cluster.json" in refused.value.message
+    (tmp_path / "list.json").write_text("[]")
+    with pytest.raises(Conflict):
+        read_json(tmp_path / "list.json")
+
+
+def test_a_file_is_replaced_as_a_whole_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_atomically(path, "one")
+    write_atomically(path, "two")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("two", 0o600)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_made_once_is_made_once_whoever_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    found: list[bytes] = []
+    start = threading.Barrier(8)
+
+    def make(number: int) -> None:
+        start.wait()
+        found.append(once(path, str(number).encode()))
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 1
+    assert [one.name for one in tmp_path.iterdir()] == ["token"]

@@ -1,0 +1,61 @@
+"""What goes wrong is told on stderr, and each kind has its exit code."""
+
+import json
+
+import pytest
+
+from corral.cli import failure
+from corral.cli.output import age_text, clean
+from corral.domain.errors import (
+    Bug,
+    CannotFit,
+    CorralError,
+    IllegalMove,
+    NotFound,
+    SpecInvalid,
+    StoreTrouble,
+    Unreachable,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SpecInvalid("m"), 3),
+        (NotFound("job", "x"), 3),
+        (CannotFit("m"), 3),
+        (Unreachable("m"), 4),
+        (StoreTrouble("m"), 4),
+        (Bug("m"), 70),
+        (IllegalMove("m"), 70),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error: CorralError, code: int) -> None:
+    assert failure.exit_code_of(error) == code
+
+
+def test_an_error_is_told_on_stderr_with_the_next_thing_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failure.tell("not_found", "there is no job 'x'", "run: corral ps", as_json=False)
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "corral: there is no job 'x'\n  run: corral ps\n")
+
+
+def test_as_json_it_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    failure.tell("conflict", "no\x1b[31m", "hint", as_json=True)
+    error = {"code": "conflict", "message": "no\x1b[31m", "hint": "hint"}
+    assert json.loads(capsys.readouterr().err) == {"error": error}
+
+
+def test_text_of_others_cannot_move_the_terminal() -> None:
+    assert clean("a\x1b[2Jb\x07c\u202ed\ne\tf") == "a\ufffd[2Jb\ufffdc\ufffdd\ne\tf"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (-3, "0s"), (59.9, "59s"), (60, "1m"), (3600, "1h00m"), (12_000, "3h20m"),
+     (172_800, "2d0h"), (1e6, "11d13h")],
+)  # fmt: skip
+def test_ages_are_short(seconds: float, text: str) -> None:
+    assert age_text(seconds) == text

@@ -1,0 +1,116 @@
+"""What is typed becomes the spec that a file would have held."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.cli.spec import Typed, command_text, made_name, spec_of
+from corral.domain.errors import SpecInvalid
+from corral.domain.ids import is_name
+
+
+def spec(*command: str, **typed: Any) -> dict[str, Any]:
+    return spec_of(Typed(command=command or ("true",), no_workdir=True, **typed))
+
+
+def test_what_is_not_given_is_not_in_the_spec() -> None:
+    assert spec("true", name="a") == {"name": "a", "run": "true"}
+
+
+def test_every_option_has_its_field() -> None:
+    given_all = spec(
+        "python",
+        "train.py",
+        name="a",
+        nodes=2,
+        gpus="h100:8",
+        cpus="4",
+        memory="64GB",
+        queue="research",
+        priority="high",
+        time="4h",
+        env=("A=b", "EMPTY=", "SIGNS=a=b"),
+        secret=("TOKEN",),
+        per="gpu",
+        checkpoint="/s",
+        after=("one", "two:failed"),
+        array="0-9%2",
+        retry=3,
+    )
+    assert given_all == {
+        "name": "a",
+        "run": "python train.py",
+        "nodes": 2,
+        "resources": {"gpu": "h100:8", "cpu": 4, "memory": "64GB"},
+        "queue": "research",
+        "priority": "high",
+        "max_duration": "4h",
+        "env": {"A": "b", "EMPTY": "", "SIGNS": "a=b"},
+        "secrets": ["TOKEN"],
+        "per": "gpu",
+        "checkpoint": {"path": "/s"},
+        "after": [{"job": "one"}, {"job": "two", "on": "failed"}],
+        "array": "0-9%2",
+        "retry": {"user": 3},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("8", 8), ("0.5", 0.5), ("-1", -1), ("1e9", 1e9), ("h100", "h100")]
+)
+def test_gpus_are_numbers_where_they_look_like_one(text: str, value: object) -> None:
+    assert spec(gpus=text)["resources"]["gpu"] == value
+
+
+def test_a_variable_may_be_taken_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROM_HERE", "value")
+    assert spec(env=("FROM_HERE",))["env"] == {"FROM_HERE": "value"}
+    with pytest.raises(SpecInvalid):
+        spec(env=("NOT_SET_ANYWHERE",))
+
+
+def test_one_word_is_a_line_for_the_shell_and_several_are_as_typed() -> None:
+    assert command_text(("echo $RANK | wc -c",)) == "echo $RANK | wc -c"
+    assert command_text(("echo", "$RANK", "a b")) == "echo '$RANK' 'a b'"
+    with pytest.raises(SpecInvalid):
+        command_text(())
+
+
+@given(st.lists(st.text(max_size=200), min_size=1, max_size=4))
+def test_a_made_name_is_always_a_name_and_new(command: list[str]) -> None:
+    assert is_name(made_name(command))
+
+
+@pytest.mark.parametrize(
+    ("command", "base"),
+    [
+        (("python", "src/train.py", "--lr", "3"), "train"),
+        (("torchrun", "--nproc", "2", "main.py"), "main"),
+        (("/usr/bin/env",), "env"),
+        (("echo hello; sleep 1",), "echo"),
+        (("--odd",), "job"),
+    ],
+)
+def test_a_name_is_made_from_the_script_else_the_program(
+    command: tuple[str, ...], base: str
+) -> None:
+    assert made_name(command).rsplit("-", 1)[0] == base
+
+
+def test_the_current_directory_travels_unless_it_is_no_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    assert spec_of(Typed(command=("true",)))["workdir"] == str(project)
+    assert "workdir" not in spec_of(Typed(command=("true",), no_workdir=True))
+    monkeypatch.setenv("HOME", str(project))
+    assert "workdir" not in spec_of(Typed(command=("true",)))
+    monkeypatch.chdir("/")
+    assert "workdir" not in spec_of(Typed(command=("true",)))
+    chosen = spec_of(Typed(command=("true",), workdir=Path("etc")))
+    assert chosen["workdir"] == "/etc"

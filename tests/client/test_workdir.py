@@ -1,0 +1,124 @@
+"""A workdir as a snapshot: the same for the same content, and nothing that should stay out."""
+
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from corral.client.workdir import pack
+from corral.domain.errors import SpecInvalid, TooLarge
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def names(root: Path) -> list[str]:
+    with pack(root) as snapshot:
+        snapshot.file.seek(0)
+        with tarfile.open(fileobj=snapshot.file, mode="r:gz") as tar:
+            return tar.getnames()
+
+
+def digest(root: Path) -> str:
+    with pack(root) as snapshot:
+        return snapshot.sha256
+
+
+def test_the_same_content_has_the_same_digest_whatever_its_times_owners_and_order(
+    tmp_path: Path,
+) -> None:
+    one = tree(tmp_path / "one", {"a.py": "1", "b/c.py": "2", "z": "3"})
+    two = tree(tmp_path / "two", {"z": "3", "b/c.py": "2", "a.py": "1"})
+    os.utime(two / "a.py", (1, 1))
+    (two / "z").chmod(0o600)
+    assert digest(one) == digest(two)
+    (two / "z").chmod(0o700)
+    assert digest(one) != digest(two)  # a script that may be run is another content
+    (one / "a.py").write_text("4")
+    assert digest(one) != digest(two)
+    with pack(one) as snapshot:
+        header = next(snapshot.pieces())[:10]
+    assert header[3:8] == bytes(5)  # no name, no time
+
+
+def test_what_is_ignored_stays_out_and_the_deepest_file_has_the_last_word(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path,
+        {
+            ".git/config": "x",
+            ".gitignore": "*.bin\n/data/\n!keep.bin\n",
+            ".corralignore": "*.mp4\n!model.bin\n",
+            "a.bin": "x",
+            "keep.bin": "x",
+            "model.bin": "x",
+            "b.mp4": "x",
+            "data/x": "x",
+            "src/data/y": "x",
+            "src/.gitignore": "*.log\n!b.mp4\n",
+            "src/run.log": "x",
+            "src/b.mp4": "x",
+            "__pycache__/m.pyc": "x",
+        },
+    )
+    assert names(root) == [
+        ".corralignore",
+        ".gitignore",
+        "keep.bin",
+        "model.bin",
+        "src",
+        "src/.gitignore",
+        "src/b.mp4",
+        "src/data",
+        "src/data/y",
+    ]
+
+
+def test_links_inside_are_kept_and_links_outside_are_refused(tmp_path: Path) -> None:
+    root = tree(tmp_path / "w", {"a/b": "x"})
+    (root / "link").symlink_to("a/b")
+    (root / "a" / "up").symlink_to("../link")
+    assert names(root) == ["a", "a/b", "a/up", "link"]
+    for target in ("/etc/passwd", "../outside", "a/../../x"):
+        out = root / "out"
+        out.symlink_to(target)
+        with pytest.raises(SpecInvalid, match="points outside") as refused:
+            digest(root)
+        assert ".corralignore" in refused.value.hint
+        out.unlink()
+    (root / "out").symlink_to("/etc/passwd")
+    (root / ".corralignore").write_text("/out\n")
+    assert "out" not in names(root)
+
+
+def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert names(tree(tmp_path, {"a": "x"})) == ["a"]
+
+
+def test_more_than_the_cap_is_refused_with_the_largest_files(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"small": "x", "big.bin": "x" * 5000, "bigger.bin": "x" * 6000})
+    with pytest.raises(TooLarge) as refused, pack(root, max_bytes=10_000):
+        raise AssertionError("it was packed")
+    assert "bigger.bin (6 kB), big.bin (5 kB)" in refused.value.message
+    assert ".corralignore" in refused.value.hint
+    (root / ".corralignore").write_text("*.bin\n")
+    assert digest(root)
+
+
+def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecInvalid, match="no directory"):
+        digest(tmp_path / "none")
+
+
+def test_an_odd_name_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"a\xff")).write_text("x")
+    try:
+        digest(tmp_path)
+    except SpecInvalid as refused:
+        assert "UTF-8" in refused.message  # noqa: PT017 (packing it is right as well)

@@ -1,0 +1,133 @@
+"""What people read: jobs, events, tokens and secrets."""
+
+import pytest
+
+from corral.domain.ids import JobId, UserName, job_id
+from corral.domain.moves import JobState
+from corral.domain.world import Changes
+from corral.ports.store import Store
+from tests.contracts.stores.conftest import Place
+from tests.store.rows import ANN, event, job, spec
+
+J1 = job_id(1)
+
+
+def test_jobs_are_listed_newest_first_and_the_ended_ones_on_request(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        states = [JobState.QUEUED, JobState.DONE, JobState.RUNNING, JobState.FAILED]
+        rows = tuple(job(i + 8, state) for i, state in enumerate(states))
+        await store.commit((await store.lead()).term, Changes(jobs=rows))
+        assert [one.submitted for one in await store.jobs(final=True, limit=9)] == [11, 10, 9, 8]
+        assert [one.submitted for one in await store.jobs(final=True, limit=2)] == [11, 10]
+        assert [one.submitted for one in await store.jobs(final=False, limit=9)] == [10, 8]
+        assert await store.jobs(final=True, limit=0) == []
+        assert await store.jobs(final=True, limit=-1) == []
+
+    place.run(scenario)
+
+
+def test_the_jobs_of_an_array_are_in_order_of_their_index(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        rows = tuple(
+            job(1, id=JobId(f"j1.{index}"), spec=spec("sweep", array_index=index))
+            for index in (9, 10, 2)
+        )
+        await store.commit((await store.lead()).term, Changes(jobs=rows))
+        listed = await store.jobs(final=True, limit=9)
+        assert [one.spec.array_index for one in listed] == [10, 9, 2]
+        assert list((await store.lead()).jobs) == ["j1.2", "j1.9", "j1.10"]
+
+    place.run(scenario)
+
+
+def test_a_name_means_its_newest_job(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        names = ["a", "b", "a", "a"]
+        rows = tuple(
+            job(i + 1, JobState.DONE if i == 3 else JobState.QUEUED, spec=spec(name))
+            for i, name in enumerate(names)
+        )
+        await store.commit((await store.lead()).term, Changes(jobs=rows))
+        newest = await store.named("a")
+        assert newest is not None
+        assert newest.id == "j4"
+        assert await store.named("c") is None
+        assert await store.job(JobId("a")) is None
+        assert await store.names() == ["a", "b"]
+
+    place.run(scenario)
+
+
+def test_events_are_numbered_without_a_gap_and_read_from_any_number_on(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        term = (await store.lead()).term
+        first = await store.commit(term, Changes(events=(event("a", J1), event("b"))))
+        second = await store.commit(term, Changes(events=(event("c", J1),)))
+        assert [one.number for one in (*first, *second)] == [1, 2, 3]
+        assert await store.events(after=0, job=None, limit=9) == [*first, *second]
+        assert await store.events(after=1, job=None, limit=1) == [first[1]]
+        assert await store.events(after=0, job=J1, limit=9) == [first[0], second[0]]
+        assert await store.events(after=1, job=J1, limit=9) == [second[0]]
+        assert await store.events(after=3, job=None, limit=9) == []
+        assert await store.events(after=0, job=job_id(7), limit=9) == []
+
+    place.run(scenario)
+
+
+def test_only_the_newest_events_are_kept_and_no_number_comes_twice(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        term = (await store.lead()).term
+        for number in range(30):
+            made = await store.commit(term, Changes(events=(event(str(number)),)))
+            assert made[0].number == number + 1
+        kept = await store.events(after=0, job=None, limit=99)
+        assert [one.number for one in kept] == list(range(21, 31))
+        assert [one.text for one in kept][:2] == ["20", "21"]
+
+    place.run(scenario, keep_events=10)
+
+
+def test_a_token_is_known_by_its_hash_alone(place: Place) -> None:
+    known, other = "ab" * 32, "cd" * 32
+
+    async def scenario(store: Store) -> None:
+        await store.put_token(known, name="admin", role="admin")
+        assert await store.token(known) == ("admin", "admin")
+        assert await store.token(other) is None
+        assert await store.token(known[:-1]) is None
+        assert await store.token("né") is None
+        await store.put_token(known, name="n1", role="node")
+        assert await store.token(known) == ("n1", "node")
+
+    place.run(scenario)
+
+
+def test_secrets_are_replaced_listed_without_their_values_and_dropped(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        await store.put_secret("B", b"\x00sealed", by=ANN, at=1.5)
+        await store.put_secret("A", b"one", by=ANN, at=2.5)
+        await store.put_secret("A", b"two", by=UserName("bob"), at=3.5)
+        assert await store.secret("A") == b"two"
+        assert await store.secret("B") == b"\x00sealed"
+        assert await store.secret("C") is None
+        assert await store.secrets() == [("A", "bob", 3.5), ("B", ANN, 1.5)]
+        assert await store.drop_secret("A") is True
+        assert await store.drop_secret("A") is False
+        assert await store.secret("A") is None
+
+    place.run(scenario)
+
+
+@pytest.mark.parametrize("text", ["'; DROP TABLE jobs; --", "né ☃ \u202e", "a\nb\x1b[31m", "\x00"])
+def test_text_of_any_kind_comes_back_as_it_was(place: Place, text: str) -> None:
+    async def scenario(store: Store) -> None:
+        term = (await store.lead()).term
+        row = job(1, reason=text)
+        await store.commit(term, Changes(jobs=(row,), events=(event(text),)))
+        assert await store.job(J1) == row
+        assert (await store.events(after=0, job=None, limit=1))[0].text == text
+        await store.put_secret(text, b"x", by=UserName(text), at=0.0)
+        assert await store.secret(text) == b"x"
+        assert await store.named(text) is None
+
+    place.run(scenario)

@@ -1,0 +1,78 @@
+"""Amounts read as people write them, and read back the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.domain.units import bytes_of, duration_text, gpus_text, seconds_of, size_text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90), ("30m", 1800), ("4h", 14400), ("1d12h", 129600), ("2w", 1209600),
+        ("1.5h", 5400), (" 4H ", 14400), ("2-12:00:00", 216000), ("12:00:00", 43200),
+        ("30:00", 1800), ("2-12:00", 216000), ("0s", 0),
+    ],
+)  # fmt: skip
+def test_a_duration_is_read_in_every_spelling(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "4", "-4h", "4 hours", "h", "4h30", "1:2:3:4", "12:0", "٣h", "1e3s", "4h\n5x"]
+)
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration: write for example"):
+        seconds_of(text)
+
+
+@given(st.integers(0, 99), st.integers(0, 23), st.integers(0, 59), st.integers(0, 59))
+def test_slurms_form_and_ours_agree(days: int, hours: int, minutes: int, seconds: int) -> None:
+    slurm = f"{days}-{hours}:{minutes:02}:{seconds:02}"
+    assert seconds_of(slurm) == seconds_of(f"{days}d{hours}h{minutes}m{seconds}s")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("256GB", 256 * 1000**3), ("64GiB", 64 * 1024**3), ("64Gi", 64 * 1024**3), ("1k", 1000),
+        ("1.5 MB", 1_500_000), ("7", 7), ("7b", 7), ("2TiB", 2 * 1024**4), ("0", 0),
+    ],
+)  # fmt: skip
+def test_a_size_is_read_in_powers_of_1000_and_of_1024(text: str, size: int) -> None:
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1XB", "1 G B", "1e9", "١GB", "1,5GB"])
+def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="no size: write for example"):
+        bytes_of(text)
+
+
+@given(st.integers(0, 10**16))
+def test_a_size_for_people_is_true_within_half_a_percent(size: int) -> None:
+    assert abs(bytes_of(size_text(size)) - size) <= 0.005 * size
+
+
+@given(st.floats(0, 10**7))
+def test_a_duration_for_people_is_true_within_its_last_unit(seconds: float) -> None:
+    text = duration_text(seconds)
+    back = seconds_of(text.replace(" min", "m").replace(" ", ""))
+    last_unit = {"s": 0.1, "min": 60, "h": 3600, "d": 86400}[text.split()[-1]]
+    if last_unit == 3600 and seconds < 48 * 3600:  # "3 h" is said of 3 h 0 min
+        last_unit = 60
+    assert abs(back - seconds) <= max(last_unit, 3600 if "d" in text else 0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(4.25, "4.2 s"), (720, "12 min"), (12000, "3 h 20 min"), (7200, "2 h"), (187200, "2 d 4 h")],
+)
+def test_a_duration_for_people_is_short(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+@given(st.integers(0, 10**6))
+def test_gpus_for_people_read_back_exactly(millis: int) -> None:
+    assert round(float(gpus_text(millis)) * 1000) == pytest.approx(millis, rel=1e-5)

@@ -1,0 +1,52 @@
+"""Silence is counted, bounded, and doubted when too many fall silent together."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.domain.facts import Facts, NodeFacts
+from corral.domain.ids import BootId, NodeId
+from corral.domain.node import Liveness
+from corral.health.liveness import BOUND_SECONDS, SILENT_AFTER_SECONDS, Verdict, judge
+from tests.worlds import inventory, node
+
+
+def verdicts(
+    silent: dict[str, float], *, proofs: dict[str, str] | None = None
+) -> dict[str, Verdict]:
+    now = 1000.0
+    facts = Facts(
+        nodes={
+            NodeId(id): NodeFacts(
+                node=NodeId(id), boot=BootId("b"), heard_at=now - gone, inventory=inventory()
+            )
+            for id, gone in silent.items()
+        },
+        proofs={NodeId(id): why for id, why in (proofs or {}).items()},
+    )
+    nodes = {NodeId(id): node(id) for id in silent}
+    return {str(id): verdict for id, verdict in judge(nodes, facts, now).items()}
+
+
+def test_a_node_that_beats_is_alive_and_one_that_does_not_is_silent_not_dead() -> None:
+    said = verdicts({"a": 0.5, "b": SILENT_AFTER_SECONDS, "c": BOUND_SECONDS})
+    assert [said[id].liveness for id in "abc"] == ["alive", "silent", "silent"]
+    assert [said[id].past_bound for id in "abc"] == [False, False, True]
+
+
+def test_only_proof_is_death() -> None:
+    assert verdicts({"a": 10_000.0})["a"].liveness == Liveness.SILENT
+    assert verdicts({"a": 0.0}, proofs={"a": "its launcher is gone"})["a"].liveness == "dead"
+
+
+@given(st.integers(3, 40), st.integers(0, 40))
+def test_many_silent_together_are_doubted_few_are_not(nodes: int, silent: int) -> None:
+    silent = min(silent, nodes)
+    said = verdicts({f"n{i}": (60.0 if i < silent else 0.1) for i in range(nodes)})
+    doubted = silent >= 3 and silent > nodes // 10
+    assert {one.frozen for id, one in said.items() if int(id[1:]) < silent} <= {doubted}
+    assert any(one.past_bound for one in said.values()) == (silent > 0 and not doubted)
+
+
+def test_nodes_that_fell_silent_at_different_times_are_not_together() -> None:
+    said = verdicts({f"n{i}": 100.0 + 20 * i for i in range(8)})
+    assert all(one.past_bound for one in said.values())

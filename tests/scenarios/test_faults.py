@@ -1,0 +1,189 @@
+"""Real processes that die or freeze: what was running runs on, and what is told is true."""
+
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from corral.boot.start import head_runs, node_processes
+from tests.scenarios.house import House, house, until
+
+CHECKPOINT = {"path": "SHARED/saves"}
+
+
+def submit_sweep(here: House, delays: list[float]) -> dict[str, int]:
+    """One job for each delay: it ends after so long with a code of its own. Codes by id."""
+    return {
+        here.submit(f"ends-{code}", f"sleep {delay}; exit {code}", resources={"cpu": 0.01}): code
+        for code, delay in enumerate(delays, start=10)
+    }
+
+
+def assert_true_ends(here: House, codes: dict[str, int]) -> None:
+    """Each ended once, by itself, and its code is the true one."""
+    for id, code in codes.items():
+        job = here.until_over(id)
+        assert (job.exit_code, job.attempt, len(job.attempts)) == (code, 1, 1), job
+        assert job.state == "FAILED"
+
+
+def test_exits_around_a_kill_of_the_head_are_true_and_nothing_is_restarted() -> None:
+    with house("--nodes", "2", "--gpus", "0") as here:
+        steady = here.submit("steady", "sleep 300")
+        here.until_state(steady, "RUNNING")
+        codes = submit_sweep(here, [0.5 + 0.4 * number for number in range(8)])
+        time.sleep(1.0)
+        url = here.answer("status")["head"]["url"]
+        here.kill_head()
+        here.up()
+        assert here.answer("status")["head"]["url"] == url, "the port has changed"
+        assert_true_ends(here, codes)
+        assert (here.job(steady).state, here.job(steady).attempt) == ("RUNNING", 1)
+        here.ok("stop", steady, "-y")
+        assert here.until_over(steady).state == "CANCELLED"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("down_seconds", [0.0, 2.0])
+def test_exits_swept_two_seconds_around_a_restart_are_true(down_seconds: float) -> None:
+    with house("--nodes", "2", "--gpus", "0") as here:
+        for _ in range(5):
+            codes = submit_sweep(here, [1.0 + 0.1 * number for number in range(41)])
+            time.sleep(1.0)
+            here.kill_head()
+            time.sleep(down_seconds)
+            here.up()
+            assert_true_ends(here, codes)
+
+
+def test_a_job_outlives_its_agent_and_its_end_is_not_lost() -> None:
+    with house("--nodes", "1", "--gpus", "0") as here:
+        codes = submit_sweep(here, [0.6, 1.5, 3.0])
+        until(lambda: all(here.job(id).state == "RUNNING" for id in codes), "all run")
+        old = here.agent("n1")
+        old.signal(signal.SIGKILL)
+        until(lambda: here.agent_or_none("n1") not in (None, old), "another agent is there")
+        assert_true_ends(here, codes)
+
+
+def test_head_and_agents_killed_together_lose_nothing() -> None:
+    with house("--nodes", "2", "--gpus", "0") as here:
+        codes = submit_sweep(here, [0.8, 1.6, 2.4, 4.0])
+        until(lambda: all(here.job(id).state == "RUNNING" for id in codes), "all run")
+        here.kill_head()
+        for node in ("n1", "n2"):
+            here.agent(node).signal(signal.SIGKILL)
+        here.up()
+        assert_true_ends(here, codes)
+
+
+def saving(here: House, then: str) -> dict[str, Any]:
+    """A job with a checkpoint rule: its first attempt stays, a later one does `then`."""
+    run = f'if [ "$CORRAL_ATTEMPT" = 1 ]; then sleep 300; else {then}; fi'
+    path = str(here.shared / "saves")
+    return {"run": run, "resources": {"gpu": 1}, "checkpoint": {"path": path}}
+
+
+def test_a_job_whose_node_lost_its_power_goes_on_elsewhere() -> None:
+    with house("--nodes", "2", "--gpus", "1", "--reboot", "2") as here:
+        id = here.submit("moves", **saving(here, "true"))
+        here.until_state(id, "RUNNING")
+        (lost,) = here.job(id).nodes
+        here.kill_node(lost)
+        job = here.until_over(id)
+        assert job.state == "DONE"
+        assert [attempt.nodes for attempt in job.attempts] == [
+            [lost],
+            [{"n1": "n2"}.get(lost, "n1")],
+        ]
+        receipt = job.receipts[0]
+        assert (receipt.cause, lost in receipt.culprit + receipt.evidence) == ("infra", True)
+        until(lambda: here.node(lost).liveness == "alive", "the node is back")
+
+
+def test_a_frozen_node_is_seen_and_its_job_goes_on_elsewhere() -> None:
+    with house("--nodes", "2", "--gpus", "1") as here:
+        id = here.submit("thaws", **saving(here, "sleep 300"))
+        here.until_state(id, "RUNNING")
+        (frozen,) = here.job(id).nodes
+        pids = here.processes(f"nodes/{frozen}")
+        assert len(pids) >= 3, "agent, launcher and rank at least"
+        began = time.monotonic()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            until(lambda: here.node(frozen).liveness != "alive", "silence is seen", 10)
+            until(lambda: here.job(id).attempt == 2, "a new attempt is made", 20)
+            here.until_state(id, "RUNNING")
+            assert time.monotonic() - began < 30
+            assert frozen not in here.job(id).nodes
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        until(lambda: here.node(frozen).liveness == "alive", "the node is back")
+        mark = f"attempts/{id}.1/"
+        until(lambda: not here.processes(f"nodes/{frozen}/{mark}"), "the old attempt is ended")
+        assert (here.job(id).state, here.job(id).attempt) == ("RUNNING", 2)
+
+
+def test_down_leaves_no_process_of_the_cluster() -> None:
+    with house("--nodes", "2", "--gpus", "1") as here:
+        id = here.submit("last", "sleep 300", grace="1s")
+        here.until_state(id, "RUNNING")
+        assert here.processes()
+        done = here.corral("down")
+        assert done.returncode == 0, done.stderr
+        assert "1 unfinished: last (RUNNING)" in done.stderr
+        assert here.processes() == []
+        assert here.corral("ps").returncode == 4
+
+
+def test_down_may_leave_jobs_which_the_next_head_finds_again() -> None:
+    with house("--nodes", "1", "--gpus", "1") as here:
+        stays = here.submit("stays", "sleep 300", resources={"gpu": 1})
+        ends = here.submit("ends", "sleep 2; exit 9")
+        until(lambda: {here.job(id).state for id in (stays, ends)} == {"RUNNING"}, "both run")
+        here.ok("down", "--leave")
+        assert not head_runs(here.place)
+        until(lambda: len(here.processes(f"nodes/n1/attempts/{ends}.1")) <= 1, "one has ended", 10)
+        here.up()
+        job = here.until_over(ends)
+        assert (job.exit_code, job.attempt) == (9, 1)
+        assert (here.job(stays).state, here.job(stays).attempt) == ("RUNNING", 1)
+
+
+def test_up_again_is_harmless_and_no_way_to_change_a_cluster() -> None:
+    with house("--nodes", "1", "--gpus", "1") as here:
+        pid = here.head_pid()
+        assert "already up" in here.ok("up")
+        assert "already up" in here.ok("up", "--nodes", "1")
+        done = here.corral("up", "--nodes", "2")
+        assert (done.returncode, here.head_pid()) == (3, pid)
+        assert "corral down; corral up --nodes 2" in done.stderr
+        here.ok("down")
+        assert node_processes(here.place) == []
+        here.up("--nodes", "2")
+        assert len(here.answer("node", "ls")["nodes"]) == 2
+
+
+def test_run_without_a_head_starts_one_and_bad_input_starts_none() -> None:
+    with house() as here:
+        refused = here.corral("run", "--gpus", "-1", "--", "true")
+        assert (refused.returncode, here.root.exists()) == (3, False)
+        planned = here.corral("run", "--dry-run", "-n", "plans", "--", "true")
+        assert (planned.returncode, here.root.exists()) == (0, False)
+        assert here.corral("ps").returncode == 4
+        done = here.corral("run", "-n", "first", "--no-workdir", "--", "echo", "hello")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "hello")
+        assert "no head runs" in done.stderr
+
+
+def test_an_acknowledged_submit_is_there_after_a_kill_at_once() -> None:
+    with house("--nodes", "1", "--gpus", "0") as here:
+        for round in range(3):
+            id = here.submit(f"kept-{round}", "true")
+            here.kill_head()
+            here.up()
+            assert here.until_over(id).state == "DONE"

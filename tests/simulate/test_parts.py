@@ -1,0 +1,219 @@
+"""The simulated network, nodes and agents keep the rules that the real ones must keep."""
+
+from dataclasses import replace
+from random import Random
+
+from corral.domain.attempt import Exit, Seat
+from corral.domain.facts import AttemptKey, Phase
+from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
+from corral.domain.job import Per
+from corral.domain.wanted import Launch, Stop, Version, Wanted
+from corral.simulate.agent import SimulatedAgent
+from corral.simulate.lives import Life
+from corral.simulate.loop import VirtualLoop
+from corral.simulate.network import Network
+from corral.simulate.node import SimulatedNode, inventory
+from corral.simulate.scene import Scene
+
+N1 = NodeId("n1")
+KEY: AttemptKey = (JobId("j1"), AttemptNumber(1))
+LIFE = Life(
+    steps=50, step_seconds=1.0, save_every=5, save_seconds=0.1, failures=0, fails_after_steps=0,
+    failure=Exit(code=1), ignores_term=False, stop_seconds=0.5, hangs_without_peers=False,
+    prepare_seconds=0.2, refused_once=False, corrupt_saves=frozenset(),
+)  # fmt: skip
+
+
+class NoAudit:
+    """Takes every start as it comes: these tests look at the nodes themselves."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def ranks_start(self, launch: Launch, node: NodeId, ranks: set[int]) -> None:
+        self._scene.evidence.start(launch.key, node, launch.seat, ranks)
+
+
+def alone(life: Life = LIFE) -> tuple[Scene, SimulatedNode]:
+    """A node without any head."""
+    scene = Scene(0, verbose=False)
+    scene.lives["train"] = life
+    scene.auditor = NoAudit(scene)  # type: ignore[assignment]
+    scene.network.join(N1)
+    node = SimulatedNode(scene, N1, inventory(2, shares=False))
+    scene.nodes[N1] = node
+    return scene, node
+
+
+def launch(key: AttemptKey = KEY) -> Launch:
+    return Launch(
+        key=key, job_name="train", seat=Seat(node=N1, gpus=(0,), gpu_millis=1000), node_rank=0,
+        nodes=("a",), first_rank=0, ranks=1, world_size=1, master_address="a", master_port=1,
+        run="x", setup=None, per=Per.NODE, env=(), secrets=(), workdir=None, owner="ann",
+        array_index=None, checkpoint=None, resume=(), grace_seconds=1.0, node_mtbf_seconds=1.0,
+    )  # fmt: skip
+
+
+def word(counter: int, *, term: int = 1, boot: str = "n1-boot-1") -> Wanted:
+    return Wanted(
+        cluster=ClusterId("c"),
+        version=Version(term=term, counter=counter),
+        node=N1,
+        boot=BootId(boot),
+    )
+
+
+def run(scene: Scene, seconds: float) -> None:
+    scene.loop.later(seconds, scene.loop.stop)
+    scene.loop.run_forever()
+
+
+def agent_of(node: SimulatedNode) -> SimulatedAgent:
+    assert node.agent is not None
+    return node.agent
+
+
+def phases(node: SimulatedNode) -> dict[AttemptKey, Phase]:
+    return {seen.key: seen.phase for seen in agent_of(node).seen()}
+
+
+def running() -> tuple[Scene, SimulatedNode]:
+    scene, node = alone()
+    agent_of(node).wanted(replace(word(1), run=(launch(),)))
+    run(scene, 1.0)
+    assert phases(node) == {KEY: Phase.UP}
+    return scene, node
+
+
+def test_an_older_word_is_refused_and_a_repeated_one_does_no_harm() -> None:
+    scene, node = running()
+    agent_of(node).wanted(replace(word(9, term=2), run=(launch(),)))
+    stop = Stop(key=KEY, grace_seconds=0, save=False, why="cancel")
+    agent_of(node).wanted(replace(word(8, term=2), stop=(stop,)))
+    agent_of(node).wanted(replace(word(99), stop=(stop,)))
+    agent_of(node).wanted(replace(word(9, term=2), run=(launch(),)))
+    run(scene, 2.0)
+    assert phases(node) == {KEY: Phase.UP}
+    scene.loop.close()
+
+
+def test_an_agent_that_returns_still_knows_the_newest_word_and_its_attempts() -> None:
+    scene, node = running()
+    agent_of(node).wanted(word(5))
+    node.end_agent()
+    node.start_agent()
+    assert not agent_of(node).may_obey(word(4))
+    assert agent_of(node).may_obey(word(5))
+    assert phases(node) == {KEY: Phase.UP}
+    scene.loop.close()
+
+
+def test_an_attempt_that_no_word_names_is_left_alone() -> None:
+    scene, node = running()
+    agent_of(node).wanted(word(2))
+    run(scene, 5.0)
+    assert phases(node) == {KEY: Phase.UP}
+    scene.loop.close()
+
+
+def test_what_was_said_to_another_boot_is_left() -> None:
+    scene, node = running()
+    node.power_off(0.1)
+    node.power_on()
+    agent_of(node).wanted(replace(word(2), run=(launch((JobId("j2"), AttemptNumber(1))),)))
+    run(scene, 2.0)
+    assert phases(node) == {KEY: Phase.ENDED}
+    [seen] = agent_of(node).seen()
+    assert (seen.trouble, seen.trouble_is_infra) == ("the node started anew", True)
+    scene.loop.close()
+
+
+def test_an_end_is_told_until_it_is_settled_and_a_living_attempt_is_never_settled() -> None:
+    scene, node = running()
+    agent_of(node).wanted(replace(word(2), settled=(KEY,)))
+    assert phases(node) == {KEY: Phase.UP}
+    stop = Stop(key=KEY, grace_seconds=2.0, save=True, why="suspend")
+    agent_of(node).wanted(replace(word(3), stop=(stop,)))
+    run(scene, 1.0)
+    [seen] = agent_of(node).seen()
+    assert seen.phase == Phase.ENDED
+    assert [end.code for _, end in seen.exits] == [75]
+    assert [save.step for save in seen.saves] == [0]
+    agent_of(node).wanted(replace(word(4), settled=(KEY,)))
+    assert phases(node) == {}
+    scene.loop.close()
+
+
+def test_an_attempt_that_ignores_term_is_killed_after_its_grace_also_without_an_agent() -> None:
+    scene, node = alone(replace(LIFE, ignores_term=True))
+    agent_of(node).wanted(replace(word(1), run=(launch(),)))
+    run(scene, 1.0)
+    stop = Stop(key=KEY, grace_seconds=3.0, save=False, why="cancel")
+    agent_of(node).wanted(replace(word(2), stop=(stop,)))
+    node.end_agent()
+    run(scene, 2.9)
+    assert scene.evidence.lives(KEY, N1)
+    run(scene, 0.2)
+    assert not scene.evidence.lives(KEY, N1)
+    node.start_agent()
+    assert phases(node) == {KEY: Phase.ENDED}
+    scene.loop.close()
+
+
+def test_a_stop_of_what_is_not_there_is_answered() -> None:
+    scene, node = alone()
+    stop = Stop(key=KEY, grace_seconds=1.0, save=False, why="cancel")
+    agent_of(node).wanted(replace(word(1), stop=(stop,)))
+    assert phases(node) == {KEY: Phase.REFUSED}
+    agent_of(node).wanted(replace(word(2), run=(launch(),)))
+    run(scene, 1.0)
+    assert phases(node) == {KEY: Phase.REFUSED}
+    scene.loop.close()
+
+
+def test_a_gang_ends_as_its_life_says_and_saves_on_the_way() -> None:
+    scene, node = running()
+    run(scene, 60.0)
+    assert [end.code for end in scene.evidence.exits[KEY].values()] == [0]
+    assert sorted(scene.evidence.made[KEY]) == list(range(5, 51, 5))
+    scene.loop.close()
+
+
+def heard_of(network: Network, loop: VirtualLoop, seconds: float) -> None:
+    loop.later(seconds, loop.stop)
+    loop.run_forever()
+
+
+def test_what_is_sent_into_a_cut_is_lost_or_comes_when_it_heals() -> None:
+    loop = VirtualLoop(lambda error: None)
+    network = Network(loop, Random(1))
+    network.join(N1)
+    network.cut(N1, up=True, down=False)
+    arrived: list[int] = []
+    for number in range(40):
+        network.send(network.up[N1], lambda number=number: arrived.append(number))  # type: ignore[misc]
+    network.send(network.down[N1], lambda: arrived.append(-1))
+    heard_of(network, loop, 10.0)
+    assert arrived == [-1]
+    assert not network.reaches(N1)
+    network.heal(N1)
+    heard_of(network, loop, 10.0)
+    assert network.reaches(N1)
+    assert 0 < len(arrived) - 1 < 40
+    loop.close()
+
+
+def test_a_bad_line_loses_doubles_and_reorders() -> None:
+    loop = VirtualLoop(lambda error: None)
+    network = Network(loop, Random(1))
+    network.join(N1)
+    line = network.up[N1]
+    line.lost, line.doubled, line.late_seconds = 0.2, 0.3, 1.0
+    arrived: list[int] = []
+    for number in range(200):
+        network.send(line, lambda number=number: arrived.append(number))  # type: ignore[misc]
+    heard_of(network, loop, 5.0)
+    assert len(set(arrived)) < 200
+    assert len(arrived) > len(set(arrived))
+    assert arrived != sorted(arrived)
+    loop.close()

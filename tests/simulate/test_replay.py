@@ -1,0 +1,57 @@
+"""One seed is one world, to the last event, in every process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from corral.simulate import __main__ as command
+from corral.simulate import simulate
+
+SEEDS = (3, 17, 70)
+
+
+def test_the_same_seed_is_the_same_world_and_another_is_another() -> None:
+    digests = [simulate(seed).digest for seed in SEEDS]
+    assert [simulate(seed).digest for seed in SEEDS] == digests
+    assert len(set(digests)) == len(SEEDS)
+
+
+def test_a_world_does_not_depend_on_the_process_that_runs_it() -> None:
+    """The order of sets and dictionaries of strings differs between these two."""
+    program = f"from corral.simulate import simulate; print([simulate(s).digest for s in {SEEDS}])"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+
+
+def test_the_command_says_how_much_was_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["simulate", "--seeds", "3"])
+    assert command.main() == 0
+    assert "3 worlds" in capsys.readouterr().out
+
+
+def test_a_breach_is_told_with_its_last_events_and_the_way_to_replay_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from corral.simulate.auditor import Auditor
+
+    monkeypatch.setattr(Auditor, "still_there", lambda self: self.breach("I1", "made up"))
+    monkeypatch.setattr(sys, "argv", ["simulate", "--seeds", "3", "--first", "5"])
+    assert command.main() == 1
+    said = capsys.readouterr().out
+    assert "seed 5 broke I1: made up" in said
+    assert "replay: python -m corral.simulate --seed 5 --verbose" in said
+    assert "is DONE" in said

@@ -1,0 +1,82 @@
+"""The child's work: wishes and commits, each acknowledgement written out the moment it comes."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from corral.domain.errors import StoreTrouble
+from corral.domain.ids import AttemptNumber
+from corral.domain.moves import JobState
+from corral.domain.wishes import Wish
+from corral.domain.world import Changes
+from corral.store import lanes
+from corral.store.sqlite import SqliteStore
+from tests.store.rows import ANN, allocation, attempt, event, job, submit
+
+BURST = 3  # wishes that are asked at once, and granted by one commit
+CHECKPOINT_ROWS = 40
+
+
+class Acks:
+    """One line an acknowledgement: a single write, so that it is there or not."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def say(self, kind: str, **what: object) -> None:
+        os.write(self._handle, json.dumps({"ack": kind, **what}).encode() + b"\n")
+
+
+async def work(path: Path, handle: int, rounds: int, *, first: int = 1, close: bool = True) -> None:
+    """Open the store, lead, and do so many rounds; trouble is said, and the next round begun."""
+    lanes.CHECKPOINT_ROWS = CHECKPOINT_ROWS  # type: ignore[misc]
+    acks = Acks(handle)
+    store = None
+    for number in range(first, first + rounds):
+        try:
+            if store is None:
+                store = SqliteStore(path)
+                acks.say("open")
+            world = await store.lead()
+            acks.say("lead", term=world.term)
+            await _round(store, world.term, number, acks)
+        except StoreTrouble as trouble:
+            acks.say("trouble", message=trouble.message)
+    if close and store is not None:
+        await store.close()
+    acks.say("end")
+
+
+async def _round(store: SqliteStore, term: int, number: int, acks: Acks) -> None:
+    async def ask(place: int) -> Wish:
+        key = f"k{number}-{place}"
+        wish = await store.wish(submit(f"job-{number}", key=key), by=ANN, at=1.0)
+        acks.say("wish", key=key, sequence=wish.sequence)
+        return wish
+
+    wishes = await asyncio.gather(*(ask(place) for place in range(BURST)))
+    await store.commit(term, placed(number, wishes))
+    acks.say("commit", number=number, jobs=[f"j{wish.sequence}" for wish in wishes])
+    await store.put_secret(f"S{number}", b"sealed", by=ANN, at=1.0)
+    acks.say("secret", name=f"S{number}")
+
+
+def placed(number: int, wishes: list[Wish]) -> Changes:
+    """One commit whose rows all bear its number."""
+    rows = [
+        job(
+            wish.sequence,
+            JobState.STARTING,
+            attempt=AttemptNumber(1),
+            reason=f"commit {number} " + "x" * 700,
+        )
+        for wish in wishes
+    ]
+    return Changes(
+        jobs=tuple(rows),
+        attempts=tuple(attempt(row.id, evidence=f"commit {number}") for row in rows),
+        allocations=tuple(allocation(row.id) for row in rows),
+        events=tuple(event(f"commit {number}", row.id) for row in rows),
+        granted=max(wish.sequence for wish in wishes),
+    )

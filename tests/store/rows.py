@@ -1,0 +1,107 @@
+"""Rows for the tests of stores."""
+
+from typing import Any
+
+from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Save, Seat, SeatState
+from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence, UserName, job_id
+from corral.domain.job import CheckpointRule, Job, JobSpec
+from corral.domain.moves import JobState
+from corral.domain.node import Liveness, Node
+from corral.domain.resources import Gpu, Inventory, Resources
+from corral.domain.wishes import Submit
+from corral.domain.world import Event
+
+ANN = UserName("ann")
+
+
+def spec(name: str = "tiny-gpt", **changes: Any) -> JobSpec:
+    return JobSpec(
+        name=name,
+        run="python train.py",
+        nodes=2,
+        resources=Resources(gpu_millis=8000, gpu_type="h100", memory_bytes=256 * 10**9),
+        env=(("A", "b"), ("UNICODE", "né ☃")),
+        checkpoint=CheckpointRule(path="./ckpt"),
+        **changes,
+    )
+
+
+def submit(name: str = "tiny-gpt", key: str = "") -> Submit:
+    return Submit(specs=(spec(name),), key=key)
+
+
+def job(sequence: int, state: JobState = JobState.QUEUED, **changes: Any) -> Job:
+    asked = changes.pop("spec", None) or spec(f"job-{sequence}")
+    return Job(
+        id=changes.pop("id", job_id(sequence)),
+        spec=asked,
+        owner=ANN,
+        submitted=Sequence(sequence),
+        submitted_at=1000.5 + sequence,
+        state=state,
+        since=1001.25,
+        **changes,
+    )
+
+
+def attempt(of: JobId, number: int = 1, **changes: Any) -> Attempt:
+    seats = (Seat(node=NodeId("n1"), gpus=(0, 1), gpu_millis=2000),)
+    return Attempt(
+        job=of,
+        number=AttemptNumber(number),
+        seats=seats,
+        master_port=29500,
+        placed_at=5.0,
+        **changes,
+    )
+
+
+def allocation(
+    of: JobId, number: int = 1, node: str = "n1", state: SeatState = SeatState.HELD
+) -> Allocation:
+    seat = Seat(node=NodeId(node), gpus=(0,), gpu_millis=1000)
+    return Allocation(job=of, attempt=AttemptNumber(number), seat=seat, state=state, port=29500)
+
+
+def save(of: JobId, step: int, number: int = 1, *, quarantined: str = "") -> Save:
+    return Save(
+        job=of,
+        attempt=AttemptNumber(number),
+        step=step,
+        path=f"/shared/{of}/{step}",
+        manifest_sha256="ab" * 32,
+        size_bytes=200_000_000,
+        seconds=1.5,
+        stall_seconds=0.01,
+        at=7.0,
+        quarantined=quarantined,
+    )
+
+
+def receipt(of: JobId, number: int = 1, *, kind: str = "failure", **changes: Any) -> Receipt:
+    return Receipt(
+        job=of,
+        attempt=AttemptNumber(number),
+        kind=kind,
+        cause=Cause.INFRA,
+        culprit="node n1",
+        evidence="silent for 10 s",
+        steps_lost=12,
+        gpu_seconds_lost=81.5,
+        seen_at=9.0,
+        **changes,
+    )
+
+
+def node(name: str = "n1", gpus: int = 8) -> Node:
+    own = tuple(
+        Gpu(index=i, uuid=f"GPU-{name}-{i}", type="h100", memory_bytes=80 * 10**9)
+        for i in range(gpus)
+    )
+    ports = tuple(range(29500, 29516))
+    inventory = Inventory(gpus=own, cpu_millis=64000, memory_bytes=10**12, ports=ports)
+    return Node(id=NodeId(name), inventory=inventory, liveness=Liveness.ALIVE, why="beats")
+
+
+def event(text: str = "it happened", of: JobId | None = None) -> Event:
+    return Event(at=3.0, kind="test", text=text, job=of)

@@ -1,0 +1,159 @@
+"""Every schema that was ever released opens, with all it held. A migration is never edited."""
+
+import asyncio
+import hashlib
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from corral.domain.errors import CorralError
+from corral.domain.moves import JobState
+from corral.domain.world import Changes, World
+from corral.store import migrations, opening, schema
+from corral.store.opening import connect
+from corral.store.sqlite import SqliteStore
+from tests.store.rows import ANN, event, submit
+
+HERE = Path(__file__).parent
+RELEASED = sorted(HERE.glob("schema-*.sql"))
+VERSIONS = Path(migrations.__file__).parent / "versions"
+NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
+    "m0001_first.py": "17e612ae6e858e16f4d5207fbbbab6e893520d19f69f792d3cd1423d2e8963a4",
+}
+
+
+def restored(dump: Path, path: Path) -> Path:
+    """The store of that dump. A dump does not hold the pragmas of the header."""
+    with sqlite3.connect(path) as raw:
+        raw.executescript(dump.read_text())
+        raw.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        raw.execute("PRAGMA journal_mode = WAL")
+    raw.close()
+    return path
+
+
+def shape(path: Path) -> set[str]:
+    """Every table and index as SQL, but for spelling: spaces, and quotes around names."""
+    with sqlite3.connect(path) as raw:
+        rows = raw.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+    raw.close()
+    return {"".join(sql.split()).replace('"', "") for (sql,) in rows}
+
+
+async def read(path: Path) -> World:
+    store = SqliteStore(path)
+    try:
+        world = await store.lead()
+        assert (await store.wish(submit("again", key="first"), by=ANN, at=9.0)).sequence == 1
+        assert [one.text for one in await store.events(after=0, job=None, limit=9)][0] == "began"
+        assert await store.secret("HF_TOKEN") == b"sealed"
+        assert await store.token("ab" * 32) == ("admin", "admin")
+        assert len(await store.attempts(next(iter(world.jobs)))) == 2
+        assert len(await store.receipts(next(iter(world.jobs)))) == 1
+        await store.commit(world.term, Changes(events=(event("went on"),)))
+        return world
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("dump", RELEASED, ids=lambda dump: dump.stem)
+def test_a_released_schema_opens_with_all_it_held(dump: Path, tmp_path: Path) -> None:
+    world = asyncio.run(read(restored(dump, tmp_path / "corral.db")))
+    assert world.cluster == "c1"
+    assert {id: job.state for id, job in world.jobs.items()} == {"j1": JobState.RUNNING}
+    assert world.ended == {"j2": JobState.DONE}
+    assert len(world.nodes) == 2
+    assert [save.step for save in world.saves["j1"]] == [10, 20]  # type: ignore[index]
+    assert len(world.allocations) == 1
+
+
+@pytest.mark.parametrize("dump", RELEASED, ids=lambda dump: dump.stem)
+def test_an_upgraded_store_has_the_tables_of_a_new_one(dump: Path, tmp_path: Path) -> None:
+    asyncio.run(read(restored(dump, tmp_path / "old.db")))
+    SqliteStore(tmp_path / "new.db")
+    assert shape(tmp_path / "old.db") == shape(tmp_path / "new.db")
+
+
+def test_there_is_a_dump_of_every_released_schema() -> None:
+    assert [dump.stem for dump in RELEASED] == [
+        f"schema-{file.name[1:5]}" for file in sorted(VERSIONS.glob("m*.py"))
+    ]
+    assert RELEASED[-1].stem == f"schema-{schema.REVISION}"
+
+
+def test_the_migrations_alone_make_the_tables_of_a_new_store(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "new.db")
+    sqlite3.connect(tmp_path / "empty.db").close()
+    with connect(tmp_path / "empty.db", write=True) as connection:
+        migrations.run_scripts(connection)
+    connection.engine.dispose()
+    assert shape(tmp_path / "empty.db") == shape(tmp_path / "new.db")
+
+
+def test_a_released_migration_is_never_edited() -> None:
+    digests = {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in VERSIONS.glob("m*.py")
+    }
+    assert digests == NEVER_EDITED
+
+
+NEXT = """
+from alembic import op
+from sqlalchemy import Column, Text
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.add_column("tokens", Column("note", Text))
+    op.execute("UPDATE tokens SET note = 'from before'")
+    {then}
+"""
+
+
+def with_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str) -> Path:
+    """A store of schema 0001, opened by a corral whose schema is 0002."""
+    scripts = tmp_path / "scripts"
+    shutil.copytree(VERSIONS.parent, scripts)
+    (scripts / "versions" / "m0002_next.py").write_text(NEXT.format(then=then))
+    monkeypatch.setattr(migrations, "SCRIPTS", scripts)
+    monkeypatch.setattr(opening, "REVISION", "0002")
+    return restored(HERE / "schema-0001.sql", tmp_path / "corral.db")
+
+
+def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = with_next(tmp_path, monkeypatch, then="")
+    for _ in range(2):
+        assert list(asyncio.run(read(path)).jobs) == ["j1"]
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("SELECT note FROM tokens").fetchall() == [("from before",)]
+        assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+    raw.close()
+    copy = tmp_path / "corral.db.schema-0001"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(opening, "REVISION", "0001")
+    assert list(asyncio.run(read(copy)).jobs) == ["j1"]
+
+
+@pytest.mark.parametrize(
+    "then",
+    ["raise RuntimeError('cut')", "op.execute('DELETE FROM jobs')", "op.execute('no SQL')"],
+    ids=["cut short", "rows left alone", "no SQL"],
+)
+def test_an_upgrade_that_fails_leaves_the_store_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    path = with_next(tmp_path, monkeypatch, then)
+    before = shape(path)
+    with pytest.raises(CorralError) as found:
+        SqliteStore(path)
+    assert "0001" in found.value.message
+    assert "as it was" in found.value.message
+    assert shape(path) == before
+    monkeypatch.setattr(opening, "REVISION", "0001")
+    assert list(asyncio.run(read(path)).jobs) == ["j1"]

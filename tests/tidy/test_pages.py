@@ -1,0 +1,30 @@
+"""Pages keep up with the house."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_room_is_on_the_architecture_page_and_no_other() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src/corral").glob("*/__init__.py")}
+    page = (ROOT / "docs/architecture.md").read_text()
+    table = page.split("## Processes")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == rooms
+
+
+def test_every_dependency_has_its_line() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = project["dependencies"] + project["optional-dependencies"]["train"]
+    page = (ROOT / "docs/dependencies.md").read_text().lower()
+    for line in asked:
+        name = re.split(r"[\[><= ]", line)[0]
+        assert f"| {name.lower()} " in page, f"{name} has no line in docs/dependencies.md"
+
+
+def test_nothing_is_left_for_later() -> None:
+    left = re.compile(r"\b(TODO|FIXME|XXX)\b")
+    for path in (ROOT / "src").rglob("*.py"):
+        assert not left.search(path.read_text()), f"{path} leaves something for later"

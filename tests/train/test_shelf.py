@@ -1,0 +1,118 @@
+"""The directory of a job's saves."""
+
+from pathlib import Path
+
+import pytest
+
+from corral.domain.errors import CorralError
+from corral.train.manifest import MANIFEST
+from corral.train.shelf import Fenced, Shelf, claim, put_aside
+
+
+def shelf(root: Path, attempt: int, steps: list[int] | None = None) -> Shelf:
+    made = Shelf(root=root, job="j1", attempt=attempt)
+    made.open()
+    for step in steps or []:
+        (made.begin(step) / MANIFEST).write_text("{}")
+        made.publish(step)
+    return made
+
+
+def steps_of(one: Shelf) -> list[tuple[int, int]]:
+    return [(slot.attempt, slot.step) for slot in one.saves()]
+
+
+def test_the_newest_attempts_saves_come_first(tmp_path: Path) -> None:
+    shelf(tmp_path, 1, [10, 200, 30])
+    assert steps_of(shelf(tmp_path, 2, [40])) == [(2, 40), (1, 200), (1, 30), (1, 10)]
+
+
+def test_what_is_not_complete_is_no_save(tmp_path: Path) -> None:
+    one = shelf(tmp_path, 1, [10])
+    one.begin(20)
+    one.target(30).mkdir()
+    put_aside(one.begin(40), "why")
+    assert steps_of(one) == [(1, 10)]
+
+
+def test_a_leftover_never_blocks_the_same_step(tmp_path: Path) -> None:
+    one = shelf(tmp_path, 1)
+    (one.begin(10) / "left.over").write_text("x")
+    assert list(one.begin(10).iterdir()) == []
+
+
+def test_a_new_attempt_sweeps_older_leftovers_and_no_others(tmp_path: Path) -> None:
+    old = shelf(tmp_path, 1, [5])
+    old.begin(10)
+    new = Shelf(root=tmp_path, job="j1", attempt=3)
+    new.begin(20)
+    Shelf(root=tmp_path, job="j1", attempt=2).open()
+    assert not old.partial(10).exists()
+    assert old.target(5).exists()
+    assert new.partial(20).exists()
+
+
+def test_an_older_attempt_may_not_publish(tmp_path: Path) -> None:
+    old = shelf(tmp_path, 1)
+    old.begin(10)
+    shelf(tmp_path, 2)
+    with pytest.raises(Fenced) as caught:
+        old.publish(10)
+    assert isinstance(caught.value, CorralError)
+    assert not old.target(10).exists()
+
+
+def test_an_older_attempt_may_not_even_begin_and_so_leaves_nothing(tmp_path: Path) -> None:
+    old = shelf(tmp_path, 1)
+    shelf(tmp_path, 2)
+    with pytest.raises(Fenced):
+        old.begin(10)
+    assert list(old.directory.iterdir()) == []
+
+
+def test_publishing_a_step_again_keeps_the_first_aside(tmp_path: Path) -> None:
+    one = shelf(tmp_path, 1, [10])
+    (one.begin(10) / MANIFEST).write_text("second")
+    one.publish(10)
+    assert (one.target(10) / MANIFEST).read_text() == "second"
+    assert (one.directory / "step-10.quarantined" / MANIFEST).read_text() == "{}"
+
+
+def test_put_aside_never_overwrites_what_was_put_aside_before(tmp_path: Path) -> None:
+    names = []
+    for _ in range(3):
+        (tmp_path / "step-1").mkdir()
+        names.append(put_aside(tmp_path / "step-1", "broken").name)
+    assert names == ["step-1.quarantined", "step-1.quarantined-2", "step-1.quarantined-3"]
+    assert (tmp_path / names[2] / "why.txt").read_text() == "broken\n"
+
+
+def test_pruning_keeps_the_newest_recorded_and_all_that_is_younger(tmp_path: Path) -> None:
+    shelf(tmp_path, 1, [10, 20, 30, 40])
+    one = shelf(tmp_path, 2, [35, 45, 55])
+    recorded = {(1, 10), (1, 30), (2, 35), (2, 45)}
+    one.prune(recorded, keep=2)
+    assert steps_of(one) == [(2, 55), (2, 45), (2, 35)]
+    assert not list(tmp_path.glob("attempt-*/*.partial"))
+
+
+def test_nothing_goes_before_enough_is_recorded(tmp_path: Path) -> None:
+    one = shelf(tmp_path, 1, [10, 20, 30])
+    assert one.prune({(1, 30)}, keep=2) == []
+    assert one.prune(set(), keep=1) == []
+    assert len(steps_of(one)) == 3
+
+
+def test_the_last_recorded_save_stays_whatever_keep_says(tmp_path: Path) -> None:
+    one = shelf(tmp_path, 1, [10, 20])
+    one.prune({(1, 10), (1, 20)}, keep=0)
+    assert steps_of(one) == [(1, 20)]
+
+
+def test_a_directory_belongs_to_the_job_that_came_first(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "b"
+    assert claim(root, "j1") == root
+    assert claim(root, "j1") == root
+    assert claim(root, "j2") == root / "j2"
+    assert claim(root, "") == root
+    assert [path.name for path in root.iterdir()] == ["job"]

@@ -1,0 +1,110 @@
+"""Small values for tests: nodes, jobs, facts. One line each, with only what matters said."""
+
+from collections.abc import Sequence
+
+from corral.domain.attempt import Exit
+from corral.domain.facts import Facts, NodeFacts, Phase, Progress, Seen
+from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId, UserName
+from corral.domain.ids import Sequence as Order
+from corral.domain.job import CheckpointRule, JobSpec, Per
+from corral.domain.node import Liveness, Node
+from corral.domain.resources import Gpu, Inventory, Resources
+from corral.domain.wishes import Asked, Submit, Wish
+from corral.domain.world import World
+from corral.reconcile import Now, Outcome, reconcile
+
+ALICE = UserName("alice")
+
+
+def inventory(gpus: int = 2, kind: str = "h100", *, shared: str = "/shared") -> Inventory:
+    return Inventory(
+        gpus=tuple(
+            Gpu(index=i, uuid=f"pretend-{i}", type=kind, memory_bytes=80_000_000_000)
+            for i in range(gpus)
+        ),
+        cpu_millis=8000,
+        memory_bytes=64_000_000_000,
+        ports=(20001, 20002, 20003),
+        shared=((shared, "mark-1"),) if shared else (),
+    )
+
+
+def node(id: str, gpus: int = 2, kind: str = "h100", *, shared: str = "/shared") -> Node:
+    return Node(
+        id=NodeId(id),
+        boot=BootId(f"boot-{id}"),
+        inventory=inventory(gpus, kind, shared=shared),
+        liveness=Liveness.ALIVE,
+    )
+
+
+def gang(name: str = "gpt", *, nodes: int = 1, gpus: int = 1, **more: object) -> JobSpec:
+    """A job that asks for whole GPUs."""
+    resources = Resources(gpu_millis=gpus * 1000)
+    return JobSpec(name=name, run="true", nodes=nodes, resources=resources, **more)  # type: ignore[arg-type]
+
+
+SAVING = CheckpointRule(path="/shared/ckpt")
+
+
+class Cluster:
+    """Reconcile over a world of its own: beats in, changes taken in at once. No store, no clock."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.world = World(cluster=ClusterId("c"), term=1)
+        self.wall = 1_000_000.0
+        self.serving = 0.0
+        self.facts = Facts()
+        self.seen: dict[NodeId, dict[tuple[JobId, AttemptNumber], Seen]] = {}
+        self.nodes = {one.id: one for one in nodes}
+        self.mute: set[NodeId] = set()
+        self.outcome: Outcome | None = None
+        self.tick()
+
+    def wish(self, asked: Asked) -> Wish:
+        sequence = Order(self.world.granted + 1)
+        wish = Wish(sequence=sequence, by=ALICE, at=self.wall, asked=asked)
+        self.tick([wish])
+        return wish
+
+    def submit(self, *specs: JobSpec) -> JobId:
+        wish = self.wish(Submit(specs=specs, key=str(self.world.granted)))
+        suffix = "" if len(specs) == 1 and specs[0].array_index is None else "_0"
+        return JobId(f"j{wish.sequence}{suffix}")
+
+    def tick(self, wishes: Sequence[Wish] = (), *, seconds: float = 0.5) -> Outcome:
+        self.wall += seconds
+        self.serving += seconds
+        for id, one in self.nodes.items():
+            if id not in self.mute:
+                self.facts.nodes[id] = NodeFacts(
+                    node=id,
+                    boot=one.boot,
+                    heard_at=self.serving,
+                    inventory=one.inventory,
+                    seen=tuple(self.seen.get(id, {}).values()),
+                )
+        self.outcome = reconcile(
+            self.world, self.facts, wishes, Now(wall=self.wall, serving=self.serving)
+        )
+        self.world.apply(self.outcome.changes)
+        return self.outcome
+
+    def say(self, id: JobId, phase: Phase, *, on: str | None = None, **more: object) -> None:
+        """Let the nodes of the newest attempt, or one of them, say this of it."""
+        attempt = self.world.attempts[id]
+        key = (id, attempt.number)
+        for name in attempt.nodes if on is None else (NodeId(on),):
+            self.seen.setdefault(name, {})[key] = Seen(key=key, phase=phase, **more)  # type: ignore[arg-type]
+
+    def up(self, id: JobId, step: int | None = None) -> None:
+        progress = None if step is None else Progress(step=step, at=self.wall)
+        self.say(id, Phase.UP, progress=progress)
+        self.tick()
+
+    def end(self, id: JobId, exit: Exit, *, on: str | None = None) -> None:
+        self.say(id, Phase.ENDED, on=on, exits=((0, exit),))
+        self.tick()
+
+
+__all__ = ["ALICE", "SAVING", "Cluster", "Per", "gang", "inventory", "node"]

@@ -1,7 +1,7 @@
 """Reconcile against a plain model of nodes and ranks, in any order of wishes, facts and faults.
 
 The model keeps what is physically true: which parts of which attempts live on which node, how they
-ended and by whose fault. It knows no rule of reconcile; it says what must hold whatever was decided.
+ended and by whose fault. It knows no rule of reconcile and says what holds whatever was decided.
 """
 
 from collections import defaultdict

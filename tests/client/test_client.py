@@ -203,7 +203,8 @@ def test_no_head_is_trouble_with_the_command_that_helps(place: Path, tmp_path: P
     (place / "head.json").write_text(json.dumps({"url": "http://127.0.0.1:9"}))
     with Client(dir=place) as client, pytest.raises(Unreachable) as refused:
         client.status()
-    assert "corral up" in refused.value.hint
+    assert refused.value.message == "no head answers at http://127.0.0.1:9"
+    assert refused.value.hint == f"run: corral up --dir {place}"
     (place / "head.json").write_text("{")
     with Client(dir=place) as client, pytest.raises(Unreachable):
         client.status()

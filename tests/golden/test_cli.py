@@ -49,6 +49,13 @@ def test_what_is_typed_wrong(compare: Compare) -> None:
         "ps --limit many",
         "node show",
         "ps --json --unknown",
+        "ps --limit 0",
+        "logs x --tail -1",
+        "logs x --attempt 0 --json",
+        "attach x --rank -1",
+        "apply job.yaml",
+        "apply",
+        "run -f job.yaml",
     )
 
 

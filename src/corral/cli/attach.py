@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.common import Common
+from corral.cli.common import Common, Count
 from corral.cli.output import note
 from corral.domain.errors import Unreachable
 
@@ -27,7 +27,7 @@ def attach(
     job: str,
     /,
     *,
-    rank: int = 0,
+    rank: Count = 0,
     stdin: Annotated[bool, Parameter(name="--stdin", negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:

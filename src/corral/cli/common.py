@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from corral.boot.settings import ClusterDir
 
@@ -18,6 +19,9 @@ _DIR = Parameter(
 )
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
 _YES = Parameter(name=["--yes", "-y"], negative="", show_default=False, help="Do not ask.")
+MOST = 1_000_000  # of what is counted on the command line; the head takes no more
+Count = Annotated[int, Parameter(validator=Number(gte=0, lte=MOST))]
+Ordinal = Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))]
 
 
 @Parameter(name="*")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
 from corral.cli.common import Change, Common
@@ -40,7 +41,7 @@ def ps(
     everything: Annotated[
         bool, Parameter(name=["--all", "-a"], negative="", show_default=False)
     ] = False,
-    limit: int = 100,
+    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST_ROWS))] = 100,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """List jobs, newest first.
@@ -108,7 +109,7 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
         print_json(found)
         return
     show_pairs(_about(found))
-    _show_attempts(found.attempts)
+    _show_attempts(found.attempts, SystemClock().wall())
     _show_receipts(found.receipts)
     if found.checkpoints:
         say()
@@ -144,7 +145,8 @@ def _retries(job: "api.JobDetail") -> str:
     return f"{job.infra_retries} for the cluster's faults, {job.user_retries} for its own"
 
 
-def _show_attempts(attempts: "list[api.Attempt]") -> None:
+def _show_attempts(attempts: "list[api.Attempt]", now: float) -> None:
+    """TIME of one that still runs is until `now`, in seconds since 1970."""
     if not attempts:
         return
     say()
@@ -159,7 +161,7 @@ def _show_attempts(attempts: "list[api.Attempt]") -> None:
         right=("FROM STEP", "TO STEP", "TIME"),
     )
     for one in attempts:
-        spent = one.ended_at - one.placed_at if one.ended_at is not None else None
+        spent = (now if one.ended_at is None else one.ended_at) - one.placed_at
         exit_code = f"exit code {one.exit_code}" if one.exit_code is not None else ""
         end = ": ".join(filter(None, (one.culprit, one.evidence))) or exit_code
         rows.add_row(
@@ -167,7 +169,7 @@ def _show_attempts(attempts: "list[api.Attempt]") -> None:
             ", ".join(seat_text(seat) for seat in one.seats),
             _number(one.resume_step),
             _number(one.last_step),
-            age_text(spent) if spent is not None else "",
+            age_text(spent),
             "" if one.cause == "none" else one.cause,
             clean(end),
         )
@@ -298,7 +300,7 @@ def events(
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
     ] = False,
-    after: int = 0,
+    after: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Show what happened, to one job or to all.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from corral.cli.common import Common
+from corral.cli.common import Common, Count, Ordinal
 from corral.cli.follow import Lines
 from corral.cli.output import print_json_line
 
@@ -17,9 +17,9 @@ def logs(
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
     ] = False,
-    rank: int | None = None,
-    attempt: int | None = None,
-    tail: int | None = None,
+    rank: Count | None = None,
+    attempt: Ordinal | None = None,
+    tail: Count | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Print what the ranks printed, of the newest attempt.

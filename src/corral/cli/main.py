@@ -55,9 +55,10 @@ def run(words: Sequence[str]) -> int:
     as_json = "--json" in own
     try:
         if own[:1] == ["run"] and own == list(words) and not {"--help", "-h"} & set(own):
+            hint = "write: corral run [OPTIONS] -- CMD ..."
             raise failure.Usage(
                 "the command comes after --, so that its options are not taken for corral's",
-                hint="write: corral run [OPTIONS] -- CMD ...",
+                hint=_usage_hint(own) if {"-f", "--file"} & set(own) else hint,
             )
         code = build()(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
@@ -79,7 +80,11 @@ def run(words: Sequence[str]) -> int:
 
 
 def _usage_hint(own: Sequence[str]) -> str:
-    """Help of the command that was meant, as far as one was."""
+    """What was most likely meant, else the help of the command as far as one was."""
+    if own[:1] == ["apply"] and not {"-f", "--file"} & set(own):
+        return f"write: corral apply -f {' '.join(own[1:2]).lstrip('-') or 'FILE'}"
+    if own[:1] == ["run"] and {"-f", "--file"} & set(own):
+        return "a spec file is submitted with: corral apply -f FILE --follow"
     known = {command.name for command in COMMANDS} | set(GROUPS)
     for length in (2, 1):
         if " ".join(own[:length]) in known:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from corral.domain import errors
 from corral.domain.errors import Bug, CorralError, Refusal, SpecInvalid, Trouble, Unreachable
 
 DEFAULT_DIR: Final = "~/.corral"
+_NOBODY_THERE: Final = ("connection refused", "connect call failed", "attempts failed")
 _BY_CODE: Final = {
     kind.code: kind
     for kind in vars(errors).values()
@@ -20,10 +22,11 @@ _BY_CODE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A head's address and a token that it knows."""
+    """A head's address, a token that it knows, and what to do when no head answers there."""
 
     url: str
     token: str
+    begin: str = "run: corral up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,8 @@ class Where:
             raise SpecInvalid(
                 f"{found!r} is no address of a head", hint="write for example http://127.0.0.1:8470"
             )
-        return Target(url=found.rstrip("/"), token=token or self._token())
+        begin = self._begin() if url is None else f"see that a head runs there; {_from_where(url)}"
+        return Target(url=found.rstrip("/"), token=token or self._token(), begin=begin)
 
     @property
     def root(self) -> Path:
@@ -58,7 +62,12 @@ class Where:
         try:
             return str(json.loads(path.read_text())["url"])
         except (OSError, ValueError, KeyError, TypeError):
-            raise Unreachable(f"there is no head in {self.root}", hint="run: corral up") from None
+            raise Unreachable(f"there is no head in {self.root}", hint=self._begin()) from None
+
+    def _begin(self) -> str:
+        """How a head is started in this directory."""
+        usual = Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
+        return "run: corral up" if self.root == usual else f"run: corral up --dir {self.root}"
 
     def _token(self) -> str:
         path = self.root / "token"
@@ -71,12 +80,17 @@ class Where:
             ) from None
 
 
+def _from_where(url: str) -> str:
+    said = os.environ.get("CORRAL_URL")
+    return "its address is that of CORRAL_URL" if url == said else "its address was given"
+
+
 def no_answer(target: Target, error: Exception) -> Unreachable:
-    """The head is not there, or went away."""
-    return Unreachable(
-        f"the head at {target.url} does not answer: {error or type(error).__name__}",
-        hint="run: corral up",
-    )
+    """The head is not there, or went away. That a connection was refused says no more than that."""
+    words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+    plain = not words or any(part in words.lower() for part in _NOBODY_THERE)
+    why = "" if plain else f": {words}"
+    return Unreachable(f"no head answers at {target.url}{why}", hint=target.begin)
 
 
 def error_of(status: int, body: bytes) -> CorralError:

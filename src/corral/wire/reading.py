@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from corral.domain.errors import SpecInvalid
 from corral.wire.document import TEXT_BYTES, Document, Where, documents_of
+from corral.wire.meant import meant_by
 from corral.wire.read import shown
 from corral.wire.spec import SECTIONS, SPELLINGS, Resources, Spec
 
@@ -49,6 +50,8 @@ _EXAMPLES: Final = {
     "port": "service: {port: 8000}",
     "scale": "scale: {metric: queue, target: 4}",
 }
+
+_WITH_WORDS: Final = ((), ("resources",), ("any_of", "resources"))
 
 
 def read_specs(path: Path) -> list[Parsed]:
@@ -206,6 +209,8 @@ def _unknown(own: Where, written: Where) -> Problem:
         hint = "a TOML file holds one job; several are YAML documents with a line of --- between"
     elif kind == () and own_word in Resources.model_fields:
         hint = f"it belongs under resources: {{{own_word}: ...}}"
+    elif kind in _WITH_WORDS and meant_by(word):
+        hint = meant_by(word)
     elif near:
         hint = f"did you mean {near[0]}?"
     else:

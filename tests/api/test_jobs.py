@@ -26,6 +26,11 @@ def _clean(head: Head, agents: list[Agent]) -> Iterator[None]:
     with head.http() as http:
         for id in list(head.control.world.jobs):
             http.post(f"/v1/jobs/{id}/cancel")
+    let_go(head, agents)
+
+
+def let_go(head: Head, agents: list[Agent]) -> None:
+    """The agents end what they are to stop, until nothing is held."""
     for _ in range(1000):
         for agent in agents:
             stops = agent.wanted[-1].stop if agent.wanted else ()
@@ -124,7 +129,9 @@ def test_a_waiting_job_says_why_and_what_would_help(head: Head, agents: list[Age
         assert error(http.post("/v1/jobs/wait/suspend")) == (409, "conflict")
 
 
-def test_after_is_found_by_name_by_id_and_within_a_submission(head: Head) -> None:
+def test_after_is_found_by_name_by_id_and_within_a_submission(
+    head: Head, agents: list[Agent]
+) -> None:
     held = {"name": "late", "run": "x", "after": "wait-for-me", "nodes": 2}
     assert error(submit(head, held)) == (404, "not_found")
     first = {"name": "wait-for-me", "run": "x", "nodes": 2, "resources": {"gpu": 2}}
@@ -133,6 +140,32 @@ def test_after_is_found_by_name_by_id_and_within_a_submission(head: Head) -> Non
     by_name = submit(head, {**held, "name": "by-name"}).json()["jobs"][0]
     by_id = submit(head, {**held, "name": "by-id", "after": both[1]["id"]}).json()["jobs"][0]
     assert by_name["state"] == by_id["state"] == "HELD"
+    waits = f"it waits for wait-for-me ({both[1]['id']}) to be done"
+    assert [one["reason"] for one in (both[0], by_name, by_id)] == [waits] * 3
+    with head.http() as http:
+        why = http.get("/v1/jobs/by-id/why").json()
+        assert (why["reason"], why["suggestions"]) == (waits, [f"see: corral why {both[1]['id']}"])
+        http.post(f"/v1/jobs/{both[1]['id']}/cancel")
+        let_go(head, agents)
+        over = http.get("/v1/jobs/by-id").json()
+    assert over["reason"] == f"{waits}, which can no longer happen: it is CANCELLED"
+
+
+def test_many_dependencies_are_named_until_it_is_enough_and_only_while_they_are_open(
+    head: Head,
+) -> None:
+    many = [{"name": f"n{at}", "run": "x", "nodes": 2, "resources": {"gpu": 2}} for at in range(5)]
+    names = [str(one["name"]) for one in many]
+    last = {"name": "last", "run": "x", "after": [{"job": name, "on": "ended"} for name in names]}
+    ids = [one["id"] for one in submit(head, *many, last).json()["jobs"]]
+    said = [f"{name} ({id}) to end" for name, id in zip(names, ids, strict=False)]
+    with head.http() as http:
+        why = http.get("/v1/jobs/last/why").json()
+        assert why["reason"] == f"it waits for {', '.join(said[:3])} and 2 more"
+        for id in ids[1:4]:
+            http.post(f"/v1/jobs/{id}/cancel")
+        why = http.get("/v1/jobs/last/why").json()
+    assert why["reason"] == f"it waits for {said[0]}, {said[4]}"
 
 
 def test_a_secret_that_is_not_set_is_refused_before_anything_is_queued(head: Head) -> None:

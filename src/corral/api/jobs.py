@@ -78,13 +78,13 @@ async def _check_secrets(house: House, specs: Sequence[JobSpec]) -> None:
 
 
 async def _named(house: House, after: After, known: dict[str, After]) -> After:
-    """The reference by id. Raises: NotFound."""
-    if after.job.startswith("@") or house.control.world.state_of(after.job) is not None:
+    """The reference by id, with the job's name. Raises: NotFound."""
+    if after.job.startswith("@"):
         return after
     if after.job not in known:
         found = await views.find_job(house.control, after.job)
-        known[after.job] = replace(after, job=found.id)
-    return replace(after, job=known[after.job].job)
+        known[after.job] = replace(after, job=found.id, name=found.spec.name)
+    return replace(after, job=known[after.job].job, name=known[after.job].name)
 
 
 @router.get("/v1/jobs", response_model=api.Jobs)

@@ -9,7 +9,7 @@ import structlog
 from corral.control.book import Book
 from corral.control.heard import changed, stepped
 from corral.control.hub import Hub
-from corral.control.intake import Planned, check_asked, check_specs, normal, plan
+from corral.control.intake import Planned, check_asked, check_specs, normal, plan, reason_held
 from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
@@ -138,7 +138,7 @@ class Control:
     def reason(self, job: Job) -> Reason:
         """Why a job is where it is; for a waiting one, what the last pass said."""
         waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
-        return waiting or Reason(code=job.reason_code, sentence=job.reason)
+        return waiting or reason_held(self.world, job, self._now())
 
     def progress(self, job: Job) -> Progress | None:
         """The newest beat of the job's training loop, of its newest attempt."""

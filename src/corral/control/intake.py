@@ -15,7 +15,7 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Submit, Suspend, Wish
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
-from corral.reconcile.grant import grant, unmet
+from corral.reconcile.grant import grant, unmet, waits_for
 from corral.reconcile.place import rooms_of, waiting_of
 from corral.schedule import Fleet, NodeRoom, decide
 from corral.schedule.waiting import Reason
@@ -114,16 +114,30 @@ def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list
     )
     placed = {one.job: one for one in decision.placed}
     held = {one.job: one.reason for one in decision.held}
-    depends = Reason(code="Dependency", sentence="it waits for other jobs first")
     return [
         Planned(
             spec=job.spec,
             shape=placed[job.id].shape if job.id in placed else None,
             seats=placed[job.id].seats if job.id in placed else (),
-            reason=None if job.id in placed else held.get(job.id, depends),
+            reason=None if job.id in placed else held.get(job.id, _own_reason(job)),
         )
         for job in new
     ]
+
+
+def _own_reason(job: Job) -> Reason:
+    return Reason(code=job.reason_code, sentence=job.reason)
+
+
+def reason_held(world: World, job: Job, now: Now) -> Reason:
+    """Why a job is held: of what it waits for, only what has not happened yet."""
+    if job.state != JobState.HELD or job.reason_code != "Dependency":
+        return _own_reason(job)
+    waits = unmet(Draft(world, Facts(), now), job.spec)
+    suggestions = (f"see: corral why {waits[0].job}",) if waits else ()
+    return Reason(
+        code=job.reason_code, sentence=waits_for(waits) or job.reason, suggestions=suggestions
+    )
 
 
 def check_asked(world: World, asked: Asked, now: Now) -> None:
@@ -159,7 +173,7 @@ def _check_resume(world: World, job: Job, now: Now) -> None:
         )
     elif waits:
         refusal = Conflict(
-            f"{job.spec.name} waits for {waits[0].job} to be {waits[0].on}",
+            f"{job.spec.name} cannot go on yet: {waits_for(waits)}",
             hint=f"run: corral why {job.id}",
         )
     if refusal is not None:

@@ -44,10 +44,25 @@ class On(StrEnum):
     STARTED = "started"  # or over without ever having been
 
 
+_TO_HAVE: Final = {
+    On.DONE: "to be done",
+    On.FAILED: "to fail",
+    On.ENDED: "to end",
+    On.STARTED: "to start",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
+    """`name`: what the job is called, for people; "" where nobody has looked it up."""
+
     job: JobId
     on: On = On.DONE
+    name: str = ""
+
+    def __str__(self) -> str:
+        who = f"{self.name} ({self.job})" if self.name else str(self.job)
+        return f"{who} {_TO_HAVE[self.on]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

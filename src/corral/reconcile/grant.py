@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from typing import Final
 
 from corral.domain.ids import JobId, job_id
 from corral.domain.job import After, Job, JobSpec, On
 from corral.domain.moves import FINAL, JobEvent, JobState, StopWhy
 from corral.domain.wishes import Cancel, Resume, SetNode, Submit, Suspend, Wish
 from corral.reconcile.draft import Draft
+
+MOST_NAMED: Final = 3  # jobs that a sentence names one by one
 
 
 def grant(draft: Draft, wishes: Seq[Wish]) -> None:
@@ -58,7 +61,7 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
     ids = ids_of(wish)
     jobs: list[Job] = []
     for id, spec in zip(ids, asked.specs, strict=True):
-        after = tuple(replace(one, job=_named(one, ids)) for one in spec.after)
+        after = tuple(_resolved(one, ids, asked.specs) for one in spec.after)
         job = Job(
             id=id,
             spec=replace(spec, after=after),
@@ -67,7 +70,7 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
             submitted_at=wish.at,
             state=JobState.HELD if after else JobState.QUEUED,
             since=wish.at,
-            reason="waits for other jobs" if after else "",
+            reason=waits_for(after),
             reason_code="Dependency" if after else "",
             array=job_id(wish.sequence) if spec.array_index is not None else None,
         )
@@ -78,9 +81,12 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
         draft.tell("submitted", text, job=job.id)
 
 
-def _named(after: After, ids: Seq[JobId]) -> JobId:
+def _resolved(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:
     """References inside one submission are written @0, @1, ... by wire."""
-    return ids[int(after.job[1:])] if after.job.startswith("@") else after.job
+    if not after.job.startswith("@"):
+        return after
+    place = int(after.job[1:])
+    return replace(after, job=ids[place], name=specs[place].name)
 
 
 def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) -> None:
@@ -117,6 +123,14 @@ _REACHED = {
     On.FAILED: frozenset({JobState.FAILED}),
     On.ENDED: frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
 }
+
+
+def waits_for(afters: Seq[After]) -> str:
+    """A sentence that names them, the first few where there are many; "" for none."""
+    if not afters:
+        return ""
+    more = f" and {len(afters) - MOST_NAMED} more" if len(afters) > MOST_NAMED else ""
+    return f"it waits for {', '.join(map(str, afters[:MOST_NAMED]))}{more}"
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:

@@ -14,7 +14,7 @@ from corral.health.liveness import next_deadline_seconds
 from corral.reconcile.attempts import ran_seconds, see_attempt
 from corral.reconcile.conclude import conclude
 from corral.reconcile.draft import Draft, Now
-from corral.reconcile.grant import grant, never, unmet
+from corral.reconcile.grant import grant, never, unmet, waits_for
 from corral.reconcile.invariants import check
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
@@ -132,7 +132,9 @@ def _release(draft: Draft, job: Job) -> None:
         return
     hopeless = never(draft, job.spec)
     if hopeless is not None:
-        why = f"it waits for {hopeless.job} to be {hopeless.on}, which can no longer happen"
+        state = draft.state_of(hopeless.job)
+        why = f"{waits_for([hopeless])}, which can no longer happen"
+        why += f": it is {state}" if state is not None else ""
         draft.move(job, JobEvent.NEVER, reason=why, code="DependencyNeverSatisfied")
     elif held and not unmet(draft, job.spec):
         draft.move(job, JobEvent.RELEASED)

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 from corral.domain.facts import Facts, NodeFacts
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node import Liveness
-from corral.health.liveness import BOUND_SECONDS, SILENT_AFTER_SECONDS, Verdict, judge
+from corral.health.liveness import (
+    BOUND_SECONDS,
+    SILENT_AFTER_SECONDS,
+    Verdict,
+    judge,
+    next_deadline_seconds,
+)
 from tests.worlds import inventory, node
 
 
@@ -50,3 +56,13 @@ def test_many_silent_together_are_doubted_few_are_not(nodes: int, silent: int) -
 def test_nodes_that_fell_silent_at_different_times_are_not_together() -> None:
     said = verdicts({f"n{i}": 100.0 + 20 * i for i in range(8)})
     assert all(one.past_bound for one in said.values())
+
+
+@given(heard_at=st.floats(0, 1e6), excused=st.floats(0, 1e4), more=st.floats(-1e-9, 1e-9))
+def test_a_wait_for_the_next_deadline_always_moves_the_clock(
+    heard_at: float, excused: float, more: float
+) -> None:
+    heard = NodeFacts(node=NodeId("a"), boot=BootId("b"), heard_at=heard_at, inventory=inventory())
+    facts = Facts(nodes={heard.node: heard}, excused={heard.node: excused})
+    serving = heard_at + excused + BOUND_SECONDS + more
+    assert serving + next_deadline_seconds(facts, serving) > serving

@@ -14,6 +14,7 @@ BOUND_SECONDS: Final = 9.5  # with a beat a second, a stopped node is seen withi
 TOGETHER_SECONDS: Final = 5.0
 FEWEST_TOGETHER: Final = 3
 SHARE_TOGETHER: Final = 0.1
+LEAST_WAIT_SECONDS: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +61,18 @@ def judge(
 
 
 def next_deadline_seconds(facts: Facts, serving_seconds: float) -> float:
-    """Seconds until silence could next change a verdict; infinite when it cannot."""
+    """Seconds until silence could next change a verdict; infinite when it cannot.
+
+    Never less than LEAST_WAIT_SECONDS: a wait that rounding has made as good as nothing would pass
+    without the clock having moved, and so would the next one, for ever.
+    """
     waits = [
         heard.heard_at + facts.excused.get(heard.node, 0.0) + bound - serving_seconds
         for heard in facts.nodes.values()
         for bound in (SILENT_AFTER_SECONDS, BOUND_SECONDS)
     ]
-    return min((wait for wait in waits if wait > 0), default=float("inf"))
+    soonest = min((wait for wait in waits if wait > 0), default=float("inf"))
+    return max(soonest, LEAST_WAIT_SECONDS)
 
 
 def _verdict(

@@ -65,3 +65,14 @@ def test_a_wait_for_the_next_deadline_moves_a_clock_that_began_long_ago() -> Non
     wait = next_deadline_seconds(Facts(nodes={heard.node: heard}), serving)
     booted = 1e6  # seconds since the machine's start, at which this head began to serve
     assert booted + serving + wait > booted + serving
+
+
+@given(st.floats(SILENT_AFTER_SECONDS, 100.0), st.floats(0.0, 100.0))
+def test_nobody_waits_for_the_bound_of_a_frozen_node(silent: float, excused: float) -> None:
+    """It moves with the clock: whoever waited for it would wake again and again, for nothing."""
+    n = NodeId("n")
+    heard = NodeFacts(node=n, boot=BootId("b"), heard_at=100.0 - silent, inventory=inventory())
+    facts = Facts(nodes={n: heard}, excused={n: excused})
+    assert next_deadline_seconds(facts, 100.0, {n}) == float("inf")
+    thawed = silent - excused < BOUND_SECONDS
+    assert (next_deadline_seconds(facts, 100.0) < float("inf")) == thawed

@@ -1,7 +1,7 @@
 """Alive, silent or dead: silence is counted, and never taken for death without a bound."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,17 +60,21 @@ def judge(
     }
 
 
-def next_deadline_seconds(facts: Facts, serving_seconds: float) -> float:
+def next_deadline_seconds(
+    facts: Facts, serving_seconds: float, frozen: Collection[NodeId] = ()
+) -> float:
     """Seconds until silence could next change a verdict; infinite when it cannot.
 
+    The bound of a frozen node moves on with the clock, so that no moment is the one to wait for.
     Never less than LEAST_WAIT_SECONDS: a wait that rounding has made as good as nothing would pass
     without the clock having moved, and so would the next one, for ever.
     """
-    waits = [
-        heard.heard_at + facts.excused.get(heard.node, 0.0) + bound - serving_seconds
-        for heard in facts.nodes.values()
-        for bound in (SILENT_AFTER_SECONDS, BOUND_SECONDS)
-    ]
+    waits: list[float] = []
+    for heard in facts.nodes.values():
+        silent = serving_seconds - heard.heard_at
+        waits.append(SILENT_AFTER_SECONDS - silent)
+        if heard.node not in frozen:
+            waits.append(BOUND_SECONDS + facts.excused.get(heard.node, 0.0) - silent)
     soonest = min((wait for wait in waits if wait > 0), default=float("inf"))
     return max(soonest, LEAST_WAIT_SECONDS)
 

@@ -69,10 +69,11 @@ def reconcile(
     anything_new = touched is None or draft.jobs or draft.allocations or draft.nodes
     reasons = place(draft) if placing and anything_new else None
     check(draft)
+    deadline_seconds = next_deadline_seconds(facts, now.serving, draft.frozen)
     return Outcome(
         changes=draft.changes(),
         reasons=reasons,
-        nap_seconds=min(next_deadline_seconds(facts, now.serving), LONGEST_NAP_SECONDS),
+        nap_seconds=min(deadline_seconds, LONGEST_NAP_SECONDS),
         frozen=frozenset(draft.frozen),
         bugs=tuple(draft.bugs),
     )

@@ -3,11 +3,13 @@
 from typing import Any
 
 from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Save, Seat, SeatState
-from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence, UserName, job_id
+from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName, job_id
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.moves import JobState
 from corral.domain.node import Liveness, Node
-from corral.domain.resources import Gpu, Inventory, Resources
+from corral.domain.queue import Budget, Queue, QueueTree, whole_tree
+from corral.domain.resources import Gpu, Inventory, Resources, Shape
+from corral.domain.use import Reservation, Spent, Use, Victim
 from corral.domain.wishes import Submit
 from corral.domain.world import Event
 
@@ -105,3 +107,32 @@ def node(name: str = "n1", gpus: int = 8) -> Node:
 
 def event(text: str = "it happened", of: JobId | None = None) -> Event:
     return Event(at=3.0, kind="test", text=text, job=of)
+
+
+def tree(gpus: int = 8) -> QueueTree:
+    budget = Budget(money=900.5, rates=(("any", 1.25), ("h100", 2.5)), period_seconds=86400.0)
+    team = Queue(name=QueueName("team"), nominal=(("h100", gpus * 1000),), budget=budget)
+    below = Queue(name=QueueName("below"), parent=team.name, weight=0.5, lend_limit_millis=0)
+    return whole_tree([team, below], guard_seconds=60.0)
+
+
+def use(queue: str = "team", user: str = "ann", gpu_seconds: float = 0.1) -> Use:
+    return Use(queue=QueueName(queue), user=UserName(user), at=11.5, gpu_seconds=gpu_seconds)
+
+
+def spent(queue: str = "team", *, demoted: bool = False) -> Spent:
+    return Spent(queue=QueueName(queue), since=3.0, gpu_seconds=1 / 3, money=0.1, demoted=demoted)
+
+
+def reservation(of: JobId, *, ended: str = "") -> Reservation:
+    asked = Resources(gpu_millis=1000)
+    seat = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=1000)
+    victim = Victim(job=JobId("j9"), attempt=AttemptNumber(1), due_at=5.0)
+    return Reservation(
+        job=of,
+        shape=Shape(nodes=1, resources=asked),
+        seats=(seat,),
+        victims=(victim,),
+        since=4.0,
+        ended=ended,
+    )

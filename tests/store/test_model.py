@@ -21,7 +21,21 @@ from corral.domain.world import Changes, World
 from corral.ports.store import Store
 from corral.store.memory import MemoryStore
 from corral.store.sqlite import SqliteStore
-from tests.store.rows import allocation, attempt, event, job, node, receipt, save, spec, submit
+from tests.store.rows import (
+    allocation,
+    attempt,
+    event,
+    job,
+    node,
+    receipt,
+    reservation,
+    save,
+    spec,
+    spent,
+    submit,
+    tree,
+    use,
+)
 
 KEEP_KEYS = 6
 numbers = st.integers(1, 6)
@@ -51,6 +65,14 @@ changes = st.builds(
         st.builds(receipt, ids, kind=st.sampled_from(["failure", "preemption"])), max_size=2
     ).map(tuple),
     events=st.lists(st.builds(event, st.text(max_size=5), st.none() | ids), max_size=3).map(tuple),
+    queues=st.none() | st.builds(tree, numbers),
+    uses=st.lists(
+        st.builds(use, st.sampled_from(["team", "below"]), users, st.floats(0, 1e9)), max_size=2
+    ).map(tuple),
+    spent=st.lists(st.builds(spent, demoted=st.booleans()), max_size=1).map(tuple),
+    reservations=st.lists(
+        st.builds(reservation, ids, ended=st.sampled_from(["", "placed"])), max_size=2
+    ).map(tuple),
     granted=st.none() | st.integers(0, 8).map(Sequence),
 )
 

@@ -27,6 +27,8 @@ STATUS: Final[Mapping[str, int]] = {
     "unsupported": 422,
     "cannot_fit": 422,
     "not_shared": 422,
+    "quota_exceeded": 422,
+    "queue_rule": 422,
     "too_many": 429,
     "wrong_host": 421,
     "request_invalid": 422,

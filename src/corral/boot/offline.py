@@ -29,7 +29,7 @@ def plan_without_head(place: ClusterDir, wished: "Wished") -> "list[api.PlannedJ
 
     world = expected_world(place)
     parsed = parse_values(wished.without_workdirs(), source="spec")
-    specs = tuple(normal(spec) for spec in to_domain(parsed))
+    specs = tuple(normal(world, spec) for spec in to_domain(parsed))
     check_specs(world, specs, CANNOT)
     now = Now(wall=SystemClock().wall(), serving=0.0)
     return [planned(one) for one in plan(world, _heard(world), specs, now)]

@@ -81,7 +81,7 @@ class Control:
 
     async def submit(self, specs: Seq[JobSpec], *, key: str, by: UserName) -> list[Job]:
         """Queue the jobs, all or none. The same key again answers with the first ones."""
-        asked = tuple(normal(spec) for spec in specs)
+        asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
         wish = await self.acknowledge(Submit(specs=asked, key=key), by=by)
         await self._until_granted(wish)
@@ -104,7 +104,7 @@ class Control:
 
     def dry_run(self, specs: Seq[JobSpec]) -> list[Planned]:
         """What submitting would do now. Raises the same refusals."""
-        asked = tuple(normal(spec) for spec in specs)
+        asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
         return plan(self.world, self.facts, asked, self._now())
 

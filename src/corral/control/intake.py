@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from corral.control.queues import check_queue, check_queues, longest_seconds
 from corral.domain.attempt import Seat
 from corral.domain.errors import CannotFit, Conflict, NotFound, NotShared, Refusal, Unsupported
 from corral.domain.facts import Facts
@@ -12,7 +13,7 @@ from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.moves import JobState
 from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
-from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Submit, Suspend, Wish
+from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.grant import grant, unmet, waits_for
@@ -31,8 +32,12 @@ class Planned:
     reason: Reason | None
 
 
-def normal(spec: JobSpec) -> JobSpec:
-    """A job that asks for nothing gets one CPU, so that a node cannot be filled without end."""
+def normal(world: World, spec: JobSpec) -> JobSpec:
+    """A job that asks for nothing gets one CPU, so that a node cannot be filled without end; one
+    without a max_duration gets its queue's."""
+    limit = longest_seconds(world.queues, spec.queue)
+    if spec.max_duration_seconds is None and limit is not None:
+        spec = replace(spec, max_duration_seconds=limit)
     if spec.resources == Resources() and not spec.any_of:
         return replace(spec, resources=Resources(cpu_millis=MILLIS_PER_CPU))
     return spec
@@ -43,6 +48,7 @@ def check_specs(world: World, specs: Sequence[JobSpec], cannot: Mapping[str, str
     fleet = Fleet(world.nodes.values())
     inside = {f"@{place}" for place in range(len(specs))}  # references within the submission
     for spec in specs:
+        check_queue(world.queues, spec)
         for field, why in cannot.items():
             if getattr(spec, field, None):
                 raise Unsupported(f"{spec.name} asks for {field}: {why}", hint="run: corral status")
@@ -152,6 +158,8 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
         case SetNode(node=node):
             if node not in world.nodes:
                 raise NotFound("node", node, list(world.nodes), see="corral node ls")
+        case SetQueues():
+            check_queues(world, asked)
         case Submit():
             pass
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from corral.domain.ids import JobId, NodeId, Sequence, UserName
 from corral.domain.job import JobSpec
+from corral.domain.queue import Queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,20 @@ class SetNode:
     to: Literal["cordon", "drain", "uncordon"]
 
 
-Asked = Submit | Cancel | Suspend | Resume | SetNode
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetQueues:
+    """The whole tree anew; or, where it is not `whole`, these queues added or changed.
+
+    `half_life_seconds` and `guard_seconds` None leave what is.
+    """
+
+    queues: tuple[Queue, ...]
+    whole: bool
+    half_life_seconds: float | None = None
+    guard_seconds: float | None = None
+
+
+Asked = Submit | Cancel | Suspend | Resume | SetNode | SetQueues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
-from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, Sequence
+from corral.domain.ids import (
+    AttemptNumber,
+    ClusterId,
+    JobId,
+    NodeId,
+    QueueName,
+    Sequence,
+    UserName,
+)
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.use import Reservation, Spent, Use
 
 AllocationKey = tuple[JobId, AttemptNumber, NodeId]
 
@@ -36,11 +46,16 @@ class Changes:
     saves: tuple[Save, ...] = ()
     receipts: tuple[Receipt, ...] = ()
     events: tuple[Event, ...] = ()
+    queues: QueueTree | None = None
+    uses: tuple[Use, ...] = ()
+    spent: tuple[Spent, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
     granted: Sequence | None = None
 
     def __bool__(self) -> bool:
         rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves)
-        return any(rows) or bool(self.receipts or self.events) or self.granted is not None
+        shares = (self.uses, self.spent, self.reservations, self.receipts, self.events)
+        return any(rows) or any(shares) or not (self.queues is None and self.granted is None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,7 +63,7 @@ class World:
     """What is not over yet, and the states of what is.
 
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable checkpoints,
-    oldest first; `allocations` all that is not released.
+    oldest first; `allocations` all that is not released; `reservations` those that stand.
     """
 
     cluster: ClusterId
@@ -60,6 +75,10 @@ class World:
     allocations: dict[AllocationKey, Allocation] = field(default_factory=dict)
     saves: dict[JobId, tuple[Save, ...]] = field(default_factory=dict)
     nodes: dict[NodeId, Node] = field(default_factory=dict)
+    queues: QueueTree = field(default_factory=QueueTree)
+    uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
+    spent: dict[QueueName, Spent] = field(default_factory=dict)
+    reservations: dict[JobId, Reservation] = field(default_factory=dict)
 
     def apply(self, changes: Changes) -> None:
         """Take in what has just been committed: the world is then what a new head would load."""
@@ -69,6 +88,7 @@ class World:
         self._apply_attempts(changes.attempts)
         self._apply_allocations(changes.allocations)
         self._apply_saves(changes.saves)
+        self._apply_shares(changes)
         if changes.granted is not None:
             self.granted = changes.granted
 
@@ -104,6 +124,15 @@ class World:
             self.saves[save.job] = tuple(sorted(kept, key=lambda one: (one.step, one.attempt)))
             if not kept:
                 del self.saves[save.job]
+
+    def _apply_shares(self, changes: Changes) -> None:
+        self.queues = changes.queues or self.queues
+        self.uses.update(((use.queue, use.user), use) for use in changes.uses)
+        self.spent.update((spent.queue, spent) for spent in changes.spent)
+        for reservation in changes.reservations:
+            self.reservations[reservation.job] = reservation
+            if reservation.ended:
+                del self.reservations[reservation.job]
 
     def state_of(self, job: JobId) -> JobState | None:
         """The job's state, also when it is over; None for a job that was never submitted."""

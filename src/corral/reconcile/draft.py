@@ -6,10 +6,12 @@ from typing import TypeVar
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.facts import Facts
-from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence
+from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState
 from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.use import Reservation, Spent, Use
 from corral.domain.world import AllocationKey, Changes, Event, World
 
 K = TypeVar("K")
@@ -53,6 +55,10 @@ class Draft:
     saves: list[Save] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    queues: QueueTree | None = None
+    uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
+    spent: dict[QueueName, Spent] = field(default_factory=dict)
+    reservations: dict[JobId, Reservation] = field(default_factory=dict)
     granted: Sequence | None = None
     frozen: set[NodeId] = field(default_factory=set)
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
@@ -76,6 +82,10 @@ class Draft:
 
     def all_nodes(self) -> dict[NodeId, Node]:
         return {**self.world.nodes, **self.nodes}
+
+    @property
+    def tree(self) -> QueueTree:
+        return self.queues or self.world.queues
 
     def held(self) -> Iterator[Allocation]:
         """All allocations that are not released."""
@@ -175,6 +185,10 @@ class Draft:
             saves=tuple(self.saves),
             receipts=tuple(self.receipts),
             events=tuple(self.events),
+            queues=self.queues,
+            uses=tuple(self.uses.values()),
+            spent=tuple(self.spent.values()),
+            reservations=tuple(self.reservations.values()),
             granted=self.granted,
         )
 

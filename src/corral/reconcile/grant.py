@@ -7,8 +7,9 @@ from typing import Final
 from corral.domain.ids import JobId, job_id
 from corral.domain.job import After, Job, JobSpec, On
 from corral.domain.moves import FINAL, JobEvent, JobState, StopWhy
-from corral.domain.wishes import Cancel, Resume, SetNode, Submit, Suspend, Wish
+from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
 from corral.reconcile.draft import Draft
+from corral.reconcile.queues import set_queues
 
 MOST_NAMED: Final = 3  # jobs that a sentence names one by one
 
@@ -39,6 +40,8 @@ def _take(draft: Draft, wish: Wish) -> None:
             _resume(draft, wish, id)
         case SetNode():
             _set_node(draft, wish, wish.asked)
+        case SetQueues():
+            set_queues(draft, wish, wish.asked)
 
 
 def ids_of(wish: Wish) -> tuple[JobId, ...]:

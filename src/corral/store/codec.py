@@ -10,7 +10,9 @@ from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.job import Job
 from corral.domain.node import Node
-from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Submit, Suspend
+from corral.domain.queue import QueueTree
+from corral.domain.use import Reservation, Spent, Use
+from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend
 from corral.domain.world import Event
 
 Row = TypeVar("Row")
@@ -69,6 +71,10 @@ NODE: Final = Codec("node", Node)
 SAVE: Final = Codec("save", Save)
 RECEIPT: Final = Codec("receipt", Receipt)
 EVENT: Final = Codec("event", Event)
+QUEUES: Final = Codec("queue tree", QueueTree)
+USE: Final = Codec("use", Use)
+SPENT: Final = Codec("budget", Spent)
+RESERVATION: Final = Codec("reservation", Reservation)
 
 _ASKED: Final = {
     "submit": Codec("submit", Submit),
@@ -76,6 +82,7 @@ _ASKED: Final = {
     "suspend": Codec("suspend", Suspend),
     "resume": Codec("resume", Resume),
     "set_node": Codec("set_node", SetNode),
+    "set_queues": Codec("set_queues", SetQueues),
 }
 _KINDS: Final[dict[type[Asked], str]] = {
     Submit: "submit",
@@ -83,6 +90,7 @@ _KINDS: Final[dict[type[Asked], str]] = {
     Suspend: "suspend",
     Resume: "resume",
     SetNode: "set_node",
+    SetQueues: "set_queues",
 }
 
 

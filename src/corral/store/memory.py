@@ -7,9 +7,19 @@ from itertools import islice
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.errors import TermLost
-from corral.domain.ids import AttemptNumber, ClusterId, JobId, NodeId, Sequence, UserName
+from corral.domain.ids import (
+    AttemptNumber,
+    ClusterId,
+    JobId,
+    NodeId,
+    QueueName,
+    Sequence,
+    UserName,
+)
 from corral.domain.job import Job
 from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.use import Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import AllocationKey, Changes, Event, World
 from corral.store.rules import (
@@ -52,6 +62,10 @@ class MemoryStore:
         self._receipts: dict[JobId, dict[ReceiptKey, Receipt]] = {}
         self._nodes: dict[NodeId, Node] = {}
         self._events: dict[int, Event] = {}
+        self._queues = QueueTree()
+        self._uses: dict[tuple[QueueName, UserName], Use] = {}
+        self._spent: dict[QueueName, Spent] = {}
+        self._reservations: dict[JobId, Reservation] = {}
         self._tokens: dict[str, tuple[str, str]] = {}
         self._secrets: dict[str, tuple[bytes, UserName, float]] = {}
 
@@ -67,6 +81,9 @@ class MemoryStore:
                 self._load(job, world)
         world.allocations = dict(self._allocations)
         world.nodes = dict(self._nodes)
+        world.queues = self._queues
+        world.uses, world.spent = dict(self._uses), dict(self._spent)
+        world.reservations = {id: one for id, one in self._reservations.items() if not one.ended}
         return world
 
     def _load(self, job: Job, world: World) -> None:
@@ -118,6 +135,10 @@ class MemoryStore:
         for receipt in changes.receipts:
             of_job = self._receipts.setdefault(receipt.job, {})
             of_job[receipt.attempt, receipt.kind] = receipt
+        self._queues = changes.queues or self._queues
+        self._uses.update(((use.queue, use.user), use) for use in changes.uses)
+        self._spent.update((spent.queue, spent) for spent in changes.spent)
+        self._reservations.update((one.job, one) for one in changes.reservations)
 
     def _grant(self, granted: Sequence) -> None:
         for sequence in range(self._granted + 1, granted + 1):

@@ -23,10 +23,14 @@ from corral.store.schema import (
     head,
     jobs,
     nodes,
+    queues,
     receipts,
+    reservations,
     saves,
     secrets,
+    spending,
     tokens,
+    usage,
     wishes,
 )
 
@@ -89,7 +93,21 @@ def world(connection: Connection) -> World:
     found.allocations = {one.key: one for one in _rows(connection, held, codec.ALLOCATION)}
     known = select(nodes.c.record, nodes.c.crc)
     found.nodes = {node.id: node for node in _rows(connection, known, codec.NODE)}
+    _read_shares(connection, found)
     return found
+
+
+def _read_shares(connection: Connection, found: World) -> None:
+    """The queues, what they have used, and what is kept for whom."""
+    for tree in _rows(connection, select(queues.c.record, queues.c.crc), codec.QUEUES):
+        found.queues = tree
+    uses = _rows(connection, select(usage.c.record, usage.c.crc), codec.USE)
+    found.uses = {(use.queue, use.user): use for use in uses}
+    spent = _rows(connection, select(spending.c.record, spending.c.crc), codec.SPENT)
+    found.spent = {one.queue: one for one in spent}
+    standing = select(reservations.c.record, reservations.c.crc).where(reservations.c.open == 1)
+    kept = _rows(connection, standing, codec.RESERVATION)
+    found.reservations = {one.job: one for one in kept}
 
 
 def state_of(text: str) -> JobState:

@@ -62,3 +62,5 @@ def _references(changes: Changes) -> Iterable[tuple[str, JobId]]:
         yield f"the save of step {save.step}", save.job
     for receipt in changes.receipts:
         yield f"a receipt of attempt {receipt.attempt}", receipt.job
+    for reservation in changes.reservations:
+        yield "a reservation", reservation.job

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION: Final = "0001"  # of the schema below, and of the newest migration
+REVISION: Final = "0002"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 metadata: Final = MetaData()
@@ -125,6 +125,33 @@ events: Final = Table(
     Column("job", Text),
     *_record(),
     Index("events_job", "job", "number", sqlite_where=text("job IS NOT NULL")),
+)
+
+queues: Final = Table(
+    "queues",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True),  # the whole tree
+    *_record(),
+)
+
+usage: Final = Table(
+    "usage",
+    metadata,
+    Column("queue", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    *_record(),
+    UniqueConstraint("queue", "user", name="usage_key"),
+)
+
+spending: Final = Table("spending", metadata, Column("queue", Text, primary_key=True), *_record())
+
+reservations: Final = Table(
+    "reservations",
+    metadata,
+    Column("job", Text, ForeignKey("jobs.id"), primary_key=True),
+    Column("open", Integer, nullable=False),
+    *_record(),
+    Index("reservations_open", "job", sqlite_where=text("open = 1")),
 )
 
 tokens: Final = Table(

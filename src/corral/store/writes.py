@@ -13,6 +13,8 @@ from corral.domain.ids import ClusterId, JobId, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.use import Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
 from corral.store import codec, reads
@@ -25,10 +27,14 @@ from corral.store.schema import (
     head,
     jobs,
     nodes,
+    queues,
     receipts,
+    reservations,
     saves,
     secrets,
+    spending,
     tokens,
+    usage,
     wishes,
 )
 
@@ -54,6 +60,10 @@ _PUT_ALLOCATIONS: Final = _upsert(allocations, "job", "attempt", "node")
 _PUT_NODES: Final = _upsert(nodes, "id")
 _PUT_SAVES: Final = _upsert(saves, "job", "step", "attempt")
 _PUT_RECEIPTS: Final = _upsert(receipts, "job", "attempt", "kind")
+_PUT_QUEUES: Final = _upsert(queues, "id")
+_PUT_USE: Final = _upsert(usage, "queue", "user")
+_PUT_SPENT: Final = _upsert(spending, "queue")
+_PUT_RESERVATIONS: Final = _upsert(reservations, "job")
 _PUT_TOKEN: Final = _upsert(tokens, "sha256")
 _PUT_SECRET: Final = _upsert(secrets, "name")
 
@@ -150,6 +160,10 @@ def _write(connection: Connection, changes: Changes) -> None:
     _put(connection, _PUT_NODES, [_node(row) for row in changes.nodes])
     _put(connection, _PUT_SAVES, [_save(row) for row in changes.saves])
     _put(connection, _PUT_RECEIPTS, [_receipt(row) for row in changes.receipts])
+    _put(connection, _PUT_QUEUES, [_queues(changes.queues)] if changes.queues else [])
+    _put(connection, _PUT_USE, [_use(row) for row in changes.uses])
+    _put(connection, _PUT_SPENT, [_spent(row) for row in changes.spent])
+    _put(connection, _PUT_RESERVATIONS, [_reservation(row) for row in changes.reservations])
 
 
 def _put(connection: Connection, statement: Any, rows: list[dict[str, Any]]) -> None:
@@ -200,6 +214,26 @@ def _receipt(row: Receipt) -> dict[str, Any]:
 def _event(row: Event) -> dict[str, Any]:
     record, crc = codec.EVENT.write(row)
     return dict(number=row.number, job=row.job, record=record, crc=crc)
+
+
+def _queues(tree: QueueTree) -> dict[str, Any]:
+    record, crc = codec.QUEUES.write(tree)
+    return dict(id=1, record=record, crc=crc)
+
+
+def _use(row: Use) -> dict[str, Any]:
+    record, crc = codec.USE.write(row)
+    return dict(queue=row.queue, user=row.user, record=record, crc=crc)
+
+
+def _spent(row: Spent) -> dict[str, Any]:
+    record, crc = codec.SPENT.write(row)
+    return dict(queue=row.queue, record=record, crc=crc)
+
+
+def _reservation(row: Reservation) -> dict[str, Any]:
+    record, crc = codec.RESERVATION.write(row)
+    return dict(job=row.job, open=int(not row.ended), record=record, crc=crc)
 
 
 def put_token(connection: Connection, sha256: str, name: str, role: str) -> None:

@@ -12,7 +12,21 @@ from corral.domain.moves import FINAL, JobState
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
-from tests.store.rows import ANN, allocation, attempt, event, job, node, receipt, save, submit
+from tests.store.rows import (
+    ANN,
+    allocation,
+    attempt,
+    event,
+    job,
+    node,
+    receipt,
+    reservation,
+    save,
+    spent,
+    submit,
+    tree,
+    use,
+)
 
 J1, J2 = job_id(1), job_id(2)
 
@@ -31,6 +45,10 @@ def everything() -> Changes:
         saves=(save(J1, 20, 2), save(J1, 10), save(J1, 15, quarantined="torn"), save(J2, 5)),
         receipts=(receipt(J1), receipt(J1, kind="preemption")),
         events=(event("one", J1), event("two")),
+        queues=tree(),
+        uses=(use(), use("below")),
+        spent=(spent(), spent("below")),
+        reservations=(reservation(J1), reservation(J2, ended="placed")),
     )
 
 
@@ -54,6 +72,17 @@ def test_a_head_that_leads_finds_what_is_not_over(place: Place) -> None:
     assert {key[1:] for key in found.allocations} == {(2, "n1"), (2, "n2"), (1, "n1")}
     assert (J1, 1, "n1") not in found.allocations
     assert found.nodes == {"n1": node("n1"), "n2": node("n2", gpus=0)}
+    assert found.queues == tree()
+    assert found.uses == {(one.queue, one.user): one for one in (use(), use("below"))}
+    assert found.spent == {one.queue: one for one in (spent(), spent("below"))}
+    assert found.reservations == {J1: reservation(J1)}
+
+
+def test_a_fresh_store_has_one_queue(place: Place) -> None:
+    async def scenario(store: Store) -> World:
+        return await store.lead()
+
+    assert [queue.name for queue in place.run(scenario).queues.queues] == ["default"]
 
 
 def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
@@ -67,6 +96,10 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
             nodes=(node("n2", gpus=4),),
             saves=(save(J1, 10, quarantined="bit flip"),),
             receipts=(receipt(J1, resumed_from_step=20),),
+            queues=tree(gpus=4),
+            uses=(use(gpu_seconds=7.25),),
+            spent=(spent(demoted=True),),
+            reservations=(reservation(J1, ended="spared"),),
         )
         await store.commit(world.term, renewed)
         found = await store.lead()
@@ -76,6 +109,10 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
         assert found.nodes["n2"] == node("n2", gpus=4)  # type: ignore[index]
         assert found.saves == {J1: (save(J1, 20, 2),)}
         assert [one.quarantined for one in await store.saves(J1)] == ["bit flip", "torn", ""]
+        assert found.queues == tree(gpus=4)
+        assert found.uses[use().queue, ANN] == use(gpu_seconds=7.25)
+        assert found.spent[spent().queue].demoted
+        assert not found.reservations
         first, second = await store.receipts(J1)
         assert (first.resumed_from_step, second.kind) == (20, "preemption")
 
@@ -87,7 +124,7 @@ def test_the_world_in_memory_is_the_world_that_the_next_head_finds(place: Place)
         world = await store.lead()
         late = Changes(attempts=(attempt(J2, 2), attempt(J1, 1)), saves=(save(J2, 9),))
         torn = Changes(saves=tuple(save(J1, s, n, quarantined="x") for s, n in ((10, 1), (20, 2))))
-        over = Changes(jobs=(job(3, JobState.CANCELLED),))
+        over = Changes(jobs=(job(3, JobState.CANCELLED),), queues=tree(2), uses=(use(), use("a")))
         for changes in (everything(), late, torn, over):
             await store.commit(world.term, changes)
             world.apply(changes)
@@ -135,8 +172,9 @@ def test_a_final_state_does_not_change_within_one_commit_either(place: Place) ->
         Changes(allocations=(allocation(J1),)),
         Changes(saves=(save(J1, 1),)),
         Changes(receipts=(receipt(J1),)),
+        Changes(reservations=(reservation(J1),)),
     ],
-    ids=["attempt", "allocation", "save", "receipt"],
+    ids=["attempt", "allocation", "save", "receipt", "reservation"],
 )
 def test_nothing_is_written_of_a_job_that_was_never_recorded(place: Place, orphan: Changes) -> None:
     async def scenario(store: Store) -> None:

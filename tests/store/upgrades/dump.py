@@ -17,7 +17,21 @@ from corral.domain.wishes import Cancel, SetNode
 from corral.domain.world import Changes
 from corral.store.schema import REVISION
 from corral.store.sqlite import SqliteStore
-from tests.store.rows import ANN, allocation, attempt, event, job, node, receipt, save, submit
+from tests.store.rows import (
+    ANN,
+    allocation,
+    attempt,
+    event,
+    job,
+    node,
+    receipt,
+    reservation,
+    save,
+    spent,
+    submit,
+    tree,
+    use,
+)
 
 J1, J2 = job_id(1), job_id(2)
 
@@ -37,6 +51,10 @@ async def fill(path: Path) -> None:
         saves=(save(J1, 10), save(J1, 20, 2), save(J1, 30, 2, quarantined="torn")),
         receipts=(receipt(J1),),
         events=(event("began", J1), event("n1 is cordoned")),
+        queues=tree(),
+        uses=(use(),),
+        spent=(spent(),),
+        reservations=(reservation(J1), reservation(J2, ended="placed")),
         granted=Sequence(2),
     )
     await store.commit(world.term, changes)

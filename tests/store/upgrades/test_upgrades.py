@@ -21,6 +21,7 @@ RELEASED = sorted(HERE.glob("schema-*.sql"))
 VERSIONS = Path(migrations.__file__).parent / "versions"
 NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0001_first.py": "17e612ae6e858e16f4d5207fbbbab6e893520d19f69f792d3cd1423d2e8963a4",
+    "m0002_queues.py": "005ff0df23b95cf013f6255b1e9e6b3e00981d5d7355f8ce2276e3e072a79bd4",
 }
 
 
@@ -99,12 +100,13 @@ def test_a_released_migration_is_never_edited() -> None:
     assert digests == NEVER_EDITED
 
 
+NEXT_REVISION = f"{int(schema.REVISION) + 1:04d}"
 NEXT = """
 from alembic import op
 from sqlalchemy import Column, Text
 
-revision = "0002"
-down_revision = "0001"
+revision = "{next}"
+down_revision = "{newest}"
 
 
 def upgrade() -> None:
@@ -115,13 +117,14 @@ def upgrade() -> None:
 
 
 def with_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str) -> Path:
-    """A store of schema 0001, opened by a corral whose schema is 0002."""
+    """A store of the newest schema, opened by a corral that knows the next one."""
     scripts = tmp_path / "scripts"
     shutil.copytree(VERSIONS.parent, scripts)
-    (scripts / "versions" / "m0002_next.py").write_text(NEXT.format(then=then))
+    text = NEXT.format(then=then, next=NEXT_REVISION, newest=schema.REVISION)
+    (scripts / "versions" / f"m{NEXT_REVISION}_next.py").write_text(text)
     monkeypatch.setattr(migrations, "SCRIPTS", scripts)
-    monkeypatch.setattr(opening, "REVISION", "0002")
-    return restored(HERE / "schema-0001.sql", tmp_path / "corral.db")
+    monkeypatch.setattr(opening, "REVISION", NEXT_REVISION)
+    return restored(HERE / f"schema-{schema.REVISION}.sql", tmp_path / "corral.db")
 
 
 def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
@@ -132,11 +135,12 @@ def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
         assert list(asyncio.run(read(path)).jobs) == ["j1"]
     with sqlite3.connect(path) as raw:
         assert raw.execute("SELECT note FROM tokens").fetchall() == [("from before",)]
-        assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        revision = raw.execute("SELECT version_num FROM alembic_version").fetchall()
+        assert revision == [(NEXT_REVISION,)]
     raw.close()
-    copy = tmp_path / "corral.db.schema-0001"
+    copy = tmp_path / f"corral.db.schema-{schema.REVISION}"
     assert copy.stat().st_mode & 0o777 == 0o600
-    monkeypatch.setattr(opening, "REVISION", "0001")
+    monkeypatch.setattr(opening, "REVISION", schema.REVISION)
     assert list(asyncio.run(read(copy)).jobs) == ["j1"]
 
 
@@ -152,8 +156,8 @@ def test_an_upgrade_that_fails_leaves_the_store_as_it_was(
     before = shape(path)
     with pytest.raises(CorralError) as found:
         SqliteStore(path)
-    assert "0001" in found.value.message
+    assert schema.REVISION in found.value.message
     assert "as it was" in found.value.message
     assert shape(path) == before
-    monkeypatch.setattr(opening, "REVISION", "0001")
+    monkeypatch.setattr(opening, "REVISION", schema.REVISION)
     assert list(asyncio.run(read(path)).jobs) == ["j1"]

@@ -1,0 +1,288 @@
+"""Queues: a team's share of the GPUs. They form a tree; each level shares what it has."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from corral.domain.ids import NAME_RULE, QueueName, is_name
+from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.units import gpus_text
+
+ANY_TYPE: Final = "any"  # GPUs of whatever type
+MOST_QUEUES: Final = 10_000
+DEEPEST: Final = 16  # levels of a tree
+HALF_LIFE_SECONDS: Final = 7 * 86400.0
+GUARD_SECONDS: Final = 120.0
+
+Gpus = tuple[tuple[str, int], ...]  # (type or "any", thousandths of a GPU), sorted by type
+Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
+
+
+class Policy(StrEnum):
+    """In which order a queue lets its jobs start; a higher priority always goes first."""
+
+    DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by age
+    FIFO = "fifo"  # by age alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a queue may spend: GPU-hours, or money at a rate for each type of GPU.
+
+    It counts from `since`, anew after each `period_seconds`, or once and not beyond `until` (wall
+    clock). When it is spent or over, jobs have at most the priority `demote_to`; None: the queue
+    has no GPUs of its own any more, and runs on what others leave idle.
+    """
+
+    gpu_hours: float | None = None
+    money: float | None = None
+    rates: Rates = ()
+    period_seconds: float | None = None
+    until: float | None = None
+    demote_to: int | None = None
+    since: float = 0.0
+
+    def rate(self, gpu_type: str) -> float:
+        """Money for a GPU-hour of this type: its own rate, else that of any type, else 0."""
+        rates = dict(self.rates)
+        return rates.get(gpu_type, rates.get(ANY_TYPE, 0.0))
+
+    def period_start(self, at: float) -> float:
+        """When the period began that this moment is in. It never lies before `since`."""
+        if self.period_seconds is None or at <= self.since:
+            return self.since
+        return self.since + (at - self.since) // self.period_seconds * self.period_seconds
+
+    def is_over(self, at: float) -> bool:
+        return self.until is not None and at >= self.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A team's share. Limits are thousandths of a GPU, durations seconds; None is no limit.
+
+    `nominal` is its own: it comes first there, and gets it back when others have borrowed it.
+    `borrow_limit_millis` bounds what it may use beyond that of what others leave idle, and
+    `lend_limit_millis` how much of its own others may use meanwhile.
+    """
+
+    name: QueueName
+    parent: QueueName | None = None
+    nominal: Gpus = ()
+    weight: float = 1.0
+    borrow_limit_millis: int | None = None
+    lend_limit_millis: int | None = None
+    most_per_user_millis: int | None = None
+    longest_seconds: float | None = None
+    lowest_priority: int | None = None
+    highest_priority: int | None = None
+    policy: Policy = Policy.DEFAULT
+    budget: Budget | None = None
+
+    @property
+    def nominal_millis(self) -> int:
+        return sum(millis for _, millis in self.nominal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is wrong with one queue of a tree, and what to do about it."""
+
+    queue: QueueName
+    field: str
+    text: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueTree:
+    """All queues. There is always one that is called default.
+
+    `half_life_seconds`: after so long, past use counts half. `guard_seconds`: so long a job runs
+    before it may be stopped for the owner of its GPUs.
+    """
+
+    queues: tuple[Queue, ...] = field(default_factory=lambda: (Queue(name=DEFAULT_QUEUE),))
+    half_life_seconds: float = HALF_LIFE_SECONDS
+    guard_seconds: float = GUARD_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.half_life_seconds <= 0 or self.guard_seconds < 0:
+            raise ValueError("a half-life is more than 0 s, and a guard not less")
+        for fault in faults(self.queues):
+            raise ValueError(f"queue {fault.queue}: {fault.field}: {fault.text}")
+        if DEFAULT_QUEUE not in self.by_name:
+            raise ValueError("there is always a queue that is called default")
+
+    @cached_property
+    def by_name(self) -> Mapping[QueueName, Queue]:
+        return {queue.name: queue for queue in self.queues}
+
+    def queue(self, name: QueueName) -> Queue:
+        """The queue of this name; one that has been taken away owns nothing and has no limit."""
+        return self.by_name.get(name) or Queue(name=name)
+
+    def path(self, name: QueueName) -> tuple[Queue, ...]:
+        """The queue and those above it, from the top down."""
+        queue = self.queue(name)
+        found = [queue]
+        while queue.parent is not None:
+            queue = self.by_name[queue.parent]
+            found.append(queue)
+        return tuple(reversed(found))
+
+    def walk(self) -> Iterator[tuple[int, Queue]]:
+        """(depth, queue), each below its parent, in the order given."""
+        below: dict[QueueName | None, list[Queue]] = {}
+        for queue in self.queues:
+            below.setdefault(queue.parent, []).append(queue)
+        stack = [(0, queue) for queue in reversed(below.get(None, []))]
+        while stack:
+            depth, queue = stack.pop()
+            yield depth, queue
+            stack += [(depth + 1, child) for child in reversed(below.get(queue.name, []))]
+
+
+def whole_tree(
+    queues: Sequence[Queue],
+    *,
+    half_life_seconds: float = HALF_LIFE_SECONDS,
+    guard_seconds: float = GUARD_SECONDS,
+) -> QueueTree:
+    """The tree of these queues, with a default one where none of them is it."""
+    named = any(queue.name == DEFAULT_QUEUE for queue in queues)
+    return QueueTree(
+        queues=tuple(queues) if named else (Queue(name=DEFAULT_QUEUE), *queues),
+        half_life_seconds=half_life_seconds,
+        guard_seconds=guard_seconds,
+    )
+
+
+def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:
+    """The tree with these queues added, or put in the place of those of the same name."""
+    new = {queue.name: queue for queue in queues}
+    kept = [new.pop(queue.name, queue) for queue in tree.queues]
+    return replace(tree, queues=(*kept, *new.values()))
+
+
+def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:
+    """The tree with each new or changed budget counting from now; one that stays counts on."""
+    queues = []
+    for queue in tree.queues:
+        old = before.queue(queue.name).budget
+        if queue.budget is not None:
+            since = at
+            if old is not None and replace(queue.budget, since=old.since) == old:
+                since = old.since
+            queue = replace(queue, budget=replace(queue.budget, since=since))
+        queues.append(queue)
+    return replace(tree, queues=tuple(queues))
+
+
+def faults(queues: Sequence[Queue]) -> Iterator[Fault]:
+    """Everything that keeps these queues from being a tree."""
+    if len(queues) > MOST_QUEUES:
+        text = f"there are {len(queues):,} queues; {MOST_QUEUES:,} are taken"
+        yield Fault(queue=queues[-1].name, field="name", text=text, hint="name fewer")
+        return
+    counts = Counter(queue.name for queue in queues)
+    by_name = {queue.name: queue for queue in queues}
+    for queue in queues:
+        yield from _own_faults(queue)
+        if counts[queue.name] > 1:
+            text = f"{counts[queue.name]} queues have this name"
+            yield Fault(queue=queue.name, field="name", text=text, hint="name each once")
+    lost = [fault for queue in queues for fault in _faults_of_parent(queue, by_name)]
+    yield from lost
+    if not lost:
+        yield from _faults_of_shares(queues)
+
+
+def _own_faults(queue: Queue) -> Iterator[Fault]:
+    def fault(field: str, text: str, hint: str) -> Fault:
+        return Fault(queue=queue.name, field=field, text=text, hint=hint)
+
+    if not is_name(queue.name):
+        yield fault("name", f"{queue.name[:80]!r} is no name: it has {NAME_RULE}", "rename it")
+    limits = (queue.borrow_limit_millis, queue.lend_limit_millis, queue.most_per_user_millis)
+    if any(one is not None and one < 0 for one in (*limits, *dict(queue.nominal).values())):
+        yield fault("gpus", "no number of GPUs is less than nothing", "write: gpus: 8")
+    if len(dict(queue.nominal)) < len(queue.nominal):
+        yield fault("gpus", "a type of GPU is named twice", "name each type once")
+    if not 0 < queue.weight <= 10**6:
+        yield fault("weight", f"{queue.weight:g} is out of bounds: above 0", "write: weight: 1")
+    if queue.longest_seconds is not None and queue.longest_seconds <= 0:
+        yield fault("max_duration", "no job could run", "write: max_duration: 24h")
+    low, high = queue.lowest_priority, queue.highest_priority
+    if low is not None and high is not None and low > high:
+        yield fault("priorities", f"{low} to {high} holds none", "write: priorities: [low, normal]")
+    if queue.lend_limit_millis is not None and queue.lend_limit_millis > queue.nominal_millis:
+        own = gpus_text(queue.nominal_millis)
+        yield fault("lend", f"it can lend at most the {own} GPUs it has", f"write: lend: {own}")
+    if queue.budget is not None:
+        yield from (fault("budget", *one) for one in _budget_faults(queue.budget))
+
+
+def _budget_faults(budget: Budget) -> Iterator[tuple[str, str]]:
+    """(what is wrong, what to write)."""
+    example = "write: budget: {gpu_hours: 1000, period: 30d}"
+    if (budget.gpu_hours is None) == (budget.money is None):
+        yield "a budget is of GPU-hours or of money", example
+    elif min(budget.gpu_hours or 0.0, budget.money or 0.0) < 0:
+        yield "a budget is not less than nothing", example
+    if (budget.money is None) == bool(budget.rates):
+        yield (
+            "money needs rates for a GPU-hour, and GPU-hours need none",
+            "write: budget: {money: 5000, rates: {h100: 2.5, any: 1}, period: 30d}",
+        )
+    if any(rate < 0 for _, rate in budget.rates):
+        yield "no rate is less than nothing", "write: rates: {h100: 2.5}"
+    if budget.period_seconds is not None and budget.until is not None:
+        yield "it is renewed each period, or lasts until a date", "keep one of period and until"
+    if budget.period_seconds is not None and budget.period_seconds < 60:
+        yield "a period is at least a minute", "write: period: 30d"
+
+
+def _faults_of_parent(queue: Queue, by_name: Mapping[QueueName, Queue]) -> Iterator[Fault]:
+    seen = [queue.name]
+    above = queue
+    while above.parent is not None:
+        if above.parent not in by_name:
+            if above is queue:
+                text = f"there is no queue {above.parent}"
+                hint = f"name one of: {', '.join(sorted(by_name))[:200]}"
+                yield Fault(queue=queue.name, field="parent", text=text, hint=hint)
+            return
+        above = by_name[above.parent]
+        if above.name in seen:
+            text = f"it is below itself: {' < '.join([*seen, above.name])}"
+            hint = "leave out parent for a queue at the top"
+            yield Fault(queue=queue.name, field="parent", text=text, hint=hint)
+            return
+        seen.append(above.name)
+    if len(seen) > DEEPEST:
+        text = f"it lies {len(seen)} levels deep; {DEEPEST} are taken"
+        yield Fault(queue=queue.name, field="parent", text=text, hint="put it higher")
+
+
+def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[Fault]:
+    """A parent has at least what its children have together: their types, then GPUs of any."""
+    below: dict[QueueName, list[Queue]] = {}
+    for queue in queues:
+        if queue.parent is not None:
+            below.setdefault(queue.parent, []).append(queue)
+    for queue in queues:
+        given: Counter[str] = Counter()
+        for child in below.get(queue.name, ()):
+            given.update(dict(child.nominal))
+        own = dict(queue.nominal)
+        free = own.get(ANY_TYPE, 0) - given.pop(ANY_TYPE, 0)
+        free -= sum(max(0, millis - own.get(kind, 0)) for kind, millis in given.items())
+        if free < 0:
+            has = gpus_text(queue.nominal_millis)
+            text = f"it has {has} GPUs; the queues below it are given {gpus_text(-free)} more"
+            hint = f"give {queue.name} more GPUs, or those below it fewer"
+            yield Fault(queue=queue.name, field="gpus", text=text, hint=hint)

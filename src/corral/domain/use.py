@@ -1,0 +1,73 @@
+"""What queues and users have used, and what has been kept for whom."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
+from corral.domain.resources import Shape
+
+BYTES_PER_GIB: Final = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What the jobs of one user in one queue have used and given back.
+
+    The first three are decayed to the moment `at` (wall clock); `total_gpu_seconds` is not. What is
+    still held is not in it: that is known from the allocations.
+    """
+
+    queue: QueueName
+    user: UserName
+    at: float
+    gpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    memory_gib_seconds: float = 0.0
+    total_gpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a queue with a budget has spent and given back in the period that began at `since`.
+
+    `demoted`: the budget was seen to be spent, or over; it was told once.
+    """
+
+    queue: QueueName
+    since: float
+    gpu_seconds: float = 0.0
+    money: float = 0.0
+    demoted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """A job that is stopped so that another gets its own GPUs back.
+
+    `due_at`: not before this moment (wall clock) is it told to stop. What it lost is known once it
+    has been seen gone, at `gone_at`.
+    """
+
+    job: JobId
+    attempt: AttemptNumber
+    due_at: float
+    gone_at: float | None = None
+    steps_lost: int | None = None
+    gpu_seconds_lost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Seats that are kept for one waiting job, and who is stopped for it: one durable record.
+
+    It ends when the job is placed, or when it is no longer wanted: then whoever was not yet told to
+    stop runs on. `ended` says how.
+    """
+
+    job: JobId
+    shape: Shape
+    seats: tuple[Seat, ...]
+    victims: tuple[Victim, ...]
+    since: float
+    ended: str = ""

@@ -1,0 +1,93 @@
+"""What a placing keeps to: the order of the queue, limits, cordons, ports, what is waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from corral.domain.attempt import Allocation, SeatState
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import After, Job, On
+from corral.domain.moves import FINAL, ON_NODES, JobState
+from corral.domain.world import AllocationKey, Changes
+
+if TYPE_CHECKING:
+    from corral.simulate.auditor import Auditor
+
+
+class Placing:
+    """Held against the auditor's books as they stood before the commit."""
+
+    def __init__(self, auditor: Auditor) -> None:
+        self._auditor = auditor
+        self._ports: dict[NodeId, dict[int, AllocationKey]] = {}
+
+    def check(self, changes: Changes) -> None:
+        """Look at every job that this commit places."""
+        jobs = self._auditor.jobs | {job.id: job for job in changes.jobs}
+        for allocation in changes.allocations:
+            self._port(allocation)
+        for attempt in changes.attempts:
+            if (attempt.job, attempt.number) in self._auditor.attempts:
+                continue
+            job = jobs[attempt.job]
+            for node in attempt.nodes:
+                if self._auditor.nodes[node].cordoned:
+                    self._auditor.breach("cordon", f"{job.id} is placed on {node}")
+            if attempt.number == 1:
+                self._after(job, jobs)
+            self._array(job, jobs)
+            self._order(job, jobs)
+
+    def _port(self, allocation: Allocation) -> None:
+        """I3: a port of a node is the rendezvous of one attempt until it is released."""
+        taken = self._ports.setdefault(allocation.seat.node, {})
+        if allocation.port is None:
+            return
+        if allocation.state == SeatState.RELEASED:
+            if taken.get(allocation.port) == allocation.key:
+                del taken[allocation.port]
+        elif taken.setdefault(allocation.port, allocation.key) != allocation.key:
+            other = taken[allocation.port]
+            self._auditor.breach(
+                "I3", f"{allocation.key} has the port {allocation.port} of {other}"
+            )
+
+    def _after(self, job: Job, jobs: dict[JobId, Job]) -> None:
+        for after in job.spec.after:
+            if not _is_met(after, jobs[after.job]):
+                state = jobs[after.job].state
+                self._auditor.breach("after", f"{job.id} is placed, and {after.job} is {state}")
+
+    def _array(self, job: Job, jobs: dict[JobId, Job]) -> None:
+        limit = job.spec.array_limit
+        if job.array is None or limit is None:
+            return
+        active = sum(one.array == job.array and one.state in ON_NODES for one in jobs.values())
+        if active > limit:
+            self._auditor.breach("array", f"{active} of {job.array} run at once, not {limit}")
+
+    def _order(self, job: Job, jobs: dict[JobId, Job]) -> None:
+        """I10: of two that ask for the same, the higher priority, then the older, is first."""
+        for before in self._auditor.jobs.values():
+            other = jobs[before.id]
+            waits = before.state == other.state == JobState.QUEUED
+            if waits and _is_alike(other, job) and _place(other) < _place(job):
+                self._auditor.breach("I10", f"{job.id} is placed before {other.id}, which is alike")
+
+
+def _is_met(after: After, job: Job) -> bool:
+    if after.on == On.STARTED:
+        return job.started_at is not None or job.state in FINAL
+    if after.on == On.ENDED:
+        return job.state in FINAL
+    return job.state == (JobState.DONE if after.on == On.DONE else JobState.FAILED)
+
+
+def _is_alike(one: Job, other: Job) -> bool:
+    """Whether both could start in just the same places: saves and limits bind a job to some."""
+    bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
+    return not bound and one.spec.shapes == other.spec.shapes
+
+
+def _place(job: Job) -> tuple[int, int, int]:
+    return (-job.spec.priority, job.submitted, job.spec.array_index or 0)

@@ -1,0 +1,96 @@
+"""What a queue does not take, and which change of the queues is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from corral.control.intake import check_asked, check_specs, normal
+from corral.control.queues import QueueRule, QuotaExceeded
+from corral.domain.errors import Conflict, NotFound, SpecInvalid
+from corral.domain.ids import QueueName
+from corral.domain.queue import Queue
+from corral.domain.wishes import SetQueues
+from corral.reconcile import Now
+from tests.worlds import Cluster, gang, node
+
+NOW = Now(wall=0.0, serving=0.0)
+TOP = Queue(name=QueueName("top"), longest_seconds=3600.0, highest_priority=0)
+TEAM = Queue(
+    name=QueueName("team"),
+    parent=TOP.name,
+    borrow_limit_millis=2000,
+    most_per_user_millis=1000,
+    lowest_priority=-100,
+)
+
+
+def house() -> Cluster:
+    cluster = Cluster(node("n1", gpus=8))
+    cluster.wish(SetQueues(queues=(TOP, TEAM), whole=True))
+    return cluster
+
+
+def test_a_queue_that_is_not_there_is_refused_with_the_one_that_was_meant() -> None:
+    with pytest.raises(NotFound) as refused:
+        check_specs(house().world, [gang(queue="taem")], {})
+    assert "team" in refused.value.hint
+    assert "corral queue ls" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"max_duration_seconds": 7200.0}, "lets a job run 1 h"),
+        ({"priority": 100}, "takes up to normal"),
+        ({"priority": -101}, "takes low and above"),
+    ],
+)
+def test_a_job_that_the_queue_or_one_above_it_does_not_take_is_refused(
+    asked: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(QueueRule, match=text):
+        check_specs(house().world, [gang(queue="team", **asked)], {})
+
+
+def test_a_job_that_no_wait_would_make_fit_its_queue_is_refused() -> None:
+    with pytest.raises(QuotaExceeded, match="may borrow 2"):
+        check_specs(house().world, [gang(queue="team", gpus=3)], {})
+    with pytest.raises(QuotaExceeded, match="one user may have 1"):
+        check_specs(house().world, [gang(queue="team", gpus=2)], {})
+    check_specs(house().world, [gang(queue="team", gpus=1)], {})
+
+
+def test_a_job_without_a_duration_gets_the_shortest_of_its_queues() -> None:
+    world = house().world
+    assert normal(world, gang(queue="team")).max_duration_seconds == 3600.0
+    assert normal(world, gang(queue="team", max_duration_seconds=5.0)).max_duration_seconds == 5.0
+    assert normal(world, gang()).max_duration_seconds is None
+
+
+def test_the_queues_are_those_of_the_next_tick_and_the_change_is_told() -> None:
+    cluster = house()
+    assert list(cluster.world.queues.by_name) == ["default", "top", "team"]
+    assert cluster.outcome is not None
+    assert [event.kind for event in cluster.outcome.changes.events] == ["queues"]
+    cluster.wish(SetQueues(queues=(replace(TEAM, weight=3.0),), whole=False, guard_seconds=5.0))
+    assert cluster.world.queues.queue(TEAM.name).weight == 3.0
+    assert cluster.world.queues.guard_seconds == 5.0
+
+
+def test_a_tree_that_cannot_be_is_refused_and_one_that_came_through_changes_nothing() -> None:
+    cluster = house()
+    lost = SetQueues(queues=(replace(TEAM, parent=QueueName("gone")),), whole=False)
+    with pytest.raises(SpecInvalid, match="no queue gone"):
+        check_asked(cluster.world, lost, NOW)
+    cluster.wish(lost)
+    assert cluster.world.queues.queue(TEAM.name) == TEAM
+    assert cluster.outcome is not None
+    assert [event.kind for event in cluster.outcome.changes.events] == ["queues_refused"]
+
+
+def test_a_queue_with_unfinished_jobs_is_not_taken_away() -> None:
+    cluster = house()
+    cluster.submit(gang(queue=QueueName("team")))
+    with pytest.raises(Conflict, match="team would be taken away, and it has 1 unfinished job"):
+        check_asked(cluster.world, SetQueues(queues=(TOP,), whole=True), NOW)

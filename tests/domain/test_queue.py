@@ -1,0 +1,102 @@
+"""A tree of queues is one, or says what keeps it from being one."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.domain.ids import QueueName
+from corral.domain.queue import (
+    ANY_TYPE,
+    Budget,
+    Queue,
+    QueueTree,
+    begun,
+    faults,
+    whole_tree,
+    with_queues,
+)
+
+
+def queue(name: str, parent: str | None = None, gpus: int = 0, **more: object) -> Queue:
+    nominal = ((ANY_TYPE, gpus * 1000),) if gpus else ()
+    above = QueueName(parent) if parent else None
+    return Queue(name=QueueName(name), parent=above, nominal=nominal, **more)  # type: ignore[arg-type]
+
+
+def test_there_is_always_a_queue_that_is_called_default() -> None:
+    assert [one.name for one in QueueTree().queues] == ["default"]
+    assert [one.name for one in whole_tree([queue("a")]).queues] == ["default", "a"]
+    with pytest.raises(ValueError, match="default"):
+        QueueTree(queues=(queue("a"),))
+
+
+@pytest.mark.parametrize(
+    ("queues", "field", "text"),
+    [
+        ([queue("a"), queue("a")], "name", "2 queues have this name"),
+        ([queue("a/b")], "name", "is no name"),
+        ([queue("a", "b")], "parent", "there is no queue b"),
+        ([queue("a", "b"), queue("b", "a")], "parent", "below itself"),
+        ([queue("a", "a")], "parent", "below itself"),
+        ([queue("p", gpus=4), queue("a", "p", 3), queue("b", "p", 2)], "gpus", "given 1 more"),
+        ([queue("a", weight=0.0)], "weight", "out of bounds"),
+        ([queue("a", gpus=2, lend_limit_millis=3000)], "lend", "at most the 2 GPUs"),
+        ([queue("a", borrow_limit_millis=-1)], "gpus", "less than nothing"),
+        ([queue("a", longest_seconds=0.0)], "max_duration", "no job"),
+        ([queue("a", lowest_priority=5, highest_priority=1)], "priorities", "holds none"),
+        ([queue("a", budget=Budget())], "budget", "GPU-hours or of money"),
+        ([queue("a", budget=Budget(money=5.0))], "budget", "rates"),
+        ([queue("a", budget=Budget(gpu_hours=1, period_seconds=99, until=9))], "budget", "keep"),
+        ([queue(f"q{i}", f"q{i - 1}" if i else None) for i in range(17)], "parent", "levels"),
+    ],
+)
+def test_what_is_wrong_is_said_of_the_queue_that_it_is_wrong_with(
+    queues: list[Queue], field: str, text: str
+) -> None:
+    found = list(faults(queues))
+    assert field in {one.field for one in found}
+    assert any(text in one.text or text in one.hint for one in found)
+    with pytest.raises(ValueError, match=r"^queue "):
+        whole_tree(queues)
+
+
+def test_a_child_may_be_given_types_out_of_its_parents_gpus_of_any_type() -> None:
+    parent = Queue(name=QueueName("p"), nominal=((ANY_TYPE, 4000), ("h100", 2000)))
+    child = Queue(name=QueueName("c"), parent=parent.name, nominal=(("h100", 6000),))
+    assert not list(faults([parent, child]))
+    assert list(faults([parent, replace(child, nominal=(("h100", 7000),))]))
+    assert list(faults([parent, replace(child, nominal=(("a100", 5000),))]))
+
+
+def test_a_path_leads_from_the_top_down_and_a_queue_that_is_gone_has_one_too() -> None:
+    tree = whole_tree([queue("a"), queue("b", "a"), queue("c", "b")])
+    assert [one.name for one in tree.path(QueueName("c"))] == ["a", "b", "c"]
+    assert [one.name for one in tree.path(QueueName("gone"))] == ["gone"]
+    assert [(depth, one.name) for depth, one in tree.walk()] == [
+        (0, "default"), (0, "a"), (1, "b"), (2, "c"),
+    ]  # fmt: skip
+
+
+def test_one_queue_is_changed_and_the_others_stay() -> None:
+    tree = with_queues(whole_tree([queue("a"), queue("b")]), [queue("b", gpus=3), queue("c")])
+    assert [one.name for one in tree.queues] == ["default", "a", "b", "c"]
+    assert tree.queue(QueueName("b")).nominal_millis == 3000
+
+
+def test_a_budget_counts_from_when_it_was_set_and_not_anew_when_it_stays() -> None:
+    budget = Budget(gpu_hours=10.0, period_seconds=3600.0)
+    first = begun(whole_tree([queue("a", budget=budget)]), QueueTree(), 50.0)
+    again = begun(whole_tree([queue("a", gpus=3, budget=budget)]), first, 90.0)
+    other = begun(whole_tree([queue("a", budget=replace(budget, gpu_hours=11.0))]), first, 90.0)
+    since = [tree.queue(QueueName("a")).budget.since for tree in (first, again, other)]  # type: ignore[union-attr]
+    assert since == [50.0, 50.0, 90.0]
+
+
+@given(st.floats(0, 1e9), st.floats(60, 1e7), st.floats(0, 1e9))
+def test_a_moment_lies_in_just_one_period(since: float, period: float, after: float) -> None:
+    budget = Budget(gpu_hours=1.0, period_seconds=period, since=since)
+    start = budget.period_start(since + after)
+    assert since <= start <= since + after
+    assert since + after - start <= period * (1 + 1e-9)

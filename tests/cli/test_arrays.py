@@ -1,46 +1,136 @@
-"""An array is stopped, suspended and resumed by its own name."""
+"""An array is looked at and changed by its own name or id."""
 
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Callable
 
 import pytest
 
-from corral.cli.jobs import _members
+from corral.cli.arrays import spans_of
+from corral.cli.main import run
+from corral.client import Client
+from corral.domain.attempt import Save
+from corral.domain.ids import AttemptNumber, JobId
+from corral.wire.api import Job
+from corral.wire.channel import LogChunk, encode
+from tests.api.heads import Agent, Head, ended, eventually, up
+
+Say = Callable[..., tuple[int, str]]
 
 
-@dataclass
-class Row:
-    id: str
-    name: str
-    array: str | None = None
-    array_index: int | None = None
+@pytest.fixture
+def corral(capsys: pytest.CaptureFixture[str]) -> Say:
+    """A command line; its exit code and what it printed on both streams."""
+
+    def corral(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = run(words)
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    return corral
 
 
-class Listing:
-    """A client that knows three arrays and two plain jobs, newest first."""
+@pytest.fixture
+def sweep(head: Head, agent: Agent) -> str:
+    """The id of an array: index 0 is done, 1 has failed, 2 runs, 3 is being suspended."""
+    spec = {"name": "sweep", "run": "x", "resources": {"gpu": 2}, "array": "0-3"}
+    with Client() as client:
+        jobs = client.submit(spec)
+    ids = [job.id for job in jobs]
+    world = head.control.world
+    eventually(lambda: sum(one.state == "STARTING" for one in world.jobs.values()) == 2)
+    agent.beat(*[up((id, 1)) for id in ids[:2]])
+    eventually(lambda: sum(one.state == "RUNNING" for one in world.jobs.values()) == 2)
+    with head.dial("n1", "/v1/agents/logs") as channel:
+        for place, id in enumerate(ids[:2]):
+            data = f"line {place}\nrest".encode()
+            chunk = LogChunk(job=JobId(id), attempt=AttemptNumber(1), rank=0, offset=0, data=data)
+            channel.send(encode(chunk))
+            channel.recv(10)
+    save = Save(
+        job=JobId(ids[0]),
+        attempt=AttemptNumber(1),
+        step=7,
+        path="/shared/s/7",
+        manifest_sha256="ab" * 32,
+        size_bytes=10,
+        seconds=1.0,
+        stall_seconds=0.1,
+        at=1.0,
+    )
+    agent.beat(ended((ids[0], 1), saves=(save,)), ended((ids[1], 1), code=3))
+    eventually(lambda: {ids[0], ids[1]} <= set(world.ended))
+    agent.beat(up((ids[2], 1)))
+    eventually(lambda: world.jobs[JobId(ids[2])].state == "RUNNING")
+    with Client() as client:
+        client.suspend(ids[3])
+    return str(jobs[0].array)
 
-    def jobs(self, *, limit: int) -> list[Row]:
-        again = [Row(f"j9_{i}", f"sweep_{i}", "j9", i) for i in (1, 0)]
-        once = [Row(f"j4_{i}", f"sweep_{i}", "j4", i) for i in (1, 0)]
-        return [*again, Row("j7", "j9x"), *once, Row("j3", "tune_2"), Row("j2_0", "a_b_0", "j2", 0)]
+
+def test_an_array_is_shown_whole_by_name_and_by_id(sweep: str, corral: Say) -> None:
+    code, text = corral("show", "sweep")
+    assert code == 0
+    assert f"sweep ({sweep})" in text
+    states = [line.split()[:3] for line in text.splitlines() if line.split()[1:2] != []][-4:]
+    assert [words[0] for words in states] == ["0", "1", "2", "3"]
+    assert [words[2] for words in states][:2] == ["DONE", "FAILED"]
+    assert corral("show", sweep) == (code, text)
+    code, text = corral("show", sweep, "--json")
+    assert [job["array_index"] for job in json.loads(text)["jobs"]] == [0, 1, 2, 3]
+    assert corral("show", "sweep_1")[1].startswith("job        sweep_1")
+    assert corral("show", "swee")[0] == 3
+
+
+def test_why_gives_one_reason_a_group(sweep: str, corral: Say) -> None:
+    code, text = corral("why", "sweep")
+    assert code == 0
+    said = [line for line in text.splitlines() if line.startswith("sweep ")]
+    assert said[0].startswith("sweep 0 is DONE")
+    assert said[1].startswith("sweep 1 is FAILED: rank 0 on n1: exit code 3")
+    code, text = corral("why", sweep, "--json")
+    groups = json.loads(text)["groups"]
+    assert sorted(job for group in groups for job in group["jobs"]) == [
+        f"{sweep}_{index}" for index in range(4)
+    ]
+
+
+def test_logs_events_and_saves_of_an_array_say_whose_they_are(sweep: str, corral: Say) -> None:
+    code, text = corral("logs", "sweep")
+    assert (code, text) == (0, "[0] line 0\n[0] rest\n[1] line 1\n[1] rest\n")
+    lines = [json.loads(line) for line in corral("logs", sweep, "--json")[1].splitlines()]
+    assert {line["job"] for line in lines} == {f"{sweep}_{index}" for index in range(4)}
+    code, text = corral("events", "sweep", "--json")
+    events = json.loads(text)["events"]
+    assert [one["number"] for one in events] == sorted(one["number"] for one in events)
+    assert {one["job"] for one in events} == {f"{sweep}_{index}" for index in range(4)}
+    assert f" {sweep}_1 " in corral("events", sweep)[1]
+    code, text = corral("checkpoints", "sweep")
+    assert text.splitlines()[1].split()[:3] == [f"{sweep}_0", "7", "1"]
+    saves = json.loads(corral("checkpoints", sweep, "--json")[1])["checkpoints"]
+    assert [(save["job"], save["step"]) for save in saves] == [(f"{sweep}_0", 7)]
+
+
+def test_a_change_of_an_array_leaves_what_is_over_alone(
+    sweep: str, corral: Say, head: Head
+) -> None:
+    code, text = corral("stop", "sweep", "-y")
+    assert code == 0
+    assert [line.split()[0] for line in text.splitlines()] == ["sweep_2", "sweep_3"]
+    with Client() as client:
+        client.submit({"name": "sweep", "run": "x", "nodes": 1, "resources": {"gpu": 4}})
+    assert corral("stop", "sweep", "-y")[1].startswith("sweep (j")
+    code, text = corral("stop", "sweep_1", "-y")
+    assert code == 3
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("indices", "text"),
     [
-        ("j4", ["j4_0", "j4_1"]),
-        ("sweep", ["j9_0", "j9_1"]),
-        ("sweep_1", ["sweep_1"]),
-        ("j4_1", ["j4_1"]),
-        ("tune", ["tune"]),
-        ("tune_2", ["tune_2"]),
-        ("a_b", ["j2_0"]),
-        ("a", ["a"]),
-        ("nope", ["nope"]),
+        ([3], "3"),
+        ([2, 0, 1], "0-2"),
+        ([0, 1, 5, 7, 8, 9], "0-1, 5, 7-9"),
+        (list(range(0, 20, 2)), "0, 2, 4, 6, 8, 10, 12, 14 and 2 more spans"),
     ],
 )
-def test_a_name_means_the_job_or_the_newest_array_of_that_name(
-    asked: str, meant: list[str]
-) -> None:
-    client: Any = Listing()
-    assert _members(client, asked) == meant
+def test_indices_are_told_as_spans(indices: list[int], text: str) -> None:
+    assert spans_of([Job.model_construct(array_index=index) for index in indices]) == text

@@ -92,9 +92,15 @@ async def jobs(
     house: Within,
     everything: Annotated[bool, Query(alias="all")] = False,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    array: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
-    """Newest first; unfinished ones, or all."""
-    found = await house.control.store.jobs(final=everything, limit=limit)
+    """Newest first; unfinished ones, or all. With `array` those of one array, by its id or its
+    name, in order of their indices."""
+    store = house.control.store
+    if array is not None:
+        found = [job for job in await store.array(array) if everything or not job.is_final]
+    else:
+        found = list(await store.jobs(final=everything, limit=limit))
     newest = [house.control.world.jobs.get(job.id, job) for job in found]
     return _json(api.Jobs(jobs=await views.job_rows(house.control, newest)))
 

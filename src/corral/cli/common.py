@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from corral.boot.settings import ClusterDir
 
 if TYPE_CHECKING:
-    from corral.client import Client
+    from corral.client import AsyncClient, Client
 
 _DIR = Parameter(
     name="--dir", negative="", help="The cluster's directory (else CORRAL_DIR, else ~/.corral)."
@@ -20,6 +20,7 @@ _DIR = Parameter(
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
 _YES = Parameter(name=["--yes", "-y"], negative="", show_default=False, help="Do not ask.")
 MOST = 1_000_000  # of what is counted on the command line; the head takes no more
+MOST_ROWS = 10_000  # as many as one answer lists
 Count = Annotated[int, Parameter(validator=Number(gte=0, lte=MOST))]
 Ordinal = Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))]
 
@@ -40,9 +41,17 @@ class Common:
         """The head of CORRAL_URL, unless a directory is named; else the directory's."""
         from corral.client import Client
 
-        if self.dir is None and os.environ.get("CORRAL_URL"):
+        if self.remote:
             return Client()
         return Client(dir=self.place.root)
+
+    def async_client(self) -> "AsyncClient":
+        """The same head, from asyncio."""
+        from corral.client import AsyncClient
+
+        if self.remote:
+            return AsyncClient()
+        return AsyncClient(dir=self.place.root)
 
     @property
     def remote(self) -> bool:

@@ -3,10 +3,11 @@
 import sys
 import threading
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from corral.cli import failure
-from corral.cli.common import Common
+from corral.cli.common import MOST_ROWS, Common
+from corral.cli.lines import Lines
 from corral.cli.output import note, print_json
 from corral.domain.errors import CorralError
 from corral.domain.units import duration_text
@@ -16,33 +17,7 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 LAST_EVENTS_SECONDS = 2.0
-
-
-class Lines:
-    """Ranks' pieces as whole lines, each with its rank before it once there is more than one."""
-
-    def __init__(self, out: IO[str], *, label: bool) -> None:
-        self._out = out
-        self._label = label
-        self._rest: dict[int, str] = {}
-
-    def write(self, piece: "api.LogLines") -> None:
-        if piece.rank is None:
-            return
-        if not self._label:
-            self._out.write(piece.data)
-            self._out.flush()
-            return
-        *lines, rest = (self._rest.get(piece.rank, "") + piece.data).split("\n")
-        self._rest[piece.rank] = rest
-        self._out.write("".join(f"[{piece.rank}] {line}\n" for line in lines))
-        self._out.flush()
-
-    def finish(self) -> None:
-        for rank, rest in sorted(self._rest.items()):
-            if rest:
-                self._out.write(f"[{rank}] {rest}\n")
-        self._out.flush()
+MOST_TOLD = 10  # failures of one submission that are told one by one
 
 
 def follow_one(client: "Client", job: "api.Job", common: Common) -> int:
@@ -65,23 +40,22 @@ def follow_one(client: "Client", job: "api.Job", common: Common) -> int:
 
 
 def follow_many(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> int:
-    """Tell the events of several jobs until all are over."""
-    open_jobs = {job.id: job for job in jobs}
-    ended: list[api.JobDetail] = []
-    note(f"{len(jobs)} jobs; their logs: corral logs NAME")
+    """Tell logs and events of several jobs, each with its name, until all are over."""
+    from corral.cli.many import follow_each
+
+    out = sys.stderr if common.json else sys.stdout
     try:
-        while open_jobs:
-            id, job = next(iter(open_jobs.items()))
-            for event in client.events(id, follow=True):
-                note(event.text)
-            ended.append(client.wait(id))
-            del open_jobs[id]
+        ended = follow_each(common, jobs, out)
     except KeyboardInterrupt:
-        _still_running(list(open_jobs.values()))
+        unfinished = {job.id for job in client.jobs(limit=MOST_ROWS)}
+        left = [job for job in jobs if job.id in unfinished]
+        _still_running(left or jobs)
         raise
     if common.json:
         print_json({"jobs": [job.model_dump(mode="json") for job in ended]})
     failed = [job for job in ended if job.state != "DONE"]
+    for job in failed[:MOST_TOLD]:
+        _tell_failure(job)
     note(f"{len(ended) - len(failed)} done, {len(failed)} not" if failed else "all done")
     return failure.JOB_FAILED if failed else failure.DONE
 
@@ -94,10 +68,14 @@ def tell_end(job: "api.JobDetail", common: Common) -> int:
         began, ended = job.started_at or job.submitted_at, job.ended_at or job.since
         note(f"{job.name} is done after {duration_text(max(0.0, ended - began))}")
         return failure.DONE
+    _tell_failure(job)
+    return failure.JOB_FAILED
+
+
+def _tell_failure(job: "api.JobDetail") -> None:
     code = f" with exit code {job.exit_code}" if job.exit_code is not None else ""
     why = f": {job.reason}" if job.reason else ""
     note(f"{job.name} is {job.state}{code}{why}\nsee: corral show {job.id}")
-    return failure.JOB_FAILED
 
 
 def _tell_events(common: Common, id: str) -> None:
@@ -111,6 +89,7 @@ def _tell_events(common: Common, id: str) -> None:
 
 
 def _still_running(jobs: "Sequence[api.Job]") -> None:
-    named = " ".join(job.id for job in jobs)
+    named = " ".join(job.id for job in jobs[:MOST_TOLD])
+    named += f" and {len(jobs) - MOST_TOLD} more" if len(jobs) > MOST_TOLD else ""
     note(f"\nleft running: {named}")
     note(f"back to it: corral logs -f {jobs[0].id}; end it: corral stop {jobs[0].id}")

@@ -1,4 +1,4 @@
-"""ps, show, why, stop, suspend, resume, events, checkpoints."""
+"""ps, show, why, stop, suspend, resume, checkpoints."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -7,7 +7,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
-from corral.cli.common import Change, Common
+from corral.cli import arrays
+from corral.cli.common import MOST_ROWS, Change, Common
 from corral.cli.failure import Usage
 from corral.cli.output import (
     age_text,
@@ -16,7 +17,6 @@ from corral.cli.output import (
     cut,
     note,
     print_json,
-    print_json_line,
     say,
     show_pairs,
     show_table,
@@ -24,6 +24,7 @@ from corral.cli.output import (
     table,
 )
 from corral.cli.plan import seat_text, shape_text
+from corral.cli.row import time_of, where_or_why
 from corral.domain.units import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from corral.client import Client
     from corral.wire import api
 
-MOST_ROWS = 10_000  # as many as one answer lists
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
@@ -80,31 +80,17 @@ def ps(
         note("no unfinished jobs; those that are over: corral ps -a")
 
 
-def time_of(job: "api.Job", now: float) -> float:
-    """Seconds that it has run, or since it was submitted while it never has."""
-    until = job.ended_at if job.ended_at is not None else now
-    return until - (job.started_at if job.started_at is not None else job.submitted_at)
-
-
-def where_or_why(job: "api.Job") -> str:
-    if job.state == "RUNNING":
-        progress = job.progress
-        step = f" step {progress.step}" if progress else ""
-        of = f"/{progress.until}" if progress and progress.until else ""
-        return ",".join(job.nodes) + step + of
-    if job.state == "FAILED" and job.exit_code is not None and not job.reason:
-        return f"exit code {job.exit_code}"
-    return job.reason
-
-
 def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one job: attempts, receipts, checkpoints.
+    """Show one job: attempts, receipts, checkpoints; or a whole array, a line an index.
 
     Args:
-        job: Its id, or the newest of this name.
+        job: Its id, or the newest of this name; of an array, all of it.
     """
     with common.client() as client:
-        found = client.job(job)
+        found = arrays.found(client, job, client.job)
+    if isinstance(found, list):
+        arrays.show_array(found, SystemClock().wall(), common)
+        return
     if common.json:
         print_json(found)
         return
@@ -113,7 +99,7 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
     _show_receipts(found.receipts)
     if found.checkpoints:
         say()
-        _show_checkpoints(found.checkpoints)
+        _show_checkpoints([("", save) for save in found.checkpoints])
 
 
 def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
@@ -190,18 +176,14 @@ def _show_receipts(receipts: "list[api.Receipt]") -> None:
         )
 
 
-def _show_checkpoints(saves: "list[api.Checkpoint]") -> None:
-    rows = table(
-        "STEP",
-        "ATTEMPT",
-        "SIZE",
-        "TOOK",
-        "STALL",
-        "PATH",
-        right=("STEP", "ATTEMPT", "SIZE", "TOOK", "STALL"),
-    )
-    for save in saves:
+def _show_checkpoints(saves: "list[tuple[str, api.Checkpoint]]") -> None:
+    """Each with the job that it is of, where that must be said."""
+    several = ["JOB"] if any(of for of, _ in saves) else []
+    numbers = ("STEP", "ATTEMPT", "SIZE", "TOOK", "STALL")
+    rows = table(*several, *numbers, "PATH", right=numbers)
+    for of, save in saves:
         rows.add_row(
+            *([of] if several else []),
             str(save.step),
             str(save.attempt),
             size_text(save.size_bytes),
@@ -220,10 +202,13 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
     """Say why a job is where it is, and what would change it.
 
     Args:
-        job: Its id, or the newest of this name.
+        job: Its id, or the newest of this name; of an array, a reason for each group.
     """
     with common.client() as client:
-        found = client.why(job)
+        found = arrays.found(client, job, client.why)
+        if isinstance(found, list):
+            arrays.why_array(client, found, common)
+            return
     if common.json:
         print_json(found)
         return
@@ -272,7 +257,7 @@ def _change(
     if not common.agreed(f"{verb} {', '.join(jobs)}?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        found = [call(client, id) for job in jobs for id in _members(client, job)]
+        found = [call(client, id) for job in jobs for id in arrays.members(client, job)]
     if common.json:
         one = found[0].model_dump(mode="json") if len(found) == 1 else None
         print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
@@ -281,59 +266,22 @@ def _change(
         say(f"{job.name} ({job.id}) is {job.state}")
 
 
-def _members(client: "Client", job: str) -> list[str]:
-    """The job itself; for an array, by its id (j9) or its newest of that name (sweep), the ids of
-    its unfinished jobs."""
-    unfinished = client.jobs(limit=MOST_ROWS)
-    if any(job in (one.id, one.name) for one in unfinished):
-        return [job]
-    elements = [one for one in unfinished if one.array is not None]
-    named = (one.array for one in elements if one.name == f"{job}_{one.array_index}")
-    array = next(named, job)
-    return [one.id for one in reversed(elements) if one.array == array] or [job]
-
-
-def events(
-    job: str | None = None,
-    /,
-    *,
-    follow: Annotated[
-        bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
-    ] = False,
-    after: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
-    common: Common = Common(),  # noqa: B008 - frozen
-) -> None:
-    """Show what happened, to one job or to all.
-
-    Args:
-        job: Its id, or the newest of this name; all without it.
-        follow: Go on as things happen.
-        after: Only events with a higher number.
-    """
-    with common.client() as client:
-        stream = client.events(job, after=after, follow=follow)
-        if common.json and not follow:
-            print_json({"events": [event.model_dump(mode="json") for event in stream]})
-            return
-        for event in stream:
-            if common.json:
-                print_json_line(event)
-            else:
-                of = f" {event.job}" if event.job and job is None else ""
-                say(f"{clock_text(event.at)}{of} {clean(event.text)}")
-
-
 def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List the saves of a job.
 
     Args:
-        job: Its id, or the newest of this name.
+        job: Its id, or the newest of this name; of an array, those of all its jobs.
     """
     with common.client() as client:
-        found = client.checkpoints(job)
+        one = arrays.found(client, job, client.job)
+    if isinstance(one, list):
+        saves = arrays.checkpoints_of(common, one)
+    else:
+        saves = [("", save) for save in one.checkpoints]
     if common.json:
-        print_json({"checkpoints": [save.model_dump(mode="json") for save in found]})
+        rows = [save.model_dump(mode="json") | ({"job": of} if of else {}) for of, save in saves]
+        print_json({"checkpoints": rows})
         return
-    _show_checkpoints(found)
-    if not found:
+    _show_checkpoints(saves)
+    if not saves:
         note("no save has been recorded")

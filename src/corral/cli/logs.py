@@ -1,12 +1,13 @@
 """logs."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from corral.cli import arrays
 from corral.cli.common import Common, Count, Ordinal
-from corral.cli.follow import Lines
+from corral.cli.lines import Lines
 from corral.cli.output import print_json_line
 
 
@@ -25,14 +26,19 @@ def logs(
     """Print what the ranks printed, of the newest attempt.
 
     Args:
-        job: Its id, or the newest of this name.
+        job: Its id, or the newest of this name; of an array, of all its jobs, each line with its
+            index before it.
         follow: Go on as they print, through later attempts, until the job is over.
         rank: Of this rank only.
         attempt: Of this attempt.
         tail: Only the last so many lines of each rank.
     """
+    asked: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
     with common.client() as client:
-        found = client.job(job)
+        found = arrays.found(client, job, client.job)
+        if isinstance(found, list):
+            arrays.print_logs_of(common, found, **asked)
+            return
         several = found.per == "gpu" or found.shape.nodes > 1
         lines = Lines(sys.stdout, label=several and rank is None)
         for piece in client.logs(found.id, follow=follow, rank=rank, attempt=attempt, tail=tail):

@@ -83,9 +83,9 @@ def apply(
     """Submit the jobs of a spec file (YAML or TOML).
 
     Args:
-        file: The spec file; several jobs in one file may wait for one another.
+        file: The spec file. Several jobs are YAML documents divided by a line of ---.
         dry_run: Show the plan; nothing happens.
-        follow: Stay until they are over, as `corral run` does.
+        follow: Stay until all are over, as `corral run` does; exit code 1 if any was not done.
     """
     return _go(file, common, dry_run=dry_run, detach=not follow)
 

@@ -13,6 +13,19 @@ RUN: Final = (
     "Without a head, one is started here. Ctrl-C leaves the job running."
 )
 
+APPLY: Final = """Submit the jobs of a spec file (YAML or TOML).
+
+A YAML file may hold several jobs: documents divided by a line of ---.
+They are submitted all or none, and may name one another in `after`:
+
+    name: prepare
+    run: ./prepare.sh
+    ---
+    name: train
+    run: ./train.sh
+    after: prepare
+"""
+
 GROUPS: Final = {
     "node": "List nodes, and take them out of work or back in.",
     "secret": "Keep secrets for jobs; they are never shown again.",
@@ -37,7 +50,7 @@ COMMANDS: Final = (
     Command("down", "cluster:down", "Stop the head and its agents.", CLUSTER),
     Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
     Command("run", "submit:run", RUN),
-    Command("apply", "submit:apply", "Submit the jobs of a spec file."),
+    Command("apply", "submit:apply", APPLY),
     Command("ps", "jobs:ps", "List jobs, newest first.", alias="queue"),
     Command("show", "jobs:show", "Show one job: attempts, receipts, checkpoints."),
     Command("why", "jobs:why", "Say why a job is where it is, and what would change it."),
@@ -46,7 +59,7 @@ COMMANDS: Final = (
     Command("stop", "jobs:stop", "Cancel jobs.", alias="cancel"),
     Command("suspend", "jobs:suspend", "Save, stop and keep jobs for later."),
     Command("resume", "jobs:resume", "Let suspended or held jobs go on."),
-    Command("events", "jobs:events", "Show what happened, to one job or to all."),
+    Command("events", "events:events", "Show what happened, to one job or to all."),
     Command("checkpoints", "jobs:checkpoints", "List the saves of a job."),
     Command("node ls", "nodes:ls", "List the nodes."),
     Command("node show", "nodes:show", "Show one node and its GPUs."),

@@ -75,6 +75,9 @@ class AsyncClient:
     async def jobs(self, *, everything: bool = False, limit: int = 100) -> "list[api.Job]":
         return await self._call(calls.jobs(everything=everything, limit=limit))
 
+    async def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
+        return await self._call(calls.array(array, everything=everything))
+
     async def job(self, job: str) -> "api.JobDetail":
         return await self._call(calls.job(job))
 

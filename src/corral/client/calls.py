@@ -51,6 +51,11 @@ def jobs(*, everything: bool, limit: int) -> "Call[list[api.Job]]":
     return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
 
 
+def array(of: str, *, everything: bool) -> "Call[list[api.Job]]":
+    query: dict[str, str | int] = {"all": int(everything), "array": of}
+    return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
+
+
 def job(name: str) -> "Call[api.JobDetail]":
     return Call(method="GET", path=_job(name), read=_one("JobDetail"))
 

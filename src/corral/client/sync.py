@@ -88,6 +88,10 @@ class Client:
         """Newest first; with `everything`, also those that are over."""
         return self._call(calls.jobs(everything=everything, limit=limit))
 
+    def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
+        """Jobs of the array with this id, or of the newest array of this name, by index."""
+        return self._call(calls.array(array, everything=everything))
+
     def job(self, job: str) -> "api.JobDetail":
         """One job by its id, or the newest of that name."""
         return self._call(calls.job(job))

@@ -56,6 +56,10 @@ class Store(Protocol):
         """The newest job of that name."""
         ...
 
+    async def array(self, of: str) -> Seq[Job]:
+        """Jobs of the array with this id, else of the newest array of this name, by index."""
+        ...
+
     async def names(self) -> Seq[str]:
         """Names of the newest 1,000 jobs, for suggestions."""
         ...

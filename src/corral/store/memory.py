@@ -28,6 +28,7 @@ from corral.store.rules import (
     NEWEST_NAMES,
     age,
     check,
+    is_part,
     jobs_named_in,
     key_of,
 )
@@ -168,6 +169,13 @@ class MemoryStore:
         return max(
             (job for job in self._jobs.values() if job.spec.name == name), key=age, default=None
         )
+
+    async def array(self, of: str) -> Seq[Job]:
+        jobs = sorted(self._jobs.values(), key=age)
+        if by_id := [job for job in jobs if job.array == of]:
+            return by_id
+        parts = [job for job in jobs if is_part(job, of)]
+        return [job for job in parts if job.submitted == parts[-1].submitted]
 
     async def names(self) -> Seq[str]:
         newest = await self.jobs(final=True, limit=NEWEST_NAMES)

@@ -1,6 +1,7 @@
 """What is asked of the tables: each a function of a connection, run on one of the lanes."""
 
 import hmac
+import re
 from collections.abc import Sequence as Seq
 from typing import Any, Final, NamedTuple, cast
 
@@ -15,7 +16,7 @@ from corral.domain.wishes import Wish
 from corral.domain.world import Event, World
 from corral.store import codec
 from corral.store.codec import Codec, Row
-from corral.store.rules import NEWEST_NAMES
+from corral.store.rules import NEWEST_NAMES, is_part
 from corral.store.schema import (
     allocations,
     attempts,
@@ -36,6 +37,7 @@ from corral.store.schema import (
 
 _OLDEST_FIRST: Final = (jobs.c.submitted, jobs.c.place, jobs.c.id)
 _NEWEST_FIRST: Final = tuple(column.desc() for column in _OLDEST_FIRST)
+_ID: Final = re.compile(r"j(\d{1,15})", re.ASCII)
 _JOBS: Final = select(jobs.c.record, jobs.c.crc)
 _WISHES: Final = select(
     wishes.c.sequence, wishes.c.by, wishes.c.at, wishes.c.kind, wishes.c.record, wishes.c.crc
@@ -172,6 +174,28 @@ def job_of_name(connection: Connection, name: str) -> Job | None:
     query = _JOBS.where(jobs.c.name == name).order_by(*_NEWEST_FIRST).limit(1)
     found = _rows(connection, query, codec.JOB)
     return found[0] if found else None
+
+
+def jobs_of_array(connection: Connection, of: str) -> list[Job]:
+    """By id, which holds the place of its submission; by name, the newest of those that begin so."""
+    if match := _ID.fullmatch(of):
+        found = _jobs_submitted(connection, int(match.group(1)))
+        if mine := [job for job in found if job.array == of]:
+            return mine
+    begins = jobs.c.name.between(f"{of}_", f"{of}_:")  # ":" comes behind every digit
+    names = select(jobs.c.submitted, jobs.c.name).where(begins).order_by(*_NEWEST_FIRST)
+    for sequence, name in connection.execute(names).all():
+        if name[len(of) + 1 :].isdecimal():
+            found = _jobs_submitted(connection, sequence)
+            array = next((job.array for job in found if job.spec.name == name), None)
+            if array is not None:  # two arrays that were submitted together have one id
+                return [job for job in found if is_part(job, of)]
+    return []
+
+
+def _jobs_submitted(connection: Connection, sequence: int) -> list[Job]:
+    query = _JOBS.where(jobs.c.submitted == sequence).order_by(*_OLDEST_FIRST)
+    return _rows(connection, query, codec.JOB)
 
 
 def newest_names(connection: Connection) -> list[str]:

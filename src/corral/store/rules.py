@@ -26,6 +26,11 @@ def age(job: Job) -> tuple[int, int, str]:
     return (job.submitted, -1 if index is None else index, job.id)
 
 
+def is_part(job: Job, of: str) -> bool:
+    """Whether it is a job of an array of this name."""
+    return job.array is not None and job.spec.name == f"{of}_{job.spec.array_index}"
+
+
 def jobs_named_in(changes: Changes) -> set[JobId]:
     """Every job that the changes touch or refer to."""
     return {job.id for job in changes.jobs} | {job for _, job in _references(changes)}

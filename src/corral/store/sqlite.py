@@ -74,6 +74,9 @@ class SqliteStore:
     async def named(self, name: str) -> Job | None:
         return await self._quick.ask(lambda db: reads.job_of_name(db, name))
 
+    async def array(self, of: str) -> Seq[Job]:
+        return await self._listing.ask(lambda db: reads.jobs_of_array(db, of))
+
     async def names(self) -> Seq[str]:
         return await self._listing.ask(reads.newest_names)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from corral.domain.ids import JobId, UserName, job_id
+from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.world import Changes
 from corral.ports.store import Store
@@ -36,6 +37,32 @@ def test_the_jobs_of_an_array_are_in_order_of_their_index(place: Place) -> None:
         listed = await store.jobs(final=True, limit=9)
         assert [one.spec.array_index for one in listed] == [10, 9, 2]
         assert list((await store.lead()).jobs) == ["j1.2", "j1.9", "j1.10"]
+
+    place.run(scenario)
+
+
+def test_an_array_is_found_by_its_id_and_the_newest_one_by_its_name(place: Place) -> None:
+    def part(sequence: int, name: str, index: int, state: JobState = JobState.QUEUED) -> Job:
+        id = JobId(f"j{sequence}_{index}")
+        own = spec(f"{name}_{index}", array_index=index)
+        return job(sequence, state, id=id, spec=own, array=job_id(sequence))
+
+    async def scenario(store: Store) -> None:
+        old = [part(1, "sweep", index) for index in (10, 2)]
+        new = [part(5, "sweep", index, JobState.DONE) for index in (1, 0)]
+        other = [part(7, "sweep_er", 3), part(8, "x_y", 0), part(8, "x", 4)]
+        alone = [job(9, spec=spec("sweep_4")), job(10, spec=spec("j1"))]
+        rows = (*old, *new, *other, *alone)
+        await store.commit((await store.lead()).term, Changes(jobs=rows))
+        found = {
+            of: [one.id for one in await store.array(of)]
+            for of in ("j1", "j5", "sweep", "sweep_er", "x", "x_y", "j9", "swee", "sweep_1", "")
+        }
+        assert found.pop("j1") == ["j1_2", "j1_10"]
+        assert found.pop("j5") == found.pop("sweep") == ["j5_0", "j5_1"]
+        assert found.pop("sweep_er") == ["j7_3"]
+        assert (found.pop("x"), found.pop("x_y")) == (["j8_4"], ["j8_0"])
+        assert set(map(tuple, found.values())) == {()}
 
     place.run(scenario)
 

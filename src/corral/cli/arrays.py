@@ -1,0 +1,193 @@
+"""A whole array: its jobs as a table, one reason a group, their events and saves together."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from corral.cli.common import Common
+from corral.cli.output import (
+    age_text,
+    clean,
+    cut,
+    print_json,
+    say,
+    show_pairs,
+    show_table,
+    state,
+    table,
+)
+from corral.cli.plan import shape_text
+from corral.cli.row import time_of, where_or_why
+from corral.domain.errors import NotFound
+
+if TYPE_CHECKING:
+    from corral.client import AsyncClient, Client
+    from corral.wire import api
+
+T = TypeVar("T")
+MOST_INDICES = 8  # spans of indices that a line names
+
+
+def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api.Job]":
+    """What the call answers for one job; for an array, by its id (j9) or by the name of its newest
+    (sweep), its jobs by index. Raises: NotFound."""
+    try:
+        return call(job)
+    except NotFound:
+        parts = client.array(job, everything=True)
+        if not parts:
+            raise
+        return parts
+
+
+def members(client: "Client", job: str) -> list[str]:
+    """The ids that a change of `job` means: itself, or the unfinished jobs of an array."""
+    one = found(client, job, client.job)
+    if not isinstance(one, list) and not one.is_over:
+        return [job]
+    return [part.id for part in client.array(job)] or [job]
+
+
+def name_of(jobs: "Sequence[api.Job]") -> str:
+    bases = dict.fromkeys(job.name.rpartition("_")[0] for job in jobs)
+    return ", ".join(bases)
+
+
+def show_array(jobs: "Sequence[api.Job]", now: float, common: Common) -> None:
+    """A line an index. `now` in seconds since 1970."""
+    if common.json:
+        print_json({"jobs": [job.model_dump(mode="json") for job in jobs]})
+        return
+    counts = Counter(job.state for job in jobs)
+    show_pairs(
+        [
+            ("array", f"{name_of(jobs)} ({jobs[0].array})"),
+            ("jobs", ", ".join(f"{count} {word}" for word, count in counts.items())),
+            ("owner", f"{jobs[0].owner}, queue {jobs[0].queue}, priority {jobs[0].priority}"),
+            ("asks for", f"{shape_text(jobs[0].shape)}, each job"),
+        ]
+    )
+    say()
+    columns = ("INDEX", "ID", "STATE", "TRIES", "TIME", "WHERE OR WHY")
+    rows = table(*columns, right=("INDEX", "TRIES", "TIME"))
+    for job in jobs:
+        rows.add_row(
+            str(job.array_index),
+            job.id,
+            state(job.state),
+            str(job.attempt),
+            age_text(time_of(job, now)),
+            cut(where_or_why(job)),
+        )
+    show_table(rows)
+
+
+def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> None:
+    """One reason for all that are alike in state and in the kind of their reason."""
+    groups: dict[tuple[str, str], list[api.Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.state, job.reason_code), []).append(job)
+    told = [(group, client.why(group[0].id)) for group in groups.values()]
+    if common.json:
+        print_json(
+            {
+                "groups": [
+                    {**one.model_dump(mode="json"), "jobs": [job.id for job in group]}
+                    for group, one in told
+                ]
+            }
+        )
+        return
+    name = name_of(jobs)
+    for group, one in told:
+        alike = len({job.reason for job in group}) == 1
+        of = "" if alike else f"{group[0].array_index}: "
+        reason = f": {of}{clean(one.reason)}" if one.reason else ""
+        are = "is" if len(group) == 1 else "are"
+        say(f"{name} {spans_of(group)} {are} {one.state}{reason}")
+        for suggestion in one.suggestions:
+            say(f"  {clean(suggestion)}")
+
+
+def spans_of(jobs: "Sequence[api.Job]") -> str:
+    """Their indices: 0-7, 9, 12-15."""
+    spans: list[list[int]] = []
+    for index in sorted(job.array_index or 0 for job in jobs):
+        if spans and spans[-1][1] + 1 == index:
+            spans[-1][1] = index
+        else:
+            spans.append([index, index])
+    texts = [str(low) if low == high else f"{low}-{high}" for low, high in spans]
+    more = f" and {len(texts) - MOST_INDICES} more spans" if len(texts) > MOST_INDICES else ""
+    return ", ".join(texts[:MOST_INDICES]) + more
+
+
+def print_logs_of(
+    common: Common,
+    jobs: "Sequence[api.Job]",
+    *,
+    follow: bool,
+    rank: int | None,
+    attempt: int | None,
+    tail: int | None,
+) -> None:
+    """With `follow` as they come, else one index after the other."""
+    from corral.cli.many import each, indices_of, print_logs
+
+    labels = indices_of(jobs)
+
+    async def one(client: "AsyncClient", job: "api.Job") -> None:
+        asked = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
+        if common.json:
+            await _json_logs(client, job, **asked)
+        else:
+            await print_logs(client, job, sys.stdout, labels[job.id], **asked)
+
+    if follow:
+        each(common, jobs, one)
+    else:
+        for job in jobs:
+            each(common, [job], one)
+
+
+async def _json_logs(client: "AsyncClient", job: "api.Job", **asked: object) -> None:
+    import json
+
+    async for piece in client.logs(job.id, **asked):  # type: ignore[arg-type]
+        line = {"job": job.id, **piece.model_dump(mode="json")}
+        print(json.dumps(line, ensure_ascii=False), flush=True)
+
+
+def events_of(
+    common: Common,
+    jobs: "Sequence[api.Job]",
+    tell: "Callable[[api.Event], None]",
+    *,
+    follow: bool,
+    after: int,
+) -> "list[api.Event]":
+    """All that happened so far in order, or with `follow` told as it happens until all are over."""
+    from corral.cli.many import each
+
+    async def one(client: "AsyncClient", job: "api.Job") -> "list[api.Event]":
+        kept = []
+        async for event in client.events(job.id, after=after, follow=follow):
+            if follow:
+                tell(event)
+            else:
+                kept.append(event)
+        return kept
+
+    events = [event for of_job in each(common, jobs, one) for event in of_job]
+    return sorted(events, key=lambda event: event.number)
+
+
+def checkpoints_of(common: Common, jobs: "Sequence[api.Job]") -> "list[tuple[str, api.Checkpoint]]":
+    """Every recorded save with the id of its job."""
+    from corral.cli.many import each
+
+    async def one(client: "AsyncClient", job: "api.Job") -> "list[tuple[str, api.Checkpoint]]":
+        return [(job.id, save) for save in await client.checkpoints(job.id)]
+
+    return [pair for of_job in each(common, jobs, one) for pair in of_job]

@@ -1,0 +1,54 @@
+"""events."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from corral.cli import arrays
+from corral.cli.common import Common
+from corral.cli.output import clean, clock_text, print_json, print_json_line, say
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+
+def events(
+    job: str | None = None,
+    /,
+    *,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)
+    ] = False,
+    after: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Show what happened, to one job or to all.
+
+    Args:
+        job: Its id, or the newest of this name; of an array, all of it; without it all jobs.
+        follow: Go on as things happen.
+        after: Only events with a higher number.
+    """
+    with common.client() as client:
+        asked = None if job is None else arrays.found(client, job, client.job)
+
+        def tell(event: "api.Event") -> None:
+            if common.json:
+                print_json_line(event)
+            else:
+                several = asked is None or isinstance(asked, list)
+                of = f" {event.job}" if event.job and several else ""
+                say(f"{clock_text(event.at)}{of} {clean(event.text)}")
+
+        found: Iterable[api.Event]
+        if isinstance(asked, list):
+            found = arrays.events_of(common, asked, tell, follow=follow, after=after)
+        else:
+            found = client.events(asked.id if asked else None, after=after, follow=follow)
+        if common.json and not follow:
+            print_json({"events": [event.model_dump(mode="json") for event in found]})
+            return
+        for event in found:
+            tell(event)

@@ -1,0 +1,109 @@
+"""Following several jobs: their lines come as they are printed, each with its job's name."""
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from corral.cli.lines import Lines
+from corral.cli.main import run
+from corral.cli.many import indices_of, names_of
+from corral.domain.ids import AttemptNumber, JobId
+from corral.wire.api import Job, LogLines
+from corral.wire.channel import LogChunk, encode
+from tests.api.heads import Agent, Head, ended, eventually, up
+
+
+class Followed:
+    """`corral apply --follow` in a thread of its own; what it has said so far."""
+
+    def __init__(self, file: Path) -> None:
+        self.out, self.err = io.StringIO(), io.StringIO()
+        self.code: int | None = None
+        self._file = file
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Followed":
+        self._streams = (redirect_stdout(self.out), redirect_stderr(self.err))
+        for stream in self._streams:
+            stream.__enter__()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(60)
+        for stream in self._streams:
+            stream.__exit__(None, None, None)
+
+    def _run(self) -> None:
+        self.code = run(["apply", "-f", str(self._file), "--follow", "-y"])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(
+        "name: one\nrun: x\nresources: {gpu: 1}\n---\nname: two\nrun: x\nresources: {gpu: 1}\n"
+    )
+    yield path
+
+
+def test_jobs_are_told_between_one_another_until_all_are_over(
+    head: Head, agent: Agent, file: Path
+) -> None:
+    world = head.control.world
+
+    def says(id: JobId, offset: int, data: bytes) -> int:
+        with head.dial("n1", "/v1/agents/logs") as channel:
+            chunk = LogChunk(job=id, attempt=AttemptNumber(1), rank=0, offset=offset, data=data)
+            channel.send(encode(chunk))
+            channel.recv(10)
+        return offset + len(data)
+
+    with Followed(file) as followed:
+        eventually(lambda: sum(job.state == "STARTING" for job in world.jobs.values()) == 2, 60)
+        one, two = sorted(world.jobs)
+        agent.beat(up((one, 1)), up((two, 1)))
+        eventually(lambda: sum(job.state == "RUNNING" for job in world.jobs.values()) == 2, 60)
+        place = {one: 0, two: 0}
+        for id, data, line in (
+            (one, b"a\n", "[one] a\n"),
+            (two, b"b\n", "[two] b\n"),
+            (one, b"c\nd", "[one] c\n"),
+        ):
+            place[id] = says(id, place[id], data)
+            eventually(lambda line=line: followed.out.getvalue().endswith(line), 60)  # type: ignore[misc]
+        agent.beat(ended((one, 1)), up((two, 1)))
+        eventually(lambda: followed.out.getvalue().endswith("[one] d\n"), 60)
+        assert followed.code is None
+        agent.beat(ended((two, 1), code=3))
+    assert followed.out.getvalue() == "[one] a\n[two] b\n[one] c\n[one] d\n"
+    assert followed.code == 1
+    told = followed.err.getvalue()
+    assert "[two] two" in told
+    assert "two is FAILED with exit code 3" in told
+    assert told.endswith("1 done, 1 not\n")
+
+
+def test_a_line_is_written_whole_with_its_job_and_its_rank() -> None:
+    out = io.StringIO()
+    lines = Lines(out, label=True, job="a")
+    for rank, data in ((0, "x"), (1, "y\nz"), (0, "w\n")):
+        lines.write(LogLines(rank=rank, attempt=1, data=data))
+    lines.finish()
+    assert out.getvalue() == "[a 1] y\n[a 0] xw\n[a 1] z\n"
+
+
+def test_labels_tell_jobs_apart() -> None:
+    def row(id: str, name: str, array: str | None = None, index: int | None = None) -> Job:
+        return Job.model_construct(id=id, name=name, array=array, array_index=index)
+
+    plain = [row("j1_0", "a"), row("j1_1", "b"), row("j1_2", "b")]
+    assert names_of(plain) == {"j1_0": "a", "j1_1": "b j1_1", "j1_2": "b j1_2"}
+    array = [row("j2_0", "s_0", "j2", 0), row("j2_1", "s_1", "j2", 1)]
+    assert indices_of(array) == {"j2_0": "0", "j2_1": "1"}
+    assert names_of(array)["j2_1"] == "s_1"
+    assert indices_of([*array, row("j2_p3", "t_0", "j2", 0)])["j2_1"] == "s_1"

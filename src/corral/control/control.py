@@ -142,11 +142,13 @@ class Control:
 
     def progress(self, job: Job) -> Progress | None:
         """The newest beat of the job's training loop, of its newest attempt."""
+        attempt = self.world.attempts.get(job.id)
         key = (job.id, job.attempt)
+        heard = [self.facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
         beats = [
             seen.progress
-            for heard in self.facts.nodes.values()
-            for seen in heard.seen
+            for word in heard
+            for seen in (word.seen if word is not None else ())
             if seen.key == key and seen.progress is not None
         ]
         return max(beats, key=lambda beat: beat.step, default=None)

@@ -2,7 +2,6 @@
 
 import io
 import threading
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -22,7 +21,7 @@ class Followed:
 
     def __init__(self, file: Path) -> None:
         self.out, self.err = io.StringIO(), io.StringIO()
-        self.code: int | None = None
+        self.codes: list[int] = []
         self._file = file
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -39,16 +38,16 @@ class Followed:
             stream.__exit__(None, None, None)
 
     def _run(self) -> None:
-        self.code = run(["apply", "-f", str(self._file), "--follow", "-y"])
+        self.codes.append(run(["apply", "-f", str(self._file), "--follow", "-y"]))
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[Path]:
+def file(tmp_path: Path) -> Path:
     path = tmp_path / "jobs.yaml"
     path.write_text(
         "name: one\nrun: x\nresources: {gpu: 1}\n---\nname: two\nrun: x\nresources: {gpu: 1}\n"
     )
-    yield path
+    return path
 
 
 def test_jobs_are_told_between_one_another_until_all_are_over(
@@ -78,10 +77,10 @@ def test_jobs_are_told_between_one_another_until_all_are_over(
             eventually(lambda line=line: followed.out.getvalue().endswith(line), 60)  # type: ignore[misc]
         agent.beat(ended((one, 1)), up((two, 1)))
         eventually(lambda: followed.out.getvalue().endswith("[one] d\n"), 60)
-        assert followed.code is None
+        assert not followed.codes
         agent.beat(ended((two, 1), code=3))
     assert followed.out.getvalue() == "[one] a\n[two] b\n[one] c\n[one] d\n"
-    assert followed.code == 1
+    assert followed.codes == [1]
     told = followed.err.getvalue()
     assert "[two] two" in told
     assert "two is FAILED with exit code 3" in told

@@ -177,7 +177,7 @@ def job_of_name(connection: Connection, name: str) -> Job | None:
 
 
 def jobs_of_array(connection: Connection, of: str) -> list[Job]:
-    """By id, which holds the place of its submission; by name, the newest of those that begin so."""
+    """By id, which holds the place of its submission; by name, the newest of that name."""
     if match := _ID.fullmatch(of):
         found = _jobs_submitted(connection, int(match.group(1)))
         if mine := [job for job in found if job.array == of]:

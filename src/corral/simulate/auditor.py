@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from corral.domain.attempt import Allocation, Attempt, Save, SeatState
-from corral.domain.facts import AttemptKey
+from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import Disconnect, Job, JobSpec
 from corral.domain.moves import FINAL, JobState, StopWhy
@@ -22,6 +22,7 @@ from corral.domain.wanted import Launch
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.blame import Blame
 from corral.simulate.loop import inside
+from corral.simulate.placing import Placing
 
 if TYPE_CHECKING:
     from corral.simulate.head import Head
@@ -49,7 +50,9 @@ class Auditor:
         self._heard_at: dict[tuple[int, NodeId], list[float]] = defaultdict(list)
         self._decided_at = 0.0
         self._known_at: dict[BootId, float] = {}
+        self._stepped_at: dict[tuple[int, AttemptKey, NodeId], tuple[int, float]] = {}
         self._blame = Blame(self)
+        self._placing = Placing(self)
 
     def breach(self, rule: str, text: str) -> None:
         self.scene.breach(rule, text)
@@ -79,22 +82,37 @@ class Auditor:
         self.cancelled.add(job)
         self._cancel_wins(self.jobs[job])
 
-    def heard(self, node: NodeId, boot: BootId, head: Head) -> None:
+    def heard(self, node: NodeId, boot: BootId, head: Head, seen: Iterable[Seen]) -> None:
         self._heard_at[head.number, node].append(self.scene.now())
         self._known_at.setdefault(boot, self.scene.now())
+        for one in seen:
+            where = (head.number, one.key, node)
+            if one.progress and one.progress.step != self._stepped_at.get(where, (-1, 0.0))[0]:
+                self._stepped_at[where] = (one.progress.step, self.scene.now())
+
+    def _writer(self) -> Head:
+        """The head that writes now."""
+        return next(one for one in self.scene.heads if one.process is inside())
 
     def silent_seconds(self, node: NodeId) -> float:
-        """How long the head that writes now had no word of the node when it decided this."""
-        head = next(one for one in self.scene.heads if one.process is inside())
+        """How long the head that writes now had no word of the node when it decided this, without
+        the time during which that head was stopped itself."""
+        head = self._writer()
         heard = self._heard_at[head.number, node]
         before = bisect_right(heard, self._decided_at)
-        last = heard[before - 1] if before else 0.0
-        return self._decided_at - max(head.serving_since, last)
+        last = max(head.serving_since, heard[before - 1] if before else 0.0)
+        return self._decided_at - last - head.process.stopped_seconds(last, self._decided_at)
 
     def all_heard(self, nodes: Iterable[NodeId]) -> bool:
         """Whether the head that writes now has ever heard each of these nodes."""
-        head = next(one for one in self.scene.heads if one.process is inside())
-        return all(self._heard_at[head.number, node] for node in nodes)
+        return all(self._heard_at[self._writer().number, node] for node in nodes)
+
+    def _steps_on(self, key: AttemptKey, node: NodeId, silent: float) -> bool:
+        """Whether the head that writes now hears new steps of the attempt from its other nodes."""
+        since = self._decided_at - min(silent - 3.0, 4.0)
+        others = (seat.node for seat in self.attempts[key].seats if seat.node != node)
+        known = (self._stepped_at.get((self._writer().number, key, one)) for one in others)
+        return any(since < at <= self._decided_at for _, at in filter(None, known))
 
     def newly_booted(self, node: NodeId, since: float) -> bool:
         """Whether the node's present boot became known to a head only after that moment."""
@@ -110,12 +128,15 @@ class Auditor:
         if term < self.term:
             self.breach("term", f"a head of term {term} wrote after one of term {self.term}")
         self.term = max(self.term, term)
+        self._placing.check(changes)
+        before = {job.id: self.jobs.get(job.id) for job in changes.jobs}
         for save in changes.saves:
             self._save(save)
         for job in changes.jobs:
             self._job(job)
         for allocation in changes.allocations:
             self._allocation(allocation)
+            self._whole_gang_silent(allocation, before.get(allocation.job))
         for attempt in changes.attempts:
             self._attempt(attempt, changes)
         self._blame.check(changes)
@@ -222,6 +243,16 @@ class Auditor:
         together = sum(abs(other - silent) < 1.0 for other in others)
         if together >= max(4, len(self.nodes) // 5):
             self.breach("I7", f"{node} is given up, and {together} nodes went silent with it")
+
+    def _whole_gang_silent(self, allocation: Allocation, before: Job | None) -> None:
+        """I7: a gang that is heard to step on is alive, also where one of its nodes is silent."""
+        key, node = (allocation.job, allocation.attempt), allocation.seat.node
+        job = self.jobs[allocation.job]
+        given_up = allocation.state == SeatState.UNREACHABLE and job.reason_code == "NodeLost"
+        if given_up and before is not None and before.state == JobState.RUNNING:
+            silent = self.silent_seconds(node)
+            if self._steps_on(key, node, silent):
+                self.breach("I7", f"{allocation.key} is given up, and its gang steps on")
 
     def _save(self, save: Save) -> None:
         """I2 and I12: a committed save was really made, and its attempt was never replaced."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from corral.domain.attempt import Cause
 from corral.domain.facts import AttemptKey
 from corral.domain.job import Job
 from corral.domain.moves import FINAL, JobState, StopWhy
@@ -19,6 +20,8 @@ class Blame:
     def __init__(self, auditor: Auditor) -> None:
         self._auditor = auditor
         self._before: dict[str, Job] = {}
+        self._fruitless: dict[str, int] = {}
+        self._furthest: dict[str, int] = {}
 
     def check(self, changes: Changes) -> None:
         for job in changes.jobs:
@@ -30,6 +33,8 @@ class Blame:
     def _job(self, before: Job, job: Job) -> None:
         key = (job.id, before.attempt)
         self._budgets(before, job, key)
+        if before.state == JobState.RECOVERING and job.state in (JobState.QUEUED, JobState.FAILED):
+            self._explained(job, key)
         if job.state == JobState.RECOVERING != before.state and not self._cause(key):
             self._auditor.breach("I7", f"{key} is ended, and nothing had befallen it")
         if job.state == JobState.STOPPING and job.why == StopWhy.TIME != before.why:
@@ -44,6 +49,29 @@ class Blame:
             self._auditor.breach("I17", f"the user pays for {key}: {why}")
         if job.infra_retries > before.infra_retries and not self._infra(key):
             self._auditor.breach("I17", f"the cluster pays for {key}: its ranks failed {own}")
+
+        if job.user_retries > job.spec.retry.user or job.infra_retries > job.spec.retry.infra:
+            self._auditor.breach("I17", f"{job.id} is tried again beyond its budget")
+        if job.user_retries > before.user_retries:
+            self._crash_loop(job, self._auditor.attempts[key].last_step or -1)
+
+    def _crash_loop(self, job: Job, reached: int) -> None:
+        """I17: the third failure in a row that came no further than before is the last."""
+        further = reached > self._furthest.get(job.id, -1)
+        self._furthest[job.id] = max(reached, self._furthest.get(job.id, -1))
+        self._fruitless[job.id] = 1 if further else self._fruitless.get(job.id, 0) + 1
+        if self._fruitless[job.id] >= 3:
+            self._auditor.breach("I17", f"{job.id} is tried again after three failures in a row")
+
+    def _explained(self, job: Job, key: AttemptKey) -> None:
+        """I14: a failed attempt has a cause, a culprit and evidence; the culprit did it."""
+        attempt = self._auditor.attempts[key]
+        own = self._auditor.scene.evidence.own[key]
+        if attempt.cause == Cause.NONE or not attempt.culprit or not attempt.evidence:
+            self._auditor.breach("I14", f"{key} failed, and nobody says why: {attempt}")
+        ranks = {f"rank {rank} on " for rank in own}
+        if attempt.cause == Cause.USER and not attempt.culprit.startswith(tuple(ranks)):
+            self._auditor.breach("I14", f"{key} is blamed on {attempt.culprit}, not on {own}")
 
     def _failed(self, job: Job, key: AttemptKey) -> None:
         own = self._auditor.scene.evidence.own[key]

@@ -175,7 +175,7 @@ class Head:
                 seen=seen,
             )
         )
-        self.scene.auditor.heard(session.node, session.boot, self)
+        self.scene.auditor.heard(session.node, session.boot, self, seen)
         session.heard(number)
         self._see_to(session, version)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
+LONGEST_GAP_SECONDS = 2.0
 _INSIDE: ContextVar["Process | None"] = ContextVar("simulated_process", default=None)
 
 
@@ -21,6 +22,7 @@ class Process:
         self._loop = loop
         self._context = copy_context()
         self._context.run(_INSIDE.set, self)
+        self._stops: list[list[float]] = []  # from, until
         self._waiting: list[tuple[Context, Callable[..., object], tuple[Any, ...]]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -41,10 +43,20 @@ class Process:
         self._waiting.clear()
 
     def pause(self) -> None:
+        if not self.paused:
+            self._stops.append([self._loop.time(), float("inf")])
         self.paused = True
+
+    def stopped_seconds(self, since: float, until: float) -> float:
+        """How long it was paused between the two moments; of each pause, the first
+        LONGEST_GAP_SECONDS are time in which a process may believe that it ran."""
+        longs = (min(until, end) - max(since, start) for start, end in self._stops)
+        return sum(max(0.0, seconds - LONGEST_GAP_SECONDS) for seconds in longs)
 
     def resume(self) -> None:
         """Go on; what came meanwhile is taken in first, in the order of its coming."""
+        if self.paused:
+            self._stops[-1][1] = self._loop.time()
         self.paused = False
         waiting, self._waiting = self._waiting, []
         for context, callback, args in waiting:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from corral.simulate.head import Head
     from corral.simulate.scene import Scene
 
+INFRA = [20, 20, 20, 20, 20, 20, 1, 0]  # retries for faults of the cluster
 PATIENCE_SECONDS = 3.0  # without an answer for so long, a client asks again
 
 
@@ -44,6 +45,7 @@ class People:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self.chance = scene.stream("people")
+        self._budgets = scene.stream("budgets")
         self.told: dict[str, tuple[JobId, ...]] = {}
         self.asked_to_cancel: set[JobId] = set()  # perhaps granted
         self.waiting = 0  # calls that will still be tried again
@@ -90,7 +92,7 @@ class People:
             max_duration_seconds=chance.choice([None, None, None, 15.0, 40.0]),
             per=chance.choice([Per.NODE, Per.GPU]),
             checkpoint=CheckpointRule(path=f"/shared/{name}") if saves else None,
-            retry=Retry(infra=20, user=chance.choice([0, 1, 2, 4])),
+            retry=Retry(infra=self._budgets.choice(INFRA), user=chance.choice([0, 1, 2, 4])),
             disconnect=chance.choice([None, None, Disconnect.WAIT, Disconnect.REPLACE]),
             self_stop_seconds=chance.choice([None, None, 8.0, 12.0]),
             grace_seconds=chance.choice([0.5, 2.0, 5.0]),

@@ -33,11 +33,13 @@ async def submit(
 
     With `dry_run` nothing happens: the answer is 200 and what would happen.
     """
-    specs = await _specs(house, body)
     if dry_run:
-        planned = [views.planned(one) for one in house.control.dry_run(specs)]
-        return _json(api.Plan(plan=planned))
-    jobs = await house.control.submit(specs, key=body.key, by=caller.name)
+        planned = house.control.dry_run(await _specs(house, body))
+        return _json(api.Plan(plan=[views.planned(one) for one in planned]))
+    jobs = await house.control.submitted(body.key, by=caller.name)
+    if jobs is None:
+        specs = await _specs(house, body)
+        jobs = await house.control.submit(specs, key=body.key, by=caller.name)
     rows = await views.job_rows(house.control, jobs)
     return _json(api.Jobs(jobs=rows), status=201)
 

@@ -84,6 +84,18 @@ class Control:
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
         wish = await self.acknowledge(Submit(specs=asked, key=key), by=by)
+        return await self._jobs_of(wish)
+
+    async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
+        """The jobs that this user has submitted with this key; None when there was no such wish.
+
+        Asked before a submission is checked: the cluster may have changed, the answer must not.
+        """
+        wish = await self.store.wish_of(key, by=by) if key else None
+        return None if wish is None else await self._jobs_of(wish)
+
+    async def _jobs_of(self, wish: Wish) -> list[Job]:
+        """What the wish has brought, once it is granted."""
         await self._until_granted(wish)
         jobs = [self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)]
         if None in jobs:

@@ -30,6 +30,10 @@ class Store(Protocol):
         """
         ...
 
+    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
+        """The Submit that this user has sent with this key, while it is remembered."""
+        ...
+
     async def wishes(self, after: int) -> Seq[Wish]:
         """Wishes with a sequence above `after`, in order. Granted ones may be gone."""
         ...

@@ -107,6 +107,9 @@ class MemoryStore:
             self._keys[by, key] = wish
         return wish
 
+    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
+        return self._keys.get((by, key))
+
     async def wishes(self, after: int) -> Seq[Wish]:
         return [wish for wish in self._wishes.values() if wish.sequence > after]
 

@@ -58,6 +58,9 @@ class SqliteStore:
     async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
         return await self._writer.ask(lambda db: writes.wish(db, asked, by, at))
 
+    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
+        return await self._quick.ask(lambda db: reads.wish_of_key(db, by, key))
+
     async def wishes(self, after: int) -> Seq[Wish]:
         return await self._writer.ask(lambda db: reads.wishes_after(db, after))
 

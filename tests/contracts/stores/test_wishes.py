@@ -41,6 +41,19 @@ def test_a_repeated_submit_is_answered_with_the_first_wish(place: Place) -> None
     place.run(scenario)
 
 
+def test_a_submit_is_found_by_its_users_key_granted_or_not(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        assert await store.wish_of("k", by=ANN) is None
+        first = await store.wish(submit("a", key="k"), by=ANN, at=1.0)
+        assert await store.wish_of("k", by=ANN) == first
+        assert await store.wish_of("k", by=BOB) is None
+        await store.commit((await store.lead()).term, Changes(granted=first.sequence))
+        assert await store.wish_of("k", by=ANN) == first
+        assert await store.wish_of("", by=ANN) is None
+
+    place.run(scenario)
+
+
 def test_a_repeated_submit_is_known_after_it_was_granted_and_after_a_restart(place: Place) -> None:
     async def before(store: Store) -> int:
         world = await store.lead()

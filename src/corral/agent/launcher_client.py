@@ -12,7 +12,7 @@ from corral.agent.launcher import PID_FILE, SOCKET, START
 from corral.agent.processes import Process
 from corral.domain.errors import Trouble
 
-START_SECONDS: Final = 20.0
+START_SECONDS: Final = 60.0
 
 
 class NoLauncher(Trouble):

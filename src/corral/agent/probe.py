@@ -19,7 +19,7 @@ from corral.domain.resources import Gpu, Inventory
 from corral.domain.units import MILLIS_PER_CPU
 from corral.wire.node import NodeSettings
 
-START_SECONDS: Final = 5.0  # what the helper may take beyond its own deadline
+START_SECONDS: Final = 30.0  # what the helper may take beyond its own deadline
 _MEMORY_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),

@@ -10,7 +10,7 @@ from typing import Final
 from corral.agent.shim.attach import ANSWER
 from corral.domain.errors import Refusal
 
-ANSWER_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 30.0
 
 
 class AttachRefused(Refusal):

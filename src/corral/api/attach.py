@@ -19,7 +19,7 @@ from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.wire.channel import AttachNow
 
-AGENT_SECONDS: Final = 10.0
+AGENT_SECONDS: Final = 30.0
 
 
 class Terminal(BaseModel):

@@ -19,7 +19,7 @@ from corral.domain.moves import FINAL
 from corral.wire import api
 
 HEARTBEAT_SECONDS: Final = 10.0
-LAST_BYTES_SECONDS: Final = 1.0  # that an ended job's log is waited for
+LAST_BYTES_SECONDS: Final = 10.0  # that an ended job's log is waited for
 PAGE: Final = 1000
 PIECE_BYTES: Final = 64 * 1024
 HEARTBEAT: Final = b": the head is there\n\n"

@@ -16,7 +16,7 @@ from corral.boot.settings import ClusterDir, read_json
 from corral.domain.errors import Trouble
 from corral.engines.local.processes import Process, spawn
 
-START_SECONDS: Final = 30.0
+START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
 LOG_LINES: Final = 12
 

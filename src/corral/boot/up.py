@@ -20,7 +20,7 @@ from corral.domain.errors import Conflict, SpecInvalid
 if TYPE_CHECKING:
     from corral.wire import api
 
-NODES_SECONDS: Final = 30.0
+NODES_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.03
 GPU_SECONDS: Final = 20.0
 _COUNT: Final = "from corral.agent.survey import real_gpus; print(len(real_gpus(None)))"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from corral.boot.settings import ClusterDir
     from corral.wire import api
 
-GONE_SECONDS = 15.0
+GONE_SECONDS = 60.0
 JOBS_SECONDS = 135.0  # the head gives them 120
 
 

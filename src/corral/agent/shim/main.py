@@ -29,7 +29,7 @@ from corral.agent.shim.spawn import Account, account
 
 PR_SET_NAME: Final = 15
 PR_SET_CHILD_SUBREAPER: Final = 36
-PATIENCE_SECONDS: Final = 10.0  # for the plan, which is on its way
+PATIENCE_SECONDS: Final = 60.0  # for the plan, which is on its way
 SOCKET: Final = "shim.sock"
 PID_FILE: Final = "shim.pid"
 _libc: Final = ctypes.CDLL(None, use_errno=True)

@@ -8,6 +8,7 @@ import pytest
 
 from corral.simulate import __main__ as command
 from corral.simulate import simulate
+from tests.patience import PATIENCE_SECONDS
 
 SEEDS = (3, 17, 70)
 
@@ -28,7 +29,7 @@ def test_a_world_does_not_depend_on_the_process_that_runs_it() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
         ).stdout
         for seed in ("1", "2")
     ]

@@ -3,9 +3,9 @@
 import argparse
 import sys
 import time
-from collections import Counter
 
 from corral.simulate.scene import Outcome, simulate
+from corral.simulate.tally import Tally, breach_text
 
 
 def main() -> int:
@@ -22,36 +22,24 @@ def main() -> int:
     else:
         seeds = range(asked.first, asked.first + asked.seeds)
     began = time.monotonic()
-    broken: list[Outcome] = []
-    jobs = attempts = commits = 0
-    virtual_seconds = 0.0
+    tally = Tally()
     for seed in seeds:
         outcome = simulate(seed, verbose=asked.verbose)
-        jobs += outcome.jobs
-        attempts += outcome.attempts
-        commits += outcome.commits
-        virtual_seconds += outcome.virtual_seconds
-        if outcome.rule:
-            broken.append(outcome)
-            _tell(outcome, in_full=not asked.keep_going and not asked.verbose)
-            if not asked.keep_going:
-                break
-    seconds = time.monotonic() - began
-    print(
-        f"{len(seeds)} worlds, {virtual_seconds / 3600:.1f} simulated hours, {jobs} jobs, "
-        f"{attempts} attempts, {commits} commits in {seconds:.1f} s: {len(broken)} broken"
-    )
-    if broken:
-        print(dict(Counter(outcome.rule for outcome in broken)))
-    return 1 if broken else 0
+        tally.add(outcome)
+        if outcome.rule and asked.keep_going:
+            print(breach_text(outcome), file=sys.stderr, flush=True)
+        elif outcome.rule:
+            _tell(outcome, in_full=not asked.verbose)
+            break
+    print(tally.text(time.monotonic() - began))
+    return 1 if tally.broken else 0
 
 
 def _tell(outcome: Outcome, *, in_full: bool) -> None:
+    """The world's last events, unless each was told as it happened."""
     for line in outcome.lines if in_full else ():
         print(line)
-    print(f"seed {outcome.seed} broke {outcome.rule}: {outcome.text}")
-    if in_full:
-        print(f"replay: python -m corral.simulate --seed {outcome.seed} --verbose")
+    print(f"replay: python -m corral.simulate --seed {outcome.seed} --verbose")
 
 
 if __name__ == "__main__":

@@ -84,9 +84,11 @@ def _is_met(after: After, job: Job) -> bool:
 
 
 def _is_alike(one: Job, other: Job) -> bool:
-    """Whether both could start in just the same places: saves and limits bind a job to some."""
+    """Whether both ask for the same, and could start in just the same places: saves and limits bind
+    a job to some."""
     bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
-    return not bound and one.spec.shapes == other.spec.shapes
+    same = (one.owner, one.spec.queue) == (other.owner, other.spec.queue)
+    return same and not bound and one.spec.shapes == other.spec.shapes
 
 
 def _place(job: Job) -> tuple[int, int, int]:

@@ -1,0 +1,490 @@
+"""Rules taken out of the code, one at a time, as data: what is changed, and what must be missed."""
+
+import importlib
+import inspect
+import sys
+import textwrap
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import pytest
+
+from corral.simulate.scene import Outcome, simulate
+
+MOST_WORLDS = 400  # so many are looked at before a rule is called unguarded
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`where` is module:function or module:Class.method below corral; `old` stands there once.
+
+    `rules` are the invariants that guard what was taken out: one of them must be broken. `seed` is
+    a world in which one is; the search begins there.
+    """
+
+    name: str
+    where: str
+    old: str
+    new: str
+    rules: str
+    seed: int = 0
+
+
+STORE = [
+    Mutant(
+        "a repeated submit makes another job",
+        "store.memory:MemoryStore.wish",
+        "if key is not None and (by, key) in self._keys:",
+        "if False:",
+        "I1",
+        seed=35,
+    ),
+    Mutant(
+        "an old head goes on writing",
+        "store.memory:MemoryStore.commit",
+        "term != self._term",
+        "False",
+        "term",
+        seed=3,
+    ),
+    Mutant(
+        "a new head goes on from the first attempt",
+        "store.memory:MemoryStore._load",
+        "attempts[max(attempts)]",
+        "attempts[min(attempts)]",
+        "I10 I17",
+    ),
+]
+
+CONTROL = [
+    Mutant(
+        "a cancel is acknowledged before it is granted",
+        "control.control:Control.ask",
+        "await self._until_granted(await self.acknowledge(asked, by=by))",
+        "await self.acknowledge(asked, by=by)",
+        "I6",
+        seed=2,
+    ),
+    Mutant(
+        "what was not committed is believed",
+        "control.control:Control.tick",
+        "await self.store.commit(self.world.term, outcome.changes)",
+        "await self.store.commit(self.world.term, "
+        "__import__('dataclasses').replace(outcome.changes, saves=()))",
+        "I12",
+        seed=5,
+    ),
+    Mutant(
+        "a head goes on with its old world after a commit has failed",
+        "control.control:Control._reload",
+        "self._must_load = True",
+        "return",
+        "I3 I8",
+        seed=26,
+    ),
+    Mutant(
+        "the time before a head began counts as silence",
+        "control.serving:ServingClock.__init__",
+        "self._seconds = 0.0",
+        "self._seconds = 60.0",
+        "I7",
+        seed=2,
+    ),
+    Mutant(
+        "a pause of the head counts as silence",
+        "control.serving:ServingClock.read",
+        "min(max(0.0, monotonic - self._at), LONGEST_GAP_SECONDS)",
+        "max(0.0, monotonic - self._at)",
+        "I7",
+        seed=29,
+    ),
+    Mutant(
+        "a proof of death outlives the death",
+        "control.control:Control._observe",
+        "self.facts.proofs.clear()",
+        "pass",
+        "I10",
+        seed=3,
+    ),
+    Mutant(
+        "words have no version of their own",
+        "control.book:Book.renewed",
+        "self._counter += 1",
+        "pass",
+        "I10",
+        seed=3,
+    ),
+    Mutant(
+        "a takeover does not raise the term of its words",
+        "control.book:Book.renewed",
+        "Version(term=world.term, counter=self._counter)",
+        "Version(term=1, counter=self._counter)",
+        "I10",
+        seed=3,
+    ),
+    Mutant(
+        "jobs are looked at only when somebody speaks of them",
+        "control.control:Control._take_touched",
+        "serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS",
+        "False",
+        "I10",
+        seed=44,
+    ),
+]
+
+SILENCE = [
+    Mutant(
+        "silence is death without a bound",
+        "health.liveness:_verdict",
+        "past_bound=silent - excused >= BOUND_SECONDS and not frozen",
+        "past_bound=True",
+        "I7",
+        seed=3,
+    ),
+    Mutant(
+        "many that are silent together are given up",
+        "health.liveness:_gone_together",
+        "len(silent) < fewest",
+        "True",
+        "I7",
+        seed=20,
+    ),
+    Mutant(
+        "who would wait is replaced",
+        "reconcile.nodes:_may_replace",
+        "return False",
+        "return True",
+        "I7 I2",
+        seed=8,
+    ),
+    Mutant(
+        "a gang that steps on is replaced",
+        "reconcile.nodes:_others_step_on",
+        "return stepped > went_silent",
+        "return False and stepped > went_silent",
+        "I7",
+        seed=32,
+    ),
+]
+
+RECONCILE = [
+    Mutant(
+        "GPUs return at once",
+        "reconcile.attempts:_ending",
+        "if part.is_over:",
+        "if True:",
+        "I8",
+        seed=3,
+    ),
+    Mutant(
+        "GPUs of a replaced attempt return when nobody speaks of it",
+        "reconcile.stale:see_stale",
+        "if seen is not None and",
+        "if seen is None or",
+        "I8 I17",
+        seed=72,
+    ),
+    Mutant(
+        "GPUs of a replaced attempt never return",
+        "reconcile.stale:see_stale",
+        "draft.seat_to(allocation, SeatState.RELEASED)",
+        "pass",
+        "I10",
+        seed=8,
+    ),
+    Mutant(
+        "a failed gang is retried before its ranks are seen gone",
+        "reconcile.conclude:conclude",
+        "left <= {SeatState.UNREACHABLE}",
+        "True",
+        "I7 I2",
+        seed=3,
+    ),
+    Mutant(
+        "a job is called stopped while it may run",
+        "reconcile.conclude:conclude",
+        "job.state == JobState.STOPPING and not left",
+        "job.state == JobState.STOPPING",
+        "I7 I8 I2",
+        seed=28,
+    ),
+    Mutant(
+        "wishes are skipped after they were acknowledged",
+        "reconcile.grant:grant",
+        "draft.granted = wish.sequence",
+        "draft.granted = wish.sequence + 1",
+        "I1 bug I10",
+    ),
+    Mutant(
+        "a cancel is forgotten",
+        "reconcile.grant:_stop",
+        "if job is None:",
+        "if job is None or why == StopWhy.CANCEL and job.state == 'RUNNING':",
+        "I6",
+        seed=4,
+    ),
+    Mutant(
+        "a cancel does not beat another reason to stop",
+        "reconcile.grant:_stop",
+        "or why == StopWhy.CANCEL",
+        "",
+        "I6",
+        seed=68,
+    ),
+    Mutant(
+        "a job does not wait for another",
+        "reconcile.grant:_submit",
+        "JobState.HELD if after else JobState.QUEUED",
+        "JobState.QUEUED",
+        "after",
+        seed=3,
+    ),
+    Mutant(
+        "a job waits for what can no longer happen",
+        "reconcile.grant:never",
+        "return after",
+        "continue",
+        "I10",
+        seed=3,
+    ),
+    Mutant(
+        "a resumed job begins from its oldest save",
+        "reconcile.place:_start",
+        "saves[-1].step",
+        "saves[0].step",
+        "I12",
+        seed=3,
+    ),
+    Mutant(
+        "an end is settled before it is recorded",
+        "reconcile.orders:wanted_of",
+        "if seen.key in mine or",
+        "if",
+        "I7 I17 I5 I10 I14",
+    ),
+    Mutant(
+        "max_duration is counted by a clock that can be set",
+        "reconcile.attempts:ran_seconds",
+        "return min(ran) if silent < len(attempt.seats) else 0.0",
+        "return by_wall",
+        "I7",
+        seed=32,
+    ),
+    Mutant(
+        "the schedule forgets what is held",
+        "reconcile.place:rooms_of",
+        "room.take(allocation.seat)",
+        "pass",
+        "bug I3",
+    ),
+    Mutant(
+        "cordoned nodes take work",
+        "reconcile.place:rooms_of",
+        "nodes[id].takes_work",
+        "nodes[id].liveness == 'alive'",
+        "cordon",
+        seed=2,
+    ),
+]
+
+CHARGES = [
+    Mutant(
+        "the cluster's faults eat the user's retries",
+        "reconcile.conclude:_charge_infra",
+        "replace(job, infra_retries=job.infra_retries + 1)",
+        "replace(job, user_retries=job.user_retries + 1)",
+        "I17",
+    ),
+    Mutant(
+        "a job is tried again for ever when nodes are lost",
+        "reconcile.conclude:_charge_infra",
+        "job.infra_retries >= job.spec.retry.infra",
+        "False",
+        "I17",
+        seed=9,
+    ),
+    Mutant(
+        "a job that fails is tried again for ever",
+        "reconcile.conclude:_charge_user",
+        "job.user_retries >= job.spec.retry.user",
+        "False",
+        "I17",
+        seed=1,
+    ),
+    Mutant(
+        "a crash loop goes on",
+        "reconcile.conclude:_charge_user",
+        "fruitless >= CRASH_LOOP",
+        "False",
+        "I17",
+        seed=1,
+    ),
+    Mutant(
+        "the last who failed is to blame",
+        "reconcile.attempts:_blame_worst",
+        "min(ends",
+        "max(ends",
+        "I14 I5 I17",
+        seed=52,
+    ),
+    Mutant(
+        "who is heard last is to blame",
+        "reconcile.attempts:blame",
+        "current.ended_at <= at",
+        "current.ended_at > at",
+        "I14 I5 I17",
+        seed=1,
+    ),
+    Mutant(
+        "a rank that misses its peers explains a lost node",
+        "reconcile.attempts:blame",
+        "current.cause == Cause.INFRA and (cause",
+        "False and (cause",
+        "I17 I14",
+        seed=3,
+    ),
+    Mutant(
+        "the recorded exit code is not the true one",
+        "reconcile.attempts:_finish",
+        "replace(moved, exit_code=0",
+        "replace(moved, exit_code=1",
+        "I5",
+    ),
+]
+
+SCHEDULE = [
+    Mutant(
+        "a part of a gang is placed",
+        "schedule.decide:_gather",
+        "if len(seats) == shape.nodes:",
+        "if seats:",
+        "I9",
+    ),
+    Mutant(
+        "an array runs beyond its limit",
+        "schedule.decide:_try",
+        "running >= gang.array_limit",
+        "False",
+        "array",
+        seed=1,
+    ),
+    Mutant(
+        "the youngest goes first",
+        "reconcile.place:waiting_of",
+        "order=(job.submitted,",
+        "order=(-job.submitted,",
+        "I10",
+        seed=43,
+    ),
+    Mutant(
+        "a port is given twice",
+        "schedule.room:NodeRoom.take_port",
+        "self.free_ports.pop(0)",
+        "self.free_ports[0]",
+        "I3",
+    ),
+]
+
+AGENT = [
+    Mutant(
+        "an agent obeys an older word",
+        "simulate.agent:SimulatedAgent.may_obey",
+        "and wanted.version >= disk.version",
+        "",
+        "I7 I8 I2 I17 I10 I3 bug",
+        seed=43,
+    ),
+    Mutant(
+        "a node obeys a word from before its last boot",
+        "simulate.agent:SimulatedAgent.may_obey",
+        'wanted.boot not in ("", self.node.boot)',
+        "False",
+        "I8 I2 I7 I17",
+        seed=150,
+    ),
+    Mutant(
+        "an agent does not stop what asked for it when the head is silent",
+        "simulate.agent:SimulatedAgent._overdue",
+        "if limit is None:",
+        "if True:",
+        "I7 I2",
+        seed=60,
+    ),
+    Mutant(
+        "an agent tells no end",
+        "simulate.agent:SimulatedAgent.seen",
+        "for one in journals.values()",
+        "for one in journals.values() if not one.is_over(self.node.boot)",
+        "I7 I17 I10 I14",
+    ),
+    Mutant(
+        "a word that is repeated starts the attempt again",
+        "simulate.agent:SimulatedAgent.obey",
+        "launch.key not in present and",
+        "",
+        "bug",
+    ),
+    Mutant(
+        "a stop of what is not there has no answer",
+        "simulate.agent:SimulatedAgent._stop",
+        'self.node.refuse(stop.key, "nothing of it is on this node", infra=True)',
+        "pass",
+        "I10",
+        seed=8,
+    ),
+    Mutant(
+        "an agent that returns does not find lost shims",
+        "simulate.node:SimulatedNode.find_lost_shims",
+        "if not part.shim_lives:",
+        "if False:",
+        "I10",
+        seed=3,
+    ),
+    Mutant(
+        "a rank that ignores TERM is left alone",
+        "simulate.ranks:Part._kill_if_due",
+        "self.kill()",
+        "pass",
+        "I10",
+        seed=8,
+    ),
+    Mutant(
+        "a node forgets that it started anew",
+        "simulate.disk:Journal.is_over",
+        "or self.boot != boot",
+        "",
+        "I10 I7 I17",
+        seed=11,
+    ),
+]
+
+MUTANTS = [
+    *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *AGENT,
+]  # fmt: skip
+
+
+def breed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the changed function where every module has the real one."""
+    module_name, _, path = mutant.where.partition(":")
+    module = importlib.import_module(f"corral.{module_name}")
+    owner: Any = module
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    real: FunctionType = getattr(owner, name)
+    text = textwrap.dedent(inspect.getsource(real))
+    assert text.count(mutant.old) == 1, f"{mutant.where} no longer says {mutant.old!r}"
+    scope: dict[str, object] = {}
+    exec(text.replace(mutant.old, mutant.new), vars(module), scope)
+    monkeypatch.setattr(owner, name, scope[name])
+    for other in [one for known, one in sys.modules.items() if known.startswith("corral.")]:
+        if getattr(other, name, None) is real:
+            monkeypatch.setattr(other, name, scope[name])
+
+
+def first_missed(mutant: Mutant, seed: int) -> Outcome | None:
+    """The first world from `seed` on, of MOST_WORLDS, that breaks one of the mutant's rules."""
+    rules = mutant.rules.split()
+    worlds = (simulate(number) for number in range(seed, seed + MOST_WORLDS))
+    return next((outcome for outcome in worlds if outcome.rule in rules), None)

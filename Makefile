@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # The CPU build of PyTorch is enough for the tests; `make demo` on a machine with GPUs takes what pip offers.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test check soak bench docs docs-check sim clean
+.PHONY: setup demo test check soak bench docs docs-check sim lock lock-check news clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,15 @@ docs: setup
 
 docs-check: setup
 	$(BIN)/python docs/generate.py --check
+
+lock:
+	uv lock
+
+lock-check:
+	uv lock --check
+
+news: setup
+	$(BIN)/towncrier build --draft --version next
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,6 +18,7 @@ from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.grant import grant, unmet, waits_for
 from corral.reconcile.place import rooms_of, waiting_of
+from corral.reconcile.use import held_now, judge_budgets, standing_of
 from corral.schedule import Fleet, NodeRoom, decide
 from corral.schedule.waiting import Reason
 
@@ -113,10 +114,13 @@ def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list
     )
     grant(draft, [wish])
     new = list(draft.jobs.values())
+    holding = list(held_now(draft))
+    over = judge_budgets(draft, holding)
     decision = decide(
         rooms_of(draft).values(),
-        [waiting_of(draft, job) for job in draft.all_jobs() if job.state == JobState.QUEUED],
+        [waiting_of(draft, job, over) for job in draft.all_jobs() if job.state == JobState.QUEUED],
         fleet=Fleet(world.nodes.values()),
+        standing=standing_of(draft, holding, over),
     )
     placed = {one.job: one for one in decision.placed}
     held = {one.job: one.reason for one in decision.held}

@@ -65,7 +65,11 @@ class SeatState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """What a job's attempt holds on one node, from the moment it is placed until seen gone."""
+    """What a job's attempt holds on one node, from the moment it is placed until seen gone.
+
+    `charged`: its queue has been charged for it, which happens once, when it is let go or is out of
+    reach. `placed_at` 0: placed before this was written down.
+    """
 
     job: JobId
     attempt: AttemptNumber
@@ -73,10 +77,16 @@ class Allocation:
     state: SeatState = SeatState.HELD
     since: float = 0.0
     port: int | None = None  # MASTER_PORT, on the gang's first node
+    placed_at: float = 0.0
+    charged: bool = False
 
     @property
     def key(self) -> tuple[JobId, AttemptNumber, NodeId]:
         return (self.job, self.attempt, self.seat.node)
+
+    @property
+    def began(self) -> float:
+        return self.placed_at or self.since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +123,7 @@ class Attempt:
     resume_step: int | None = None
     node_mtbf_seconds: float = 30 * 86400.0
     last_step: int | None = None
+    borrowed_gpu_millis: int = 0  # how much of it was not its queue's own when it was placed
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:

@@ -83,6 +83,9 @@ class Draft:
     def all_nodes(self) -> dict[NodeId, Node]:
         return {**self.world.nodes, **self.nodes}
 
+    def use(self, leaf: tuple[QueueName, UserName]) -> Use | None:
+        return self.uses.get(leaf) or self.world.uses.get(leaf)
+
     @property
     def tree(self) -> QueueTree:
         return self.queues or self.world.queues
@@ -145,7 +148,9 @@ class Draft:
         """Move an allocation on; a released one stays released (each returns just once)."""
         current = self.allocations.get(allocation.key, allocation)
         if current.state not in (state, SeatState.RELEASED):
-            moved = replace(current, state=state, since=self.now.wall)
+            gone = state in (SeatState.UNREACHABLE, SeatState.RELEASED)
+            charged = current.charged or gone
+            moved = replace(current, state=state, since=self.now.wall, charged=charged)
             self.allocations[allocation.key] = moved
 
     def move(self, job: Job, event: JobEvent, *, reason: str = "", code: str = "") -> Job:

@@ -19,6 +19,7 @@ from corral.reconcile.invariants import check
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
 from corral.reconcile.stale import see_stale
+from corral.reconcile.use import charge
 from corral.schedule.waiting import Reason
 
 LONGEST_NAP_SECONDS = 1.0
@@ -66,7 +67,9 @@ def reconcile(
     see_stale(draft)
     for job in [one for one in draft.all_jobs() if one.state in _MAY_WAIT]:
         _guarded(draft, job.id, _release)
-    anything_new = touched is None or draft.jobs or draft.allocations or draft.nodes
+    charge(draft)
+    rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
+    anything_new = touched is None or any(rows)
     reasons = place(draft) if placing and anything_new else None
     check(draft)
     deadline_seconds = next_deadline_seconds(facts, now.serving, draft.frozen)

@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.attempt import Allocation, Attempt
-from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
+from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
 from corral.schedule import Fleet, NodeRoom, Placed, Waiting, decide
 from corral.schedule.room import mark_of
 from corral.schedule.waiting import Reason
@@ -24,23 +25,26 @@ PRIOR_WEIGHT: Final = 0.1
 def place(draft: Draft) -> dict[JobId, Reason]:
     """Place what fits, and answer with the reason of every job that waits."""
     queued = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
+    held = list(held_now(draft))
+    over = judge_budgets(draft, held)
     if not queued:
         return {}
     decision = decide(
         rooms_of(draft).values(),
-        [one for job in queued if (one := _guarded_waiting(draft, job))],
+        [one for job in queued if (one := _guarded_waiting(draft, job, over))],
         fleet=Fleet(draft.all_nodes().values()),
         running_of_array=_arrays(draft),
+        standing=standing_of(draft, held, over),
     )
     for placed in decision.placed:
         _start(draft, placed)
     return {held.job: held.reason for held in decision.held}
 
 
-def _guarded_waiting(draft: Draft, job: Job) -> Waiting | None:
+def _guarded_waiting(draft: Draft, job: Job, over: frozenset[QueueName]) -> Waiting | None:
     """A bug met on one job holds that job and lets all the others be placed."""
     try:
-        return waiting_of(draft, job)
+        return waiting_of(draft, job, over)
     except Exception as error:
         draft.quarantine(job, error)
         return None
@@ -64,13 +68,13 @@ def rooms_of(draft: Draft) -> dict[NodeId, NodeRoom]:
     return rooms
 
 
-def waiting_of(draft: Draft, job: Job) -> Waiting:
-    """The job as the scheduler sees it."""
+def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName] = frozenset()) -> Waiting:
+    """The job as the scheduler sees it. `over`: queues whose budget is spent."""
     rule = job.spec.checkpoint
     return Waiting(
         job=job.id,
         shapes=job.spec.shapes,
-        priority=job.spec.priority,
+        priority=priority_of(draft, job, over),
         order=(job.submitted, job.spec.array_index or 0),
         waited_seconds=max(0.0, draft.now.wall - job.since),
         pinned_to=job.pinned_to,
@@ -78,6 +82,8 @@ def waiting_of(draft: Draft, job: Job) -> Waiting:
         mark=_mark_of_saves(draft, job),
         array=job.array,
         array_limit=job.spec.array_limit,
+        queue=job.spec.queue,
+        user=job.owner,
     )
 
 
@@ -106,6 +112,7 @@ def _start(draft: Draft, placed: Placed) -> None:
             attempt=number,
             seat=seat,
             since=draft.now.wall,
+            placed_at=draft.now.wall,
             port=placed.port if index == 0 and placed.port else None,
         )
         draft.allocations[allocation.key] = allocation
@@ -118,6 +125,7 @@ def _start(draft: Draft, placed: Placed) -> None:
             placed_at=draft.now.wall,
             resume_step=saves[-1].step if saves else None,
             node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
+            borrowed_gpu_millis=placed.borrowed_millis,
         )
     )
     pinned_to = _pin(draft, job, placed)

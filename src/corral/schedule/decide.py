@@ -1,4 +1,5 @@
-"""One pass: priority, then age; gangs whole; a place or a reason for everybody."""
+"""One pass: who is next by queue, priority, share and age; gangs whole; a place or a reason for
+everybody."""
 
 from bisect import bisect_left, insort
 from collections import Counter
@@ -8,10 +9,14 @@ from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
+from corral.domain.queue import QueueTree
 from corral.domain.resources import Shape
 from corral.schedule.explain import explain
 from corral.schedule.fleet import Fleet
+from corral.schedule.limits import Limits, holding_of
+from corral.schedule.line import Line
 from corral.schedule.room import NodeRoom
+from corral.schedule.standing import Standing
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
@@ -19,12 +24,16 @@ PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A gang's seats, the first node first, and the port of its rendezvous there (0: none free)."""
+    """A gang's seats, the first node first, and the port of its rendezvous there (0: none free).
+
+    `borrowed_millis`: how much of its GPUs is not its queue's own.
+    """
 
     job: JobId
     shape: Shape
     seats: tuple[Seat, ...]
     port: int
+    borrowed_millis: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +62,8 @@ class _Pass:
     open: list[NodeRoom]
     kinds: tuple[str, ...]
     running_of_array: Counter[JobId]
+    standing: Standing
+    limits: Limits
     refused: dict[tuple[object, ...], Reason] = field(default_factory=dict)
     reserved_for: JobId | None = None
     placed: list[Placed] = field(default_factory=list)
@@ -65,22 +76,32 @@ def decide(
     *,
     fleet: Fleet,
     running_of_array: Mapping[JobId, int] | None = None,
+    standing: Standing | None = None,
 ) -> Decision:
-    """Place whole gangs, highest priority first, then the oldest; the fullest nodes first.
+    """Place whole gangs in the order of Line, within what their queues may hold; the fullest nodes
+    first.
 
     `rooms` are the nodes that take work now, changed as gangs are placed; `fleet` is all that is
-    known, to tell "not now" from "never". A gang that has waited longer than
+    known, to tell "not now" from "never"; `standing` what queues hold, changed as gangs are placed
+    (None: there is one queue, without a limit). A gang that has waited longer than
     PATIENCE_SECONDS reserves the nodes that it is nearest to getting, so that smaller ones cannot
     starve it; jobs behind it may use the others.
     """
     by_id = {room.id: room for room in rooms}
+    kinds = tuple(sorted({kind for room in by_id.values() for kind in room.kinds}))
+    standing = standing or Standing(
+        QueueTree(), capacity=fleet.capacity, others={gang.queue for gang in waiting}
+    )
     state = _Pass(
         rooms=by_id,
         open=sorted(by_id.values(), key=_fullness),
-        kinds=tuple(sorted({kind for room in by_id.values() for kind in room.kinds})),
+        kinds=kinds,
+        standing=standing,
+        limits=Limits(standing, kinds),
         running_of_array=Counter(running_of_array or {}),
     )
-    for gang in sorted(waiting, key=lambda one: (-one.priority, one.order)):
+    line = Line(waiting, standing)
+    while (gang := line.next()) is not None:
         reason = _try(state, gang, fleet)
         if reason is not None:
             state.held.append(Held(job=gang.job, reason=reason))
@@ -95,16 +116,20 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
                 code="ArrayLimit",
                 sentence=f"its array runs {running} at once, which is its limit",
             )
-    if gang.likeness in state.refused:
-        return state.refused[gang.likeness]
-    for shape in gang.shapes:
+    shapes = state.limits.shapes(gang)
+    if not shapes:
+        return state.limits.reason(gang)
+    likeness = (shapes, *gang.likeness)
+    if likeness in state.refused:
+        return state.refused[likeness]
+    for shape in shapes:
         seats = find_seats(state.open, gang, shape, state.kinds)
         if seats:
             _take(state, gang, shape, seats)
             return None
     free = "" if state.reserved_for is None else str(state.reserved_for)
     reason = explain(gang, state.open, fleet, behind=free)
-    state.refused[gang.likeness] = reason
+    state.refused[likeness] = reason
     if gang.waited_seconds >= PATIENCE_SECONDS and state.reserved_for is None:
         _reserve(state, gang)
     return reason
@@ -176,7 +201,12 @@ def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) ->
         room.take(seat)
         insort(state.open, room, key=_fullness)
     port = state.rooms[seats[0].node].take_port()
-    state.placed.append(Placed(job=gang.job, shape=shape, seats=seats, port=port or 0))
+    types = {room.id: room.types for room in (state.rooms[seat.node] for seat in seats)}
+    borrows = state.standing.take(holding_of(gang.queue, gang.user, seats, types))
+    placed = Placed(
+        job=gang.job, shape=shape, seats=seats, port=port or 0, borrowed_millis=max(0, borrows)
+    )
+    state.placed.append(placed)
     if gang.array is not None:
         state.running_of_array[gang.array] += 1
 

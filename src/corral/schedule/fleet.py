@@ -5,7 +5,10 @@ from collections.abc import Iterable
 
 from corral.domain.node import Node
 from corral.domain.resources import Resources
+from corral.domain.units import MILLIS_PER_CPU
+from corral.domain.use import BYTES_PER_GIB
 from corral.schedule.room import NodeRoom
+from corral.schedule.share import Amounts
 
 
 class Fleet:
@@ -26,6 +29,20 @@ class Fleet:
     def holding(self, asked: Resources) -> int:
         """How many nodes could give these resources if nothing else ran."""
         return sum(count for room, count in self._kinds if room.seat(asked) is not None)
+
+    @property
+    def capacity(self) -> Amounts:
+        """What all nodes together offer."""
+        found = Amounts()
+        for room, count in self._kinds:
+            offer = room.node.inventory
+            one = Amounts(
+                len(offer.gpus),
+                offer.cpu_millis / MILLIS_PER_CPU,
+                offer.memory_bytes / BYTES_PER_GIB,
+            )
+            found = found.plus(one, count)
+        return found
 
     @property
     def most_gpus(self) -> int:

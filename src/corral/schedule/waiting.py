@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from corral.domain.ids import JobId, NodeId
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
+from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.resources import Shape
 
 
@@ -24,6 +25,8 @@ class Waiting:
     mark: str | None = None
     array: JobId | None = None
     array_limit: int | None = None
+    queue: QueueName = DEFAULT_QUEUE
+    user: UserName = UserName("")  # noqa: B008
 
     @property
     def likeness(self) -> tuple[object, ...]:

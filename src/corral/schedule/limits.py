@@ -1,0 +1,109 @@
+"""Which forms of a gang its queue may hold now; and why it may hold none, with the numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import NodeId, QueueName, UserName
+from corral.domain.queue import Queue
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, gpus_text
+from corral.domain.use import BYTES_PER_GIB
+from corral.schedule.share import Amounts
+from corral.schedule.standing import Holding, Refused, Standing
+from corral.schedule.waiting import Reason, Waiting
+
+Alike = tuple[QueueName, UserName, tuple[Shape, ...]]
+
+
+class Limits:
+    """The bounds of one pass. What is refused in it stays refused: it only takes."""
+
+    def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
+        self._standing = standing
+        self._kinds = kinds
+        self._allowed: dict[Alike, tuple[int, tuple[Shape, ...]]] = {}
+        self._reasons: dict[Alike, Reason] = {}
+
+    def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
+        """The forms that its queue may hold now, the first wish first; none: see `reason`."""
+        alike = (gang.queue, gang.user, gang.shapes)
+        version, found = self._allowed.get(alike, (-1, gang.shapes))
+        if found and version != self._standing.version:
+            allowed = (self._standing.allowed(gang, shape, self._kinds) for shape in gang.shapes)
+            found = tuple(shape for forms in allowed for shape in forms)
+            self._allowed[alike] = (self._standing.version, found)
+        return found
+
+    def reason(self, gang: Waiting) -> Reason:
+        """Why its queue may hold none of its forms."""
+        alike = (gang.queue, gang.user, gang.shapes)
+        if alike not in self._reasons:
+            self._reasons[alike] = self._reason(gang)
+        return self._reasons[alike]
+
+    def _reason(self, gang: Waiting) -> Reason:
+        standing = self._standing
+        shape = min(gang.shapes, key=lambda one: one.gpu_millis)
+        asked = standing.millis_of(shape, self._kinds)
+        refused = standing.refusal(gang.queue, gang.user, asked) or Refused(queue=gang.queue)
+        asks = f"it asks for {_gpus(shape.gpu_millis)}"
+        if refused.queue is None:
+            return Reason(
+                code="NothingToBorrow",
+                sentence=f"{asks}, which queue {gang.queue} would have to borrow; what other "
+                "queues do not use they keep for themselves",
+                suggestions=("run: corral queue ls",),
+            )
+        queue = standing.tree.queue(refused.queue)
+        see = (f"run: corral queue show {queue.name}",)
+        if refused.user is not None:
+            held = standing.of_user_millis(queue.name, refused.user)
+            return Reason(
+                code="UserLimit",
+                sentence=f"{asks}; {refused.user} has {gpus_text(held)} of the "
+                f"{_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
+                f"{queue.name}",
+                suggestions=see,
+            )
+        return Reason(code="QueueLimit", sentence=f"{asks}; {self._use(queue)}", suggestions=see)
+
+    def _use(self, queue: Queue) -> str:
+        held = self._standing.held_millis(queue.name)
+        limit = queue.borrow_limit_millis
+        if limit is None:
+            may = "and those above it may borrow no more"
+        else:
+            may = f"and may borrow {gpus_text(limit) if limit else 'none'}"
+        return (
+            f"queue {queue.name} uses {gpus_text(held)} of its {_gpus(queue.nominal_millis)} {may}"
+        )
+
+
+def _gpus(millis: int) -> str:
+    return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"
+
+
+def holding_of(
+    queue: QueueName,
+    user: UserName,
+    seats: Iterable[Seat],
+    types: Mapping[NodeId, Sequence[str]],
+) -> Holding:
+    """What the seats hold. `types`: of each node's GPUs by index; unknown ones have no type."""
+    millis: Counter[str] = Counter()
+    cpus = gib = 0.0
+    for seat in seats:
+        kinds = types.get(seat.node, ())
+        for index in seat.gpus:
+            kind = kinds[index] if index < len(kinds) else ""
+            millis[kind] += seat.gpu_millis // len(seat.gpus)
+        cpus += seat.cpu_millis / MILLIS_PER_CPU
+        gib += seat.memory_bytes / BYTES_PER_GIB
+    gpus = millis.total() / MILLIS_PER_GPU
+    return Holding(
+        queue=queue,
+        user=user,
+        gpu_millis=tuple(sorted(millis.items())),
+        amounts=Amounts(gpus, cpus, gib),
+    )

@@ -1,0 +1,159 @@
+"""What each queue may hold: its own, what it borrows, and what it keeps from others.
+
+Columns over queue rows; row 0 is the cluster, a parent has a lower row than its children. Amounts
+are thousandths of a GPU. A queue borrows what it holds beyond its own, type by type; its own of any
+type covers whatever is left. What it never lends counts at its parent as held.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from corral.domain.ids import QueueName
+from corral.domain.queue import ANY_TYPE, Queue, QueueTree
+
+NO_LIMIT: Final = 2**62
+FREE: Final = -1  # what `refused_by` answers when nobody refuses
+CLUSTER: Final = 0  # the row of the cluster itself
+
+Column = list[int]
+
+
+class QueueColumns(NamedTuple):
+    """`own` and `held` are flat: row * kinds + kind. `inner`: what a row's queues hold or keep."""
+
+    kinds: int
+    parent: Column
+    own: Column
+    own_any: Column
+    total: Column
+    borrow_limit: Column
+    kept: Column
+    held: Column
+    inner: Column
+
+
+def borrowed(queues: QueueColumns, row: int, asked: Column, more: int) -> int:
+    """What the row would borrow if it also held `asked`, and `more` were counted at it."""
+    over = -queues.own_any[row]
+    for kind in range(queues.kinds):
+        at = row * queues.kinds + kind
+        beyond = queues.held[at] + asked[kind] - queues.own[at]
+        if beyond > 0:
+            over += beyond
+    lent = queues.inner[row] + more - queues.total[row]
+    return max(0, over, lent)
+
+
+def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
+    """The lowest row that does not let the queue hold so much more; FREE when all do.
+
+    The cluster refuses only what would be borrowed from it and is kept by others: a queue's own is
+    never denied, and what is not there is for placing to say.
+    """
+    more = sum(asked)
+    if not more:
+        return FREE
+    borrows = 0
+    while row != CLUSTER:
+        borrows = borrowed(queues, row, asked, more)
+        if borrows > queues.borrow_limit[row]:
+            return row
+        more = _seen_above(queues, row, more)
+        row = queues.parent[row]
+    if not borrows or queues.inner[CLUSTER] + more <= queues.total[CLUSTER]:
+        return FREE
+    held = sum(queues.held[: queues.kinds])
+    return CLUSTER if held + sum(asked) <= queues.total[CLUSTER] else FREE  # else it is just full
+
+
+def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
+    """Count `asked` as held by the row (sign 1), or as given back (-1)."""
+    more = sign * sum(asked)
+    while True:
+        for kind in range(queues.kinds):
+            queues.held[row * queues.kinds + kind] += sign * asked[kind]
+        seen = _seen_above(queues, row, more)
+        queues.inner[row] += more
+        if row == CLUSTER:
+            return
+        row, more = queues.parent[row], seen
+
+
+def _seen_above(queues: QueueColumns, row: int, more: int) -> int:
+    """How much of a change at a row its parent sees: what is kept counts there already."""
+    inner, kept = queues.inner[row], queues.kept[row]
+    return max(inner + more, kept) - max(inner, kept)
+
+
+class Rows(NamedTuple):
+    """Names of rows and kinds, for those outside of the columns."""
+
+    row_of: Mapping[QueueName, int]
+    names: tuple[QueueName, ...]  # by row; that of the cluster is empty
+    kind_of: Mapping[str, int]
+
+
+def columns_of(
+    tree: QueueTree,
+    *,
+    kinds: Iterable[str],
+    capacity_millis: int,
+    stripped: frozenset[QueueName] = frozenset(),
+    others: Iterable[QueueName] = (),
+) -> tuple[QueueColumns, Rows]:
+    """The tree as columns, with nothing held.
+
+    `stripped` have spent their budget: nothing is their own, all they hold is borrowed. `others`
+    are queues that jobs name and that are gone.
+    """
+    queues = [queue for _, queue in tree.walk()]
+    queues += [Queue(name=name) for name in sorted(set(others) - tree.by_name.keys())]
+    named = {kind for queue in queues for kind, _ in queue.nominal}
+    kind_of = {kind: i for i, kind in enumerate(sorted((set(kinds) | named) - {ANY_TYPE}))}
+    row_of = {queue.name: row for row, queue in enumerate(queues, start=1)}
+    made = _empty(len(queues) + 1, len(kind_of))
+    made.total[CLUSTER] = made.own_any[CLUSTER] = capacity_millis
+    for queue in queues:
+        _fill(made, queue, row_of, kind_of, stripped)
+    for row in range(len(queues), CLUSTER, -1):  # what is kept counts at the parents
+        made.inner[made.parent[row]] += max(made.inner[row], made.kept[row])
+    names = (QueueName(""), *(queue.name for queue in queues))
+    return made, Rows(row_of=row_of, names=names, kind_of=kind_of)
+
+
+def _empty(rows: int, kinds: int) -> QueueColumns:
+    return QueueColumns(
+        kinds=kinds,
+        parent=[CLUSTER] * rows,
+        own=[0] * (rows * kinds),
+        own_any=[0] * rows,
+        total=[0] * rows,
+        borrow_limit=[NO_LIMIT] * rows,
+        kept=[0] * rows,
+        held=[0] * (rows * kinds),
+        inner=[0] * rows,
+    )
+
+
+def _fill(
+    made: QueueColumns,
+    queue: Queue,
+    row_of: Mapping[QueueName, int],
+    kind_of: Mapping[str, int],
+    stripped: frozenset[QueueName],
+) -> None:
+    row = row_of[queue.name]
+    made.parent[row] = row_of[queue.parent] if queue.parent is not None else CLUSTER
+    limit, total = queue.borrow_limit_millis, queue.nominal_millis
+    if queue.name in stripped:
+        made.borrow_limit[row] = NO_LIMIT if limit is None else limit + total
+        return
+    for kind, millis in queue.nominal:
+        if kind == ANY_TYPE:
+            made.own_any[row] = millis
+        else:
+            made.own[row * made.kinds + kind_of[kind]] = millis
+    made.total[row] = total
+    made.borrow_limit[row] = NO_LIMIT if limit is None else limit
+    if queue.lend_limit_millis is not None:
+        made.kept[row] = max(0, total - queue.lend_limit_millis)

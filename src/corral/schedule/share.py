@@ -1,0 +1,78 @@
+"""Fair share: what a queue or a user holds and has held, by the resource it takes most of.
+
+Past use decays: after a half-life it counts half. Divided by the half-life's time constant it is in
+the unit of what is held now (GPUs, cores, GiB), and the two are added: so of two queues that begin
+at once neither takes all, and one that has waited long comes first.
+"""
+
+from collections.abc import Mapping
+from math import exp, expm1, log
+from typing import Final, NamedTuple
+
+RESOURCES: Final = 3  # GPUs, cores, GiB of memory: the places of an Amounts
+
+
+class Amounts(NamedTuple):
+    """GPUs, cores and GiB; or seconds of them."""
+
+    gpus: float = 0.0
+    cpus: float = 0.0
+    gib: float = 0.0
+
+    def plus(self, other: "Amounts", times: float = 1.0) -> "Amounts":
+        return Amounts(
+            self.gpus + times * other.gpus,
+            self.cpus + times * other.cpus,
+            self.gib + times * other.gib,
+        )
+
+
+def constant_seconds(half_life_seconds: float) -> float:
+    """What a steady use of 1 comes to in the long run."""
+    return half_life_seconds / log(2.0)
+
+
+def decayed(amount: float, seconds: float, half_life_seconds: float) -> float:
+    """What is left of an amount of use after so long. No time is less than none."""
+    return amount * exp(-max(0.0, seconds) / constant_seconds(half_life_seconds))
+
+
+def accrued_seconds(seconds: float, half_life_seconds: float) -> float:
+    """A use of 1 that has gone on for so long up to now, decayed: the integral of its parts.
+
+    Cut into pieces that are each decayed to now, it comes to the same.
+    """
+    constant = constant_seconds(half_life_seconds)
+    return -constant * expm1(-max(0.0, seconds) / constant)
+
+
+def dominant(used: Amounts, capacity: Amounts, weight: float) -> float:
+    """The largest part that is used of any one resource, over the weight.
+
+    Source: Ghodsi et al. 2011, Dominant Resource Fairness, NSDI, section 4.1, with weights.
+    """
+    most = 0.0
+    for place in range(RESOURCES):
+        if capacity[place] > 0 and used[place] > most * capacity[place]:
+            most = used[place] / capacity[place]
+    return most / weight
+
+
+def targets(weights: Mapping[str, float], parents: Mapping[str, str | None]) -> dict[str, float]:
+    """The part of the cluster that each is due by weight when all want as much as they can get.
+
+    The parts of the children of one sum to its own, and those at the top to 1.
+    """
+    of_level: dict[str | None, float] = {}
+    for name, parent in parents.items():
+        of_level[parent] = of_level.get(parent, 0.0) + weights[name]
+    found: dict[str, float] = {}
+
+    def target(name: str) -> float:
+        if name not in found:
+            parent = parents[name]
+            above = 1.0 if parent is None else target(parent)
+            found[name] = above * weights[name] / of_level[parent]
+        return found[name]
+
+    return {name: target(name) for name in parents}

@@ -1,0 +1,191 @@
+"""Where each queue and user stands while a pass is being decided: it can take, and it can tell."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from corral.domain.ids import QueueName, UserName
+from corral.domain.queue import ANY_TYPE, Policy, QueueTree
+from corral.domain.resources import Shape
+from corral.schedule.quota import (
+    CLUSTER,
+    FREE,
+    Column,
+    borrowed,
+    change,
+    columns_of,
+    refused_by,
+)
+from corral.schedule.share import Amounts, dominant
+from corral.schedule.waiting import Waiting
+
+Leaf = tuple[QueueName, UserName]
+Levels = tuple[tuple[bool, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What a job of a user in a queue holds: thousandths of GPUs by type, and amounts of all."""
+
+    queue: QueueName
+    user: UserName
+    gpu_millis: tuple[tuple[str, int], ...] = ()
+    amounts: Amounts = Amounts()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Who lets a job have no more: a queue, the cluster (no queue), or a bound on its user."""
+
+    queue: QueueName | None
+    user: UserName | None = None
+
+
+class Standing:
+    """Quota and fair share of all queues. `past` is what was held, in the unit of what is held."""
+
+    def __init__(
+        self,
+        tree: QueueTree,
+        *,
+        capacity: Amounts,
+        kinds: Iterable[str] = (),
+        past: Mapping[Leaf, Amounts] | None = None,
+        holding: Sequence[Holding] = (),
+        stripped: frozenset[QueueName] = frozenset(),
+        others: Iterable[QueueName] = (),
+    ) -> None:
+        self.tree = tree
+        self.capacity = capacity
+        self.version = 0  # rises with each change
+        names = {*others, *(one.queue for one in holding), *(queue for queue, _ in past or ())}
+        self.columns, self.rows = columns_of(
+            tree,
+            kinds={*kinds, *(kind for one in holding for kind, _ in one.gpu_millis)},
+            capacity_millis=round(capacity.gpus * 1000),
+            stripped=stripped,
+            others=names,
+        )
+        self._none: Column = [0] * self.columns.kinds
+        self._used: dict[QueueName, Amounts] = {}
+        self._used_by: dict[Leaf, Amounts] = {}
+        self._of_user: Counter[Leaf] = Counter()  # thousandths of GPUs, at each queue of its path
+        self._has_types = any(
+            kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
+        )
+        self._depth = max((depth for depth, _ in tree.walk()), default=0) + 2
+        for leaf, amounts in (past or {}).items():
+            self._add(leaf, amounts, 1.0)
+        for one in holding:
+            self.take(one)
+
+    # -- what changes ----------------------------------------------------------------------------
+
+    def take(self, one: Holding) -> int:
+        """Count it as held. Answers how much of it its queue borrows."""
+        asked, row = self._column(one.gpu_millis), self.row(one.queue)
+        before = borrowed(self.columns, row, self._none, 0)
+        self._change(one, asked, row, 1)
+        return borrowed(self.columns, row, self._none, 0) - before
+
+    def give(self, one: Holding) -> None:
+        """Count it as given back."""
+        self._change(one, self._column(one.gpu_millis), self.row(one.queue), -1)
+
+    def _change(self, one: Holding, asked: Column, row: int, sign: int) -> None:
+        self.version += 1
+        change(self.columns, row, asked, sign)
+        millis = sign * sum(asked)
+        for queue in self.tree.path(one.queue):
+            self._of_user[queue.name, one.user] += millis
+        self._add((one.queue, one.user), one.amounts, float(sign))
+
+    def _add(self, leaf: Leaf, amounts: Amounts, times: float) -> None:
+        for queue in self.tree.path(leaf[0]):
+            self._used[queue.name] = self._used.get(queue.name, Amounts()).plus(amounts, times)
+        self._used_by[leaf] = self._used_by.get(leaf, Amounts()).plus(amounts, times)
+
+    # -- what is told ----------------------------------------------------------------------------
+
+    def row(self, queue: QueueName) -> int:
+        return self.rows.row_of[queue]
+
+    def held_millis(self, queue: QueueName) -> int:
+        first = self.row(queue) * self.columns.kinds
+        return sum(self.columns.held[first : first + self.columns.kinds])
+
+    def borrowed_millis(self, queue: QueueName) -> int:
+        """What the queue holds beyond its own."""
+        return borrowed(self.columns, self.row(queue), self._none, 0)
+
+    def of_user_millis(self, queue: QueueName, user: UserName) -> int:
+        return self._of_user[queue, user]
+
+    def is_own(self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]]) -> bool:
+        """Whether the queue could hold so much more without borrowing."""
+        asked = self._column(gpu_millis)
+        return not borrowed(self.columns, self.row(queue), asked, sum(asked))
+
+    def refusal(
+        self, queue: QueueName, user: UserName, gpu_millis: Iterable[tuple[str, int]]
+    ) -> Refused | None:
+        """Who lets the user have no more in this queue; None: nobody refuses."""
+        asked = self._column(gpu_millis)
+        millis = sum(asked)
+        if not millis:
+            return None
+        for one in self.tree.path(queue):
+            most = one.most_per_user_millis
+            if most is not None and self._of_user[one.name, user] + millis > most:
+                return Refused(queue=one.name, user=user)
+        row = refused_by(self.columns, self.row(queue), asked)
+        if row == FREE:
+            return None
+        return Refused(queue=None if row == CLUSTER else self.rows.names[row])
+
+    def allowed(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> Iterator[Shape]:
+        """The forms of a shape that its queue may hold now: itself, or by type where queues have
+        GPUs of types and the shape takes any; those of its own types come first."""
+        asked = shape.resources
+        if asked.gpu_type is None and self._has_types and len(kinds) > 1 and asked.gpu_millis:
+            typed = [Shape(nodes=shape.nodes, resources=replace(asked, gpu_type=k)) for k in kinds]
+            own = {one: self.is_own(gang.queue, self.millis_of(one, kinds)) for one in typed}
+            for one in sorted(typed, key=lambda one: not own[one]):
+                if self.refusal(gang.queue, gang.user, self.millis_of(one, kinds)) is None:
+                    yield one
+        elif self.refusal(gang.queue, gang.user, self.millis_of(shape, kinds)) is None:
+            yield shape
+
+    def millis_of(self, shape: Shape, kinds: Sequence[str]) -> tuple[tuple[str, int], ...]:
+        """GPUs of a shape by type. One that takes any is counted as the first of the types."""
+        kind = shape.resources.gpu_type or (kinds[0] if kinds else ANY_TYPE)
+        return ((kind, shape.gpu_millis),) if shape.gpu_millis else ()
+
+    def share(self, queue: QueueName) -> float:
+        """The queue's dominant share, past and present, over its weight."""
+        used = self._used.get(queue, Amounts())
+        return dominant(used, self.capacity, self.tree.queue(queue).weight)
+
+    def levels(self, leaf: Leaf) -> Levels:
+        """From the top down: whether each queue has none of its own left, and its share; at the
+        end the user's share. A queue that goes by age alone ends it."""
+        beyond: list[bool] = []
+        shares: list[float] = []
+        for queue in self.tree.path(leaf[0]):
+            row = self.row(queue.name)
+            beyond.append(self.columns.inner[row] >= self.columns.total[row])
+            shares.append(self.share(queue.name))
+            if queue.policy == Policy.FIFO:
+                break
+        else:
+            shares.append(dominant(self._used_by.get(leaf, Amounts()), self.capacity, 1.0))
+        shares += [0.0] * (self._depth - len(shares))
+        return (*beyond, *[False] * (self._depth - len(beyond))), tuple(shares)
+
+    def _column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
+        """By kind; a type that is not known here counts as the first."""
+        asked = [0] * self.columns.kinds
+        for kind, millis in gpu_millis:
+            if asked:
+                asked[self.rows.kind_of.get(kind, 0)] += millis
+        return asked

@@ -1,55 +1,23 @@
-"""Processes as /proc shows them, each named by its id and its start, so that none is mistaken."""
+"""Processes as /proc shows them: who lives, whose they are, what they were given."""
 
 import os
-import signal
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from corral.engines.local.processes import Process, stat_of
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """`started` is in clock ticks since the machine's boot, as field 22 of /proc/PID/stat."""
-
-    pid: int
-    started: int
-
-    @classmethod
-    def find(cls, pid: int) -> "Process | None":
-        """The living process with this id; one that has ended and is not yet reaped is none."""
-        stat = _stat(pid)
-        return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
-
-    @classmethod
-    def recorded(cls, file: Path) -> "Process | None":
-        """The process that is recorded as "PID STARTED" in the file, if it still lives."""
-        try:
-            pid, started = (int(word) for word in file.read_text().split())
-        except (OSError, ValueError):
-            return None
-        there = cls.find(pid)
-        return there if there == cls(pid, started) else None
-
-    def record(self, file: Path) -> None:
-        """Write "PID STARTED" to the file, as a whole."""
-        fresh = file.with_name(f".{file.name}.{self.pid}")
-        fresh.write_text(f"{self.pid} {self.started}\n")
-        fresh.rename(file)
-
-    @property
-    def lives(self) -> bool:
-        return Process.find(self.pid) == self
-
-    def signal(self, number: int) -> None:
-        """Send the signal to this process and to no other; nothing when it is gone."""
-        with suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                if self.lives:  # the descriptor stays with whom it was opened for
-                    signal.pidfd_send_signal(descriptor, number)
-            finally:
-                os.close(descriptor)
+__all__ = [
+    "Process",
+    "children",
+    "descendants",
+    "every",
+    "lives",
+    "marked",
+    "myself",
+    "send",
+    "words_of",
+]
 
 
 def myself() -> Process:
@@ -74,7 +42,7 @@ def descendants(ancestor: int) -> list[int]:
     children: dict[int, list[int]] = {}
     gone = set()
     for pid in every():
-        stat = _stat(pid)
+        stat = stat_of(pid)
         if stat is None:
             continue
         children.setdefault(int(stat[1]), []).append(pid)
@@ -103,7 +71,7 @@ def children(pid: int) -> list[int]:
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:  # it is gone, or the kernel does not say: then look at all
-        found = [other for other in every() if (stat := _stat(other)) and int(stat[1]) == pid]
+        found = [other for other in every() if (stat := stat_of(other)) and int(stat[1]) == pid]
     else:
         found = [int(word) for word in text.split()]
     return [child for child in found if lives(child)]
@@ -118,12 +86,3 @@ def words_of(pid: int) -> list[bytes]:
 
 def every() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdecimal())
-
-
-def _stat(pid: int) -> list[str] | None:
-    """Fields 3 and on of /proc/PID/stat; None when there is no such process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().decode("ascii", "replace").rpartition(")")[2].split()
-    except OSError:
-        return None

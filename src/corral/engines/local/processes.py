@@ -18,16 +18,12 @@ class Process:
     @classmethod
     def find(cls, pid: int) -> "Process | None":
         """The living process with this id; one that has ended and is not yet reaped is none."""
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text()
-        except OSError:
-            return None
-        fields = text.rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else cls(pid, int(fields[19]))
+        stat = stat_of(pid)
+        return None if stat is None or stat[0] in "ZX" else cls(pid, int(stat[19]))
 
     @classmethod
     def recorded(cls, file: Path) -> "Process | None":
-        """The process that wrote "PID STARTED" to the file, if it still lives."""
+        """The process that is recorded as "PID STARTED" in the file, if it still lives."""
         try:
             pid, started = (int(word) for word in file.read_text().split())
         except (OSError, ValueError):
@@ -35,11 +31,17 @@ class Process:
         there = cls.find(pid)
         return there if there == cls(pid, started) else None
 
+    def record(self, file: Path) -> None:
+        """Write "PID STARTED" to the file, as a whole."""
+        fresh = file.with_name(f".{file.name}.{self.pid}")
+        fresh.write_text(f"{self.pid} {self.started}\n")
+        fresh.rename(file)
+
     @property
     def lives(self) -> bool:
         return Process.find(self.pid) == self
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: int) -> None:
         """Send the signal to this process and to no other; nothing when it is gone."""
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(self.pid)
@@ -48,6 +50,15 @@ class Process:
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)
+
+
+def stat_of(pid: int) -> list[str] | None:
+    """Fields 3 and on of /proc/PID/stat; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().decode("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
 
 
 def spawn(words: list[str], env: Mapping[str, str], output: Path) -> int:

@@ -19,11 +19,13 @@ A YAML file may hold several jobs: documents divided by a line of ---.
 They are submitted all or none, and may name one another in `after`:
 
     name: prepare
+    workdir: .
     run: ./prepare.sh
     ---
     name: train
-    run: ./train.sh
+    workdir: .
     after: prepare
+    run: ./train.sh
 """
 
 GROUPS: Final = {

@@ -203,6 +203,9 @@ def test_a_shell_is_opened_beside_the_rank_in_its_environment(here: House) -> No
     id = here.submit("hosts", "sleep 300", env={"WHERE": "inside"})
     here.until_state(id, "RUNNING")
     said = here.corral("attach", id, stdin="echo $WHERE $RANK; exit\n")
+    assert said.returncode == 0, said.stderr
+    ended = [here.corral("attach", id, stdin=f"{line}\n") for line in ("exit 7", "kill -9 $$")]
+    assert [one.returncode for one in ended] == [7, 137]
     assert "inside 0" in said.stdout
     here.ok("stop", id, "-y")
 

@@ -11,12 +11,45 @@ from corral.agent.shim.attach import ANSWER
 from corral.domain.errors import Refusal
 
 ANSWER_SECONDS: Final = 30.0
+END_SECONDS: Final = 2.0  # a shell lets go of its terminal a moment before it is reaped
 
 
 class AttachRefused(Refusal):
     """There is nothing to attach to."""
 
     code = "attach_refused"
+
+
+class ShellOutput(asyncio.StreamReader):
+    """What a shell's terminal shows. `exit_code` is known when it has come to its end, and None
+    when the shim says nothing: it is gone, or somebody left first."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self.exit_code: int | None = None
+        self._connection = connection
+        self._hearing: asyncio.Task[None] | None = None
+
+    def feed_eof(self) -> None:
+        """The terminal is closed: the end comes with the word of how the shell has ended."""
+        if self._hearing is None:
+            self._hearing = asyncio.get_running_loop().create_task(self._hear())
+
+    async def _hear(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            with self._connection as connection:
+                said = await asyncio.wait_for(loop.sock_recv(connection, 16), END_SECONDS)
+                self.exit_code = int(said)
+        except (OSError, ValueError, TimeoutError):
+            self.exit_code = None
+        finally:
+            super().feed_eof()
+
+    def leave(self) -> None:
+        """Hear no more of it."""
+        if self._hearing is None:
+            self._connection.close()
 
 
 class _Ended(asyncio.StreamReaderProtocol):
@@ -44,8 +77,8 @@ async def open_terminal(
         raise
     if not shell:
         return await _reader(connection), await _writer(descriptor)
-    connection.close()
-    return await _reader(os.fdopen(os.dup(descriptor), "rb", 0)), await _writer(descriptor)
+    source = os.fdopen(os.dup(descriptor), "rb", 0)
+    return await _reader(source, ShellOutput(connection)), await _writer(descriptor)
 
 
 async def _ask(connection: socket.socket, wish: dict[str, object]) -> int:
@@ -64,9 +97,11 @@ async def _ask(connection: socket.socket, wish: dict[str, object]) -> int:
     raise AttachRefused((words + more).decode("utf-8", "replace") or "the attempt has ended")
 
 
-async def _reader(source: socket.socket | io.FileIO) -> asyncio.StreamReader:
+async def _reader(
+    source: socket.socket | io.FileIO, into: asyncio.StreamReader | None = None
+) -> asyncio.StreamReader:
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
+    reader = into or asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: _Ended(reader), source)
     return reader
 

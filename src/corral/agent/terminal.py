@@ -7,6 +7,8 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection
 
 from corral.agent.dial import first_of
+from corral.agent.supervisor_attach import ShellOutput
+from corral.wire.channel import ENDED
 
 READ_BYTES: Final = 64 * 1024
 
@@ -14,10 +16,17 @@ READ_BYTES: Final = 64 * 1024
 async def carry(
     connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Until either side ends; then both are closed. Raises: OSError, WebSocketException."""
+    """Until either side ends; then both are closed, with the exit code of a shell that has ended.
+
+    Raises: OSError, WebSocketException.
+    """
     try:
         await first_of(_to_person(reader, connection), _from_person(connection, writer))
+        if isinstance(reader, ShellOutput) and reader.exit_code is not None:
+            await connection.close(ENDED + reader.exit_code)
     finally:
+        if isinstance(reader, ShellOutput):
+            reader.leave()
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()

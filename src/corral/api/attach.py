@@ -17,7 +17,7 @@ from corral.control import Control
 from corral.domain.errors import Conflict, Forbidden, NotFound
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
-from corral.wire.channel import AttachNow
+from corral.wire.channel import AttachNow, exit_code_of
 
 AGENT_SECONDS: Final = 30.0
 
@@ -127,20 +127,28 @@ def _node_of(control: Control, job: Job, rank: int) -> NodeId:
 
 
 async def _bridge(one: WebSocket, other: WebSocket) -> None:
-    """Until either side closes; then both are closed."""
+    """Until either side closes; then both are, and a person hears the exit code of a shell."""
     pumps = {asyncio.create_task(_pump(one, other)), asyncio.create_task(_pump(other, one))}
+    closing = 1000
     try:
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        codes = [pump.result() for pump in done]
+        closing = next((code for code in codes if exit_code_of(code) is not None), None) or closing
     finally:
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
         for socket in (one, other):
             with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
-                await socket.close(1000)
+                await socket.close(closing)
 
 
-async def _pump(source: WebSocket, target: WebSocket) -> None:
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
+async def _pump(source: WebSocket, target: WebSocket) -> int | None:
+    """Until one of them is gone. Returns: the code that it was closed with, where it said one."""
+    try:
         while True:
             await target.send_bytes(await frame_of(source))
+    except WebSocketDisconnect as gone:
+        return gone.code
+    except (RuntimeError, OSError):
+        return None

@@ -30,8 +30,10 @@ def attach(
     rank: Count = 0,
     stdin: Annotated[bool, Parameter(name="--stdin", negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
-) -> None:
+) -> int:
     """Open a shell beside a rank, in its containment and environment. Ctrl-] leaves it.
+
+    The exit code is that of the shell.
 
     Args:
         job: Its id, or the newest of this name.
@@ -52,7 +54,7 @@ def attach(
                     )
                     note(f"attached to {job}; {leave}")
                 with raw_terminal(wanted=not stdin):
-                    pump(terminal)
+                    return pump(terminal)
         except (OSError, WebSocketException) as error:
             raise Unreachable(
                 f"the terminal was not opened or was lost: {error}", hint=f"run: corral show {job}"
@@ -73,14 +75,28 @@ def raw_terminal(*, wanted: bool) -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def pump(terminal: "ClientConnection") -> None:
-    """Bytes both ways until the far end closes, or a person leaves."""
+def pump(terminal: "ClientConnection") -> int:
+    """Bytes both ways until the far end closes, or a person leaves.
+
+    Returns: the exit code of a shell that has ended, else 0. Raises: ConnectionClosed.
+    """
+    from websockets.exceptions import ConnectionClosedError
+
+    from corral.wire.channel import exit_code_of
+
     keys = threading.Thread(target=_send_keys, args=(terminal,), daemon=True)
     keys.start()
-    for piece in terminal:
-        data = piece if isinstance(piece, bytes) else piece.encode()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+    try:
+        for piece in terminal:
+            data = piece if isinstance(piece, bytes) else piece.encode()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+    except ConnectionClosedError as closed:
+        code = exit_code_of(closed.rcvd.code if closed.rcvd else None)
+        if code is None:
+            raise
+        return code
+    return 0
 
 
 def _send_keys(terminal: "ClientConnection") -> None:

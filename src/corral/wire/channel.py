@@ -18,6 +18,13 @@ from corral.domain.wanted import Version, Wanted
 
 PROTOCOL: Final = 1
 FRAME_BYTES: Final = 4 * 1024 * 1024  # longest frame that either side takes
+ENDED: Final = 4000  # and an exit code: a terminal's WebSocket closes so when its shell has ended
+
+
+def exit_code_of(closed_with: int | None) -> int | None:
+    """The exit code that a terminal's closing tells; None when it tells none."""
+    code = -1 if closed_with is None else closed_with - ENDED
+    return code if 0 <= code <= 255 else None
 
 
 class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):

@@ -49,6 +49,8 @@ def open_shell(
 ) -> int:
     """Start a shell on a new terminal and hand that over; its process id, to be reaped.
 
+    The connection stays open for the word of its end.
+
     Raises: OSError when there is no terminal or no process to be had.
     """
     ours, theirs = pty.openpty()
@@ -57,8 +59,17 @@ def open_shell(
         spawned = spawn(child((theirs, theirs, theirs)))
         os.close(spawned.failure)
         hand_over(connection, ours)
+    except OSError:
+        connection.close()
+        raise
     finally:
         os.close(ours)
         os.close(theirs)
-        connection.close()
     return spawned.pid
+
+
+def tell_end(connection: socket.socket, status: int) -> None:
+    """How a shell has ended, as another shell would show it, to whoever still listens."""
+    code = os.waitstatus_to_exitcode(status)
+    with connection, suppress(OSError):
+        connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())

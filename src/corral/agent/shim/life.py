@@ -61,6 +61,7 @@ class Life:
         self._lines: list[Line] = []
         self._setup: Rank | None = None
         self._ranks: list[Rank] = []
+        self._shells: dict[int, socket.socket] = {}  # who hears of the end of each
         self._stop: Message | None = None
         self._gathers = False
         self._finishing = False
@@ -139,6 +140,8 @@ class Life:
         """Take in what has ended: ranks, and orphans that came to us."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] in self._shells:
+                    attach.tell_end(self._shells.pop(ended[0]), ended[1])
                 for rank in [*self._ranks, *([self._setup] if self._setup else [])]:
                     if rank.pid == ended[0] and not rank.is_over:
                         rank.end(ended[1])
@@ -348,7 +351,8 @@ class Life:
         env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
         child = self._child_on(words, env, terminal=True)
         try:
-            attach.open_shell(child, connection, int(message["rows"]), int(message["columns"]))
+            rows, columns = int(message["rows"]), int(message["columns"])
+            self._shells[attach.open_shell(child, connection, rows, columns)] = connection
         except OSError as trouble:
             self._warn(f"no shell could be opened: {trouble}")
 

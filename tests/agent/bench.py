@@ -22,6 +22,7 @@ from corral.domain.wanted import Launch, Stop
 from corral.wire.channel import AttachNow
 from corral.wire.node import NodeSettings
 from tests.agent.fakehead import TOKEN, FakeHead
+from tests.patience import PATIENCE_SECONDS
 
 NODE = NodeId("n1")
 
@@ -113,7 +114,7 @@ class Bench:
     agent: Agent
     attached: list[AttachNow]
 
-    async def until(self, true: object, seconds: float = 20.0) -> None:
+    async def until(self, true: object, seconds: float = PATIENCE_SECONDS) -> None:
         await self.head.until(true, seconds)  # type: ignore[arg-type]
 
 
@@ -123,7 +124,9 @@ def read(file: Path, offset: int, most_bytes: int) -> tuple[int, bytes]:
         return offset, opened.read(most_bytes)
 
 
-def agent_in(folder: Path, ranks: FakeRanks, attached: list[AttachNow]) -> Agent:
+def agent_in(
+    folder: Path, ranks: FakeRanks, attached: list[AttachNow], tries_seconds: float = 2.0
+) -> Agent:
     (folder / "attempts").mkdir(parents=True, exist_ok=True)
     dialler = Dialler(head_file=folder / "head.json", token=TOKEN)
 
@@ -143,7 +146,10 @@ def agent_in(folder: Path, ranks: FakeRanks, attached: list[AttachNow]) -> Agent
         known=Known(folder, time.clock_gettime(time.CLOCK_BOOTTIME)),
         dialler=dialler,
         prepare=Prepare(
-            node_dir=folder, head_file=dialler.head_file, token=TOKEN, tries_seconds=2.0
+            node_dir=folder,
+            head_file=dialler.head_file,
+            token=TOKEN,
+            tries_seconds=tries_seconds,
         ),
         read=read,
         look=look,
@@ -164,10 +170,10 @@ async def running(agent: Agent) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def bench(folder: Path) -> AsyncIterator[Bench]:
-    """An agent and its head, talking."""
+async def bench(folder: Path, tries_seconds: float = 2.0) -> AsyncIterator[Bench]:
+    """An agent and its head, talking; what the head cannot give now is tried for so long."""
     head, ranks, attached = FakeHead(file=folder / "head.json"), FakeRanks(), list[AttachNow]()
-    agent = agent_in(folder, ranks, attached)
+    agent = agent_in(folder, ranks, attached, tries_seconds)
     await head.start()
     try:
         async with running(agent):

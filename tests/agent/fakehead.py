@@ -27,6 +27,7 @@ from corral.wire.channel import (
     encode,
     from_agent,
 )
+from tests.patience import PATIENCE_SECONDS, own_loopback
 
 TOKEN = "the-nodes-own-token"
 CLUSTER = ClusterId("c1")
@@ -39,6 +40,7 @@ class FakeHead:
     file: Path
     node: NodeId = NodeId("n1")
     server: Server | None = None
+    host: str = field(default_factory=own_loopback)
     port: int = 0
     heard: bool = True
     takes_logs: bool = True
@@ -58,7 +60,7 @@ class FakeHead:
         """Serve, at the same port as before if there was one, and say so in head.json."""
         self.server = await serve(
             self._talk,
-            "127.0.0.1",
+            self.host,
             self.port,
             process_request=self._http,
             compression=None,
@@ -67,7 +69,7 @@ class FakeHead:
             close_timeout=0.1,
         )
         self.port = next(iter(self.server.sockets)).getsockname()[1]
-        self.file.write_text(json.dumps({"url": f"http://127.0.0.1:{self.port}", "pid": 1}))
+        self.file.write_text(json.dumps({"url": f"http://{self.host}:{self.port}", "pid": 1}))
 
     async def die(self) -> None:
         """Be gone as by kill -9: every connection is cut."""
@@ -122,7 +124,7 @@ class FakeHead:
     def log(self, key: AttemptKey, rank: int = 0) -> bytes:
         return bytes(self.logs.get((key, rank), b""))
 
-    async def until(self, true: Callable[[], object], seconds: float = 20.0) -> None:
+    async def until(self, true: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
         """Wait for something to become true. Raises: TimeoutError with what was last seen."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds

@@ -19,8 +19,7 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.wanted import Launch, Stop
 from corral.wire.node import NodeSettings, encode_settings
-
-PATIENCE_SECONDS = 20.0
+from tests.patience import PATIENCE_SECONDS
 
 
 @contextmanager

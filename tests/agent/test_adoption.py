@@ -13,6 +13,7 @@ from pathlib import Path
 from corral.agent import journal
 from corral.domain.facts import AttemptKey, Phase
 from tests.agent.nodes import launch_of, node, stop_of
+from tests.tools import small_disk
 
 AGENT = """
 import asyncio, sys
@@ -120,8 +121,7 @@ def fill(folder: Path) -> Path:
 
 async def test_a_full_disk_refuses_an_attempt_and_loses_none(node_dir: Path) -> None:
     small = node_dir / "attempts"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], check=True)
-    try:
+    with small_disk(small, "1m"):
         async with node(node_dir) as here:
             key = await here.launch(launch_of("while [ ! -e go ]; do sleep 0.05; done; exit 9"))
             await here.phase(key, Phase.UP)
@@ -137,13 +137,10 @@ async def test_a_full_disk_refuses_an_attempt_and_loses_none(node_dir: Path) -> 
             assert (await here.exit_of("exit 10", "after")).code == 10
         async with node(node_dir) as again:
             assert again.seen(key).exits[0][1].code == 9
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 async def test_saves_wait_on_a_full_disk_and_leave_room_for_the_exit(node_dir: Path) -> None:
     small = node_dir / "attempts"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)], check=True)
     talk = """
 import json, os, socket, sys, time
 line = socket.socket(socket.AF_UNIX); line.connect(os.environ["CORRAL_SOCKET"])
@@ -158,7 +155,7 @@ sys.exit(8)
         book = journal.read(here.work(key).parent / journal.FILE) or []
         return {record["step"] for record in book if record["type"] == "save"}
 
-    try:
+    with small_disk(small, "1m"):
         async with node(node_dir) as here:
             (node_dir / "talk.py").write_text(talk)
             run = f"exec python3 -S {node_dir}/talk.py {node_dir}"
@@ -176,8 +173,6 @@ sys.exit(8)
             (node_dir / "b").touch()
             assert (await here.ended(keys[1])).exits[0][1].code == 8
             assert saves(keys[1]) == set(range(200))
-    finally:
-        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 async def test_an_agent_that_comes_at_the_very_end_hears_it_all_the_same(node_dir: Path) -> None:

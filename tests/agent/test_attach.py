@@ -9,6 +9,7 @@ from corral.agent import containment
 from corral.agent.supervisor import AttachRefused
 from corral.domain.facts import Phase
 from tests.agent.nodes import launch_of, left_of, node, stop_of
+from tests.patience import PATIENCE_SECONDS
 
 KINDS = [kind for kind in containment.KINDS if containment.probe(kind).kind == kind]
 
@@ -16,7 +17,7 @@ KINDS = [kind for kind in containment.KINDS if containment.probe(kind).kind == k
 async def read_until(reader: asyncio.StreamReader, words: bytes) -> bytes:
     said = b""
     while words not in said:
-        data = await asyncio.wait_for(reader.read(4096), 10)
+        data = await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS)
         assert data, f"ended after {said!r}"
         said += data
     return said
@@ -36,7 +37,7 @@ async def test_a_shell_is_in_the_ranks_place_and_ends_with_them(node_dir: Path, 
         assert str(here.work(key)).encode() in said
         here.supervisor.stop(stop_of(key, 0.2))
         await here.ended(key)
-        while await asyncio.wait_for(reader.read(4096), 10):
+        while await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS):
             continue
         writer.close()
         assert left_of(node_dir) == []
@@ -48,7 +49,7 @@ async def test_a_shell_that_is_left_ends_and_the_ranks_go_on(node_dir: Path) -> 
         await here.says(key, "up")
         reader, writer = await here.supervisor.attach(key, 0, True)
         writer.write(b"exit\n")
-        while await asyncio.wait_for(reader.read(4096), 10):
+        while await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS):
             continue
         writer.close()
         assert here.seen(key).phase == Phase.UP
@@ -67,7 +68,7 @@ async def test_a_rank_hears_and_says_through_attach(node_dir: Path) -> None:
         writer.write(b"three\n")
         await read_until(again, b"got three\n")
         here.supervisor.stop(stop_of(key, 1.0))
-        assert await asyncio.wait_for(again.read(), 10) == b""
+        assert await asyncio.wait_for(again.read(), PATIENCE_SECONDS) == b""
         writer.close()
 
 

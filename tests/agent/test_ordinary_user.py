@@ -6,11 +6,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
+NOBODY = 65534
 ROOT = Path(__file__).parents[2]
 AS_USER = """
 import asyncio
@@ -43,36 +48,42 @@ def home() -> Iterator[Path]:
     shutil.copytree(Path(msgspec.__file__).parent, folder / "src/msgspec")
     (folder / "tests/agent").mkdir(parents=True)
     shutil.copy(ROOT / "tests/agent/nodes.py", folder / "tests/agent")
-    subprocess.run(["chown", "-R", "nobody", str(folder)], check=True)
+    shutil.copy(ROOT / "tests/patience.py", folder / "tests")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
     yield folder
     shutil.rmtree(folder)
 
 
-def as_nobody(*words: str) -> list[str]:
-    return ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *words]
+def as_nobody(words: list[str], **how: Any) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        words,
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        **how,
+    )
 
 
 def interpreter() -> str:
     """One of this version that others may run too; the tests' own may lie in root's home."""
     version = f"python3.{sys.version_info.minor}"
     for path in (sys.executable, f"/usr/local/bin/{version}", f"/usr/bin/{version}"):
-        if (
-            os.path.exists(path)
-            and not subprocess.run(
-                as_nobody(path, "-c", "import os, sys; os.stat(sys.executable)"),
-                check=False,
-                capture_output=True,
-            ).returncode
-        ):
-            return path
+        with suppress(OSError):
+            tried = as_nobody([path, "-c", "import os, sys; os.stat(sys.executable)"], cwd="/")
+            if tried.returncode == 0:
+                return path
     pytest.skip(f"no {version} that another user may run")
 
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user runs all the other tests so")
 def test_a_node_without_root_launches_adopts_and_leaves_nothing(home: Path) -> None:
-    done = subprocess.run(
-        as_nobody(interpreter(), "-B", "-c", AS_USER),
+    done = as_nobody(
+        [interpreter(), "-B", "-c", AS_USER],
         cwd=home,
         env={
             "PATH": os.environ["PATH"],
@@ -80,10 +91,6 @@ def test_a_node_without_root_launches_adopts_and_leaves_nothing(home: Path) -> N
             "TMPDIR": str(home),
             "HOME": str(home),
         },
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     said = [line.split() for line in done.stdout.splitlines()]

@@ -235,7 +235,7 @@ def test_a_mark_in_a_shared_path_is_proof_only_when_it_is_the_machines_folder(
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        cluster._become("n1", "echo $$; exec sleep 60", write, None)
+        cluster._become("n1", "echo $$; exec sleep 600", write, None)
     os.close(write)
     inside = int(os.read(read, 100))
     os.close(read)

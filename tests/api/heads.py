@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest import mock
 
 import httpx2
 import uvicorn
@@ -25,6 +26,7 @@ from corral.domain.resources import Inventory
 from corral.domain.wanted import Version, Wanted
 from corral.store.memory import MemoryStore
 from corral.wire.channel import Beat, Heard, Hello, WantedNow, encode, from_head
+from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from tests.worlds import inventory
 
 T = TypeVar("T")
@@ -79,7 +81,14 @@ class PlainSeals:
 class Head:
     """A head that serves in its own thread."""
 
-    def __init__(self, root: Path, *, store: MemoryStore | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        store: MemoryStore | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
         self.root = root
         self.store = store or MemoryStore()
         self.channels = Channels()
@@ -89,9 +98,9 @@ class Head:
         # With the protocol said, asyncio switches Nagle off: else an answer waits 40 ms.
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(("127.0.0.1", port))
+        self.socket.bind((host, port))
         self.port = int(self.socket.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{host}:{self.port}"
         self.app: Any = None
         self.control: Control
         self.loop: asyncio.AbstractEventLoop
@@ -100,12 +109,12 @@ class Head:
 
     def start(self) -> "Head":
         self._thread.start()
-        assert self.ready.wait(20), "the head did not start"
+        assert self.ready.wait(PATIENCE_SECONDS), "the head did not start"
         return self
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(setattr, self._server, "should_exit", True)
-        self._thread.join(20)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
     async def _serve(self) -> None:
@@ -146,11 +155,13 @@ class Head:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Something on the head's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_SECONDS)
 
     def http(self, who: str | None = "admin") -> httpx2.Client:
         headers = {"Authorization": f"Bearer {TOKENS[who]}"} if who else {}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, trust_env=False)
+        return httpx2.Client(
+            base_url=self.url, headers=headers, timeout=PATIENCE_SECONDS, trust_env=False
+        )
 
     @contextmanager
     def dial(self, who: str, path: str) -> Iterator[ClientConnection]:
@@ -166,11 +177,27 @@ class Head:
 
 @contextmanager
 def serving(root: Path, **how: Any) -> Iterator[Head]:
-    head = Head(root, **how).start()
-    try:
-        yield head
-    finally:
-        head.close()
+    with no_haste():
+        head = Head(root, **how).start()
+        try:
+            yield head
+        finally:
+            head.close()
+
+
+@contextmanager
+def no_haste() -> Iterator[None]:
+    """The agents of these tests say only what the test tells them, however long that takes: a
+    silence means nothing here. What silence means is told in tests of health and reconcile."""
+    with ExitStack() as patches:
+        for name in (
+            "corral.health.liveness.SILENT_AFTER_SECONDS",
+            "corral.health.liveness.BOUND_SECONDS",
+            "corral.api.agents.GONE_SECONDS",
+            "corral.api.agents.AGAIN_SECONDS",
+        ):
+            patches.enter_context(mock.patch(name, NEVER_SECONDS))
+        yield
 
 
 class Agent:
@@ -210,7 +237,7 @@ class Agent:
             if isinstance(message, Heard) and message.number == self.number:
                 return
 
-    def receive(self, timeout: float = 10) -> Any:
+    def receive(self, timeout: float = PATIENCE_SECONDS) -> Any:
         message = from_head(self.connection.recv(timeout, decode=False))
         if isinstance(message, WantedNow):
             self.wanted.append(message.wanted)
@@ -218,7 +245,7 @@ class Agent:
 
     def until(self, met: Callable[[], bool]) -> None:
         """Take in what comes until it is so."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not met():
             assert time.monotonic() < deadline, "it did not come"
             self.receive()
@@ -227,7 +254,7 @@ class Agent:
         self._open.close()
 
 
-def eventually(met: Callable[[], bool], seconds: float = 10) -> None:
+def eventually(met: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < deadline, "it did not come to be"

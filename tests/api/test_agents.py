@@ -12,6 +12,7 @@ from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.wire.channel import Hello, LogAt, LogChunk, encode, from_head
 from tests.api.heads import Agent, Head, ended, eventually, serving, up
+from tests.patience import PATIENCE_SECONDS
 from tests.worlds import inventory
 
 
@@ -195,7 +196,7 @@ def test_logs_are_kept_by_offset_and_only_of_the_nodes_own_ranks(fresh: Head) ->
                 job=JobId(name), attempt=AttemptNumber(1), rank=rank, offset=offset, data=data
             )
             channel.send(encode(chunk))
-            answer = from_head(channel.recv(10, decode=False))
+            answer = from_head(channel.recv(PATIENCE_SECONDS, decode=False))
         assert isinstance(answer, LogAt)
         return answer.offset
 

@@ -9,6 +9,7 @@ from corral.api.auth import FAILURES, Failures, bearer
 from corral.api.errors import TooMany
 from corral.domain.errors import Unauthorised
 from tests.api.heads import TOKENS, Head
+from tests.patience import PATIENCE_SECONDS
 
 GOOD = f"Authorization: Bearer {TOKENS['admin']}"
 WRONG = {
@@ -35,7 +36,7 @@ WRONG = {
 
 def raw(head: Head, headers: str, *, target: str = "/v1/status", host: str = "127.0.0.1") -> int:
     """The status of a request that is sent as it is written; 0 when the connection is dropped."""
-    with socket.create_connection(("127.0.0.1", head.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
         text = f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n\r\n"
         try:
             connection.sendall(text.replace("\r\n\r\n\r\n", "\r\n\r\n").encode())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.heads import Agent, Head, ended, serving, up
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +239,7 @@ def test_down_stops_the_head_after_its_jobs_are_cancelled(tmp_path: Any) -> None
         submit(head, {"name": "a", "run": "x"})  # no node is there yet
         with head.http() as http:
             assert http.post("/v1/head/down", json={"jobs": "stop"}).status_code == 202
-            assert head.stopped.wait(10)
+            assert head.stopped.wait(PATIENCE_SECONDS)
             assert http.get("/v1/jobs/a").json()["state"] == "CANCELLED"
 
 
@@ -247,5 +248,5 @@ def test_down_leaves_the_jobs_if_it_is_told_to(tmp_path: Any) -> None:
         submit(head, {"name": "a", "run": "x"})
         with head.http() as http:
             assert http.post("/v1/head/down", json={}).json() == {"jobs": "leave"}
-            assert head.stopped.wait(10)
+            assert head.stopped.wait(PATIENCE_SECONDS)
             assert http.get("/v1/jobs/a").json()["state"] == "QUEUED"

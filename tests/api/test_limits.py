@@ -8,6 +8,7 @@ import pytest
 from corral.api.body import BODY_BYTES, DEPTH, check_json
 from corral.api.errors import RequestInvalid
 from tests.api.heads import TOKENS, Head
+from tests.patience import PATIENCE_SECONDS
 
 GARBAGE = {
     "not JSON": b"{",
@@ -70,7 +71,9 @@ def test_a_compressed_or_too_long_body_is_refused_before_it_is_read(head: Head) 
         zipped = http.post("/v1/jobs", content=b"x", headers={"Content-Encoding": "gzip"})
         assert zipped.status_code == 415
     for length, wanted in ((str(BODY_BYTES + 1), b"413"), ("9" * 30, b"4"), ("-1", b"400")):
-        with socket.create_connection(("127.0.0.1", head.port), timeout=20) as connection:
+        with socket.create_connection(
+            ("127.0.0.1", head.port), timeout=PATIENCE_SECONDS
+        ) as connection:
             connection.sendall(
                 f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n"
                 f"Authorization: Bearer {TOKENS['admin']}\r\n\r\n".encode()
@@ -81,7 +84,7 @@ def test_a_compressed_or_too_long_body_is_refused_before_it_is_read(head: Head) 
 
 def test_a_chunked_body_without_end_is_cut_off_at_the_limit(head: Head) -> None:
     piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", head.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(
             b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
             b"Content-Type: application/json\r\n"

@@ -6,6 +6,7 @@ import socket
 import pytest
 
 from tests.api.heads import TOKENS, Head
+from tests.patience import PATIENCE_SECONDS
 
 DATA = b"a workdir" * 1000
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -59,7 +60,7 @@ def test_more_than_the_cap_is_refused_said_or_found(head: Head) -> None:
 
 def test_a_sender_who_breaks_off_leaves_nothing(head: Head) -> None:
     before = kept(head)
-    with socket.create_connection(("127.0.0.1", head.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(
             f"PUT /v1/snapshots/{'1' * 64} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n"
             f"Authorization: Bearer {TOKENS['admin']}\r\n\r\nhalf".encode()

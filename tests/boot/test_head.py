@@ -16,6 +16,7 @@ import pytest
 from corral.boot.head import bind
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start import StartFailed, head_runs, healthy, node_processes, start_head, until
+from tests.patience import PATIENCE_SECONDS, own_loopback
 
 LOOPBACK = "127.0.0.1"
 
@@ -24,19 +25,19 @@ LOOPBACK = "127.0.0.1"
 def head(place: ClusterDir) -> Iterator[int]:
     """A head without nodes to look after but one; ended as `kill PID` would."""
     place.create()
-    ClusterSettings(nodes=1, gpus=0).save(place)
+    ClusterSettings(nodes=1, gpus=0, host=own_loopback()).save(place)
     start_head(place)
     pid = int(json.loads(place.head_json.read_text())["pid"])
     try:
-        both = until(lambda: len(node_processes(place)) == 2, 20)
+        both = until(lambda: len(node_processes(place)) == 2, PATIENCE_SECONDS)
         assert both, "agent and launcher are not there"
         yield pid
     finally:
         os.kill(pid, signal.SIGTERM)
-        assert until(lambda: not head_runs(place), 20), "the head does not end"
+        assert until(lambda: not head_runs(place), PATIENCE_SECONDS), "the head does not end"
         kill = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(place.nodes / "n1")]
         subprocess.run(kill, check=True)
-        assert until(lambda: not node_processes(place), 10)
+        assert until(lambda: not node_processes(place), PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_head_serves_alone_on_loopback_and_comes_back_on_its_port(place: Clust
     with head(place):
         about = json.loads(place.head_json.read_text())
         assert set(about) == {"pid", "url", "version", "started_at"}
-        assert about["url"].startswith("http://127.0.0.1:")
+        assert about["url"].startswith(f"http://{own_loopback()}:")
         assert healthy(about["url"])
         start_head(place)  # as two `corral up` at the same moment would: the one that runs will do
         assert json.loads(place.head_json.read_text()) == about
@@ -94,5 +95,5 @@ def test_a_running_head_puts_back_the_files_that_it_is_found_by(place: ClusterDi
         about, token = place.head_json.read_text(), place.token.read_text()
         place.head_json.unlink()
         place.token.unlink()
-        assert until(lambda: place.head_json.exists() and place.token.exists(), 10.0)
+        assert until(lambda: place.head_json.exists() and place.token.exists(), PATIENCE_SECONDS)
         assert (place.head_json.read_text(), place.token.read_text()) == (about, token)

@@ -21,6 +21,7 @@ from corral.domain.errors import (
 from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.channel import LogChunk, encode
 from tests.api.heads import TOKENS, Agent, Head, ended, eventually, serving, up
+from tests.patience import PATIENCE_SECONDS, own_loopback
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def run_to_the_end(head: Head, agent: Agent, job: str, log: bytes = b"") -> None
         with head.dial("n1", "/v1/agents/logs") as channel:
             chunk = LogChunk(job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=log)
             channel.send(encode(chunk))
-            channel.recv(10)
+            channel.recv(PATIENCE_SECONDS)
     agent.beat(ended((job, 1)))
     eventually(lambda: head.control.world.state_of(JobId(job)) == "DONE")
     agent.beat()
@@ -78,7 +79,7 @@ def test_a_job_from_submit_to_its_end(head: Head, agent: Agent, client: Client) 
     waited: list[Any] = []
     waiter.start()
     run_to_the_end(head, agent, job.id, b"hello\n")
-    waiter.join(10)
+    waiter.join(PATIENCE_SECONDS)
     assert (waited[0].state, waited[0].exit_code, waited[0].is_over) == ("DONE", 0, True)
     assert [one.name for one in client.jobs(everything=True)] == ["one"]
     assert client.jobs() == []
@@ -130,7 +131,7 @@ def test_cluster_calls(head: Head, agent: Agent, client: Client) -> None:
     assert [one.name for one in client.secrets()] == ["HF_TOKEN"]
     client.drop_secret("HF_TOKEN")
     client.down(jobs="leave")
-    assert head.stopped.wait(10)
+    assert head.stopped.wait(PATIENCE_SECONDS)
 
 
 def test_wishes_about_a_job(head: Head, client: Client) -> None:
@@ -229,13 +230,13 @@ def test_the_environment_names_the_head_unless_a_directory_is_given(
 def test_a_stream_goes_on_behind_its_last_piece_when_the_head_comes_back(
     place: Path, client: Client
 ) -> None:
-    with serving(place) as head:
+    with serving(place, host=own_loopback()) as head:
         (place / "head.json").write_text(json.dumps({"url": head.url}))
         (job,) = client.submit({"name": "long", "run": "x"})
         events = client.events(job.id, follow=True)
         assert next(events).kind == "submitted"
         store, port = head.store, head.port
-    with serving(place, store=store, port=port):
+    with serving(place, store=store, host=own_loopback(), port=port):
         client.cancel(job.id)
         assert [event.kind for event in events] == ["asked_cancel"]
 
@@ -258,8 +259,8 @@ def test_a_terminal_joins_a_person_and_the_agent(head: Head, agent: Agent, clien
     answering.start()
     with client.attach(job.id, columns=100) as terminal:
         terminal.send(b"hello")
-        assert terminal.recv(10) == b"HELLO"
-    answering.join(10)
+        assert terminal.recv(PATIENCE_SECONDS) == b"HELLO"
+    answering.join(PATIENCE_SECONDS)
     assert not answering.is_alive()
     with pytest.raises(NotFound), client.attach(job.id, rank=7):
         raise AssertionError("it was opened")

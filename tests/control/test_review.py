@@ -14,6 +14,7 @@ from corral.domain.wishes import Cancel, Submit
 from corral.domain.world import Changes, Event, World
 from corral.store.memory import MemoryStore
 from tests.control.test_control import Head, story
+from tests.patience import PATIENCE_SECONDS
 from tests.worlds import ALICE, gang
 
 
@@ -46,7 +47,7 @@ def test_nothing_is_decided_on_a_world_that_could_not_be_loaded_again() -> None:
         running = asyncio.ensure_future(head.control.run())
         store.lose_answer = True
         wish = asyncio.ensure_future(head.control.submit([gang()], key="k", by=ALICE))
-        id = (await asyncio.wait_for(wish, 5.0))[0].id
+        id = (await asyncio.wait_for(wish, PATIENCE_SECONDS))[0].id
         running.cancel()
         assert store.leads == 2
         assert head.control.world.attempts[id].number == 1
@@ -62,7 +63,9 @@ def test_a_follower_whose_events_were_lost_with_an_answer_is_told_to_read_the_st
         running = asyncio.ensure_future(head.control.run())
         async with head.control.hub.follow(None) as queue:
             store.lose_answer = True
-            await asyncio.wait_for(head.control.submit([gang()], key="k", by=ALICE), 5.0)
+            await asyncio.wait_for(
+                head.control.submit([gang()], key="k", by=ALICE), PATIENCE_SECONDS
+            )
             assert queue.get_nowait() is None
         running.cancel()
 

@@ -18,6 +18,8 @@ CHANGING = (
     (r'("sha256"|"id"): "[0-9a-f]{32,64}"', r'\1: "DIGEST"'),
     (r"\b\ds\b", "0s"),
     (r"after waiting [\d.]+ s", "after waiting SECONDS s"),
+    (r"[\d.]+ GPU-seconds", "SOME GPU-seconds"),
+    (r"(?<=  )[ \d]\ds(?=  |$)", " 0s"),
     (r"/tmp/[\w/.-]*?/(project|cluster)", r"/tmp/\1"),
 )  # fmt: skip
 
@@ -34,7 +36,7 @@ def _one(words: Sequence[str]) -> str:
     said = "".join(f"! {line}\n" for line in err.getvalue().splitlines())
     text = f"$ corral {shlex.join(words)}\n{out.getvalue()}{said}[exit {code}]\n"
     for pattern, name in CHANGING:
-        text = re.sub(pattern, name, text)
+        text = re.sub(pattern, name, text, flags=re.MULTILINE)
     return text
 
 

@@ -19,9 +19,9 @@ from corral.boot.settings import ClusterDir
 from corral.boot.start import head_runs, node_processes
 from corral.engines.local.processes import Process
 from corral.wire import api
+from tests.patience import PATIENCE_SECONDS
 
 CORRAL = [sys.executable, "-P", "-c", "from corral.cli.main import main; main()"]
-PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.02
 
 
@@ -32,6 +32,11 @@ def until(done: Callable[[], object], what: str, seconds: float = PATIENCE_SECON
         assert time.monotonic() - began < seconds, f"not within {seconds:g} s: {what}"
         time.sleep(POLL_SECONDS)
     return time.monotonic() - began
+
+
+def wait_in_shell(path: Path) -> str:
+    """A shell's words that wait for a file."""
+    return f"while [ ! -e {path} ]; do sleep 0.2; done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +102,9 @@ class House:
         until(path.exists, f"{path} is there")
 
     def logs(self, id: str, **asked: Any) -> str:
+        """All of it: what was written last may still be on its way when the job is over."""
         with self.client() as client:
-            return "".join(piece.data for piece in client.logs(id, **asked))
+            return "".join(piece.data for piece in client.logs(id, follow=True, **asked))
 
     def head_pid(self) -> int:
         return int(json.loads(self.place.head_json.read_text())["pid"])

@@ -3,12 +3,13 @@
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.scenarios.house import CORRAL, House, house, until
+from tests.patience import PATIENCE_SECONDS
+from tests.scenarios.house import CORRAL, House, house, until, wait_in_shell
 
 pytestmark = pytest.mark.xdist_group("ends")
 BASH = "/bin/bash"
@@ -82,10 +83,12 @@ def test_an_array_runs_each_index_and_no_more_at_once_than_it_may(here: House) -
 
 
 def test_after_waits_for_what_it_names_and_never_means_cancelled(here: House) -> None:
-    first = here.submit("first", "sleep 0.3; false")
+    go = here.shared / "first-may-end"
+    first = here.submit("first", f"{wait_in_shell(go)}; false")
     then = here.submit("then", "true", after=[{"job": first, "on": "failed"}])
     never = here.submit("never", "true", after=[{"job": first, "on": "done"}])
     assert here.job(never).state == "HELD"
+    go.touch()
     assert here.until_over(then).state == "DONE"
     assert here.until_over(never).state == "CANCELLED"
     assert here.job(first).ended_at <= here.job(then).started_at  # type: ignore[operator]
@@ -111,7 +114,7 @@ def test_cancel_ends_what_ignores_term_forks_twice_and_leaves_its_session(here: 
     id = here.submit("stubborn", run, grace="1s")
     until(lambda: pids.exists() and len(pids.read_text().split()) == 2, "both are there")
     here.ok("stop", id, "-y")
-    job = here.until_over(id, seconds=15)
+    job = here.until_over(id)
     assert job.state == "CANCELLED"
     mark = f"attempts/{id}.1/"
     ranks = [pid for pid in here.processes() if mark in _environ(pid)]
@@ -129,10 +132,8 @@ def _environ(pid: int) -> str:
 def test_a_flood_of_logs_hurts_neither_the_head_nor_the_reader(here: House) -> None:
     id = here.submit("flood", "timeout 3 yes abcdefghijklmnopqrstuvwxyz; true")
     here.until_state(id, "RUNNING")
-    slowest = 0.0
     while not here.job(id).is_over:
-        slowest = max(slowest, until(lambda: here.answer("status"), "status answers"))
-    assert slowest < 5.0  # a process start and an answer, on two busy cores
+        assert here.answer("status")["head"]
     with open(f"/proc/{here.head_pid()}/status") as file:
         resident_kb = int(re.findall(r"VmRSS:\s+(\d+)", file.read())[0])
     assert resident_kb < 400_000
@@ -148,9 +149,17 @@ def test_a_secret_reaches_its_job_and_lies_nowhere_in_the_clear(here: House) -> 
     assert canary not in here.ok("secret", "ls") + here.ok("show", "holds", "--json")
     files = [path for path in here.root.rglob("*") if path.is_file() and not path.is_symlink()]
     assert len(files) > 10
-    assert [path for path in files if canary.encode() in path.read_bytes()] == []
+    assert [path for path in files if canary.encode() in _content(path)] == []
     here.ok("secret", "rm", "CANARY", "-y")
     assert here.answer("secret", "ls")["secrets"] == []
+
+
+def _content(path: Path) -> bytes:
+    """Nothing of a file that has gone meanwhile, as those of settled attempts do."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def test_a_job_is_attached_to_by_its_standard_input(here: House) -> None:
@@ -179,7 +188,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_get_back(here: House) -> 
     assert following.stdout
     assert following.stdout.readline() == "it runs\n"
     following.send_signal(signal.SIGINT)
-    _, said = following.communicate(timeout=20)
+    _, said = following.communicate(timeout=PATIENCE_SECONDS)
     assert following.returncode == 130
     job = here.job("left")
     assert f"corral logs -f {job.id}" in said
@@ -189,14 +198,17 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_get_back(here: House) -> 
 
 
 def test_logs_are_followed_as_they_are_written_and_end_with_the_job(here: House) -> None:
-    id = here.submit("talks", "for i in 1 2 3; do echo line $i; sleep 0.3; done")
-    came: list[float] = []
+    """Each line is written only when the one before it has been read."""
+    read = [here.shared / f"read-{number}" for number in (1, 2, 3)]
+    run = "; ".join(f"echo line {n}; {wait_in_shell(one)}" for n, one in enumerate(read, start=1))
+    id = here.submit("talks", run)
+    text = ""
     with here.client() as client:
         for piece in client.logs(id, follow=True):
-            if piece.data:
-                came.append(time.monotonic())
-    assert came[-1] - came[0] > 0.4, "they came in one piece"
-    assert here.logs(id) == "line 1\nline 2\nline 3\n"
+            text += piece.data
+            for one in read[: text.count("\n")]:
+                one.touch()
+    assert text == here.logs(id) == "line 1\nline 2\nline 3\n"
 
 
 def test_a_shell_is_opened_beside_the_rank_in_its_environment(here: House) -> None:

@@ -19,6 +19,7 @@ from corral.domain.ids import JobId
 from corral.domain.moves import JobState
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore
+from tests.patience import PATIENCE_SECONDS
 from tests.store.rows import ANN, attempt, event, job, node, receipt, save, submit
 
 JOBS = [JobId(f"j{number}") for number in range(1, 41)]
@@ -282,7 +283,7 @@ def test_a_full_disk_is_trouble_reads_go_on_and_so_does_the_store_when_there_is_
         env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

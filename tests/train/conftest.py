@@ -7,8 +7,8 @@ from tests.train.support import World, Zygote
 
 
 @pytest.fixture(scope="session")
-def zygote() -> Iterator[Zygote]:
-    made = Zygote()
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    made = Zygote(tmp_path_factory.mktemp("zygote"))
     yield made
     made.close()
 

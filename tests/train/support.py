@@ -11,15 +11,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
-DEADLINE_SECONDS: Final = 90.0
+from corral.agent.ports import PortBlock
+from tests.patience import PATIENCE_SECONDS
+
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent.parent
 
 
-def wait_for(what: Callable[[], Any], why: str, seconds: float = DEADLINE_SECONDS) -> Any:
+def wait_for(what: Callable[[], Any], why: str, seconds: float = PATIENCE_SECONDS) -> Any:
     """Poll until it is true, and answer with it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -29,16 +32,15 @@ def wait_for(what: Callable[[], Any], why: str, seconds: float = DEADLINE_SECOND
     raise AssertionError(f"not within {seconds} s: {why}")
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 class Zygote:
-    """Forks ranks (see zygote.py) and knows how each has ended."""
+    """Forks ranks (see zygote.py) and knows how each has ended.
 
-    def __init__(self) -> None:
+    `folder` is its own. The ports that gangs meet at belong to this process until it ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._block = PortBlock(folder / "ports")
+        self._ports = cycle(self._block.ports)
         env = os.environ | {
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), str(HERE)]),
             "OMP_NUM_THREADS": "1",
@@ -76,14 +78,20 @@ class Zygote:
         self._running.add(self._started[-1])
         return self._started[-1]
 
+    def port(self) -> int:
+        """One that nothing listens on, another each time."""
+        free = self._block.free()
+        return next(port for port in self._ports if port in free)
+
     def close(self) -> None:
+        self._block.close()
         for pid in self._running - self.ended.keys():
             with suppress(ProcessLookupError):
                 os.kill(pid, 9)
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(10)
-        self._reader.join(10)
+        self._process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
         assert self._process.stdout
         self._process.stdout.close()
 
@@ -130,7 +138,7 @@ class World:
         env: dict[str, str] | None = None,
         **small: Any,
     ) -> Gang:
-        port = free_port()
+        port = self.zygote.port()
         pids = []
         for rank in range(ranks):
             own = {
@@ -246,7 +254,7 @@ class FakeShim:
                 line.shutdown(socket.SHUT_RDWR)
             line.close()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(PATIENCE_SECONDS)
         self.path.unlink(missing_ok=True)
 
 

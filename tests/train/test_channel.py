@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from corral.train.channel import Channel
+from tests.patience import PATIENCE_SECONDS
 from tests.train.support import FakeShim, shim_at, wait_for
 
 
@@ -33,7 +34,7 @@ def test_it_says_hello_and_what_it_is_told_to(lines: list[Channel], tmp_path: Pa
         line = dial(lines, shim.path)
         line.progress({"step": 7})
         line.save(one_save(5))
-        assert line.flush(10)
+        assert line.flush(PATIENCE_SECONDS)
         wait_for(lambda: len(shim.messages) == 3, "all has come")
     assert shim.of("hello") == [{"type": "hello", "rank": 3}]
     assert shim.of("progress") == [{"type": "progress", "rank": 3, "step": 7}]
@@ -60,7 +61,7 @@ def test_saves_wait_for_a_shim_that_is_away_and_only_the_newest_progress(
         line.save(one_save(step))
     assert not line.flush(0.01)
     with shim_at(path) as shim:
-        assert line.flush(20)
+        assert line.flush(PATIENCE_SECONDS)
         wait_for(lambda: shim.of("progress"), "progress")
     assert [one["step"] for one in shim.of("save")] == [0, 1, 2, 3, 4]
     assert [one["step"] for one in shim.of("progress")] == [4]

@@ -12,14 +12,17 @@ import pytest
 from corral.train.restore import Candidate
 from corral.train.shelf import Shelf
 from corral.train.verify import verify
+from tests.patience import PATIENCE_SECONDS
+from tests.tools import NO_STRACE
 from tests.train.saves import make_saves, step_loaded
 from tests.train.support import Zygote, wait_for
 
 pytestmark = pytest.mark.train
+needs_strace = pytest.mark.skipif(bool(NO_STRACE), reason=NO_STRACE or "strace is there")
 POINTS = ["mkdir", "openat", "write", "fsync", "rename", "unlinkat,unlink", "rmdir"]
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is what kills at the call")
+@needs_strace
 @pytest.mark.parametrize("calls", POINTS)
 def test_killed_at_any_call_the_newest_save_loads_and_the_next_is_made(
     zygote: Zygote, tmp_path: Path, calls: str
@@ -47,7 +50,7 @@ def test_killed_at_any_call_the_newest_save_loads_and_the_next_is_made(
     assert kills >= 1, f"no {calls} was met"
 
 
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is what fails the call")
+@needs_strace
 @pytest.mark.parametrize("calls", ["write", "fsync", "rename"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 def test_a_call_that_fails_fails_the_save_and_leaves_nothing_behind(
@@ -88,7 +91,7 @@ def let_go(pid: int, calls: str, fault: str) -> None:
     try:
         wait_for(lambda: tracer_of(pid), "strace has attached")
         os.kill(pid, signal.SIGCONT)
-        strace.wait(60)
+        strace.wait(PATIENCE_SECONDS)
     finally:
         strace.kill()
         strace.wait()

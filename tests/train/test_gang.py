@@ -4,14 +4,16 @@ import os
 import random
 import resource
 import signal
-import subprocess
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from corral.train.meter import BEAT_SECONDS
 from corral.train.verify import verify
+from tests.tools import small_disk
 from tests.train.support import Gang, World, shim_at, wait_for
 
 pytestmark = pytest.mark.train
@@ -77,15 +79,17 @@ def test_a_save_of_four_ranks_loads_the_same_on_two_and_on_three(world: World, m
 def test_beats_tell_of_the_first_step_and_the_last_and_few_between(
     world: World, tmp_path: Path
 ) -> None:
+    began = time.monotonic()
     with shim_at(tmp_path / "shim.sock") as shim:
         gang = world.launch(1, 2, steps=60, sockets=[str(shim.path)], pause_seconds=0.005)
         assert gang.wait() == [0, 0], gang.log()
+        seconds = time.monotonic() - began
         beats = [one for one in shim.of("progress") if one["rank"] == 0]
     assert sorted(one["rank"] for one in shim.of("hello")) == [0, 1]
     assert [beats[0]["step"], beats[-1]["step"]] == [1, 60]
     assert beats[-1]["first_step"] == 0
     assert beats[-1]["until"] == 60
-    assert len(beats) < 40
+    assert len(beats) <= seconds / BEAT_SECONDS + 2
     assert beats[-1]["loss"] > 0
     assert beats[-1]["samples_per_second"] > 0
     assert beats[-1]["compute_seconds"] >= 60 * 0.005
@@ -137,7 +141,7 @@ def test_asked_to_stop_it_saves_and_ends_with_75(world: World, tmp_path: Path, h
         )
         wait_for(lambda: len(shim.of("progress")) > 3, "it trains")
         if how == "wish":
-            shim.tell({"type": "stop", "save": True, "grace_seconds": 20, "why": "suspend"})
+            shim.tell({"type": "stop", "save": True, "grace_seconds": 600, "why": "suspend"})
         else:
             gang.kill(signal.SIGTERM, ranks=[1])
         assert gang.wait() == [75] * 3, gang.log()
@@ -155,7 +159,7 @@ def test_asked_to_stop_without_a_save_it_only_ends(world: World, tmp_path: Path)
             1, 2, steps=100_000, interval="1000", sockets=[str(shim.path)], pause_seconds=0.002
         )
         wait_for(lambda: len(shim.of("progress")) > 3, "it trains")
-        shim.tell({"type": "stop", "save": False, "grace_seconds": 20, "why": "cancel"})
+        shim.tell({"type": "stop", "save": False, "grace_seconds": 600, "why": "cancel"})
         assert gang.wait() == [75, 75], gang.log()
     assert world.complete() == []
 
@@ -254,10 +258,7 @@ def test_a_save_that_cannot_be_written_leaves_training_and_older_saves_alone(wor
 @pytest.mark.root
 def test_a_full_disk_fails_saves_and_nothing_else(world: World) -> None:
     world.saves.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(world.saves)]
-    if os.geteuid() != 0 or subprocess.run(mount, stderr=subprocess.DEVNULL).returncode != 0:
-        pytest.skip("mounting a small tmpfs needs root")
-    try:
+    with small_disk(world.saves, "400k"):
         gang = world.launch(1, 2, steps=100_000, pause_seconds=0.002, interval="0.2", notes=False)
         wait_for(world.complete, "a save while there is room")
         ballast = world.saves / "ballast"
@@ -270,8 +271,6 @@ def test_a_full_disk_fails_saves_and_nothing_else(world: World) -> None:
         gang.wait()
         newest = world.complete()[0]
         verify(Path(newest["path"]), attempt=1, step=newest["step"])
-    finally:
-        subprocess.run(["umount", str(world.saves)], check=True)
 
 
 def has_more(world: World, saves: int) -> bool:

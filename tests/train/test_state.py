@@ -19,6 +19,7 @@ from corral.train.saver import Saver
 from corral.train.shelf import Shelf
 from corral.train.state import Holder, WorldChanged
 from corral.train.storage import Later, Reader
+from tests.patience import PATIENCE_SECONDS
 from tests.train.saves import ALONE, fail, saver_at
 
 pytestmark = pytest.mark.train
@@ -222,28 +223,30 @@ def saver_with_troubles(root: Path) -> tuple[Saver, list[Any], list[str]]:
 def test_an_optimizers_next_step_waits_until_its_state_is_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = threading.Event()
+    gate, at_the_gate = threading.Event(), threading.Event()
     copy = Later.copy
-    monkeypatch.setattr(Later, "copy", lambda one: gate.wait(30) and copy(one))
+    monkeypatch.setattr(Later, "copy", lambda one: gate.wait(PATIENCE_SECONDS) and copy(one))
     found = holder()
     one_step(found)
     before = tree_map(clone, whole(found))
     saver, saved, troubles = saver_with_troubles(tmp_path)
     for optimizer in found.optimizers:
+        optimizer.register_step_pre_hook(lambda *_: at_the_gate.set())
         saver.guard(optimizer)
-    saver.save(1, lambda: found.capture(step=1, observed_seconds=0.0))
+    lost_by_saving = saver.save(1, lambda: found.capture(step=1, observed_seconds=0.0))
     stepping = threading.Thread(target=one_step, args=(found,))
     stepping.start()
+    assert at_the_gate.wait(PATIENCE_SECONDS)
     stepping.join(0.2)
     assert stepping.is_alive()
     gate.set()
-    stepping.join(30)
+    stepping.join(PATIENCE_SECONDS)
     saver.close()
     assert troubles == []
     new = holder(seed=2)
     load(Candidate(attempt=1, step=1, path=saved[0].path, manifest_sha256=None), new)
     assert same(whole(new), before)
-    assert saved[0].stall_seconds >= 0.1
+    assert saved[0].stall_seconds > lost_by_saving
 
 
 def test_state_changed_behind_the_optimizer_while_copied_fails_the_save(

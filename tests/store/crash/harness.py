@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
 from tests.store.crash.check import Ack, read_acks
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +60,7 @@ class Nursery:
             os.kill(pid, signal.SIGKILL)  # still ours: the nursery waits for it until we read
         code = int(self._read())
         if watcher is not None:
-            watcher.communicate(timeout=30)
+            watcher.communicate(timeout=PATIENCE_SECONDS)
         return Ended(code=code, acks=read_acks(acks.read_text() if acks.exists() else ""))
 
     def _ask(self, line: str) -> str:
@@ -102,7 +103,7 @@ def nursery() -> Iterator[Nursery]:
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_SECONDS)
 
 
 def killed_at(call: int) -> list[str]:

@@ -21,7 +21,8 @@ from corral.api import ApiSettings, Channels, create_app, token_digest
 from corral.control import Control
 from corral.domain.attempt import Exit
 from corral.domain.facts import Phase, Seen
-from corral.domain.ids import BootId, NodeId
+from corral.domain.ids import BootId, NodeId, UserName
+from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Version, Wanted
 from corral.store.memory import MemoryStore
@@ -36,7 +37,9 @@ ROLES = {
     "bob": "user",
     "n1": "node:n1",
     "n2": "node:n2",
-    "odd": "king",
+    "olga": "operator",
+    "vera": "viewer",
+    "gone": "user",  # a token that was revoked
 }
 TOKENS = {name: f"token-of-{name}-0123456789abcdef" for name in ROLES}
 
@@ -119,8 +122,8 @@ class Head:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        for name, role in ROLES.items():
-            await self.store.put_token(token_digest(TOKENS[name]), name=name, role=role)
+        for name in ROLES:
+            await self._admit(name)
         self.control = Control(store=self.store, engine=self.engine, clock=RealClock())
         await self.control.start()
         settings = ApiSettings(
@@ -152,6 +155,25 @@ class Head:
         await serving
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    async def _admit(self, name: str) -> None:
+        """A user (or a node) and their token."""
+        role, _, node = ROLES[name].partition(":")
+        digest, user = token_digest(TOKENS[name]), UserName(name)
+        entry = AuditEntry(at=1.0, by=HEAD, token=None, what="token.create", on=name)
+        if not node:
+            person = User(name=user, role=Role(role), created_at=1.0)
+            await self.store.add_user(person, entry=entry)
+        token = Token(
+            id=token_id(digest),
+            sha256=digest,
+            user=user,
+            role=Role(role),
+            node=NodeId(node) if node else None,
+            created_at=1.0,
+            revoked_at=2.0 if name == "gone" else None,
+        )
+        await self.store.add_token(token, entry=entry)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Something on the head's own loop."""

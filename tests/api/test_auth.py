@@ -28,7 +28,7 @@ WRONG = {
     "NUL": f"{GOOD}\0",
     "a look-alike": GOOD.replace("token", "tоken"),  # noqa: RUF001 (a Cyrillic o)
     "two spaces": GOOD.replace("Bearer ", "Bearer  "),
-    "a role that nobody knows": f"Authorization: Bearer {TOKENS['odd']}",
+    "revoked": f"Authorization: Bearer {TOKENS['gone']}",
     "long": "Authorization: Bearer " + "x" * 60_000,
     "very long": "Authorization: Bearer " + "x" * 10_000_000,
 }

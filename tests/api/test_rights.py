@@ -1,55 +1,70 @@
-"""Role by route, every cell; a route that the table does not know cannot be served."""
+"""Role by route by owner, every cell; a route that the table does not know cannot be served."""
 
+import asyncio
+import uuid
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 
-from corral.api.rights import RIGHTS, Rights, routes_of
+from corral.api.rights import RIGHTS, Rights, may, routes_of
+from corral.domain.ids import UserName
+from corral.domain.job import JobSpec
+from corral.domain.people import Role
 from tests.api.heads import Head
 
-ADMIN: set[str | None] = {"admin"}
-PEOPLE: set[str | None] = {"admin", "alice"}
-NODE: set[str | None] = {"n1"}
-EXPECTED: Mapping[tuple[str, str], set[str | None]] = {
-    ("POST", "/v1/jobs"): PEOPLE,
-    ("GET", "/v1/jobs"): PEOPLE,
-    ("GET", "/v1/jobs/{job}"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/why"): PEOPLE,
-    ("POST", "/v1/jobs/{job}/cancel"): PEOPLE,
-    ("POST", "/v1/jobs/{job}/suspend"): PEOPLE,
-    ("POST", "/v1/jobs/{job}/resume"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/events"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/logs"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/checkpoints"): PEOPLE,
-    ("WS", "/v1/jobs/{job}/attach"): PEOPLE,
-    ("GET", "/v1/events"): PEOPLE,
-    ("GET", "/v1/status"): PEOPLE,
-    ("GET", "/v1/nodes"): PEOPLE,
-    ("GET", "/v1/nodes/{node}"): PEOPLE,
-    ("POST", "/v1/nodes/{node}/cordon"): ADMIN,
-    ("POST", "/v1/nodes/{node}/drain"): ADMIN,
-    ("POST", "/v1/nodes/{node}/uncordon"): ADMIN,
-    ("HEAD", "/v1/snapshots/{sha256}"): PEOPLE,
-    ("PUT", "/v1/snapshots/{sha256}"): PEOPLE,
-    ("GET", "/v1/secrets"): PEOPLE,
-    ("PUT", "/v1/secrets/{name}"): PEOPLE,
-    ("DELETE", "/v1/secrets/{name}"): PEOPLE,
-    ("POST", "/v1/head/down"): ADMIN,
-    ("GET", "/v1/agents/snapshots/{sha256}"): NODE,
-    ("GET", "/v1/agents/secrets/{job}/{attempt}"): NODE,
-    ("WS", "/v1/agents/beats"): NODE,
-    ("WS", "/v1/agents/logs"): NODE,
-    ("WS", "/v1/agents/attach/{session}"): NODE,
-    ("GET", "/healthz"): {"admin", "alice", "n1", None},
+# v viewer, u user, o operator, a admin, n node: on one's own things, and on those of others
+EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("POST", "/v1/jobs"): ("uoa", "uoa"),
+    ("GET", "/v1/jobs"): ("vuoa", "vuoa"),
+    ("GET", "/v1/jobs/{job}"): ("vuoa", "vuoa"),
+    ("GET", "/v1/jobs/{job}/why"): ("vuoa", "vuoa"),
+    ("POST", "/v1/jobs/{job}/cancel"): ("uoa", "oa"),
+    ("POST", "/v1/jobs/{job}/suspend"): ("uoa", "oa"),
+    ("POST", "/v1/jobs/{job}/resume"): ("uoa", "oa"),
+    ("GET", "/v1/jobs/{job}/events"): ("vuoa", "vuoa"),
+    ("GET", "/v1/jobs/{job}/logs"): ("vuoa", "oa"),
+    ("GET", "/v1/jobs/{job}/checkpoints"): ("vuoa", "vuoa"),
+    ("WS", "/v1/jobs/{job}/attach"): ("uoa", "a"),
+    ("GET", "/v1/events"): ("vuoa", "vuoa"),
+    ("GET", "/v1/status"): ("vuoa", "vuoa"),
+    ("GET", "/v1/nodes"): ("vuoa", "vuoa"),
+    ("GET", "/v1/nodes/{node}"): ("vuoa", "vuoa"),
+    ("POST", "/v1/nodes/{node}/cordon"): ("oa", "oa"),
+    ("POST", "/v1/nodes/{node}/drain"): ("oa", "oa"),
+    ("POST", "/v1/nodes/{node}/uncordon"): ("oa", "oa"),
+    ("HEAD", "/v1/snapshots/{sha256}"): ("uoa", "uoa"),
+    ("PUT", "/v1/snapshots/{sha256}"): ("uoa", "uoa"),
+    ("GET", "/v1/secrets"): ("uoa", "uoa"),
+    ("PUT", "/v1/secrets/{name}"): ("uoa", "a"),
+    ("DELETE", "/v1/secrets/{name}"): ("uoa", "a"),
+    ("GET", "/v1/users"): ("vuoa", "oa"),
+    ("POST", "/v1/users"): ("a", "a"),
+    ("GET", "/v1/users/{user}"): ("vuoa", "oa"),
+    ("PATCH", "/v1/users/{user}"): ("a", "a"),
+    ("DELETE", "/v1/users/{user}"): ("a", "a"),
+    ("GET", "/v1/tokens"): ("vuoa", "a"),
+    ("POST", "/v1/tokens"): ("uoa", "a"),
+    ("DELETE", "/v1/tokens/{token}"): ("vuoa", "a"),
+    ("GET", "/v1/audit"): ("oa", "oa"),
+    ("POST", "/v1/head/down"): ("a", "a"),
+    ("GET", "/v1/agents/snapshots/{sha256}"): ("n", "n"),
+    ("GET", "/v1/agents/secrets/{job}/{attempt}"): ("n", "n"),
+    ("WS", "/v1/agents/beats"): ("n", "n"),
+    ("WS", "/v1/agents/logs"): ("n", "n"),
+    ("WS", "/v1/agents/attach/{session}"): ("n", "n"),
 }
-CALLERS = ["admin", "alice", "n1", None]
+WHO = {"v": "vera", "u": "alice", "o": "olga", "a": "admin", "n": "n1"}
+ROLES = {"v": Role.VIEWER, "u": Role.USER, "o": Role.OPERATOR, "a": Role.ADMIN, "n": Role.NODE}
+OTHER = UserName("bob")
+OWNED = [key for key in EXPECTED if "{job}" in key[1] and not key[1].startswith("/v1/agents")]
 
 
 def test_every_route_of_the_app_is_in_this_table_and_no_other(head: Head) -> None:
-    assert routes_of(head.app.router.routes) == EXPECTED.keys()
+    assert routes_of(head.app.router.routes) - {("GET", "/healthz")} == EXPECTED.keys()
 
 
 def test_an_app_with_a_route_that_has_no_rights_is_not_made() -> None:
@@ -59,48 +74,108 @@ def test_an_app_with_a_route_that_has_no_rights_is_not_made() -> None:
         Rights(app.router.routes)
 
 
-@pytest.mark.parametrize("who", CALLERS)
-@pytest.mark.parametrize(("method", "path"), EXPECTED)
-def test_a_route_lets_in_those_who_may_and_nobody_else(
-    head: Head, method: str, path: str, who: str | None
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("letter", ROLES)
+@pytest.mark.parametrize("key", EXPECTED)
+def test_the_table_in_the_source_says_the_same(
+    key: tuple[str, str], letter: str, own: bool
 ) -> None:
+    assert may(ROLES[letter], key, own=own) == (letter in EXPECTED[key][0 if own else 1])
+
+
+def test_every_route_that_changes_something_has_a_name_in_the_audit_log() -> None:
+    reads = {key for key, right in RIGHTS.items() if not right.what}
+    changing = {key for key in reads if key[0] not in ("GET", "HEAD")}
+    assert changing == {
+        ("PUT", "/v1/snapshots/{sha256}"),  # bytes by their digest: they do nothing by themselves
+        ("WS", "/v1/agents/beats"),
+        ("WS", "/v1/agents/logs"),
+        ("WS", "/v1/agents/attach/{session}"),
+    }
+
+
+@pytest.mark.parametrize("letter", [*WHO, ""])
+@pytest.mark.parametrize("key", EXPECTED)
+def test_a_route_lets_in_those_who_may_and_nobody_else(
+    head: Head, key: tuple[str, str], letter: str
+) -> None:
+    method, path = key
     names = {"{job}": "nothing", "{node}": "n9", "{sha256}": "0" * 64, "{name}": "NO_SUCH"}
-    for part, value in {**names, "{attempt}": "1", "{session}": "s"}.items():
+    names |= {"{user}": WHO.get(letter, "x"), "{token}": "t0", "{attempt}": "1", "{session}": "s"}
+    for part, value in names.items():
         path = path.replace(part, value)
-    status = _status(head, method, path, who)
-    template = next(key for key in EXPECTED if key[0] == method and _matches(key[1], path))
-    if who in EXPECTED[template]:
-        answer_of_the_route_itself = path.startswith("/v1/agents/s") and status == 403
-        assert status not in (401, 403) or answer_of_the_route_itself
+    status, code = ask(head, method, path, WHO.get(letter))
+    own, others = EXPECTED[key]
+    if not letter:
+        assert status in (401, 429)
+    elif letter in own + others:
+        of_the_route_itself = path.startswith("/v1/agents/s") and status == 403
+        assert status not in (401, 403) or of_the_route_itself, code
     else:
-        assert status in ((401, 429) if who is None else (403,))
+        assert status == 403
 
 
-def _matches(template: str, path: str) -> bool:
-    parts, given = template.split("/"), path.split("/")
-    return len(parts) == len(given) and all(
-        part == one or part.startswith("{") for part, one in zip(parts, given, strict=True)
-    )
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("letter", "vuoa")
+@pytest.mark.parametrize("key", OWNED)
+def test_on_a_real_job_the_owner_decides(
+    head: Head, key: tuple[str, str], letter: str, own: bool
+) -> None:
+    owner = UserName(WHO[letter]) if own else OTHER
+    method, path = key
+    status, _ = ask(head, method, path.replace("{job}", job_of(head, owner)), WHO[letter])
+    assert (status != 403) == (letter in EXPECTED[key][0 if own else 1])
 
 
-def _status(head: Head, method: str, path: str, who: str | None) -> int:
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("letter", "vuoa")
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_on_a_real_secret_who_set_it_decides(
+    head: Head, method: str, letter: str, own: bool
+) -> None:
+    owner = UserName(WHO[letter]) if own else OTHER
+    name = f"S{uuid.uuid4().hex}"
+    head.run(head.store.put_secret(name, b"x", by=owner, at=1.0))
+    status, _ = ask(head, method, f"/v1/secrets/{name}", WHO[letter], {"value": "v"})
+    allowed = EXPECTED[method, "/v1/secrets/{name}"][0 if own else 1]
+    assert (status != 403) == (letter in allowed)
+
+
+@pytest.mark.parametrize("letter", "vuoa")
+def test_a_job_of_another_is_shown_without_its_command(head: Head, letter: str) -> None:
+    for owner in (UserName(WHO[letter]), OTHER):
+        with head.http(WHO[letter]) as http:
+            shown = http.get(f"/v1/jobs/{job_of(head, owner)}").json()
+        sees_it = letter in EXPECTED["GET", "/v1/jobs/{job}/logs"][0 if owner != OTHER else 1]
+        assert shown["run"] == ("python train.py --key k" if sees_it else None)
+        assert "env" not in shown
+
+
+def job_of(head: Head, owner: UserName) -> str:
+    """A fresh job; there is no node, so it waits."""
+
+    async def submit() -> str:
+        spec = JobSpec(name="of-" + owner, run="python train.py --key k", env=(("A", "secret"),))
+        jobs = await head.control.submit([spec], key=uuid.uuid4().hex, by=owner)
+        await asyncio.sleep(0)
+        return jobs[0].id
+
+    return head.run(submit())
+
+
+def ask(head: Head, method: str, path: str, who: str | None, body: Any = None) -> tuple[int, str]:
+    """(status, the error's code)"""
     if method == "WS":
         try:
-            if who is None:
-                who = "odd"  # a token of a role that nobody knows counts for none
-            with head.dial(who, path) as connection:
+            with head.dial(who or "gone", path) as connection:
                 connection.close()
-            return 101
+            return 101, ""
         except InvalidStatus as error:
-            return error.response.status_code
+            return error.response.status_code, str(error.response.body)
     with head.http(who) as http:
         if path.endswith(("events", "logs")):
             path += "?after=0"
-        body = {"jobs": "never"} if path.endswith("down") else None
-        return http.request(method, path, json=body).status_code
-
-
-def test_the_table_in_the_source_says_the_same() -> None:
-    kinds = {"admin": "admin", "alice": "user", "n1": "node"}
-    for key, roles in RIGHTS.items():
-        assert {kinds[who] for who in EXPECTED[key] if who} == roles
+        if path.endswith("down"):
+            body = {"jobs": "never"}
+        answer = http.request(method, path, json=body)
+        return answer.status_code, answer.text[:200]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from corral.boot.sealing import FORM, KeyRing, KeyTrouble
 from corral.domain.ids import UserName
+from corral.domain.people import AuditEntry
 from corral.store.memory import MemoryStore
 from corral.store.sqlite import SqliteStore
 
@@ -112,11 +113,19 @@ class CutStore(MemoryStore):
 
     puts = 0
 
-    async def put_secret(self, name: str, sealed: bytes, *, by: UserName, at: float) -> None:
+    async def put_secret(
+        self,
+        name: str,
+        sealed: bytes,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry | None = None,
+    ) -> None:
         self.puts += 1
         if self.puts == 5:
             raise Cut
-        await super().put_secret(name, sealed, by=by, at=at)
+        await super().put_secret(name, sealed, by=by, at=at, entry=entry)
 
 
 def test_a_rotation_that_is_cut_short_loses_nothing_and_can_be_repeated(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from corral.domain.attempt import SeatState
 from corral.domain.errors import CorralError, InvariantBroken, TermLost
 from corral.domain.ids import JobId, NodeId, Sequence, UserName, job_id
 from corral.domain.moves import JobState
+from corral.domain.people import LADDER, AuditEntry, Role, Token, User, token_id
 from corral.domain.wishes import Cancel, SetNode
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
@@ -40,6 +41,8 @@ from tests.store.rows import (
 KEEP_KEYS = 6
 numbers = st.integers(1, 6)
 users = st.sampled_from([UserName("ann"), UserName("bob")])
+roles = st.sampled_from(LADDER)
+digests = st.sampled_from(["ab" * 32, "cd" * 32, "ef" * 32])
 few = {"max_size": 3}
 job_rows = st.builds(
     lambda n, state, name, reason: job(n, state, spec=spec(name), reason=reason),
@@ -75,6 +78,10 @@ changes = st.builds(
     ).map(tuple),
     granted=st.none() | st.integers(0, 8).map(Sequence),
 )
+
+
+def line(what: str, at: float) -> AuditEntry:
+    return AuditEntry(at=at, by=UserName("ann"), token=None, what=what, on="x")
 
 
 async def saves_of(store: Store, id: JobId) -> Any:
@@ -175,6 +182,41 @@ class Stores(RuleBasedStateMachine):
     def drop_secret(self, name: str) -> None:
         self.both(lambda store: store.drop_secret(name))
 
+    @rule(name=users, role=roles, at=numbers)
+    def add_user(self, name: UserName, role: Role, at: int) -> None:
+        user = User(name=name, role=role, created_at=at)
+        self.both(lambda store: store.add_user(user, entry=line("user.add", at)))
+
+    @rule(name=users, role=st.none() | roles, disabled=st.none() | st.booleans(), at=numbers)
+    def change_user(
+        self, name: UserName, role: Role | None, disabled: bool | None, at: int
+    ) -> None:
+        entry = line("user.set", at)
+        self.both(lambda store: store.change_user(name, role=role, disabled=disabled, entry=entry))
+
+    @rule(name=users, at=numbers)
+    def remove_user(self, name: UserName, at: int) -> None:
+        self.both(lambda store: store.remove_user(name, at=at, entry=line("user.remove", at)))
+
+    @rule(name=users, sha256=digests, role=roles, at=numbers)
+    def add_token(self, name: UserName, sha256: str, role: Role, at: int) -> None:
+        token = Token(id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=at)
+        self.both(lambda store: store.add_token(token, entry=line("token.create", at)))
+
+    @rule(sha256=digests, at=numbers)
+    def revoke_or_use_a_token(self, sha256: str, at: int) -> None:
+        id, entry = token_id(sha256), line("token.revoke", at)
+        self.both(lambda store: store.use_token(id, at=at))
+        if at % 2:
+            self.both(lambda store: store.revoke_token(id, at=at, entry=entry))
+
+    @rule(known=st.lists(digests, max_size=3), by=st.none() | users, limit=numbers, at=numbers)
+    def read_people(self, known: list[str], by: UserName | None, limit: int, at: int) -> None:
+        self.both(lambda store: store.users())
+        self.both(lambda store: store.tokens())
+        self.both(lambda store: store.identities(known))
+        self.both(lambda store: store.audit(by=by, since=at, before=9 * at, limit=limit))
+
     @rule()
     def restart(self) -> None:
         self.loop.run_until_complete(self.store.close())
@@ -206,6 +248,7 @@ class Stores(RuleBasedStateMachine):
         for id in map(job_id, range(1, 7)):
             self.both(partial(saves_of, id=id))
         self.both(lambda store: store.lead())
+        self.both(lambda store: store.audit(limit=10_000))
         self.loop.run_until_complete(self.store.close())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()

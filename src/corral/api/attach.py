@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from corral.api.agents import Channels, frame_of
-from corral.api.auth import ADMIN, Caller, caller_of
+from corral.api.auth import caller_of
 from corral.api.errors import RequestInvalid
 from corral.api.views import find_job, ranks_on
 from corral.control import Control
-from corral.domain.errors import Conflict, Forbidden, NotFound
+from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.wire.channel import AttachNow, exit_code_of
@@ -54,8 +54,11 @@ class Terminals:
         """
         asked = _asked(socket)
         job = await find_job(control, socket.path_params["job"])
-        check_owner(caller_of(socket), job)
+        caller = caller_of(socket)
+        caller.check_owner(job.owner, job.spec.name)
         node = _node_of(control, job, asked.rank)
+        entry = caller.entry(control.clock.wall(), on=job.id, detail=f"rank {asked.rank}")
+        await control.store.record(entry)
         id = control.clock.fresh_id()
         session = Session(node=node, agent=asyncio.get_running_loop().create_future())
         self._sessions[id] = session
@@ -94,15 +97,6 @@ class Terminals:
         await socket.accept()
         session.agent.set_result(socket)
         await session.over.wait()
-
-
-def check_owner(caller: Caller, job: Job) -> None:
-    """Only its owner or an admin may touch a job. Raises: Forbidden."""
-    if caller.kind != ADMIN and job.owner != caller.name:
-        raise Forbidden(
-            f"{job.spec.name} is {job.owner}'s; {caller.name} may only look at it",
-            hint=f"ask {job.owner} or an admin of this cluster",
-        )
 
 
 def _asked(socket: WebSocket) -> Terminal:

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 
 from corral.api.errors import TooMany, WrongHost
-from corral.domain.errors import Unauthorised
-from corral.domain.ids import NodeId, UserName
+from corral.api.rights import RIGHTS, Key, may
+from corral.domain.errors import Forbidden, Unauthorised
+from corral.domain.ids import NodeId, TokenId, UserName
+from corral.domain.people import AuditEntry, Role, role_of
+from corral.ports.people import Identity
 from corral.ports.store import Store
 
-ADMIN: Final = "admin"
-USER: Final = "user"
-NODE: Final = "node"  # a role is "node:<id>"
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
 FAILURES: Final = 20  # of one address at once; then one a second
 _ADDRESSES: Final = 10_000
@@ -27,11 +27,52 @@ _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who a token belongs to. `node` is set only for a node's own token."""
+    """Whom a token lets in, and the route that they ask for. `node` is set only for a node's own
+    token; `expires_at` is the token's."""
 
     name: UserName
-    kind: str  # ADMIN, USER or NODE
+    role: Role
+    token: TokenId
+    sha256: str
     node: NodeId | None = None
+    expires_at: float | None = None
+    key: Key = ("", "")
+
+    def may(self, *, owner: UserName, key: Key | None = None) -> bool:
+        """Whether they may call the route (or another) on a thing of this owner."""
+        return may(self.role, key or self.key, own=owner == self.name)
+
+    def check_owner(self, owner: UserName, what: str) -> None:
+        """Raises: Forbidden when the thing is another's, and they may not call the route on it."""
+        if not self.may(owner=owner):
+            raise Forbidden(
+                f"{what} is {owner}'s; {self.name} may not do this to it",
+                hint=f"ask {owner}, or an operator or admin of this cluster",
+            )
+
+    def check_route(self) -> None:
+        """Raises: Forbidden when they may call the route on nothing at all."""
+        if may(self.role, self.key, own=True) or may(self.role, self.key, own=False):
+            return
+        who = f"node {self.node}" if self.node else f"{self.name} ({self.role})"
+        raise Forbidden(
+            f"{who} may not call {' '.join(self.key)}",
+            hint="use the token of a person" if self.node else "ask an admin of this cluster",
+        )
+
+    def entry(
+        self, at: float, *, on: str = "", accepted: bool = True, detail: str = ""
+    ) -> AuditEntry:
+        """The audit log's line of what they ask for."""
+        return AuditEntry(
+            at=at,
+            by=self.name,
+            token=self.token,
+            what=RIGHTS[self.key].what,
+            on=on,
+            accepted=accepted,
+            detail=detail,
+        )
 
 
 def token_digest(token: str) -> str:
@@ -54,21 +95,28 @@ def _unauthorised(why: str) -> Unauthorised:
     return Unauthorised(why, hint="send: Authorization: Bearer TOKEN, the token of the cluster")
 
 
-async def identify(store: Store, headers: Iterable[tuple[bytes, bytes]]) -> Caller:
+async def identify(store: Store, headers: Iterable[tuple[bytes, bytes]], now: float) -> Caller:
     """The caller. Raises: Unauthorised, StoreTrouble.
 
     The store looks a hash up, so that the time it takes tells nothing of any token.
     """
-    known = await store.token(token_digest(bearer(headers)))
-    if known is None:
+    found = await store.identity(token_digest(bearer(headers)))
+    if found is None:
         raise _unauthorised("this cluster does not know the token")
-    name, role = known
-    kind, _, node = role.partition(":")
-    if kind == NODE and node:
-        return Caller(name=UserName(name), kind=NODE, node=NodeId(node))
-    if kind in (ADMIN, USER) and not node:
-        return Caller(name=UserName(name), kind=kind)
-    raise _unauthorised(f"the token has a role that this head does not know: {role}")
+    return caller_by(found, now)
+
+
+def caller_by(identity: Identity, now: float) -> Caller:
+    """Whom the token lets in at this moment. Raises: Unauthorised."""
+    token, user = identity
+    return Caller(
+        name=token.user,
+        role=role_of(token, user, now),
+        token=token.id,
+        sha256=token.sha256,
+        node=token.node,
+        expires_at=token.expires_at,
+    )
 
 
 def check_host(headers: Iterable[tuple[bytes, bytes]], hosts: frozenset[str]) -> None:

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from corral.api import views
-from corral.api.auth import ADMIN, Caller
+from corral.api.auth import Caller
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
+from corral.api.secrets import secrets_for
 from corral.api.trust import holds, needs_snapshot
 from corral.control import Control
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
@@ -82,7 +83,7 @@ async def _set_node(
     house: House, name: str, to: Literal["cordon", "drain", "uncordon"], caller: Caller
 ) -> api.NodeDetail:
     found = views.find_node(house.control, name)
-    await house.control.ask(SetNode(node=found.id, to=to), by=caller.name)
+    await house.control.ask(SetNode(node=found.id, to=to), by=caller.name, token=caller.token)
     return views.node_detail(house.control.world, views.find_node(house.control, name))
 
 
@@ -118,29 +119,33 @@ async def put_secret(name: str, body: api.SecretValue, house: Within, caller: As
     await _check_secret(house, name, caller)
     control = house.control
     sealed = house.settings.seals.seal(name, body.value.encode())
-    await control.store.put_secret(name, sealed, by=caller.name, at=control.clock.wall())
+    now = control.clock.wall()
+    entry = caller.entry(now, on=name)
+    await control.store.put_secret(name, sealed, by=caller.name, at=now, entry=entry)
 
 
 @router.delete("/v1/secrets/{name}", status_code=204)
 async def drop_secret(name: str, house: Within, caller: Asker) -> None:
     await _check_secret(house, name, caller)
-    if not await house.control.store.drop_secret(name):
+    entry = caller.entry(house.control.clock.wall(), on=name)
+    if not await house.control.store.drop_secret(name, entry=entry):
         known = [one for one, _, _ in await house.control.store.secrets()]
         raise NotFound("secret", name[:80], known, see="corral secret ls")
 
 
 async def _check_secret(house: House, name: str, caller: Caller) -> None:
     owners = {one: by for one, by, _ in await house.control.store.secrets()}
-    if caller.kind != ADMIN and owners.get(name, caller.name) != caller.name:
-        raise Forbidden(f"secret {name} is {owners[name]}'s", hint="choose another name")
+    caller.check_owner(owners.get(name, caller.name), f"secret {name}")
 
 
 @router.post("/v1/head/down", status_code=202)
 async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, str]:
     """Stop the head. With `jobs: stop` their cancels are durable before this answers."""
     unfinished = list(house.control.world.jobs) if body.jobs == "stop" else []
+    now = house.control.clock.wall()
+    await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
     for job in unfinished:
-        await house.control.acknowledge(Cancel(job=job), by=caller.name)
+        await house.control.acknowledge(Cancel(job=job), by=caller.name, token=caller.token)
     house.later(_stop(house.control, unfinished, house.settings.stop))
     return {"jobs": body.jobs}
 
@@ -171,16 +176,20 @@ async def agent_snapshot(sha256: str, house: Within, caller: Asker) -> FileRespo
 
 @router.get("/v1/agents/secrets/{job}/{attempt}")
 async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) -> JSONResponse:
-    """{"secrets": {name: value}} of an attempt that is placed on the node. One that is not set is
-    left out."""
+    """{"secrets": {name: value}} of an attempt that is placed on the node. One that is not set, or
+    is by now another user's, is left out."""
     assert caller.node is not None
     world = house.control.world
     id = JobId(job)
     if not holds(world, caller.node, id, AttemptNumber(attempt)):
         raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
     found: dict[str, str] = {}
-    for name in world.jobs[id].spec.secrets:
-        sealed = await house.control.store.secret(name)
+    asked = world.jobs[id]
+    usable, _ = (
+        await secrets_for(house.control.store, asked.owner) if asked.spec.secrets else ((), ())
+    )
+    for name in asked.spec.secrets:
+        sealed = await house.control.store.secret(name) if name in usable else None
         if sealed is not None:
             found[name] = house.settings.seals.open(name, sealed).decode()
     return JSONResponse({"secrets": found}, headers={"Cache-Control": "no-store"})

@@ -20,6 +20,9 @@ STATUS: Final[Mapping[str, int]] = {
     "refused": 400,
     "spec_invalid": 400,
     "unauthorised": 401,
+    "token_revoked": 401,
+    "token_expired": 401,
+    "user_disabled": 401,
     "forbidden": 403,
     "not_found": 404,
     "conflict": 409,
@@ -34,6 +37,7 @@ STATUS: Final[Mapping[str, int]] = {
     "request_invalid": 422,
     "encoding_refused": 415,
 }
+REFUSED: Final = "corral.refused"  # in the scope: what the route has refused, for the gate
 _HTTP_CODES: Final = {404: "no_such_route", 405: "method_not_allowed", 400: "request_invalid"}
 
 
@@ -94,6 +98,7 @@ def bug(error: Exception, id: str) -> JSONResponse:
 async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
     """Also of a WebSocket that is not accepted yet."""
     assert isinstance(error, CorralError)
+    asked.scope.get(REFUSED, []).append(error)
     response = answer(error)
     if isinstance(asked, WebSocket):
         await asked.send_denial_response(response)

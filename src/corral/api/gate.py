@@ -1,5 +1,7 @@
 """The gate before every route: host, token, rights, size; and behind it, no error gets out raw."""
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -7,15 +9,19 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from corral.api.auth import Failures, check_host, identify
+from corral.api.auth import Caller, Failures, check_host, identify
 from corral.api.body import check_headers, read_json
-from corral.api.errors import answer, bug
-from corral.api.rights import OPEN, Rights
+from corral.api.errors import REFUSED, answer, bug
+from corral.api.rights import OPEN, RIGHTS, Rights
+from corral.api.sessions import Sessions
 from corral.control import Control
-from corral.domain.errors import CorralError, Unauthorised
+from corral.domain.errors import CorralError, Refusal, Trouble, Unauthorised
 
 log = structlog.get_logger("corral.api")
 SNAPSHOTS: Final = "/v1/snapshots/"
+USED_SECONDS: Final = 60.0  # the use of a token is written down no more often
+REVOKED: Final = 4401  # the close code of a WebSocket whose token lets in no more
+_ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
 
 
 class Gate:
@@ -30,32 +36,43 @@ class Gate:
         self._hosts = hosts
         self._most_bytes = most
         self._failures = Failures(clock=control.clock.monotonic)
+        self._sessions = Sessions(control.store, control.clock.wall)
+        self._used: dict[str, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         begun = _Begun(send)
+        refused = scope[REFUSED] = []  # by the route itself; it has been answered then
         try:
             receive = await self._let_in(scope, receive)
-            await self._app(scope, receive, begun)
+            if scope["path"] == OPEN:
+                await self._app(scope, receive, begun)
+            else:
+                async with self._sessions.held(scope["corral.caller"]):
+                    await self._app(scope, receive, begun)
         except CorralError as error:
-            await self._refuse(answer(error), scope, receive, begun)
+            refused.append(error)
+            await self._refuse(error, scope, receive, begun)
         except Exception as error:
-            await self._refuse(bug(error, self._control.clock.fresh_id()), scope, receive, begun)
+            await self._answer(bug(error, self._control.clock.fresh_id()), scope, receive, begun)
+        finally:
+            await self._write_down(scope, refused)
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
         """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py raises."""
         check_host(scope["headers"], self._hosts)
         if scope["path"] == OPEN:
             return receive
-        try:
-            caller = await identify(self._control.store, scope["headers"])
-        except Unauthorised as error:
-            address = (scope.get("client") or ("", 0))[0]
-            raise self._failures.note(address, error) from None
-        self._rights.check(scope, caller)
+        caller = await self._identified(scope)
+        wanted = self._rights.wanted(scope)
+        if wanted is not None:
+            caller = replace(caller, key=wanted.key)
+            scope["corral.on"] = wanted.on
         scope["corral.caller"] = caller
+        if wanted is not None:
+            caller.check_route()
         if scope["type"] != "http":
             return receive
         if scope["method"] not in ("GET", "HEAD"):
@@ -65,7 +82,50 @@ class Gate:
             return receive
         return await read_json(scope, receive)
 
+    async def _identified(self, scope: Scope) -> Caller:
+        """Raises: Unauthorised, TooMany, StoreTrouble."""
+        now = self._control.clock.wall()
+        try:
+            caller = await identify(self._control.store, scope["headers"], now)
+        except Unauthorised as error:
+            address = (scope.get("client") or ("", 0))[0]
+            raise self._failures.note(address, error) from None
+        if now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS:
+            self._used[caller.token] = now
+            with suppress(Trouble):  # what may only be read now can still be read
+                await self._control.store.use_token(caller.token, at=now)
+        return caller
+
+    async def _write_down(self, scope: Scope, refused: list[CorralError]) -> None:
+        """A change that was refused goes into the audit log by the refusal's code alone: its
+        words may hold what was sent. What was granted is there already, with the change."""
+        caller: Caller | None = scope.get("corral.caller")
+        errors = [error for error in refused if isinstance(error, Refusal)]
+        if caller is None or not errors or caller.key not in RIGHTS:
+            return
+        if not RIGHTS[caller.key].what:
+            return
+        now, on = self._control.clock.wall(), str(scope.get("corral.on", ""))[:_ON_BYTES]
+        entry = caller.entry(now, on=on, accepted=False, detail=errors[0].code)
+        try:
+            await self._control.store.record(entry)
+        except CorralError as error:
+            log.error("not_written_down", by=caller.name, what=entry.what, error=error.message)
+
     async def _refuse(
+        self, error: CorralError, scope: Scope, receive: Receive, begun: "_Begun"
+    ) -> None:
+        """Answer; what has begun already, and is the caller's no more, is ended instead."""
+        if not begun.begun or not isinstance(error, Unauthorised):
+            await self._answer(answer(error), scope, receive, begun)
+        elif scope["type"] == "websocket":
+            reason = error.message.encode()[:120].decode(errors="ignore")
+            with suppress(RuntimeError, OSError):  # it may be closed already
+                await begun({"type": "websocket.close", "code": REVOKED, "reason": reason})
+        else:
+            await begun({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _answer(
         self, response: Response, scope: Scope, receive: Receive, begun: "_Begun"
     ) -> None:
         """Answer, unless an answer has begun: then the connection is broken off, never faked."""

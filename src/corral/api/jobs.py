@@ -9,10 +9,11 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from corral.api import streams, views
-from corral.api.attach import check_owner
 from corral.api.auth import Caller, caller_of
 from corral.api.house import House, house_of
-from corral.domain.errors import NotFound, SpecInvalid
+from corral.api.rights import LOGS
+from corral.api.secrets import secrets_for
+from corral.domain.errors import Forbidden, NotFound, SpecInvalid
 from corral.domain.job import After, Job, JobSpec
 from corral.domain.wishes import Cancel, Resume, Suspend
 from corral.wire import api
@@ -34,12 +35,12 @@ async def submit(
     With `dry_run` nothing happens: the answer is 200 and what would happen.
     """
     if dry_run:
-        planned = house.control.dry_run(await _specs(house, body))
+        planned = house.control.dry_run(await _specs(house, body, caller))
         return _json(api.Plan(plan=[views.planned(one) for one in planned]))
     jobs = await house.control.submitted(body.key, by=caller.name)
     if jobs is None:
-        specs = await _specs(house, body)
-        jobs = await house.control.submit(specs, key=body.key, by=caller.name)
+        specs = await _specs(house, body, caller)
+        jobs = await house.control.submit(specs, key=body.key, by=caller.name, token=caller.token)
     rows = await views.job_rows(house.control, jobs)
     return _json(api.Jobs(jobs=rows), status=201)
 
@@ -50,8 +51,8 @@ def _json(answer: BaseModel, status: int = 200) -> Response:
     return Response(body, status_code=status, media_type="application/json")
 
 
-async def _specs(house: House, body: api.JobSubmit) -> tuple[JobSpec, ...]:
-    """Raises: SpecInvalid, NotFound."""
+async def _specs(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
+    """Raises: SpecInvalid, NotFound, Forbidden."""
     specs = to_domain(parse_values(body.specs))
     known: dict[str, After] = {}
     for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:
@@ -60,7 +61,7 @@ async def _specs(house: House, body: api.JobSubmit) -> tuple[JobSpec, ...]:
                 f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
                 hint="upload it first, as corral apply and corral.Client do",
             )
-    await _check_secrets(house, specs)
+    await _check_secrets(house, specs, caller)
     found = []
     for spec in specs:
         afters = [await _named(house, one, known) for one in spec.after]
@@ -68,15 +69,22 @@ async def _specs(house: House, body: api.JobSubmit) -> tuple[JobSpec, ...]:
     return tuple(found)
 
 
-async def _check_secrets(house: House, specs: Sequence[JobSpec]) -> None:
-    """One that is not set now would fail the job when its GPUs are there. Raises: NotFound."""
+async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
+    """One that is not set now would fail the job when its GPUs are there.
+
+    Raises: NotFound, Forbidden for another's.
+    """
     asked = dict.fromkeys(name for spec in specs for name in spec.secrets)
     if not asked:
         return
-    known = [name for name, _, _ in await house.control.store.secrets()]
+    usable, others = await secrets_for(house.control.store, caller.name)
     for name in asked:
-        if name not in known:
-            raise NotFound("secret", name, known, see=f"corral secret set {name}")
+        if name in others:
+            raise Forbidden(
+                f"the secret {name} is another user's", hint="set your own under another name"
+            )
+        if name not in usable:
+            raise NotFound("secret", name, usable, see=f"corral secret set {name}")
 
 
 async def _named(house: House, after: After, known: dict[str, After]) -> After:
@@ -108,9 +116,15 @@ async def jobs(
 
 
 @router.get("/v1/jobs/{job}")
-async def job(job: str, house: Within) -> api.JobDetail:
-    """One job by its id, or the newest of this name."""
-    return await views.job_detail(house.control, await views.find_job(house.control, job))
+async def job(job: str, house: Within, caller: Asker) -> api.JobDetail:
+    """One job by its id, or the newest of this name. The command and the workdir are shown to
+    those who may read its logs."""
+    return await _detail(house, await views.find_job(house.control, job), caller)
+
+
+async def _detail(house: House, job: Job, caller: Caller) -> api.JobDetail:
+    whole = caller.may(owner=job.owner, key=LOGS)
+    return await views.job_detail(house.control, job, whole=whole)
 
 
 @router.get("/v1/jobs/{job}/why")
@@ -122,28 +136,28 @@ async def why(job: str, house: Within) -> api.Why:
 @router.post("/v1/jobs/{job}/cancel", status_code=202)
 async def cancel(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _own(house, job, caller)
-    await house.control.ask(Cancel(job=found.id), by=caller.name)
-    return await views.job_detail(house.control, found)
+    await house.control.ask(Cancel(job=found.id), by=caller.name, token=caller.token)
+    return await _detail(house, found, caller)
 
 
 @router.post("/v1/jobs/{job}/suspend", status_code=202)
 async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _own(house, job, caller)
-    await house.control.ask(Suspend(job=found.id), by=caller.name)
-    return await views.job_detail(house.control, found)
+    await house.control.ask(Suspend(job=found.id), by=caller.name, token=caller.token)
+    return await _detail(house, found, caller)
 
 
 @router.post("/v1/jobs/{job}/resume", status_code=202)
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _own(house, job, caller)
-    await house.control.ask(Resume(job=found.id), by=caller.name)
-    return await views.job_detail(house.control, found)
+    await house.control.ask(Resume(job=found.id), by=caller.name, token=caller.token)
+    return await _detail(house, found, caller)
 
 
 async def _own(house: House, name: str, caller: Caller) -> Job:
     """Raises: NotFound, Forbidden."""
     found = await views.find_job(house.control, name)
-    check_owner(caller, found)
+    caller.check_owner(found.owner, found.spec.name)
     return found
 
 
@@ -184,6 +198,7 @@ async def logs(
 ) -> Response:
     """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`."""
     found = await views.find_job(house.control, job)
+    caller_of(request).check_owner(found.owner, f"the log of {found.spec.name}")
     if attempt is not None and attempt > found.attempt and not follow:
         raise NotFound("attempt", str(attempt), see=f"corral show {found.id}")
     if rank is not None and rank >= (await views.rank_bound(house.control, found) or rank + 1):

@@ -1,60 +1,106 @@
-"""Who may call what. A route that is not in this table cannot be served."""
+"""Who may call what, on whose things. A route that is not in this table cannot be served."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
-from corral.api.auth import ADMIN, NODE, USER, Caller
-from corral.domain.errors import Forbidden
+from corral.domain.people import LADDER, Role
 
-PEOPLE: Final = frozenset({ADMIN, USER})
-ADMINS: Final = frozenset({ADMIN})
-NODES: Final = frozenset({NODE})
+Roles = frozenset[Role]
+VIEWERS: Final[Roles] = frozenset(LADDER)  # and all that may more
+USERS: Final = VIEWERS - {Role.VIEWER}
+OPERATORS: Final = USERS - {Role.USER}
+ADMINS: Final = OPERATORS - {Role.OPERATOR}
+NODES: Final[Roles] = frozenset({Role.NODE})
 OPEN: Final = "/healthz"  # the one route that asks for no token
 
-RIGHTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
-    ("POST", "/v1/jobs"): PEOPLE,
-    ("GET", "/v1/jobs"): PEOPLE,
-    ("GET", "/v1/jobs/{job}"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/why"): PEOPLE,
-    ("POST", "/v1/jobs/{job}/cancel"): PEOPLE,  # its owner's or an admin
-    ("POST", "/v1/jobs/{job}/suspend"): PEOPLE,
-    ("POST", "/v1/jobs/{job}/resume"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/events"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/logs"): PEOPLE,
-    ("GET", "/v1/jobs/{job}/checkpoints"): PEOPLE,
-    ("WS", "/v1/jobs/{job}/attach"): PEOPLE,
-    ("GET", "/v1/events"): PEOPLE,
-    ("GET", "/v1/status"): PEOPLE,
-    ("GET", "/v1/nodes"): PEOPLE,
-    ("GET", "/v1/nodes/{node}"): PEOPLE,
-    ("POST", "/v1/nodes/{node}/cordon"): ADMINS,
-    ("POST", "/v1/nodes/{node}/drain"): ADMINS,
-    ("POST", "/v1/nodes/{node}/uncordon"): ADMINS,
-    ("HEAD", "/v1/snapshots/{sha256}"): PEOPLE,
-    ("PUT", "/v1/snapshots/{sha256}"): PEOPLE,
-    ("GET", "/v1/secrets"): PEOPLE,
-    ("PUT", "/v1/secrets/{name}"): PEOPLE,
-    ("DELETE", "/v1/secrets/{name}"): PEOPLE,
-    ("POST", "/v1/head/down"): ADMINS,
-    ("GET", "/v1/agents/snapshots/{sha256}"): NODES,
-    ("GET", "/v1/agents/secrets/{job}/{attempt}"): NODES,
-    ("WS", "/v1/agents/beats"): NODES,
-    ("WS", "/v1/agents/logs"): NODES,
-    ("WS", "/v1/agents/attach/{session}"): NODES,
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """Roles that may call a route: on their own things, and on those of others.
+
+    `what` names a change in the audit log; a route without it only reads.
+    """
+
+    own: Roles
+    others: Roles
+    what: str = ""
+
+
+def _any(roles: Roles, what: str = "") -> Right:
+    """Of what belongs to nobody in particular."""
+    return Right(roles, roles, what)
+
+
+Key = tuple[str, str]  # (method, path); a WebSocket's method is WS
+LOGS: Final[Key] = ("GET", "/v1/jobs/{job}/logs")  # and the command and the workdir with them
+RIGHTS: Final[Mapping[Key, Right]] = {
+    ("POST", "/v1/jobs"): _any(USERS, "job.submit"),
+    ("GET", "/v1/jobs"): _any(VIEWERS),
+    ("GET", "/v1/jobs/{job}"): _any(VIEWERS),
+    ("GET", "/v1/jobs/{job}/why"): _any(VIEWERS),
+    ("POST", "/v1/jobs/{job}/cancel"): Right(USERS, OPERATORS, "job.cancel"),
+    ("POST", "/v1/jobs/{job}/suspend"): Right(USERS, OPERATORS, "job.suspend"),
+    ("POST", "/v1/jobs/{job}/resume"): Right(USERS, OPERATORS, "job.resume"),
+    ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS),
+    LOGS: Right(VIEWERS, OPERATORS),
+    ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS),
+    ("WS", "/v1/jobs/{job}/attach"): Right(USERS, ADMINS, "job.attach"),
+    ("GET", "/v1/events"): _any(VIEWERS),
+    ("GET", "/v1/status"): _any(VIEWERS),
+    ("GET", "/v1/nodes"): _any(VIEWERS),
+    ("GET", "/v1/nodes/{node}"): _any(VIEWERS),
+    ("POST", "/v1/nodes/{node}/cordon"): _any(OPERATORS, "node.cordon"),
+    ("POST", "/v1/nodes/{node}/drain"): _any(OPERATORS, "node.drain"),
+    ("POST", "/v1/nodes/{node}/uncordon"): _any(OPERATORS, "node.uncordon"),
+    ("HEAD", "/v1/snapshots/{sha256}"): _any(USERS),
+    ("PUT", "/v1/snapshots/{sha256}"): _any(USERS),
+    ("GET", "/v1/secrets"): _any(USERS),
+    ("PUT", "/v1/secrets/{name}"): Right(USERS, ADMINS, "secret.set"),
+    ("DELETE", "/v1/secrets/{name}"): Right(USERS, ADMINS, "secret.remove"),
+    ("GET", "/v1/users"): Right(VIEWERS, OPERATORS),
+    ("POST", "/v1/users"): _any(ADMINS, "user.add"),
+    ("GET", "/v1/users/{user}"): Right(VIEWERS, OPERATORS),
+    ("PATCH", "/v1/users/{user}"): _any(ADMINS, "user.set"),
+    ("DELETE", "/v1/users/{user}"): _any(ADMINS, "user.remove"),
+    ("GET", "/v1/tokens"): Right(VIEWERS, ADMINS),
+    ("POST", "/v1/tokens"): Right(USERS, ADMINS, "token.create"),
+    ("DELETE", "/v1/tokens/{token}"): Right(VIEWERS, ADMINS, "token.revoke"),
+    ("GET", "/v1/audit"): _any(OPERATORS),
+    ("POST", "/v1/head/down"): _any(ADMINS, "head.down"),
+    ("GET", "/v1/agents/snapshots/{sha256}"): _any(NODES),
+    ("GET", "/v1/agents/secrets/{job}/{attempt}"): _any(NODES),
+    ("WS", "/v1/agents/beats"): _any(NODES),
+    ("WS", "/v1/agents/logs"): _any(NODES),
+    ("WS", "/v1/agents/attach/{session}"): _any(NODES),
 }
 
 
-def routes_of(routes: Iterable[BaseRoute]) -> set[tuple[str, str]]:
-    """(method, path) of each route; a WebSocket's method is WS."""
-    found: set[tuple[str, str]] = set()
+def may(role: Role, key: Key, *, own: bool) -> bool:
+    """Whether the role may call the route on a thing of its own, or of another's."""
+    right = RIGHTS[key]
+    return role in (right.own if own else right.others)
+
+
+def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
+    """(method, path) of each route."""
+    found: set[Key] = set()
     for route in routes:
         path = str(getattr(route, "path", route))
         methods = getattr(route, "methods", None) or {"WS"}
         found |= {(method, path) for method in methods}
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A row of the table, and what the route is called on."""
+
+    key: Key
+    on: str
 
 
 class Rights:
@@ -69,24 +115,12 @@ class Rights:
         if served != RIGHTS.keys():
             raise ValueError(f"routes without rights, or the other way: {served ^ RIGHTS.keys()}")
 
-    def check(self, scope: Scope, caller: Caller) -> None:
-        """Let it pass, or refuse. What no route matches passes, to be answered as not found.
-
-        Raises: Forbidden.
-        """
+    def wanted(self, scope: Scope) -> Wanted | None:
+        """What is asked for. None: no route matches, which will be answered as not found."""
         for route in self._routes:
-            match, _ = route.matches(scope)
+            match, found = route.matches(scope)
             if match is Match.FULL:
                 method = scope["method"] if scope["type"] == "http" else "WS"
-                path = str(getattr(route, "path", ""))
-                if caller.kind not in RIGHTS.get((method, path), frozenset()):
-                    raise _forbidden(caller, method, path)
-                return
-
-
-def _forbidden(caller: Caller, method: str, path: str) -> Forbidden:
-    who = f"node {caller.node}" if caller.kind == NODE else f"{caller.name} ({caller.kind})"
-    return Forbidden(
-        f"{who} may not call {method} {path}",
-        hint="ask an admin of this cluster" if caller.kind == USER else "use the token of a person",
-    )
+                on = ", ".join(str(value) for value in found.get("path_params", {}).values())
+                return Wanted((method, str(getattr(route, "path", ""))), on)
+        return None

@@ -59,8 +59,8 @@ async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.Job]:
     return rows
 
 
-async def job_detail(control: Control, job: Job) -> api.JobDetail:
-    """A job whole."""
+async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetail:
+    """A job with all that belongs to it; not `whole`: without what may hold secrets or code."""
     store = control.store
     attempts = await store.attempts(job.id)
     receipts = await store.receipts(job.id)
@@ -73,9 +73,9 @@ async def job_detail(control: Control, job: Job) -> api.JobDetail:
         reason_code=reason.code,
         nodes=attempts[-1].nodes if attempts else (),
         progress=None if job.is_final else control.progress(job),
-        run=job.spec.run,
+        run=job.spec.run if whole else None,
         per=job.spec.per,
-        workdir=job.spec.workdir,
+        workdir=job.spec.workdir if whole else None,
         max_duration_seconds=job.spec.max_duration_seconds,
         attempts=[api.Attempt.of(one) for one in attempts],
         receipts=[api.Receipt.of(one) for one in receipts],

@@ -6,7 +6,6 @@ It is ready when DIR/head.json names its process; it is gone when DIR/head.lock 
 import argparse
 import asyncio
 import fcntl
-import getpass
 import json
 import os
 import signal
@@ -26,7 +25,8 @@ import uvloop
 from fastapi import FastAPI
 
 from corral import __version__
-from corral.api import ApiSettings, Channels, create_app, token_digest
+from corral.api import ApiSettings, Channels, create_app
+from corral.boot.admit import admit_admin, admit_node
 from corral.boot.clock import SystemClock
 from corral.boot.log import configure
 from corral.boot.sealing import KeyRing
@@ -213,11 +213,11 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
     channels = Channels()
     store = SqliteStore(place.database, fresh_id=clock.fresh_id)
     try:
-        await store.put_token(token_digest(token), name=getpass.getuser(), role="admin")
+        await admit_admin(store, token, clock.wall())
         head: Head
 
         async def register(node: NodeId, sha256: str) -> None:
-            await store.put_token(sha256, name=node, role=f"node:{node}")
+            await admit_node(store, node, sha256, clock.wall())
 
         engine = LocalEngine(
             cluster_dir=place.root,

@@ -14,7 +14,7 @@ from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
 from corral.domain.facts import Facts, NodeFacts, Progress
-from corral.domain.ids import JobId, NodeId, Sequence, UserName
+from corral.domain.ids import JobId, NodeId, Sequence, TokenId, UserName
 from corral.domain.job import Job, JobSpec
 from corral.domain.wanted import Wanted
 from corral.domain.wishes import Asked, Submit, Wish
@@ -79,11 +79,13 @@ class Control:
 
     # -- what comes in ---------------------------------------------------------------------------
 
-    async def submit(self, specs: Seq[JobSpec], *, key: str, by: UserName) -> list[Job]:
+    async def submit(
+        self, specs: Seq[JobSpec], *, key: str, by: UserName, token: TokenId | None = None
+    ) -> list[Job]:
         """Queue the jobs, all or none. The same key again answers with the first ones."""
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
-        wish = await self.acknowledge(Submit(specs=asked, key=key), by=by)
+        wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, token=token)
         return await self._jobs_of(wish)
 
     async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
@@ -102,14 +104,16 @@ class Control:
             raise Bug(f"wish {wish.sequence} could not be granted", hint="run: corral events")
         return [job for job in jobs if job is not None]
 
-    async def ask(self, asked: Asked, *, by: UserName) -> None:
+    async def ask(self, asked: Asked, *, by: UserName, token: TokenId | None = None) -> None:
         """Take a wish about a job or a node; it is granted when this returns."""
         check_asked(self.world, asked, self._now())
-        await self._until_granted(await self.acknowledge(asked, by=by))
+        await self._until_granted(await self.acknowledge(asked, by=by, token=token))
 
-    async def acknowledge(self, asked: Asked, *, by: UserName) -> Wish:
+    async def acknowledge(
+        self, asked: Asked, *, by: UserName, token: TokenId | None = None
+    ) -> Wish:
         """Make the wish durable: from here on it will be granted, whatever dies."""
-        wish = await self.store.wish(asked, by=by, at=self._wall.read())
+        wish = await self.store.wish(asked, by=by, at=self._wall.read(), token=token)
         self._wishes_waiting = True
         self._wake.set()
         return wish

@@ -66,6 +66,24 @@ class Unauthorised(Refusal):
     code = "unauthorised"
 
 
+class TokenRevoked(Unauthorised):
+    """The token was known, and has been taken back."""
+
+    code = "token_revoked"
+
+
+class TokenExpired(Unauthorised):
+    """The token's time is over."""
+
+    code = "token_expired"
+
+
+class UserDisabled(Unauthorised):
+    """The user of the token may ask for nothing now."""
+
+    code = "user_disabled"
+
+
 class Forbidden(Refusal):
     """The token is known, but may not do this."""
 

@@ -6,6 +6,7 @@ from typing import Final, NewType
 JobId = NewType("JobId", str)  # "j17": given by the head, never used again
 NodeId = NewType("NodeId", str)
 UserName = NewType("UserName", str)
+TokenId = NewType("TokenId", str)  # names a token without being one
 QueueName = NewType("QueueName", str)
 ClusterId = NewType("ClusterId", str)
 BootId = NewType("BootId", str)  # changes whenever a node starts anew: what ran before is gone

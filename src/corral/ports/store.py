@@ -4,13 +4,15 @@ from collections.abc import Sequence as Seq
 from typing import Protocol
 
 from corral.domain.attempt import Attempt, Receipt, Save
-from corral.domain.ids import JobId, UserName
+from corral.domain.ids import JobId, TokenId, UserName
 from corral.domain.job import Job
+from corral.domain.people import AuditEntry
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
+from corral.ports.people import People
 
 
-class Store(Protocol):
+class Store(People, Protocol):
     """One contract, kept by SQLite and by memory (tests/contracts/stores).
 
     Every method raises StoreTrouble when the store cannot be read or written.
@@ -24,9 +26,13 @@ class Store(Protocol):
         """
         ...
 
-    async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
-        """Append a wish durably. A Submit with a key that this user has used already answers with
-        the first one's wish, and nothing is appended. An empty key is none.
+    async def wish(
+        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+    ) -> Wish:
+        """Append a wish, and its line of the audit log, durably.
+
+        A Submit with a key that this user has used already answers with the first one's wish, and
+        nothing is appended. An empty key is none.
         """
         ...
 
@@ -84,13 +90,15 @@ class Store(Protocol):
         """Events with a number above `after`, oldest first."""
         ...
 
-    async def put_token(self, sha256: str, *, name: str, role: str) -> None: ...
-
-    async def token(self, sha256: str) -> tuple[str, str] | None:
-        """(name, role) of the token with this hash."""
-        ...
-
-    async def put_secret(self, name: str, sealed: bytes, *, by: UserName, at: float) -> None: ...
+    async def put_secret(
+        self,
+        name: str,
+        sealed: bytes,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry | None = None,
+    ) -> None: ...
 
     async def secret(self, name: str) -> bytes | None: ...
 
@@ -98,6 +106,6 @@ class Store(Protocol):
         """(name, set by, when) of each secret; never a value."""
         ...
 
-    async def drop_secret(self, name: str) -> bool: ...
+    async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool: ...
 
     async def close(self) -> None: ...

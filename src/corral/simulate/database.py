@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from corral.domain.errors import StoreTrouble
-from corral.domain.ids import JobId, UserName
+from corral.domain.ids import JobId, TokenId, UserName
 from corral.domain.job import Job
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
@@ -46,11 +46,13 @@ class Database(MemoryStore):
         await self._crash(Point.LOADING)
         return await super().lead(known=known)
 
-    async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
+    async def wish(
+        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+    ) -> Wish:
         await self._take_time()
         self._check_disk()
         await self._crash(Point.BEFORE_WISH)
-        wish = await super().wish(asked, by=by, at=at)
+        wish = await super().wish(asked, by=by, at=at, token=token)
         await self._crash(Point.AFTER_WISH)
         await self._take_time()
         return wish

@@ -1,6 +1,5 @@
 """A store that forgets when its process ends: for simulated worlds, and the model of the others."""
 
-import hmac
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from itertools import islice
@@ -14,14 +13,18 @@ from corral.domain.ids import (
     NodeId,
     QueueName,
     Sequence,
+    TokenId,
     UserName,
 )
 from corral.domain.job import Job
 from corral.domain.node import Node
+from corral.domain.people import AuditEntry
 from corral.domain.queue import QueueTree
 from corral.domain.use import Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import AllocationKey, Changes, Event, World
+from corral.store.memory_people import MemoryPeople
+from corral.store.people_rules import entry_of
 from corral.store.rules import (
     KEEP_EVENTS,
     KEEP_KEYS,
@@ -37,7 +40,7 @@ SaveKey = tuple[AttemptNumber, int]  # attempt, step
 ReceiptKey = tuple[AttemptNumber, str]  # attempt, kind
 
 
-class MemoryStore:
+class MemoryStore(MemoryPeople):
     """Keeps ports.Store's contract but for durability. Several heads may share one."""
 
     def __init__(
@@ -47,6 +50,7 @@ class MemoryStore:
         keep_events: int = KEEP_EVENTS,
         keep_keys: int = KEEP_KEYS,
     ) -> None:
+        super().__init__()
         self._cluster = cluster
         self._keep_events = keep_events
         self._keep_keys = keep_keys
@@ -67,7 +71,6 @@ class MemoryStore:
         self._uses: dict[tuple[QueueName, UserName], Use] = {}
         self._spent: dict[QueueName, Spent] = {}
         self._reservations: dict[JobId, Reservation] = {}
-        self._tokens: dict[str, tuple[str, str]] = {}
         self._secrets: dict[str, tuple[bytes, UserName, float]] = {}
 
     async def lead(self, *, known: int | None = None) -> World:
@@ -96,7 +99,9 @@ class MemoryStore:
         if resumable:
             world.saves[job.id] = resumable
 
-    async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
+    async def wish(
+        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+    ) -> Wish:
         key = key_of(asked)
         if key is not None and (by, key) in self._keys:
             return self._keys[by, key]
@@ -105,6 +110,7 @@ class MemoryStore:
         self._wishes[wish.sequence] = wish
         if key is not None:
             self._keys[by, key] = wish
+        self._add_entry(entry_of(wish, token))
         return wish
 
     async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
@@ -202,19 +208,18 @@ class MemoryStore:
         found = (self._events[number + 1] for number in numbers)
         return list(islice((one for one in found if job in (None, one.job)), max(0, limit)))
 
-    async def put_token(self, sha256: str, *, name: str, role: str) -> None:
-        self._tokens[sha256] = (name, role)
-
-    async def token(self, sha256: str) -> tuple[str, str] | None:
-        found = [
-            who
-            for known, who in self._tokens.items()
-            if hmac.compare_digest(known.encode(), sha256.encode())
-        ]
-        return found[0] if found else None
-
-    async def put_secret(self, name: str, sealed: bytes, *, by: UserName, at: float) -> None:
+    async def put_secret(
+        self,
+        name: str,
+        sealed: bytes,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry | None = None,
+    ) -> None:
         self._secrets[name] = (sealed, by, at)
+        if entry is not None:
+            self._add_entry(entry)
 
     async def secret(self, name: str) -> bytes | None:
         return self._secrets[name][0] if name in self._secrets else None
@@ -222,8 +227,11 @@ class MemoryStore:
     async def secrets(self) -> Seq[tuple[str, UserName, float]]:
         return [(name, by, at) for name, (_, by, at) in sorted(self._secrets.items())]
 
-    async def drop_secret(self, name: str) -> bool:
-        return self._secrets.pop(name, None) is not None
+    async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
+        gone = self._secrets.pop(name, None) is not None
+        if gone and entry is not None:
+            self._add_entry(entry)
+        return gone
 
     async def close(self) -> None:
         """Nothing to let go of: the next head goes on with what is here."""

@@ -1,6 +1,5 @@
 """What is asked of the tables: each a function of a connection, run on one of the lanes."""
 
-import hmac
 import re
 from collections.abc import Sequence as Seq
 from typing import Any, Final, NamedTuple, cast
@@ -30,7 +29,6 @@ from corral.store.schema import (
     saves,
     secrets,
     spending,
-    tokens,
     usage,
     wishes,
 )
@@ -223,14 +221,6 @@ def events_after(connection: Connection, after: int, job: JobId | None, limit: i
     if job is not None:
         query = query.where(events.c.job == job, events.c.job.is_not(None))
     return _rows(connection, query.order_by(events.c.number).limit(max(0, limit)), codec.EVENT)
-
-
-def token_of(connection: Connection, sha256: str) -> tuple[str, str] | None:
-    query = select(tokens.c.sha256, tokens.c.name, tokens.c.role).where(tokens.c.sha256 == sha256)
-    row = connection.execute(query).one_or_none()
-    if row is None or not hmac.compare_digest(row.sha256.encode(), sha256.encode()):
-        return None
-    return row.name, row.role
 
 
 def secret_of(connection: Connection, name: str) -> bytes | None:

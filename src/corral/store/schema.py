@@ -20,13 +20,13 @@ from sqlalchemy import (
     text,
 )
 
-REVISION: Final = "0002"  # of the schema below, and of the newest migration
+REVISION: Final = "0003"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 metadata: Final = MetaData()
 
 
-def _record() -> tuple[Column[Any], Column[Any]]:
+def record_columns() -> tuple[Column[Any], Column[Any]]:
     """The whole row as JSON, and the CRC-32 of that text."""
     return Column("record", Text, nullable=False), Column("crc", Integer, nullable=False)
 
@@ -55,7 +55,7 @@ wishes: Final = Table(
     Column("at", Float, nullable=False),
     Column("key", Text),
     Column("kind", Text, nullable=False),
-    *_record(),
+    *record_columns(),
     Index("wishes_key", "by", "key", unique=True, sqlite_where=text("key IS NOT NULL")),
 )
 
@@ -68,7 +68,7 @@ jobs: Final = Table(
     Column("name", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("final", Integer, nullable=False),
-    *_record(),
+    *record_columns(),
     Index("jobs_age", "submitted", "place", "id"),
     Index("jobs_name", "name", "submitted", "place", "id"),
     Index("jobs_unfinished", "submitted", "place", "id", sqlite_where=text("final = 0")),
@@ -79,7 +79,7 @@ attempts: Final = Table(
     metadata,
     _of_job(),
     Column("number", Integer, nullable=False),
-    *_record(),
+    *record_columns(),
     UniqueConstraint("job", "number", name="attempts_key"),
 )
 
@@ -90,12 +90,12 @@ allocations: Final = Table(
     Column("attempt", Integer, nullable=False),
     Column("node", Text, nullable=False),
     Column("state", Text, nullable=False),
-    *_record(),
+    *record_columns(),
     UniqueConstraint("job", "attempt", "node", name="allocations_key"),
     Index("allocations_open", "job", sqlite_where=text("state <> 'RELEASED'")),
 )
 
-nodes: Final = Table("nodes", metadata, Column("id", Text, primary_key=True), *_record())
+nodes: Final = Table("nodes", metadata, Column("id", Text, primary_key=True), *record_columns())
 
 saves: Final = Table(
     "saves",
@@ -103,7 +103,7 @@ saves: Final = Table(
     _of_job(),
     Column("step", Integer, nullable=False),
     Column("attempt", Integer, nullable=False),
-    *_record(),
+    *record_columns(),
     UniqueConstraint("job", "step", "attempt", name="saves_key"),
 )
 
@@ -114,7 +114,7 @@ receipts: Final = Table(
     _of_job(),
     Column("attempt", Integer, nullable=False),
     Column("kind", Text, nullable=False),
-    *_record(),
+    *record_columns(),
     UniqueConstraint("job", "attempt", "kind", name="receipts_key"),
 )
 
@@ -123,7 +123,7 @@ events: Final = Table(
     metadata,
     Column("number", Integer, primary_key=True),
     Column("job", Text),
-    *_record(),
+    *record_columns(),
     Index("events_job", "job", "number", sqlite_where=text("job IS NOT NULL")),
 )
 
@@ -131,7 +131,7 @@ queues: Final = Table(
     "queues",
     metadata,
     Column("id", Integer, CheckConstraint("id = 1"), primary_key=True),  # the whole tree
-    *_record(),
+    *record_columns(),
 )
 
 usage: Final = Table(
@@ -139,27 +139,21 @@ usage: Final = Table(
     metadata,
     Column("queue", Text, nullable=False),
     Column("user", Text, nullable=False),
-    *_record(),
+    *record_columns(),
     UniqueConstraint("queue", "user", name="usage_key"),
 )
 
-spending: Final = Table("spending", metadata, Column("queue", Text, primary_key=True), *_record())
+spending: Final = Table(
+    "spending", metadata, Column("queue", Text, primary_key=True), *record_columns()
+)
 
 reservations: Final = Table(
     "reservations",
     metadata,
     Column("job", Text, ForeignKey("jobs.id"), primary_key=True),
     Column("open", Integer, nullable=False),
-    *_record(),
+    *record_columns(),
     Index("reservations_open", "job", sqlite_where=text("open = 1")),
-)
-
-tokens: Final = Table(
-    "tokens",
-    metadata,
-    Column("sha256", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("role", Text, nullable=False),
 )
 
 secrets: Final = Table(

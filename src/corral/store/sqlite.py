@@ -7,21 +7,23 @@ from functools import partial
 from pathlib import Path
 
 from corral.domain.attempt import Attempt, Receipt, Save
-from corral.domain.ids import JobId, UserName
+from corral.domain.ids import JobId, TokenId, UserName
 from corral.domain.job import Job
+from corral.domain.people import AuditEntry
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
 from corral.store import reads, writes
 from corral.store.lanes import Counts, Reader, Writer
 from corral.store.opening import connect, prepare
 from corral.store.rules import KEEP_EVENTS, KEEP_KEYS
+from corral.store.sqlite_people import SqlitePeople
 
 
 def _fresh_id() -> str:
     return secrets.token_hex(16)
 
 
-class SqliteStore:
+class SqliteStore(SqlitePeople):
     """Keeps ports.Store's contract on a file. Opening it checks it, and upgrades an older one.
 
     Three threads, each with a connection: the writer (with it the reads of the loop), quick
@@ -55,8 +57,10 @@ class SqliteStore:
     async def lead(self, *, known: int | None = None) -> World:
         return await self._writer.ask(lambda db: writes.lead(db, known))
 
-    async def wish(self, asked: Asked, *, by: UserName, at: float) -> Wish:
-        return await self._writer.ask(lambda db: writes.wish(db, asked, by, at))
+    async def wish(
+        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+    ) -> Wish:
+        return await self._writer.ask(lambda db: writes.wish(db, asked, by, at, token))
 
     async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
         return await self._quick.ask(lambda db: reads.wish_of_key(db, by, key))
@@ -95,14 +99,16 @@ class SqliteStore:
     async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
         return await self._listing.ask(lambda db: reads.events_after(db, after, job, limit))
 
-    async def put_token(self, sha256: str, *, name: str, role: str) -> None:
-        await self._writer.ask(lambda db: writes.put_token(db, sha256, name, role))
-
-    async def token(self, sha256: str) -> tuple[str, str] | None:
-        return await self._quick.ask(lambda db: reads.token_of(db, sha256))
-
-    async def put_secret(self, name: str, sealed: bytes, *, by: UserName, at: float) -> None:
-        await self._writer.ask(lambda db: writes.put_secret(db, name, sealed, by, at))
+    async def put_secret(
+        self,
+        name: str,
+        sealed: bytes,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry | None = None,
+    ) -> None:
+        await self._writer.ask(lambda db: writes.put_secret(db, name, sealed, by, at, entry))
 
     async def secret(self, name: str) -> bytes | None:
         return await self._quick.ask(lambda db: reads.secret_of(db, name))
@@ -110,8 +116,8 @@ class SqliteStore:
     async def secrets(self) -> Seq[tuple[str, UserName, float]]:
         return await self._quick.ask(reads.secret_names)
 
-    async def drop_secret(self, name: str) -> bool:
-        return await self._writer.ask(lambda db: writes.drop_secret(db, name))
+    async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
+        return await self._writer.ask(lambda db: writes.drop_secret(db, name, entry))
 
     async def close(self) -> None:
         """Finish what waits; the last connection moves the log into the file."""

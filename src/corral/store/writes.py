@@ -9,15 +9,17 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import TermLost
-from corral.domain.ids import ClusterId, JobId, Sequence, UserName
+from corral.domain.ids import ClusterId, JobId, Sequence, TokenId, UserName
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.node import Node
+from corral.domain.people import AuditEntry
 from corral.domain.queue import QueueTree
 from corral.domain.use import Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
-from corral.store import codec, reads
+from corral.store import codec, people, reads
+from corral.store.people_rules import entry_of
 from corral.store.reads import Head
 from corral.store.rules import age, check, jobs_named_in, key_of
 from corral.store.schema import (
@@ -33,7 +35,6 @@ from corral.store.schema import (
     saves,
     secrets,
     spending,
-    tokens,
     usage,
     wishes,
 )
@@ -64,7 +65,6 @@ _PUT_QUEUES: Final = _upsert(queues, "id")
 _PUT_USE: Final = _upsert(usage, "queue", "user")
 _PUT_SPENT: Final = _upsert(spending, "queue")
 _PUT_RESERVATIONS: Final = _upsert(reservations, "job")
-_PUT_TOKEN: Final = _upsert(tokens, "sha256")
 _PUT_SECRET: Final = _upsert(secrets, "name")
 
 _ids: Final = func.json_each(bindparam("ids")).table_valued("value")
@@ -100,7 +100,9 @@ def lead(connection: Connection, known: int | None) -> World:
     return reads.world(connection)
 
 
-def wish(connection: Connection, asked: Asked, by: UserName, at: float) -> Wish:
+def wish(
+    connection: Connection, asked: Asked, by: UserName, at: float, token: TokenId | None
+) -> Wish:
     key = key_of(asked)
     first = reads.wish_of_key(connection, by, key) if key is not None else None
     if first is not None:
@@ -112,7 +114,9 @@ def wish(connection: Connection, asked: Asked, by: UserName, at: float) -> Wish:
     row = dict(sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc)
     connection.execute(_ADD_WISH, row)
     _put_head(connection, now._replace(newest_wish=sequence))
-    return Wish(sequence=sequence, by=by, at=at, asked=asked)
+    made = Wish(sequence=sequence, by=by, at=at, asked=asked)
+    people.add_entry(connection, entry_of(made, token))
+    return made
 
 
 def commit(
@@ -236,13 +240,21 @@ def _reservation(row: Reservation) -> dict[str, Any]:
     return dict(job=row.job, open=int(not row.ended), record=record, crc=crc)
 
 
-def put_token(connection: Connection, sha256: str, name: str, role: str) -> None:
-    connection.execute(_PUT_TOKEN, dict(sha256=sha256, name=name, role=role))
-
-
-def put_secret(connection: Connection, name: str, sealed: bytes, by: UserName, at: float) -> None:
+def put_secret(
+    connection: Connection,
+    name: str,
+    sealed: bytes,
+    by: UserName,
+    at: float,
+    entry: AuditEntry | None,
+) -> None:
     connection.execute(_PUT_SECRET, dict(name=name, sealed=sealed, by=by, at=at))
+    if entry is not None:
+        people.add_entry(connection, entry)
 
 
-def drop_secret(connection: Connection, name: str) -> bool:
-    return connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0
+def drop_secret(connection: Connection, name: str, entry: AuditEntry | None) -> bool:
+    gone = connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0
+    if gone and entry is not None:
+        people.add_entry(connection, entry)
+    return gone

@@ -161,7 +161,7 @@ class Job(Answer):
 class JobDetail(Job):
     """One job whole (`corral show`). `nodes` are those of its newest attempt, also afterwards."""
 
-    run: str
+    run: str | None  # None, as workdir: it is another's, and not to be seen
     per: str
     workdir: str | None
     max_duration_seconds: float | None

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from corral.wire import api
+from corral.wire import api, people
 from corral.wire.spec import SECTIONS, SPELLINGS, Spec
 
 _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
@@ -21,6 +21,11 @@ _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "node": api.NodeDetail,
     "plan": api.Plan,
     "secrets": api.Secrets,
+    "users": people.Users,
+    "user": people.User,
+    "tokens": people.Tokens,
+    "token": people.TokenMade,  # of token create
+    "audit": people.Audit,
     "logs": api.LogLines,
     "error": api.Error,
 }

@@ -114,21 +114,6 @@ def test_only_the_newest_events_are_kept_and_no_number_comes_twice(place: Place)
     place.run(scenario, keep_events=10)
 
 
-def test_a_token_is_known_by_its_hash_alone(place: Place) -> None:
-    known, other = "ab" * 32, "cd" * 32
-
-    async def scenario(store: Store) -> None:
-        await store.put_token(known, name="admin", role="admin")
-        assert await store.token(known) == ("admin", "admin")
-        assert await store.token(other) is None
-        assert await store.token(known[:-1]) is None
-        assert await store.token("né") is None
-        await store.put_token(known, name="n1", role="node")
-        assert await store.token(known) == ("n1", "node")
-
-    place.run(scenario)
-
-
 def test_secrets_are_replaced_listed_without_their_values_and_dropped(place: Place) -> None:
     async def scenario(store: Store) -> None:
         await store.put_secret("B", b"\x00sealed", by=ANN, at=1.5)

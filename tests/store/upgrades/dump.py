@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 from corral.domain.attempt import SeatState
-from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence, job_id
+from corral.domain.ids import AttemptNumber, JobId, NodeId, Sequence, UserName, job_id
 from corral.domain.moves import JobState
+from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.domain.wishes import Cancel, SetNode
 from corral.domain.world import Changes
 from corral.store.schema import REVISION
@@ -33,6 +34,7 @@ from tests.store.rows import (
     use,
 )
 
+TOKEN_ROLES = (Role.ADMIN, Role.VIEWER, Role.NODE)
 J1, J2 = job_id(1), job_id(2)
 
 
@@ -58,9 +60,26 @@ async def fill(path: Path) -> None:
         granted=Sequence(2),
     )
     await store.commit(world.term, changes)
-    await store.put_token("ab" * 32, name="admin", role="admin")
+    await fill_people(store)
     await store.put_secret("HF_TOKEN", b"sealed", by=ANN, at=4.0)
     await store.close()
+
+
+async def fill_people(store: SqliteStore) -> None:
+    """An admin, a viewer who is disabled, and a node, each with a token."""
+    sums = ("ab" * 32, "cd" * 32, "ef" * 32)
+    entry = AuditEntry(at=5.0, by=HEAD, token=None, what="user.add", on="admin")
+    admin, viewer, n1 = UserName("admin"), UserName("vera"), UserName("n1")
+    await store.add_user(User(name=admin, role=Role.ADMIN, created_at=5.0), entry=entry)
+    eyes = User(name=viewer, role=Role.VIEWER, created_at=5.0, disabled=True)
+    await store.add_user(eyes, entry=entry)
+    for sha256, name, role in zip(sums, (admin, viewer, n1), TOKEN_ROLES, strict=True):
+        node = NodeId(name) if role == Role.NODE else None
+        token = Token(
+            id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=5.0, node=node
+        )
+        await store.add_token(token, entry=entry)
+    await store.revoke_token(token_id(sums[1]), at=6.0, entry=entry)
 
 
 def main() -> None:

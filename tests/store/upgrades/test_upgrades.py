@@ -10,6 +10,7 @@ import pytest
 
 from corral.domain.errors import CorralError
 from corral.domain.moves import JobState
+from corral.domain.people import Role
 from corral.domain.world import Changes, World
 from corral.store import migrations, opening, schema
 from corral.store.opening import connect
@@ -22,6 +23,7 @@ VERSIONS = Path(migrations.__file__).parent / "versions"
 NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0001_first.py": "17e612ae6e858e16f4d5207fbbbab6e893520d19f69f792d3cd1423d2e8963a4",
     "m0002_queues.py": "005ff0df23b95cf013f6255b1e9e6b3e00981d5d7355f8ce2276e3e072a79bd4",
+    "m0003_people.py": "9e14b8923df823665d068e8c7c343631bc4c6f4f687a24de56736f702838ae62",
 }
 
 
@@ -50,7 +52,12 @@ async def read(path: Path) -> World:
         assert (await store.wish(submit("again", key="first"), by=ANN, at=9.0)).sequence == 1
         assert [one.text for one in await store.events(after=0, job=None, limit=9)][0] == "began"
         assert await store.secret("HF_TOKEN") == b"sealed"
-        assert await store.token("ab" * 32) == ("admin", "admin")
+        identity = await store.identity("ab" * 32)
+        assert identity is not None
+        token, user = identity
+        assert (token.user, token.role, token.id) == ("admin", Role.ADMIN, "tabababababab")
+        assert user is not None
+        assert (user.name, user.role, user.disabled) == ("admin", Role.ADMIN, False)
         assert len(await store.attempts(next(iter(world.jobs)))) == 2
         assert len(await store.receipts(next(iter(world.jobs)))) == 1
         await store.commit(world.term, Changes(events=(event("went on"),)))
@@ -68,6 +75,40 @@ def test_a_released_schema_opens_with_all_it_held(dump: Path, tmp_path: Path) ->
     assert len(world.nodes) == 2
     assert [save.step for save in world.saves["j1"]] == [10, 20]  # type: ignore[index]
     assert len(world.allocations) == 1
+
+
+def test_tokens_of_before_there_were_users_go_on_as_users_and_nodes(tmp_path: Path) -> None:
+    path = restored(HERE / "schema-0001.sql", tmp_path / "corral.db")
+    with sqlite3.connect(path) as raw:
+        raw.executemany(
+            "INSERT INTO tokens VALUES (?, ?, ?)",
+            [
+                ("cd" * 32, "n1", "node:n1"),
+                ("01" * 32, "né ☃", "user"),
+                ("02" * 32, "admin", "user"),
+                ("03" * 32, "odd", "king"),
+                ("04" * 32, "n9", "node:"),
+            ],
+        )
+    raw.close()
+
+    async def look() -> None:
+        store = SqliteStore(path)
+        try:
+            users = {user.name: user.role for user in await store.users()}
+            assert users == {"admin": Role.ADMIN, "né ☃": Role.USER}
+            tokens = {token.sha256[:2]: (token.user, token.role) for token in await store.tokens()}
+            assert tokens == {
+                "ab": ("admin", Role.ADMIN),
+                "cd": ("n1", Role.NODE),
+                "01": ("né ☃", Role.USER),
+                "02": ("admin", Role.USER),
+            }
+            assert await store.audit(limit=9) == []
+        finally:
+            await store.close()
+
+    asyncio.run(look())
 
 
 @pytest.mark.parametrize("dump", RELEASED, ids=lambda dump: dump.stem)
@@ -134,7 +175,7 @@ def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
     for _ in range(2):
         assert list(asyncio.run(read(path)).jobs) == ["j1"]
     with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT note FROM tokens").fetchall() == [("from before",)]
+        assert raw.execute("SELECT DISTINCT note FROM tokens").fetchall() == [("from before",)]
         revision = raw.execute("SELECT version_num FROM alembic_version").fetchall()
         assert revision == [(NEXT_REVISION,)]
     raw.close()

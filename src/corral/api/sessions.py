@@ -1,0 +1,98 @@
+"""Open connections by token. Once a token lets its bearer in no more, they end within a second or
+so, whichever process has changed it: a stream must not outlive the right to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from corral.api.auth import Caller, caller_by
+from corral.domain.errors import Trouble, Unauthorised
+from corral.domain.people import Role
+from corral.ports.people import Identity
+from corral.ports.store import Store
+
+log = structlog.get_logger("corral.api")
+LOOK_SECONDS: Final = 1.0
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """One connection. `ended`: why it is cut."""
+
+    caller: Caller
+    limit: asyncio.Timeout
+    ended: Unauthorised | None = None
+
+
+class Sessions:
+    """Looks at all of them once a second, as long as there are any."""
+
+    def __init__(self, store: Store, wall: Callable[[], float]) -> None:
+        self._store = store
+        self._wall = wall
+        self._open: set[Session] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def held(self, caller: Caller) -> AsyncIterator[None]:
+        """What is done within is cut short when the caller may not go on.
+
+        Raises: Unauthorised, with the reason.
+        """
+        session: Session | None = None
+        try:
+            async with asyncio.timeout(None) as limit:
+                session = Session(caller, limit)
+                self._open.add(session)
+                self._look()
+                yield
+        except TimeoutError:
+            if session is None or session.ended is None:
+                raise
+            raise session.ended from None
+        finally:
+            if session is not None:
+                self._open.discard(session)
+
+    def _look(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_on())
+
+    async def _look_on(self) -> None:
+        while self._open:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._look_once()
+            except Trouble as trouble:  # what may not be read now is looked at a second later
+                log.warning("sessions_not_looked_at", error=trouble.message)
+
+    async def _look_once(self) -> None:
+        digests = list({session.caller.sha256 for session in self._open})
+        found = dict(zip(digests, await self._store.identities(digests), strict=True))
+        now = self._wall()
+        for session in list(self._open):
+            caller = session.caller
+            session.ended = _over(found.get(caller.sha256), caller.role, now, session.ended)
+            if session.ended is not None:
+                session.limit.reschedule(asyncio.get_running_loop().time())
+
+
+def _over(
+    identity: Identity | None, role: Role, now: float, known: Unauthorised | None
+) -> Unauthorised | None:
+    """Why a connection that was opened in this role ends."""
+    if known is not None:
+        return known
+    if identity is None:
+        return Unauthorised("this cluster does not know the token any more")
+    try:
+        is_now = caller_by(identity, now).role
+    except Unauthorised as error:
+        return error
+    if is_now != role:
+        return Unauthorised(f"the role was {role} and is {is_now} now", hint="connect again")
+    return None

@@ -1,0 +1,162 @@
+"""Users, tokens and the audit log in the tables: each a function of a connection, on a lane.
+
+What changes somebody's rights and the line of it in the log are one transaction.
+"""
+
+import hmac
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy.dialects.sqlite import insert
+
+from corral.domain.ids import TokenId, UserName
+from corral.domain.people import AuditEntry, Role, Token, User
+from corral.ports.people import Identity
+from corral.store.codec import Codec
+from corral.store.people_rules import check_governed, used_later
+from corral.store.people_schema import audit, tokens, users
+
+USER: Final = Codec("user", User)
+TOKEN: Final = Codec("token", Token)
+ENTRY: Final = Codec("line of the audit log", AuditEntry)
+
+_ADD_USER: Final = insert(users).on_conflict_do_nothing()
+_SET_USER: Final = (
+    update(users)
+    .where(users.c.name == bindparam("of_name"))
+    .values(record=bindparam("new_record"), crc=bindparam("new_crc"))
+)
+_ADD_TOKEN: Final = insert(tokens).on_conflict_do_nothing()
+_SET_TOKEN: Final = (
+    update(tokens)
+    .where(tokens.c.id == bindparam("of_id"))
+    .values(record=bindparam("new_record"), crc=bindparam("new_crc"))
+)
+_ADD_ENTRY: Final = insert(audit)
+_USERS: Final = select(users.c.record, users.c.crc).order_by(users.c.name)
+_TOKENS: Final = select(tokens.c.record, tokens.c.crc).order_by(tokens.c.id)
+_IDENTITY: Final = (
+    select(tokens.c.sha256, tokens.c.record, tokens.c.crc, users.c.record, users.c.crc)
+    .select_from(tokens.outerjoin(users, users.c.name == tokens.c.user))
+    .where(tokens.c.sha256 == bindparam("digest"))
+)
+
+
+def add_entry(connection: Connection, entry: AuditEntry) -> None:
+    record, crc = ENTRY.write(entry)
+    connection.execute(_ADD_ENTRY, dict(at=entry.at, by=entry.by, record=record, crc=crc))
+
+
+def entries(
+    connection: Connection, by: UserName | None, since: float, before: int | None, limit: int
+) -> list[AuditEntry]:
+    query = select(audit.c.number, audit.c.record, audit.c.crc).where(audit.c.at >= since)
+    if by is not None:
+        query = query.where(audit.c.by == by)
+    if before is not None:
+        query = query.where(audit.c.number < before)
+    found = connection.execute(query.order_by(audit.c.number.desc()).limit(max(0, limit))).all()
+    return [replace(ENTRY.read(record, crc), number=number) for number, record, crc in found]
+
+
+def all_users(connection: Connection) -> list[User]:
+    return [USER.read(record, crc) for record, crc in connection.execute(_USERS).all()]
+
+
+def add_user(connection: Connection, user: User, entry: AuditEntry) -> bool:
+    record, crc = USER.write(user)
+    row = dict(name=user.name, record=record, crc=crc)
+    added = connection.execute(_ADD_USER, row).rowcount > 0
+    if added:
+        add_entry(connection, entry)
+    return added
+
+
+def change_user(
+    connection: Connection,
+    name: UserName,
+    role: Role | None,
+    disabled: bool | None,
+    entry: AuditEntry,
+) -> User | None:
+    known = {user.name: user for user in all_users(connection)}
+    before = known.get(name)
+    if before is None:
+        return None
+    after = replace(
+        before,
+        role=before.role if role is None else role,
+        disabled=before.disabled if disabled is None else disabled,
+    )
+    check_governed(known.values(), before, after)
+    record, crc = USER.write(after)
+    connection.execute(_SET_USER, dict(of_name=name, new_record=record, new_crc=crc))
+    add_entry(connection, entry)
+    return after
+
+
+def remove_user(connection: Connection, name: UserName, at: float, entry: AuditEntry) -> bool:
+    known = {user.name: user for user in all_users(connection)}
+    if name not in known:
+        return False
+    check_governed(known.values(), known[name], None)
+    for token in all_tokens(connection):
+        if token.user == name and token.node is None and token.revoked_at is None:
+            _set_token(connection, replace(token, revoked_at=at))
+    connection.execute(delete(users).where(users.c.name == name))
+    add_entry(connection, entry)
+    return True
+
+
+def all_tokens(connection: Connection) -> list[Token]:
+    return [TOKEN.read(record, crc) for record, crc in connection.execute(_TOKENS).all()]
+
+
+def add_token(connection: Connection, token: Token, entry: AuditEntry) -> bool:
+    record, crc = TOKEN.write(token)
+    row: dict[str, Any] = dict(sha256=token.sha256, id=token.id, user=token.user)
+    added = connection.execute(_ADD_TOKEN, dict(**row, record=record, crc=crc)).rowcount > 0
+    if added:
+        add_entry(connection, entry)
+    return added
+
+
+def _set_token(connection: Connection, token: Token) -> None:
+    record, crc = TOKEN.write(token)
+    connection.execute(_SET_TOKEN, dict(of_id=token.id, new_record=record, new_crc=crc))
+
+
+def _token_of_id(connection: Connection, id: TokenId) -> Token | None:
+    query = select(tokens.c.record, tokens.c.crc).where(tokens.c.id == id)
+    row = connection.execute(query).one_or_none()
+    return TOKEN.read(*row) if row is not None else None
+
+
+def revoke_token(connection: Connection, id: TokenId, at: float, entry: AuditEntry) -> Token | None:
+    token = _token_of_id(connection, id)
+    if token is None or token.revoked_at is not None:
+        return token
+    revoked = replace(token, revoked_at=at)
+    _set_token(connection, revoked)
+    add_entry(connection, entry)
+    return revoked
+
+
+def use_token(connection: Connection, id: TokenId, at: float) -> None:
+    token = _token_of_id(connection, id)
+    if token is not None and (used := used_later(token, at)) is not token:
+        _set_token(connection, used)
+
+
+def identity(connection: Connection, sha256: str) -> Identity | None:
+    row = connection.execute(_IDENTITY, {"digest": sha256}).one_or_none()
+    if row is None or not hmac.compare_digest(row[0].encode(), sha256.encode()):
+        return None
+    token = TOKEN.read(row[1], row[2])
+    return token, None if row[3] is None else USER.read(row[3], row[4])
+
+
+def identities(connection: Connection, digests: Seq[str]) -> list[Identity | None]:
+    return [identity(connection, one) for one in digests]

@@ -1,0 +1,170 @@
+"""Users, tokens and the audit log, on every store."""
+
+from typing import Any
+
+import pytest
+
+from corral.domain.errors import Conflict
+from corral.domain.ids import JobId, NodeId, TokenId, UserName
+from corral.domain.people import AuditEntry, Role, Token, User, token_id
+from corral.domain.wishes import Cancel, SetNode
+from corral.ports.store import Store
+from tests.contracts.stores.conftest import Place
+from tests.store.rows import ANN, submit
+
+BOB = UserName("bob")
+AB, CD = "ab" * 32, "cd" * 32
+
+
+def entry(what: str = "user.add", on: str = "", by: UserName = ANN, at: float = 1.0) -> AuditEntry:
+    return AuditEntry(at=at, by=by, token=TokenId("t1"), what=what, on=on)
+
+
+def user(name: UserName = ANN, role: Role = Role.ADMIN, **more: Any) -> User:
+    return User(name=name, role=role, created_at=1.0, **more)
+
+
+def token(sha256: str = AB, name: UserName = ANN, **more: Any) -> Token:
+    role = more.pop("role", Role.ADMIN)
+    return Token(id=token_id(sha256), sha256=sha256, user=name, role=role, created_at=1.0, **more)
+
+
+async def said(store: Store) -> list[str]:
+    return [one.what for one in reversed(await store.audit(limit=99))]
+
+
+def test_a_user_is_added_once_changed_and_removed(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        assert await store.add_user(user(), entry=entry())
+        assert await store.add_user(user(BOB, Role.USER), entry=entry())
+        assert not await store.add_user(user(BOB, Role.ADMIN), entry=entry())
+        assert await store.users() == [user(), user(BOB, Role.USER)]
+        changed = await store.change_user(BOB, role=Role.VIEWER, entry=entry("user.set"))
+        assert changed == user(BOB, Role.VIEWER)
+        changed = await store.change_user(BOB, disabled=True, entry=entry("user.set"))
+        assert changed == user(BOB, Role.VIEWER, disabled=True)
+        assert await store.change_user(UserName("eve"), disabled=True, entry=entry()) is None
+        assert await store.remove_user(BOB, at=2.0, entry=entry("user.remove"))
+        assert not await store.remove_user(BOB, at=2.0, entry=entry("user.remove"))
+        assert await store.users() == [user()]
+        assert await said(store) == ["user.add"] * 2 + ["user.set"] * 2 + ["user.remove"]
+
+    place.run(scenario)
+
+
+def test_the_last_admin_stays(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        await store.add_user(user(), entry=entry())
+        await store.add_user(user(BOB, disabled=True), entry=entry())
+        with pytest.raises(Conflict, match="last admin"):
+            await store.change_user(ANN, role=Role.USER, entry=entry("no"))
+        with pytest.raises(Conflict, match="last admin"):
+            await store.change_user(ANN, disabled=True, entry=entry("no"))
+        with pytest.raises(Conflict, match="last admin"):
+            await store.remove_user(ANN, at=2.0, entry=entry("no"))
+        assert await store.users() == [user(), user(BOB, disabled=True)]
+        await store.change_user(BOB, disabled=False, entry=entry())
+        assert await store.remove_user(ANN, at=2.0, entry=entry())
+        assert "no" not in await said(store)
+
+    place.run(scenario)
+
+
+def test_a_token_is_known_by_its_hash_alone_and_comes_with_its_user(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        assert await store.add_token(token(), entry=entry("token.create"))
+        assert await store.identity(AB) == (token(), None)
+        await store.add_user(user(), entry=entry())
+        assert await store.identity(AB) == (token(), user())
+        assert await store.identities([CD, AB]) == [None, (token(), user())]
+        for other in (CD, AB[:-1], "né", ""):
+            assert await store.identity(other) is None
+
+    place.run(scenario)
+
+
+def test_a_revoked_token_stays_revoked_also_when_it_is_brought_again(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        await store.add_token(token(), entry=entry("token.create"))
+        revoked = token(revoked_at=5.0)
+        id = token_id(AB)
+        assert await store.revoke_token(id, at=5.0, entry=entry("token.revoke")) == revoked
+        assert await store.revoke_token(id, at=6.0, entry=entry("token.revoke")) == revoked
+        assert await store.revoke_token(TokenId("t0"), at=6.0, entry=entry()) is None
+        assert not await store.add_token(token(), entry=entry("token.create"))
+        assert await store.tokens() == [revoked]
+        assert await said(store) == ["token.create", "token.revoke"]
+
+    place.run(scenario)
+
+
+def test_who_is_removed_has_no_token_left_and_a_node_of_that_name_keeps_its_own(
+    place: Place,
+) -> None:
+    of_node = token(CD, role=Role.NODE, node=NodeId("ann"))
+
+    async def scenario(store: Store) -> None:
+        await store.add_user(user(), entry=entry())
+        await store.add_user(user(BOB), entry=entry())
+        await store.add_token(token(), entry=entry())
+        await store.add_token(of_node, entry=entry())
+        await store.remove_user(ANN, at=7.0, entry=entry())
+        assert await store.tokens() == [token(revoked_at=7.0), of_node]
+
+    place.run(scenario)
+
+
+def test_the_newest_use_of_a_token_is_kept(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        await store.add_token(token(), entry=entry())
+        for at in (3.0, 9.0, 6.0):
+            await store.use_token(token_id(AB), at=at)
+        await store.use_token(TokenId("t0"), at=1.0)
+        assert await store.tokens() == [token(used_at=9.0)]
+
+    place.run(scenario)
+
+
+def test_every_wish_has_its_line_and_a_repeated_one_no_second(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        for _ in range(2):
+            await store.wish(submit("gpt", key="k"), by=ANN, at=1.0, token=TokenId("t1"))
+        await store.wish(Cancel(job=JobId("j1")), by=BOB, at=2.0, token=TokenId("t2"))
+        await store.wish(SetNode(node=NodeId("n1"), to="drain"), by=BOB, at=3.0)
+        drained, cancelled, submitted = await store.audit(limit=9)
+        assert (submitted.what, submitted.on, submitted.detail) == ("job.submit", "j1", "gpt")
+        assert (submitted.by, submitted.token, submitted.number) == (ANN, "t1", 1)
+        assert (cancelled.what, cancelled.on, cancelled.at) == ("job.cancel", "j1", 2.0)
+        assert (drained.what, drained.on, drained.token) == ("node.drain", "n1", None)
+
+    place.run(scenario)
+
+
+def test_the_log_is_read_newest_first_by_whom_since_and_before(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        for number in range(1, 7):
+            by = BOB if number % 2 else ANN
+            await store.record(entry(f"a{number}", by=by, at=float(number)))
+
+        async def read(**asked: Any) -> list[int]:
+            return [one.number for one in await store.audit(**{"limit": 99, **asked})]
+
+        assert await read() == [6, 5, 4, 3, 2, 1]
+        assert await read(limit=2) == [6, 5]
+        assert await read(before=3) == [2, 1]
+        assert await read(since=5.0) == [6, 5]
+        assert await read(by=BOB, since=2.0) == [5, 3]
+        assert await read(by=UserName("eve")) == []
+        assert await read(limit=-1) == []
+
+    place.run(scenario)
+
+
+def test_a_secret_that_is_set_or_dropped_has_its_line(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        await store.put_secret("A", b"x", by=ANN, at=1.0, entry=entry("secret.set", "A"))
+        await store.drop_secret("A", entry=entry("secret.remove", "A"))
+        await store.drop_secret("A", entry=entry("secret.remove", "A"))
+        assert await said(store) == ["secret.set", "secret.remove"]
+
+    place.run(scenario)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corral.domain.ids import QueueName, UserName
-from corral.domain.queue import ANY_TYPE, Policy, QueueTree
+from corral.domain.queue import ANY_TYPE, QueueTree
 from corral.domain.resources import Shape
 from corral.schedule.quota import (
     CLUSTER,
@@ -20,7 +20,6 @@ from corral.schedule.share import Amounts, dominant
 from corral.schedule.waiting import Waiting
 
 Leaf = tuple[QueueName, UserName]
-Levels = tuple[tuple[bool, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,6 @@ class Standing:
         self._has_types = any(
             kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
         )
-        self._depth = max((depth for depth, _ in tree.walk()), default=0) + 2
         for leaf, amounts in (past or {}).items():
             self._add(leaf, amounts, 1.0)
         for one in holding:
@@ -166,21 +164,14 @@ class Standing:
         used = self._used.get(queue, Amounts())
         return dominant(used, self.capacity, self.tree.queue(queue).weight)
 
-    def levels(self, leaf: Leaf) -> Levels:
-        """From the top down: whether each queue has none of its own left, and its share; at the
-        end the user's share. A queue that goes by age alone ends it."""
-        beyond: list[bool] = []
-        shares: list[float] = []
-        for queue in self.tree.path(leaf[0]):
-            row = self.row(queue.name)
-            beyond.append(self.columns.inner[row] >= self.columns.total[row])
-            shares.append(self.share(queue.name))
-            if queue.policy == Policy.FIFO:
-                break
-        else:
-            shares.append(dominant(self._used_by.get(leaf, Amounts()), self.capacity, 1.0))
-        shares += [0.0] * (self._depth - len(shares))
-        return (*beyond, *[False] * (self._depth - len(beyond))), tuple(shares)
+    def user_share(self, leaf: Leaf) -> float:
+        """The same of one user in the queue."""
+        return dominant(self._used_by.get(leaf, Amounts()), self.capacity, 1.0)
+
+    def is_beyond(self, queue: QueueName) -> bool:
+        """Whether the queue has none of its own GPUs left."""
+        row = self.row(queue)
+        return self.columns.inner[row] >= self.columns.total[row]
 
     def _column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
         """By kind; a type that is not known here counts as the first."""

@@ -218,6 +218,16 @@ def test_a_flipped_byte_is_refused_or_changes_no_row(path: Path, clean: bool, se
     assert refused > 2
 
 
+def test_a_table_whose_name_is_no_text_any_more_is_damage_and_told_as_such(path: Path) -> None:
+    filled(path, clean=True)
+    data = path.read_bytes()
+    assert data.count(b"tablejobsjobs") == 1  # its kind and its names, in the schema
+    path.write_bytes(data.replace(b"tablejobsjobs", b"tablejo\xe5sjobs"))
+    with pytest.raises(StoreTrouble, match="damaged") as found:
+        SqliteStore(path)
+    assert ".recover" in found.value.hint
+
+
 def test_a_torn_page_is_refused_with_the_way_to_save_what_is_left(path: Path) -> None:
     filled(path, clean=True)
     data = bytearray(path.read_bytes())

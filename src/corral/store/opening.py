@@ -58,6 +58,8 @@ def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
             upgrade(path, revision)
     except sqlite3.Error as error:
         raise named(error, path) from error
+    except UnicodeDecodeError as error:  # the driver met a name that is no text any more
+        raise StoreTrouble(f"the store {path} is damaged: {error}", hint=RECOVER) from error
     except OSError as error:
         raise StoreTrouble(
             f"the store {path} cannot be opened: {error.strerror}",

@@ -1,0 +1,58 @@
+import subprocess
+import sys
+from random import Random
+
+from corral.schedule.cluster import NodeRow, cluster_of, give
+from corral.schedule.compiled import IS_COMPILED
+from corral.schedule.fragment import new_demand
+from corral.schedule.seat import Ask
+from tests.schedule.places import Taken, put
+
+
+def decisions(seed: int) -> list[object]:
+    """Where 400 jobs go, some of which leave again, and what was learned from them."""
+    chance = Random(seed)
+    nodes = [
+        NodeRow(
+            gpus=chance.choice([0, 2, 4, 8]),
+            cpu_millis=chance.choice([16_000, 96_000]),
+            memory_mib=chance.choice([100_000, 400_000]),
+            gpu_type=chance.randrange(2),
+            nvlink=row,
+            rack=row // 8,
+            pod=row // 32,
+        )
+        for row in range(150)
+    ]
+    cluster, demand = cluster_of(nodes), new_demand()
+    held: list[Taken] = []
+    seen: list[object] = []
+    for _ in range(400):
+        share = chance.choice([0, 0, 160, 320, 470, 650, 810])
+        ask = Ask(
+            nodes=1 if share else chance.choice([1, 1, 1, 3, 12]),
+            gpus=0 if share else chance.choice([0, 1, 2, 8]),
+            share=share,
+            cpu=chance.choice([1000, 3152, 11_400]),
+            memory=chance.choice([4_000, 48_000]),
+            topology=chance.randrange(3),
+            level=chance.randrange(3),
+        )
+        got = put(cluster, demand, ask)
+        seen += [got and [taken[:3] for taken in got]]
+        held += got
+        while held and chance.random() < 0.3:
+            node, mask, millis, was = held.pop(chance.randrange(len(held)))
+            give(cluster, node, mask, millis, was.cpu, was.memory, was.alone)
+    return [*seen, [float(waste).hex() for waste in demand.part_waste]]
+
+
+def test_compiled_and_plain_decide_the_same() -> None:
+    without = "import sys; sys.modules['numba'] = None; sys.path.insert(0, '.')\n"
+    words = "from tests.schedule.test_compiled import IS_COMPILED, decisions\n"
+    told = "assert not IS_COMPILED; print(decisions(7))"
+    plain = subprocess.run(
+        [sys.executable, "-c", without + words + told], capture_output=True, text=True, check=True
+    )
+    assert IS_COMPILED
+    assert plain.stdout.strip() == str(decisions(7))

@@ -14,6 +14,7 @@ from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.api import Job, LogLines
 from corral.wire.channel import LogChunk, encode
 from tests.api.heads import Agent, Head, ended, eventually, up
+from tests.patience import PATIENCE_SECONDS
 
 
 class Followed:
@@ -33,7 +34,7 @@ class Followed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._thread.join(60)
+        self._thread.join(PATIENCE_SECONDS)
         for stream in self._streams:
             stream.__exit__(None, None, None)
 
@@ -59,14 +60,14 @@ def test_jobs_are_told_between_one_another_until_all_are_over(
         with head.dial("n1", "/v1/agents/logs") as channel:
             chunk = LogChunk(job=id, attempt=AttemptNumber(1), rank=0, offset=offset, data=data)
             channel.send(encode(chunk))
-            channel.recv(10)
+            channel.recv(PATIENCE_SECONDS)
         return offset + len(data)
 
     with Followed(file) as followed:
-        eventually(lambda: sum(job.state == "STARTING" for job in world.jobs.values()) == 2, 60)
+        eventually(lambda: sum(job.state == "STARTING" for job in world.jobs.values()) == 2)
         one, two = sorted(world.jobs)
         agent.beat(up((one, 1)), up((two, 1)))
-        eventually(lambda: sum(job.state == "RUNNING" for job in world.jobs.values()) == 2, 60)
+        eventually(lambda: sum(job.state == "RUNNING" for job in world.jobs.values()) == 2)
         place = {one: 0, two: 0}
         for id, data, line in (
             (one, b"a\n", "[one] a\n"),
@@ -74,9 +75,9 @@ def test_jobs_are_told_between_one_another_until_all_are_over(
             (one, b"c\nd", "[one] c\n"),
         ):
             place[id] = says(id, place[id], data)
-            eventually(lambda line=line: followed.out.getvalue().endswith(line), 60)  # type: ignore[misc]
+            eventually(lambda line=line: followed.out.getvalue().endswith(line))  # type: ignore[misc]
         agent.beat(ended((one, 1)), up((two, 1)))
-        eventually(lambda: followed.out.getvalue().endswith("[one] d\n"), 60)
+        eventually(lambda: followed.out.getvalue().endswith("[one] d\n"))
         assert not followed.codes
         agent.beat(ended((two, 1), code=3))
     assert followed.out.getvalue() == "[one] a\n[two] b\n[one] c\n[one] d\n"

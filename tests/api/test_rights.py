@@ -36,6 +36,10 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/nodes/{node}/cordon"): ("oa", "oa"),
     ("POST", "/v1/nodes/{node}/drain"): ("oa", "oa"),
     ("POST", "/v1/nodes/{node}/uncordon"): ("oa", "oa"),
+    ("GET", "/v1/queues"): ("vuoa", "vuoa"),
+    ("GET", "/v1/queues/{queue}"): ("vuoa", "vuoa"),
+    ("PUT", "/v1/queues"): ("oa", "oa"),
+    ("PUT", "/v1/queues/{queue}"): ("oa", "oa"),
     ("HEAD", "/v1/snapshots/{sha256}"): ("uoa", "uoa"),
     ("PUT", "/v1/snapshots/{sha256}"): ("uoa", "uoa"),
     ("GET", "/v1/secrets"): ("uoa", "uoa"),
@@ -101,7 +105,13 @@ def test_a_route_lets_in_those_who_may_and_nobody_else(
 ) -> None:
     method, path = key
     names = {"{job}": "nothing", "{node}": "n9", "{sha256}": "0" * 64, "{name}": "NO_SUCH"}
-    names |= {"{user}": WHO.get(letter, "x"), "{token}": "t0", "{attempt}": "1", "{session}": "s"}
+    names |= {
+        "{queue}": "q",
+        "{user}": WHO.get(letter, "x"),
+        "{token}": "t0",
+        "{attempt}": "1",
+        "{session}": "s",
+    }
     for part, value in names.items():
         path = path.replace(part, value)
     status, code = ask(head, method, path, WHO.get(letter))

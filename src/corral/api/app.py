@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from corral.api import cluster, errors, jobs, people
+from corral.api import cluster, errors, jobs, people, queues
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.auth import hosts_of
@@ -39,6 +39,7 @@ def create_app(control: Control, *, channels: Channels, settings: ApiSettings) -
     app.router.routes += [  # not included as routers: rights are looked up in one flat list
         *jobs.router.routes,
         *cluster.router.routes,
+        *queues.router.routes,
         *people.router.routes,
         WebSocketRoute("/v1/jobs/{job}/attach", attach),
         WebSocketRoute("/v1/agents/beats", beats),

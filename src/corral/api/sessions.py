@@ -71,11 +71,10 @@ class Sessions:
                 log.warning("sessions_not_looked_at", error=trouble.message)
 
     async def _look_once(self) -> None:
-        sessions = list(self._open)  # one that is opened while the store looks was just let in
-        digests = list({session.caller.sha256 for session in sessions})
+        digests = list({session.caller.sha256 for session in self._open})
         found = dict(zip(digests, await self._store.identities(digests), strict=True))
         now = self._wall()
-        for session in sessions:
+        for session in list(self._open):
             caller = session.caller
             session.ended = _over(found.get(caller.sha256), caller.role, now, session.ended)
             if session.ended is not None:

@@ -51,6 +51,7 @@ def main() -> None:
 
 def run(words: Sequence[str]) -> int:
     """The exit code of one command line; what it says has been printed."""
+    words = _meant(words)
     own = list(words[: words.index("--")]) if "--" in words else list(words)
     as_json = "--json" in own
     try:
@@ -77,6 +78,13 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit complains
         return failure.DONE
+
+
+def _meant(words: Sequence[str]) -> Sequence[str]:
+    """`queue` alone, or with options only, is `ps`: with a word after it, it is about queues."""
+    rest = words[1:]
+    plain = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
+    return ["ps", *rest] if words[:1] == ["queue"] and plain else words
 
 
 def _usage_hint(own: Sequence[str]) -> str:

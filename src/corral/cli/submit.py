@@ -83,10 +83,19 @@ def apply(
     """Submit the jobs of a spec file (YAML or TOML).
 
     Args:
-        file: The spec file. Several jobs are YAML documents divided by a line of ---.
+        file: The file. Several jobs are YAML documents divided by a line of ---.
         dry_run: Show the plan; nothing happens.
         follow: Stay until all are over, as `corral run` does; exit code 1 if any was not done.
     """
+    from corral.cli.queues import apply_queues
+    from corral.wire.queues import is_queue_file
+    from corral.wire.reading import read_documents
+
+    first = read_documents(file)[0]
+    if is_queue_file(first):
+        if not dry_run:
+            _ensure_head(common)
+        return apply_queues(first, common, dry_run=dry_run)
     return _go(file, common, dry_run=dry_run, detach=not follow)
 
 

@@ -29,6 +29,7 @@ They are submitted all or none, and may name one another in `after`:
 """
 
 GROUPS: Final = {
+    "queue": "List queues, and set what they may have; alone, it lists jobs as ps does.",
     "node": "List nodes, and take them out of work or back in.",
     "secret": "Keep secrets for jobs; they are never shown again.",
     "completion": "Let the shell complete commands.",
@@ -53,7 +54,7 @@ COMMANDS: Final = (
     Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),
-    Command("ps", "jobs:ps", "List jobs, newest first.", alias="queue"),
+    Command("ps", "jobs:ps", "List jobs, newest first."),
     Command("show", "jobs:show", "Show one job: attempts, receipts, checkpoints."),
     Command("why", "jobs:why", "Say why a job is where it is, and what would change it."),
     Command("logs", "logs:logs", "Print what the ranks printed."),
@@ -63,6 +64,9 @@ COMMANDS: Final = (
     Command("resume", "jobs:resume", "Let suspended or held jobs go on."),
     Command("events", "events:events", "Show what happened, to one job or to all."),
     Command("checkpoints", "jobs:checkpoints", "List the saves of a job."),
+    Command("queue ls", "queues:ls", "List the queues and what they use."),
+    Command("queue show", "queues:show", "Show one queue, and who uses it."),
+    Command("queue set", "queues:put", "Make a queue, or change one."),
     Command("node ls", "nodes:ls", "List the nodes."),
     Command("node show", "nodes:show", "Show one node and its GPUs."),
     Command("node cordon", "nodes:cordon", "Give a node no new work."),

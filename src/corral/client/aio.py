@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
     from corral.wire import api
+    from corral.wire import queues as shapes
 
 T = TypeVar("T")
 
@@ -169,6 +170,25 @@ class AsyncClient:
 
     async def uncordon(self, node: str) -> "api.NodeDetail":
         return await self._call(calls.change_node(node, "uncordon"))
+
+    async def queues(self) -> "shapes.Queues":
+        """Every queue, each below its parent."""
+        return await self._call(calls.queues())
+
+    async def queue(self, queue: str) -> "shapes.QueueDetail":
+        return await self._call(calls.queue(queue))
+
+    async def set_queues(
+        self, document: Mapping[str, Any], *, dry_run: bool = False
+    ) -> "shapes.QueueChanges":
+        """The whole tree, as in a file of `kind: queues`; answers with what changes."""
+        return await self._call(calls.set_queues(document, dry_run=dry_run))
+
+    async def set_queue(
+        self, queue: str, fields: Mapping[str, Any], *, dry_run: bool = False
+    ) -> "shapes.QueueChanges":
+        """Make one queue, or change these fields of it."""
+        return await self._call(calls.set_queue(queue, fields, dry_run=dry_run))
 
     async def secrets(self) -> "list[api.Secret]":
         return await self._call(calls.secrets())

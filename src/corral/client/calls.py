@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 if TYPE_CHECKING:
     from corral.wire import api
+    from corral.wire import queues as shapes
 
 T = TypeVar("T")
 
@@ -124,6 +125,31 @@ def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "Call[
     return Call(method="POST", path=path, read=_one("NodeDetail"))
 
 
+def queues() -> "Call[shapes.Queues]":
+    return Call(method="GET", path="/v1/queues", read=_queue_shape("Queues"))
+
+
+def queue(name: str) -> "Call[shapes.QueueDetail]":
+    path = f"/v1/queues/{quote(name, safe='')}"
+    return Call(method="GET", path=path, read=_queue_shape("QueueDetail"))
+
+
+def set_queues(document: Mapping[str, Any], *, dry_run: bool) -> "Call[shapes.QueueChanges]":
+    return Call(
+        method="PUT", path="/v1/queues", query={"dry_run": int(dry_run)},
+        json={"document": dict(document)}, read=_queue_shape("QueueChanges"),
+    )  # fmt: skip
+
+
+def set_queue(
+    name: str, fields: Mapping[str, Any], *, dry_run: bool
+) -> "Call[shapes.QueueChanges]":
+    return Call(
+        method="PUT", path=f"/v1/queues/{quote(name, safe='')}", query={"dry_run": int(dry_run)},
+        json={"fields": dict(fields)}, read=_queue_shape("QueueChanges"),
+    )  # fmt: skip
+
+
 def secrets() -> "Call[list[api.Secret]]":
     return Call(method="GET", path="/v1/secrets", read=lambda body: _one("Secrets")(body).secrets)
 
@@ -159,6 +185,15 @@ def _one(shape: str) -> Callable[[Any], Any]:
         from corral.wire import api
 
         return getattr(api, shape).model_validate(body)
+
+    return read
+
+
+def _queue_shape(shape: str) -> Callable[[Any], Any]:
+    def read(body: Any) -> Any:
+        from corral.wire import queues
+
+        return getattr(queues, shape).model_validate(body)
 
     return read
 

@@ -3,7 +3,7 @@
 import secrets
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
     from corral.wire import api
+    from corral.wire import queues as shapes
 
 T = TypeVar("T")
 
@@ -191,6 +192,25 @@ class Client:
 
     def uncordon(self, node: str) -> "api.NodeDetail":
         return self._call(calls.change_node(node, "uncordon"))
+
+    def queues(self) -> "shapes.Queues":
+        """Every queue, each below its parent."""
+        return self._call(calls.queues())
+
+    def queue(self, queue: str) -> "shapes.QueueDetail":
+        return self._call(calls.queue(queue))
+
+    def set_queues(
+        self, document: Mapping[str, Any], *, dry_run: bool = False
+    ) -> "shapes.QueueChanges":
+        """The whole tree, as in a file of `kind: queues`; answers with what changes."""
+        return self._call(calls.set_queues(document, dry_run=dry_run))
+
+    def set_queue(
+        self, queue: str, fields: Mapping[str, Any], *, dry_run: bool = False
+    ) -> "shapes.QueueChanges":
+        """Make one queue, or change these fields of it."""
+        return self._call(calls.set_queue(queue, fields, dry_run=dry_run))
 
     def secrets(self) -> "list[api.Secret]":
         """Names; a value is never answered."""

@@ -106,7 +106,7 @@ class Control:
 
     async def ask(self, asked: Asked, *, by: UserName, token: TokenId | None = None) -> None:
         """Take a wish about a job or a node; it is granted when this returns."""
-        check_asked(self.world, asked, self._now())
+        check_asked(self.world, asked, self.now())
         await self._until_granted(await self.acknowledge(asked, by=by, token=token))
 
     async def acknowledge(
@@ -122,7 +122,7 @@ class Control:
         """What submitting would do now. Raises the same refusals."""
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
-        return plan(self.world, self.facts, asked, self._now())
+        return plan(self.world, self.facts, asked, self.now())
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""
@@ -154,7 +154,7 @@ class Control:
     def reason(self, job: Job) -> Reason:
         """Why a job is where it is; for a waiting one, what the last pass said."""
         waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
-        return waiting or reason_held(self.world, job, self._now())
+        return waiting or reason_held(self.world, job, self.now())
 
     def progress(self, job: Job) -> Progress | None:
         """The newest beat of the job's training loop, of its newest attempt."""
@@ -220,7 +220,7 @@ class Control:
         self._serving.beat(self.clock.monotonic())
         self._observe()
         wishes = await self._new_wishes()
-        now = self._now()
+        now = self.now()
         touched = self._take_touched(now.serving)
         outcome = self._reconcile(wishes, now, touched)
         self._excuse(outcome.frozen, now.serving)
@@ -277,7 +277,7 @@ class Control:
         if self._keep_replay is not None:
             parts = (
                 repr(error),
-                repr(self._now()),
+                repr(self.now()),
                 repr(wishes),
                 repr(self.facts),
                 repr(self.world),
@@ -349,5 +349,6 @@ class Control:
             log.warning("store_trouble", error=again.message)
         self.hub.lost()
 
-    def _now(self) -> Now:
+    def now(self) -> Now:
+        """This moment on the head's two clocks."""
         return Now(wall=self._wall.read(), serving=self.serving_seconds())

@@ -59,6 +59,14 @@ def read_specs(path: Path) -> list[Parsed]:
 
     Raises: SpecInvalid with file and line.
     """
+    return [check(document) for document in read_documents(path)]
+
+
+def read_documents(path: Path) -> list[Document]:
+    """The documents of a YAML or TOML file, in order: specs, or queues.
+
+    Raises: SpecInvalid with file and line.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(TEXT_BYTES + 1)
@@ -78,7 +86,7 @@ def read_specs(path: Path) -> list[Parsed]:
         raise SpecInvalid(
             f"{path}:{line}: this is not UTF-8 text", hint="save the spec as UTF-8 text"
         ) from None
-    return parse_specs(text, source=str(path), toml=path.suffix == ".toml")
+    return documents_of(text, source=str(path), toml=path.suffix == ".toml")
 
 
 def parse_specs(text: str, *, source: str, toml: bool = False) -> list[Parsed]:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from corral.wire import api, people
+from corral.wire import api, people, queues
 from corral.wire.spec import SECTIONS, SPELLINGS, Spec
 
 _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
@@ -28,6 +28,9 @@ _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "audit": people.Audit,
     "logs": api.LogLines,
     "error": api.Error,
+    "queues": queues.Queues,
+    "queue": queues.QueueDetail,
+    "queue_changes": queues.QueueChanges,
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
@@ -38,7 +41,8 @@ def schemas() -> dict[str, dict[str, Any]]:
         name: {"$schema": _DIALECT, **model.model_json_schema(mode="serialization")}
         for name, model in _ANSWERS.items()
     }
-    return {"spec": spec_schema(), **answers}
+    file = {"$schema": _DIALECT, **queues.QueueFile.model_json_schema()}
+    return {"spec": spec_schema(), "queues_file": file, **answers}
 
 
 def spec_schema() -> dict[str, Any]:

@@ -1,0 +1,204 @@
+"""Routes of queues: what they are, hold and have spent; and how they are changed."""
+
+from collections import Counter
+from typing import Any
+
+from fastapi import APIRouter
+
+from corral.api.auth import Caller
+from corral.api.house import House
+from corral.api.jobs import Asker, Within
+from corral.control import Control
+from corral.control.queues import check_queues
+from corral.domain.errors import NotFound, SpecInvalid
+from corral.domain.ids import QueueName
+from corral.domain.moves import JobState
+from corral.domain.queue import Queue
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.use import Spent
+from corral.domain.wishes import SetQueues
+from corral.reconcile.draft import Draft
+from corral.reconcile.use import (
+    SECONDS_PER_HOUR,
+    Held,
+    effect,
+    held_now,
+    is_spent,
+    judge_budgets,
+    spent_now,
+    standing_of,
+)
+from corral.schedule.share import targets
+from corral.schedule.standing import Standing
+from corral.wire import queues as wire
+from corral.wire.document import Document
+
+router = APIRouter()
+
+
+class _Look:
+    """Everything about the queues at one moment."""
+
+    def __init__(self, control: Control) -> None:
+        self.world = control.world
+        draft = Draft(control.world, control.facts, control.now())
+        self.now = draft.now.wall
+        self.tree = draft.tree
+        self.held: list[Held] = list(held_now(draft))
+        self.standing: Standing = standing_of(draft, self.held, judge_budgets(draft, self.held))
+        self.spent = spent_now(draft, self.held)
+        weights = {str(one.name): one.weight for one in self.tree.queues}
+        self.due = targets(weights, {str(one.name): one.parent for one in self.tree.queues})
+        jobs = self.world.jobs.values()
+        self.waiting = self._below(
+            Counter(job.spec.queue for job in jobs if job.state == JobState.QUEUED)
+        )
+        running = (JobState.STARTING, JobState.RUNNING)
+        self.running = self._below(Counter(j.spec.queue for j in jobs if j.state in running))
+
+    def _below(self, counts: Counter[QueueName]) -> Counter[QueueName]:
+        """With what is below each."""
+        found: Counter[QueueName] = Counter()
+        for name, count in counts.items():
+            for queue in self.tree.path(name):
+                found[queue.name] += count
+        return found
+
+    def rows(self) -> list[wire.QueueRow]:
+        return [wire.QueueRow(**self._row(depth, queue)) for depth, queue in self.tree.walk()]
+
+    def detail(self, name: str) -> wire.QueueDetail:
+        """Raises: NotFound."""
+        for depth, queue in self.tree.walk():
+            if queue.name == name:
+                return wire.QueueDetail(
+                    **self._row(depth, queue), users=self._users(queue), kept=self._kept(queue)
+                )
+        raise NotFound("queue", name[:100], list(self.tree.by_name), see="corral queue ls")
+
+    def _row(self, depth: int, queue: Queue) -> dict[str, Any]:
+        standing, name = self.standing, queue.name
+        used = [u for u in self.world.uses.values() if queue in self.tree.path(u.queue)]
+        return dict(
+            name=name,
+            parent=queue.parent,
+            depth=depth,
+            own=queue.nominal_millis / MILLIS_PER_GPU,
+            used=standing.held_millis(name) / MILLIS_PER_GPU,
+            borrowed=standing.borrowed_millis(name) / MILLIS_PER_GPU,
+            running=self.running[name],
+            waiting=self.waiting[name],
+            share=standing.share(name),
+            due=self.due[name],
+            used_gpu_hours=sum(one.total_gpu_seconds for one in used) / SECONDS_PER_HOUR,
+            budget=self._budget(queue, self.spent[name]) if queue.budget is not None else None,
+            form=wire.form_of(queue),
+        )
+
+    def _budget(self, queue: Queue, spent: Spent) -> wire.BudgetRow:
+        budget = queue.budget
+        assert budget is not None
+        in_money = budget.money is not None
+        hours = spent.gpu_seconds / SECONDS_PER_HOUR
+        amount = (budget.money if budget.money is not None else budget.gpu_hours) or 0.0
+        done = spent.money if in_money else hours
+        rate = 0.0  # in an hour, by what is held now
+        for one in self.held:
+            if queue in self.tree.path(one.holding.queue):
+                gpus = ((kind, millis / MILLIS_PER_GPU) for kind, millis in one.holding.gpu_millis)
+                rate += sum(n * budget.rate(kind) if in_money else n for kind, n in gpus)
+        ends = [budget.until, self._renewed_at(queue)]
+        left = max(0.0, amount - done)
+        out = self.now + left / rate * SECONDS_PER_HOUR if rate > 0 and left > 0 else None
+        if out is not None and any(end is not None and end <= out for end in ends):
+            out = None
+        return wire.BudgetRow(
+            unit="money" if in_money else "GPU-hours",
+            amount=amount,
+            spent=done,
+            left=left,
+            since=spent.since,
+            renewed_at=self._renewed_at(queue),
+            runs_out_at=out,
+            is_spent=is_spent(budget, spent, self.now),
+            effect=effect(budget),
+        )
+
+    def _renewed_at(self, queue: Queue) -> float | None:
+        budget = queue.budget
+        if budget is None or budget.period_seconds is None:
+            return None
+        return budget.period_start(self.now) + budget.period_seconds
+
+    def _users(self, queue: Queue) -> list[wire.UserRow]:
+        below = {one.name for one in self.tree.queues if queue in self.tree.path(one.name)}
+        hours: Counter[str] = Counter()
+        for use in self.world.uses.values():
+            if use.queue in below:
+                hours[use.user] += use.total_gpu_seconds / SECONDS_PER_HOUR  # type: ignore[assignment]
+        users = {one.holding.user for one in self.held if one.holding.queue in below} | set(hours)
+        return [
+            wire.UserRow(
+                user=user,
+                used=self.standing.of_user_millis(queue.name, user) / MILLIS_PER_GPU,  # type: ignore[arg-type]
+                used_gpu_hours=hours[user],
+            )
+            for user in sorted(users)
+        ]
+
+    def _kept(self, queue: Queue) -> list[wire.KeptRow]:
+        return [
+            wire.KeptRow(
+                job=one.job, victims=[victim.job for victim in one.victims], since=one.since
+            )
+            for one in self.world.reservations.values()
+            if (job := self.world.jobs.get(one.job)) and job.spec.queue == queue.name
+        ]
+
+
+@router.get("/v1/queues")
+async def queues(house: Within) -> wire.Queues:
+    """Every queue, each below its parent."""
+    tree = house.control.world.queues
+    return wire.Queues(
+        queues=_Look(house.control).rows(),
+        half_life_seconds=tree.half_life_seconds,
+        guard_seconds=tree.guard_seconds,
+    )
+
+
+@router.get("/v1/queues/{queue}")
+async def queue(queue: str, house: Within) -> wire.QueueDetail:
+    return _Look(house.control).detail(queue)
+
+
+@router.put("/v1/queues")
+async def put_queues(
+    body: wire.QueuesBody, house: Within, caller: Asker, dry_run: bool = False
+) -> wire.QueueChanges:
+    """The whole tree, at the next tick. With `dry_run` nothing happens."""
+    asked = wire.read_queues(Document(value=body.document, source="queues"))
+    return await _set(house, asked, caller, dry_run)
+
+
+@router.put("/v1/queues/{queue}")
+async def put_queue(
+    queue: str, body: wire.QueueBody, house: Within, caller: Asker, dry_run: bool = False
+) -> wire.QueueChanges:
+    """One queue: made where there is none of this name, changed where there is."""
+    known = house.control.world.queues.by_name.get(QueueName(queue))
+    form = wire.form_of(known) if known is not None else {}
+    fields = {**form, **body.fields, "name": queue}
+    if "queues" in body.fields:
+        raise SpecInvalid("one queue is set here", hint="run: corral apply -f queues.yaml")
+    document = Document(value={"queues": [fields]}, source=f"queue {queue[:80]}")
+    return await _set(house, wire.read_queues(document, whole=False), caller, dry_run)
+
+
+async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) -> wire.QueueChanges:
+    before = house.control.world.queues
+    after = check_queues(house.control.world, asked)
+    changes = wire.changes_of(before, after)
+    if changes and not dry_run:
+        await house.control.ask(asked, by=caller.name, token=caller.token)
+    return wire.QueueChanges(changes=changes)

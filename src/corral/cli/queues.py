@@ -1,0 +1,235 @@
+"""queue ls, show, set; and apply of a file of `kind: queues`."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from corral.cli.common import Change, Common
+from corral.cli.output import (
+    clock_text,
+    cut,
+    note,
+    print_json,
+    say,
+    show_pairs,
+    show_table,
+    table,
+)
+from corral.domain.errors import Conflict, SpecInvalid
+
+if TYPE_CHECKING:
+    from corral.wire import queues as shapes
+    from corral.wire.document import Document
+
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+NONE = "none"
+
+
+def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List the queues: what is their own, used, borrowed and waiting, their share and budget."""
+    with common.client() as client:
+        found = client.queues()
+    if common.json:
+        print_json(found)
+        return
+    rows = table(
+        "QUEUE", "OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "DUE", "BUDGET LEFT",
+        right=("OWN", "USED", "BORROWED", "RUNNING", "WAITING", "SHARE", "DUE"),
+    )  # fmt: skip
+    for row in found.queues:
+        rows.add_row(
+            "  " * row.depth + row.name,
+            f"{row.own:g}",
+            f"{row.used:g}",
+            f"{row.borrowed:g}",
+            str(row.running),
+            str(row.waiting),
+            f"{row.share:.0%}",
+            f"{row.due:.0%}",
+            cut(_budget(row.budget) if row.budget is not None else ""),
+        )
+    show_table(rows)
+    for row in found.queues:
+        if row.budget is not None and row.budget.is_spent:
+            note(f"warning: the budget of queue {row.name} is spent: {row.budget.effect}")
+
+
+def _budget(budget: "shapes.BudgetRow") -> str:
+    text = f"{budget.left:.4g} of {budget.amount:g} {budget.unit}"
+    if budget.is_spent:
+        return f"{text}; spent"
+    if budget.runs_out_at is not None:
+        return f"{text}; out {clock_text(budget.runs_out_at)}"
+    if budget.renewed_at is not None:
+        return f"{text}; new {clock_text(budget.renewed_at)}"
+    return text
+
+
+def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """Show one queue, and who uses it.
+
+    Args:
+        queue: Its name.
+    """
+    from corral.wire.queues import said
+
+    with common.client() as client:
+        found = client.queue(queue)
+    if common.json:
+        print_json(found)
+        return
+    form = [(key, said(value)) for key, value in found.form.items() if key != "name"]
+    show_pairs(
+        [
+            ("queue", found.name),
+            *form,
+            ("uses", f"{found.used:g} GPUs, {found.borrowed:g} of them borrowed"),
+            ("jobs", f"{found.running} running, {found.waiting} waiting"),
+            ("share", f"{found.share:.1%}, due {found.due:.1%}"),
+            ("used", f"{found.used_gpu_hours:.1f} GPU-hours so far, and what is held"),
+            ("budget left", _budget(found.budget) if found.budget is not None else ""),
+        ]
+    )
+    if found.budget is not None and found.budget.is_spent:
+        note(f"warning: its budget is spent: {found.budget.effect}")
+    for kept in found.kept:
+        say(f"{kept.job} waits for GPUs that are taken back from {', '.join(kept.victims)}")
+    if found.users:
+        rows = table("USER", "USES", "GPU-HOURS", right=("USES", "GPU-HOURS"))
+        for user in found.users:
+            rows.add_row(user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}")
+        say()
+        show_table(rows)
+
+
+def put(
+    queue: str,
+    /,
+    *,
+    parent: str | None = None,
+    gpus: str | None = None,
+    weight: float | None = None,
+    borrow: str | None = None,
+    lend: str | None = None,
+    max_per_user: str | None = None,
+    max_duration: str | None = None,
+    priorities: str | None = None,
+    policy: str | None = None,
+    gpu_hours: float | None = None,
+    money: float | None = None,
+    rates: str | None = None,
+    period: str | None = None,
+    until: str | None = None,
+    then: str | None = None,
+    no_budget: _Flag = False,
+    dry_run: _Flag = False,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Make a queue, or change what is named here; the word none takes a limit away.
+
+    Args:
+        queue: Its name.
+        parent: The queue that it is below.
+        gpus: GPUs of its own: 8, or by type h100:8,any:4.
+        weight: Its part of what is shared, beside those of the other queues (1).
+        borrow: At most so many GPUs beyond its own.
+        lend: At most so many of its own may be used by others.
+        max_per_user: GPUs that one user may have in it.
+        max_duration: The longest that a job may run: 24h.
+        priorities: The lowest and the highest that it takes: low..normal.
+        policy: default or fifo.
+        gpu_hours: A budget in GPU-hours.
+        money: A budget in money; it needs rates.
+        rates: Money for a GPU-hour: 2.5, or by type h100:2.5,any:1.
+        period: The budget is renewed after so long: 30d.
+        until: The budget lasts until this date: 2026-12-31.
+        then: What a spent budget means: borrow-only, or a priority.
+        no_budget: Take its budget away.
+        dry_run: Show what would change; nothing happens.
+    """
+    budget = {
+        "gpu_hours": gpu_hours, "money": money, "rates": _by_type(rates), "period": period,
+        "until": until, "then": _number(then),
+    }  # fmt: skip
+    fields: dict[str, Any] = {
+        "parent": parent,
+        "gpus": _by_type(gpus),
+        "weight": weight,
+        "borrow": _number(borrow),
+        "lend": _number(lend),
+        "max_per_user": _number(max_per_user),
+        "max_duration": max_duration,
+        "priorities": _span(priorities),
+        "policy": policy,
+        "budget": {key: one for key, one in budget.items() if one is not None} or None,
+    }
+    given = {key: one for key, one in fields.items() if one is not None}
+    given = {key: None if one == NONE else one for key, one in given.items()}
+    if no_budget:
+        given["budget"] = None
+    with common.client() as client:
+        if not dry_run and not common.agreed(f"set queue {queue}?"):
+            raise Conflict("nothing was changed")
+        found = client.set_queue(queue, given, dry_run=dry_run)
+    _tell(found, common, dry_run=dry_run)
+
+
+def _number(text: str | None) -> Any:
+    """A number where it is one; the reader of queues says what it takes."""
+    if text is None or not re.fullmatch(r"[+-]?\d{1,9}(\.\d{1,9})?", text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
+def _by_type(text: str | None) -> Any:
+    """8, or h100:8,any:4."""
+    if text is None or ":" not in text:
+        return _number(text)
+    pairs = [part.partition(":") for part in text.split(",")]
+    return {kind.strip(): _number(count.strip()) for kind, _, count in pairs}
+
+
+def _span(text: str | None) -> Any:
+    """low..normal."""
+    if text is None or text == NONE:
+        return text
+    low, dots, high = text.partition("..")
+    if not dots:
+        raise SpecInvalid(f"--priorities {text}: it is no span", hint="write: low..normal")
+    return [_number(low), _number(high)]
+
+
+def _tell(found: "shapes.QueueChanges", common: Common, *, dry_run: bool) -> None:
+    if common.json:
+        print_json(found)
+        return
+    for line in found.changes:
+        say(line)
+    if not found.changes:
+        say("nothing is different")
+    elif dry_run:
+        note("nothing was changed: this is what would be")
+
+
+def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
+    """The whole tree of a file."""
+    from corral.wire.queues import read_queues
+
+    read_queues(document)  # what is wrong is said with its line, before anything is sent
+    with common.client() as client:
+        planned = client.set_queues(document.value, dry_run=True)
+        if dry_run or not planned.changes:
+            _tell(planned, common, dry_run=dry_run)
+            return 0
+        if not common.json:
+            for line in planned.changes:
+                say(line)
+        if not common.agreed("change the queues?"):
+            raise Conflict("nothing was changed", hint="run it again when it is right")
+        done = client.set_queues(document.value)
+    if common.json:
+        print_json(done)
+    else:
+        note("the queues are changed")
+    return 0

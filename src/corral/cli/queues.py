@@ -1,6 +1,7 @@
 """queue ls, show, set; and apply of a file of `kind: queues`."""
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -148,31 +149,34 @@ def put(
         no_budget: Take its budget away.
         dry_run: Show what would change; nothing happens.
     """
-    budget = {
-        "gpu_hours": gpu_hours, "money": money, "rates": _by_type(rates), "period": period,
-        "until": until, "then": _number(then),
-    }  # fmt: skip
-    fields: dict[str, Any] = {
-        "parent": parent,
-        "gpus": _by_type(gpus),
-        "weight": weight,
-        "borrow": _number(borrow),
-        "lend": _number(lend),
-        "max_per_user": _number(max_per_user),
-        "max_duration": max_duration,
-        "priorities": _span(priorities),
-        "policy": policy,
-        "budget": {key: one for key, one in budget.items() if one is not None} or None,
-    }
-    given = {key: one for key, one in fields.items() if one is not None}
-    given = {key: None if one == NONE else one for key, one in given.items()}
-    if no_budget:
-        given["budget"] = None
+    given = _fields(locals())
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
             raise Conflict("nothing was changed")
         found = client.set_queue(queue, given, dry_run=dry_run)
     _tell(found, common, dry_run=dry_run)
+
+
+def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, as in a file; None is taken away, and what was not typed is not there."""
+    budget = {
+        "gpu_hours": typed["gpu_hours"],
+        "money": typed["money"],
+        "rates": _by_type(typed["rates"]),
+        "period": typed["period"],
+        "until": typed["until"],
+        "then": _number(typed["then"]),
+    }
+    fields: dict[str, Any] = {
+        **{name: typed[name] for name in ("parent", "weight", "max_duration", "policy")},
+        **{name: _number(typed[name]) for name in ("borrow", "lend", "max_per_user")},
+        "gpus": _by_type(typed["gpus"]),
+        "priorities": _span(typed["priorities"]),
+        "budget": {key: one for key, one in budget.items() if one is not None} or None,
+    }
+    given = {key: one for key, one in fields.items() if one is not None}
+    given = {key: None if one == NONE else one for key, one in given.items()}
+    return given | {"budget": None} if typed["no_budget"] else given
 
 
 def _number(text: str | None) -> Any:

@@ -71,10 +71,11 @@ class Sessions:
                 log.warning("sessions_not_looked_at", error=trouble.message)
 
     async def _look_once(self) -> None:
-        digests = list({session.caller.sha256 for session in self._open})
+        sessions = list(self._open)  # one that is opened while the store looks was just let in
+        digests = list({session.caller.sha256 for session in sessions})
         found = dict(zip(digests, await self._store.identities(digests), strict=True))
         now = self._wall()
-        for session in list(self._open):
+        for session in sessions:
             caller = session.caller
             session.ended = _over(found.get(caller.sha256), caller.role, now, session.ended)
             if session.ended is not None:

@@ -1,0 +1,42 @@
+"""Open connections end with the right to them, and only with it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import cast
+
+from corral.api.auth import Caller
+from corral.api.sessions import Sessions
+from corral.domain.ids import TokenId, UserName
+from corral.domain.people import Role
+from corral.ports.store import Store
+
+
+class SlowStore:
+    """Answers when it is let, with nobody."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.let = asyncio.Event()
+
+    async def identities(self, digests: Sequence[str]) -> list[None]:
+        self.asked.set()
+        await self.let.wait()
+        return [None for _ in digests]
+
+
+def caller(name: str) -> Caller:
+    return Caller(name=UserName(name), role=Role.USER, token=TokenId("t"), sha256=name)
+
+
+def test_one_that_opens_while_the_store_looks_at_others_is_not_cut() -> None:
+    async def scene() -> None:
+        store = SlowStore()
+        held = Sessions(cast(Store, store), lambda: 0.0)
+        looking = asyncio.create_task(held._look_once())
+        await store.asked.wait()
+        async with held.held(caller("ann")):
+            store.let.set()
+            await looking
+            await asyncio.sleep(0)
+
+    asyncio.run(scene())

@@ -100,3 +100,18 @@ def test_a_gang_without_queues_of_its_own_kind_still_has_its_turn() -> None:
     )
     standing = Standing(tree, capacity=Amounts(), others={gone.queue})
     assert Line([gone], standing).next() is gone
+
+
+def test_gangs_of_one_submission_go_in_the_order_in_which_they_came() -> None:
+    tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
+    came = [
+        Waiting(
+            job=JobId(name),
+            shapes=(Shape(nodes=1, resources=Resources()),),
+            priority=0,
+            order=(1, 0),
+        )
+        for name in ("j2", "j1", "j3")
+    ]
+    line = Line(came, Standing(tree, capacity=Amounts()))
+    assert [gang.job for gang in iter(line.next, None)] == ["j2", "j1", "j3"]

@@ -61,8 +61,8 @@ CONTROL = [
     Mutant(
         "a cancel is acknowledged before it is granted",
         "control.control:Control.ask",
-        "await self._until_granted(await self.acknowledge(asked, by=by))",
-        "await self.acknowledge(asked, by=by)",
+        "await self._until_granted(await self.acknowledge(asked, by=by, token=token))",
+        "await self.acknowledge(asked, by=by, token=token)",
         "I6",
         seed=2,
     ),

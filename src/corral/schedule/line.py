@@ -72,7 +72,8 @@ class Line:
                 lines[asker] = self._line_of(gang, nodes)
             lines[asker].line.append(gang)
         for node in lines.values():
-            node.line.sort(key=lambda one: (-one.priority, one.order), reverse=True)
+            node.line.sort(key=lambda one: (-one.priority, one.order))
+            node.line.reverse()  # the first is taken from the end; equals stay as they came
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
         """The line of the gang's user in its queue; or of the first queue that goes by age."""

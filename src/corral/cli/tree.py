@@ -67,6 +67,7 @@ COMMANDS: Final = (
     Command("queue ls", "queues:ls", "List the queues and what they use."),
     Command("queue show", "queues:show", "Show one queue, and who uses it."),
     Command("queue set", "queues:put", "Make a queue, or change one."),
+    Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
     Command("node ls", "nodes:ls", "List the nodes."),
     Command("node show", "nodes:show", "Show one node and its GPUs."),
     Command("node cordon", "nodes:cordon", "Give a node no new work."),

@@ -1,0 +1,96 @@
+"""Logs of real clusters as workloads: CSV of jobs, SWF, and what `sacct -P` prints."""
+
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+from corral.domain.errors import SpecInvalid
+from corral.replay import Workload
+from corral.simulate.traces_csv import jobs_of_csv, sizes_of_csv
+from corral.simulate.traces_job import LoggedJob
+from corral.simulate.traces_sacct import jobs_of_sacct
+from corral.simulate.traces_swf import jobs_of_swf
+
+SHORTEST_SECONDS = 1.0  # logs count whole seconds: a job of 0 took less than one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """`skipped`: rows that cannot be replayed, as they have no GPUs or never ended."""
+
+    workload: Workload
+    skipped: int
+
+
+def read_trace(path: Path) -> Trace:
+    """The jobs of a log, by its first line: the names of CSV columns, of sacct's, or SWF.
+
+    Raises: SpecInvalid when it is none of these, or has no job.
+    """
+    lines = _lines(path)
+    head = next(lines, "")
+    try:
+        if "|" in head:
+            jobs = list(jobs_of_sacct(head, lines))
+        elif "," in head:
+            jobs = list(jobs_of_csv(head, lines))
+        else:
+            jobs = list(jobs_of_swf([head, *lines]))
+    except (ValueError, KeyError, IndexError) as error:
+        hint = "it reads CSV with a header, SWF, and the output of: sacct -a -P -o ALL"
+        raise SpecInvalid(f"{path} is not a log of jobs: {error}", hint=hint) from error
+    return _trace(path, jobs)
+
+
+def read_sizes(path: Path) -> list[int]:
+    """GPUs of each node of a CSV with a column `gpus`."""
+    lines = _lines(path)
+    try:
+        return sizes_of_csv(next(lines, ""), lines)
+    except (ValueError, KeyError, IndexError) as error:
+        raise SpecInvalid(
+            f"{path} is not a list of nodes: {error}", hint="it wants CSV with a column gpus"
+        ) from error
+
+
+def sizes_of(cluster: str) -> list[int]:
+    """GPUs of each node of a cluster in words: 88x8 is 88 nodes of 8, 4x8+2x4 six of two kinds."""
+    sizes: list[int] = []
+    for part in cluster.split("+"):
+        nodes, _, gpus = part.partition("x")
+        if not (nodes.isdigit() and gpus.isdigit() and int(nodes) and int(gpus)):
+            raise SpecInvalid(f"{cluster!r} is not a cluster", hint="write, for example: 88x8")
+        sizes += [int(gpus)] * int(nodes)
+    return sizes
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            yield from file
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecInvalid(f"{path} cannot be read: {error}") from error
+
+
+def _trace(path: Path, rows: Sequence[LoggedJob]) -> Trace:
+    able = [job for job in rows if job.gpus > 0 and job.duration >= 0 and job.submitted >= 0]
+    if not able:
+        raise SpecInvalid(f"{path} has no job with GPUs that ended")
+    able.sort(key=lambda job: job.submitted)
+    first, queues = able[0].submitted, _numbers(job.queue for job in able)
+    workload = Workload(
+        submits=[job.submitted - first for job in able],
+        durations=[max(SHORTEST_SECONDS, job.duration) for job in able],
+        gpus=[ceil(job.gpus) for job in able],
+        queues=queues,
+        limits=[job.limit for job in able],
+        names=[job.name for job in able],
+    )
+    return Trace(workload=workload, skipped=len(rows) - len(able))
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    known: dict[str, int] = {}
+    return [known.setdefault(name, len(known)) for name in names]

@@ -1,0 +1,14 @@
+"""A job as a log tells it."""
+
+from typing import NamedTuple
+
+
+class LoggedJob(NamedTuple):
+    """Seconds; `duration` below 0: it never ran or never ended. `limit` 0: the user gave none."""
+
+    name: str
+    queue: str
+    submitted: float
+    duration: float
+    gpus: float
+    limit: float = 0.0

@@ -1,0 +1,31 @@
+"""The Standard Workload Format of the Parallel Workloads Archive; processors stand for GPUs.
+
+Source: Feitelson, https://www.cs.huji.ac.il/labs/parallel/workload/swf.html; -1 is unknown.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from corral.simulate.traces_job import LoggedJob
+
+NUMBER, SUBMIT, RUN, USED, ASKED, LIMIT, QUEUE = 0, 1, 3, 4, 7, 8, 14
+FIELDS: Final = 18
+
+
+def jobs_of_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
+    """One job a line; a line that begins with ; is a comment."""
+    for line in lines:
+        if line.startswith(";") or not line.strip():
+            continue
+        fields = line.split()
+        if len(fields) != FIELDS:
+            raise ValueError(f"a line of {len(fields)} fields, SWF has {FIELDS}: {line[:60]!r}")
+        asked = float(fields[ASKED])
+        yield LoggedJob(
+            name=fields[NUMBER],
+            queue=fields[QUEUE],
+            submitted=float(fields[SUBMIT]),
+            duration=float(fields[RUN]),
+            gpus=asked if asked > 0 else float(fields[USED]),
+            limit=max(0.0, float(fields[LIMIT])),
+        )

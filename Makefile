@@ -27,7 +27,8 @@ check: setup
 	$(BIN)/python docs/generate.py --check
 
 soak: setup
-	$(BIN)/pytest tests -m soak --timeout 5400
+	$(BIN)/pytest tests -n 2 --dist loadgroup -m soak --timeout 5400 -rP
+	$(BIN)/pytest tests -n 2 --dist loadgroup -m "hypothesis and not soak" --hypothesis-profile search
 
 sim: setup
 	$(BIN)/python -m corral.simulate --seeds $(or $(SEEDS),500)

@@ -32,7 +32,8 @@ import uvicorn
 from embedded import keep, report
 
 from corral import Client, __version__
-from corral.api import ApiSettings, Channels, create_app, token_digest
+from corral.api import ApiSettings, Channels, create_app
+from corral.boot.admit import admit_admin
 from corral.boot.clock import SystemClock
 from corral.boot.sealing import KeyRing
 from corral.control import Control
@@ -215,7 +216,7 @@ async def head(workload: Workload, share: float, root: Path) -> tuple[int, float
         engine.seen[id] = {}
     store = SqliteStore(root / "corral.db", fresh_id=clock.fresh_id)
     token = secrets.token_hex(16)
-    await store.put_token(token_digest(token), name="bench", role="admin")
+    await admit_admin(store, token, clock.wall())
     control = Control(store=store, engine=engine, clock=clock)
     engine.control = control
     await control.start()

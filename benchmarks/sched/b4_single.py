@@ -1,0 +1,178 @@
+"""B4: one placement at a time on a cluster of 99,000 GPUs that is 80 % full.
+
+Run: .venv/bin/python benchmarks/sched/b4_single.py [--decisions 20000] [--copies 16] [--json]
+
+The cluster is openb's, 16 times over (24,368 nodes, 99,392 GPUs), in racks of 16 nodes and pods of
+32 racks. Pods of the default trace fill it to 80 %. Then each decision is one job: 4 of 5 are pods
+of the trace, 1 of 5 is a gang of 8 to 1,024 GPUs (powers of two, 8 GPUs a node); a third wishes
+for a type; half of the gangs (a tenth of all) must lie in one rack. After each, jobs drawn at
+random end until the cluster is 80 % full again. A decision's time is that of learning from its
+arrival, finding its seats or none, and taking them; endings are not counted. In the same run, on
+the same states: best fit over numpy columns, for the pods alone.
+To reach (issue 3): p50 <= 0.1 ms, p99 <= 5 ms, >= 5,000 decisions/s, <= 1 GB.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from time import perf_counter
+
+import numpy as np
+from openb import TRACES, machines, pods
+
+from corral.schedule.cluster import RACK, WHOLE, Cluster, NodeRow, cluster_of, give, share_millis
+from corral.schedule.fragment import Demand, arrive, new_demand
+from corral.schedule.place import place, take_all
+from corral.schedule.seat import PREFER, REQUIRE, Ask
+
+FULL = 0.8
+RACK_NODES, POD_NODES = 16, 512
+
+
+@dataclass(slots=True)
+class World:
+    cluster: Cluster
+    demand: Demand
+    asks: list[Ask]
+    gang_types: int
+    held: list[tuple[Ask, list[tuple[int, int]]]]
+    used: int = 0
+    capacity: int = 0
+
+
+def world_of(copies: int, traces: Path) -> World:
+    nodes = machines(traces) * copies
+    Random(0).shuffle(nodes)
+    types = sorted({node.type for node in nodes if node.gpus})
+    rows = [
+        NodeRow(
+            gpus=node.gpus,
+            cpu_millis=node.cpu_millis,
+            memory_mib=node.memory_mib,
+            gpu_type=types.index(node.type) if node.gpus else len(types),
+            nvlink=at,
+            rack=at // RACK_NODES,
+            pod=at // POD_NODES,
+        )
+        for at, node in enumerate(nodes)
+    ]
+    cluster = cluster_of(rows, classes=1 + len(types))
+    for number in range(1, 1 + len(types)):
+        for at, row in enumerate(rows):
+            cluster.eligible[number * len(rows) + at] = row.gpu_type == number - 1
+    of_trace = pods("default", traces)
+    asks = [
+        Ask(gpus=p.millis // WHOLE, share=p.millis % WHOLE, cpu=p.cpu_millis, memory=p.memory_mib)
+        for p in of_trace
+    ]
+    made = World(cluster, new_demand(), asks, len(types), [])
+    made.capacity = sum(node.gpus for node in nodes) * WHOLE
+    return made
+
+
+def decide(world: World, ask: Ask) -> tuple[int, float]:
+    """The number of seats and the seconds that it took."""
+    begun = perf_counter()
+    arrive(world.demand, ask.gpus, ask.share, ask.cpu, ask.memory, ask.nodes)
+    seats = place(world.cluster, world.demand, ask)
+    if seats:
+        take_all(world.cluster, ask)
+    took = perf_counter() - begun
+    if seats:
+        cluster = world.cluster
+        at = [(int(cluster.out_node[seat]), int(cluster.out_mask[seat])) for seat in range(seats)]
+        world.held.append((ask, at))
+        world.used += millis_of(ask)
+    return seats, took
+
+
+def millis_of(ask: Ask) -> int:
+    return (ask.gpus * WHOLE + ask.share) * ask.nodes
+
+
+def end_some(world: World, chance: Random) -> None:
+    while world.used > FULL * world.capacity:
+        at = chance.randrange(len(world.held))
+        world.held[at], world.held[-1] = world.held[-1], world.held[at]
+        ask, seats = world.held.pop()
+        for node, mask in seats:
+            millis = WHOLE if ask.gpus else share_millis(ask.share, world.cluster.slices[node])
+            give(world.cluster, node, mask, millis, ask.cpu, ask.memory, ask.alone)
+        world.used -= millis_of(ask)
+
+
+def next_ask(world: World, chance: Random) -> Ask:
+    ask = chance.choice(world.asks)
+    if chance.random() < 0.2:
+        bound = chance.random() < 0.5
+        topology = REQUIRE if bound else PREFER
+        nodes = 2 ** chance.randrange(8)
+        ask = Ask(nodes=nodes, gpus=8, cpu=64_000, memory=262_144, topology=topology, level=RACK)
+    typed = chance.random() < 1 / 3
+    return ask._replace(group=chance.randrange(1, 1 + world.gang_types)) if typed else ask
+
+
+def numpy_best_fit(world: World, ask: Ask) -> float:
+    """Seconds of one search for the fullest node that holds a pod."""
+    cluster, wide = world.cluster, world.cluster.max_gpus
+    begun = perf_counter()
+    able = (cluster.free_cpu >= ask.cpu) & (cluster.free_memory >= ask.memory)
+    able &= cluster.eligible[ask.group * cluster.nodes : (ask.group + 1) * cluster.nodes]
+    if ask.share:
+        able &= (cluster.free_gpu.reshape(-1, wide) >= ask.share).any(axis=1)
+    else:
+        able &= cluster.free_whole >= ask.gpus
+    np.argmin(np.where(able, cluster.free_millis, 1 << 40))
+    return perf_counter() - begun
+
+
+def measure(decisions: int, copies: int, traces: Path, seed: int) -> dict[str, float]:
+    world, chance = world_of(copies, traces), Random(seed)
+    decide(world, Ask(nodes=2, gpus=8))
+    while world.used < FULL * world.capacity:
+        decide(world, chance.choice(world.asks))
+    for _ in range(decisions // 10):
+        decide(world, next_ask(world, chance))
+        end_some(world, chance)
+    times: dict[str, list[float]] = {"all": [], "pods": [], "gangs": [], "numpy": []}
+    refused = 0
+    for _ in range(decisions):
+        ask = next_ask(world, chance)
+        if ask.nodes == 1 and ask.gpus < 8:
+            times["numpy"].append(numpy_best_fit(world, ask))
+        seats, took = decide(world, ask)
+        refused += not seats
+        times["all"].append(took)
+        times["pods" if ask.nodes == 1 else "gangs"].append(took)
+        end_some(world, chance)
+    got: dict[str, float] = {"gpus": world.capacity / WHOLE, "refused": refused / decisions}
+    for name, some in times.items():
+        cuts = statistics.quantiles(some, n=1000)
+        got |= {f"{name}_p50_ms": cuts[499] * 1e3, f"{name}_p99_ms": cuts[989] * 1e3}
+        got |= {f"{name}_max_ms": max(some) * 1e3, f"{name}_per_s": len(some) / sum(some)}
+    got["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return got
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--decisions", type=int, default=20_000)
+    parser.add_argument("--copies", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--traces", type=Path, default=TRACES)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    got = measure(asked.decisions, asked.copies, asked.traces, asked.seed)
+    if asked.json:
+        print(json.dumps(got))
+        return
+    for name, value in got.items():
+        print(f"| {name} | {value:.4g} |")
+
+
+if __name__ == "__main__":
+    main()

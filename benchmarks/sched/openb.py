@@ -1,0 +1,108 @@
+"""The openb traces (Alibaba GPU-v2023) as columns of asks and nodes, and FGD's way of arriving."""
+
+import csv
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from corral.schedule.cluster import WHOLE, Cluster, NodeRow, cluster_of
+from corral.schedule.seat import Ask
+
+TRACES = Path(__file__).resolve().parents[3] / "shared/traces"
+VARIANTS = (
+    "default", "cpu050", "cpu100", "cpu200", "gpushare40", "gpushare60", "gpushare80",
+    "gpuspec10", "gpuspec20", "gpuspec25", "multigpu20", "multigpu30", "multigpu40",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """GPUs in thousandths; `types`: those it wishes for, () for any."""
+
+    millis: int
+    cpu_millis: int
+    memory_mib: int
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    gpus: int
+    cpu_millis: int
+    memory_mib: int
+    type: str
+
+
+def _amounts(row: dict[str, str]) -> tuple[int, int]:
+    return round(float(row["cpus"]) * 1000), round(float(row["mem_gb"]) * 1024)
+
+
+def machines(traces: Path = TRACES) -> list[Machine]:
+    with (traces / "openb2023.nodes.csv").open() as file:
+        return [
+            Machine(int(row["gpus"]), *_amounts(row), row["gpu_type"])
+            for row in csv.DictReader(file)
+        ]
+
+
+def pods(variant: str, traces: Path = TRACES) -> list[Pod]:
+    with gzip.open(traces / f"openb2023_{variant}.csv.gz", "rt") as file:
+        return [
+            Pod(
+                round(float(row["gpus"]) * WHOLE),
+                *_amounts(row),
+                tuple(row["gpu_type"].split("|")) if row["gpu_type"] else (),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def arrivals(of: Sequence[Pod], capacity: int, seed: int, ratio: float = 1.3) -> list[Pod]:
+    """All pods in random order, then pods drawn at random with replacement, until so many GPUs were
+    asked for; fewer where the pods alone ask for more (FGD's artifact: shuffle, then tune)."""
+    chance = Random(seed)
+    line = list(of)
+    chance.shuffle(line)
+    asked, come = 0, []
+    while asked < ratio * capacity:
+        pod = line[len(come)] if len(come) < len(line) else chance.choice(of)
+        come.append(pod)
+        asked += pod.millis
+    return come
+
+
+def classes_of(of: Sequence[Pod]) -> list[tuple[str, ...]]:
+    """Class 0 is that of pods without a wish."""
+    return [(), *sorted({pod.types for pod in of if pod.types})]
+
+
+def cluster_for(nodes: Sequence[Machine], classes: Sequence[tuple[str, ...]]) -> Cluster:
+    types = sorted({node.type for node in nodes})
+    rows = [
+        NodeRow(
+            gpus=node.gpus,
+            cpu_millis=node.cpu_millis,
+            memory_mib=node.memory_mib,
+            gpu_type=types.index(node.type),
+            nvlink=at,
+        )
+        for at, node in enumerate(nodes)
+    ]
+    cluster = cluster_of(rows, classes=len(classes))
+    for number, wish in enumerate(classes[1:], 1):
+        for at, node in enumerate(nodes):
+            cluster.eligible[number * len(nodes) + at] = node.type in wish
+    return cluster
+
+
+def ask_of(pod: Pod, classes: Sequence[tuple[str, ...]]) -> Ask:
+    whole, share = divmod(pod.millis, WHOLE)
+    return Ask(
+        gpus=whole,
+        share=share,
+        cpu=pod.cpu_millis,
+        memory=pod.memory_mib,
+        group=classes.index(pod.types),
+    )

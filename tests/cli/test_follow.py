@@ -106,4 +106,4 @@ def test_labels_tell_jobs_apart() -> None:
     array = [row("j2_0", "s_0", "j2", 0), row("j2_1", "s_1", "j2", 1)]
     assert indices_of(array) == {"j2_0": "0", "j2_1": "1"}
     assert names_of(array)["j2_1"] == "s_1"
-    assert indices_of([*array, row("j2_p3", "t_0", "j2", 0)])["j2_1"] == "s_1"
+    assert indices_of([*array, row("j3_0", "t_0", "j3", 0)])["j2_1"] == "s_1"

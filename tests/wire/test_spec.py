@@ -251,6 +251,11 @@ def test_arrays_in_slurms_forms(array: str, indices: list[int]) -> None:
     assert [one.name for one in found] == [f"s_{index}" for index in indices]
 
 
+def test_two_arrays_of_one_name_are_told_apart() -> None:
+    specs = [{"name": "s", "run": "x", "array": array} for array in ("0-1", "2-3")]
+    assert [one.array_place for one in to_domain(parse_values(specs))] == [0, 0, 1, 1]
+
+
 def test_a_chain_of_thousands_is_no_cycle_and_a_ring_of_thousands_is_one() -> None:
     chain = [{"name": f"j{n}", "run": "x", "after": f"j{n + 1}"} for n in range(3000)]
     last = {"name": "j3000", "run": "x"}

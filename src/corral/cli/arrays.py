@@ -50,8 +50,7 @@ def members(client: "Client", job: str) -> list[str]:
 
 
 def name_of(jobs: "Sequence[api.Job]") -> str:
-    bases = dict.fromkeys(job.name.rpartition("_")[0] for job in jobs)
-    return ", ".join(bases)
+    return jobs[0].name.rpartition("_")[0]
 
 
 def show_array(jobs: "Sequence[api.Job]", now: float, common: Common) -> None:

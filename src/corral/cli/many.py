@@ -45,7 +45,7 @@ def names_of(jobs: "Sequence[api.Job]") -> Mapping[str, str]:
 
 def indices_of(jobs: "Sequence[api.Job]") -> Mapping[str, str]:
     """The index, where the jobs are of one array; else as by name."""
-    if len({job.name.rpartition("_")[0] for job in jobs}) > 1:
+    if len({job.array for job in jobs}) > 1:
         return names_of(jobs)
     return {job.id: str(job.array_index) for job in jobs}
 

@@ -125,6 +125,7 @@ class JobSpec:
     after: tuple[After, ...] = ()
     array_index: int | None = None
     array_limit: int | None = None  # at most this many of the array run at once
+    array_place: int = 0  # which spec of its submission the array is: it has one of its own
     image: str | None = None  # OCI image or Apptainer file; None: the host's environment
     service: Service | None = None  # None: a job that ends by itself
 
@@ -174,7 +175,7 @@ class Job:
     started_at: float | None = None  # of the first attempt that ran
     ended_at: float | None = None
     pinned_to: NodeId | None = None  # its saves lie on this node only
-    array: JobId | None = None  # the first job of its array
+    array: JobId | None = None  # the id of its array
 
     @property
     def is_final(self) -> bool:

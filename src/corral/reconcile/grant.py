@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from corral.domain.ids import JobId, job_id
 from corral.domain.job import After, Job, JobSpec, On
@@ -45,25 +45,45 @@ def _take(draft: Draft, wish: Wish) -> None:
 
 
 def ids_of(wish: Wish) -> tuple[JobId, ...]:
-    """The ids of the jobs of a Submit: j17, or j17_0 j17_1 ... when it brings several."""
+    """The ids of the jobs of a Submit.
+
+    A spec that came alone is j17, one of several j17_0, j17_1 and so on by its place; the jobs of
+    an array have the id of its spec and their index behind it: j17_4, or j17_1_4.
+    """
+    arrays = arrays_of(wish)
+    specs = cast(Submit, wish.asked).specs
+    return tuple(
+        JobId(own if spec.array_index is None else f"{own}_{spec.array_index}")
+        for own, spec in zip(arrays, specs, strict=True)
+    )
+
+
+def arrays_of(wish: Wish) -> tuple[JobId, ...]:
+    """For each job of a Submit the id of its spec, which is that of the array if it is one."""
     assert isinstance(wish.asked, Submit)
+    places: list[int] = []
+    last: JobSpec | None = None
+    for spec in wish.asked.specs:
+        goes_on = last is not None and _is_next_part(last, spec)
+        places.append((places[-1] if places else -1) + (not goes_on))
+        last = spec
     base = job_id(wish.sequence)
-    if len(wish.asked.specs) == 1 and wish.asked.specs[0].array_index is None:
-        return (base,)
-    specs = enumerate(wish.asked.specs)
-    taken: dict[JobId, None] = {}
-    for position, spec in specs:
-        index = position if spec.array_index is None else spec.array_index
-        id = JobId(f"{base}_{index}")
-        taken[id if id not in taken else JobId(f"{base}_p{position}")] = None
-    return tuple(taken)
+    several = places[-1:] != [0]
+    return tuple(JobId(f"{base}_{place}") if several else base for place in places)
+
+
+def _is_next_part(last: JobSpec, spec: JobSpec) -> bool:
+    """Whether both are of one array; indices rise."""
+    if last.array_index is None or spec.array_index is None:
+        return False
+    return last.array_place == spec.array_place and last.array_index < spec.array_index
 
 
 def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
     """All of its jobs or, when one of them cannot be made, none."""
     ids = ids_of(wish)
     jobs: list[Job] = []
-    for id, spec in zip(ids, asked.specs, strict=True):
+    for id, array, spec in zip(ids, arrays_of(wish), asked.specs, strict=True):
         after = tuple(_resolved(one, ids, asked.specs) for one in spec.after)
         job = Job(
             id=id,
@@ -75,7 +95,7 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
             since=wish.at,
             reason=waits_for(after),
             reason_code="Dependency" if after else "",
-            array=job_id(wish.sequence) if spec.array_index is not None else None,
+            array=array if spec.array_index is not None else None,
         )
         jobs.append(job)
     for job in jobs:

@@ -184,7 +184,7 @@ class MemoryStore(MemoryPeople):
         if by_id := [job for job in jobs if job.array == of]:
             return by_id
         parts = [job for job in jobs if is_part(job, of)]
-        return [job for job in parts if job.submitted == parts[-1].submitted]
+        return [job for job in parts if job.array == parts[-1].array]
 
     async def names(self) -> Seq[str]:
         newest = await self.jobs(final=True, limit=NEWEST_NAMES)

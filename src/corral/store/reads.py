@@ -35,7 +35,7 @@ from corral.store.schema import (
 
 _OLDEST_FIRST: Final = (jobs.c.submitted, jobs.c.place, jobs.c.id)
 _NEWEST_FIRST: Final = tuple(column.desc() for column in _OLDEST_FIRST)
-_ID: Final = re.compile(r"j(\d{1,15})", re.ASCII)
+_ID: Final = re.compile(r"j(\d{1,15})(?:_\d{1,9})?", re.ASCII)  # of an array
 _JOBS: Final = select(jobs.c.record, jobs.c.crc)
 _WISHES: Final = select(
     wishes.c.sequence, wishes.c.by, wishes.c.at, wishes.c.kind, wishes.c.record, wishes.c.crc
@@ -186,8 +186,8 @@ def jobs_of_array(connection: Connection, of: str) -> list[Job]:
         if name[len(of) + 1 :].isdecimal():
             found = _jobs_submitted(connection, sequence)
             array = next((job.array for job in found if job.spec.name == name), None)
-            if array is not None:  # two arrays that were submitted together have one id
-                return [job for job in found if is_part(job, of)]
+            if array is not None:
+                return [job for job in found if job.array == array and is_part(job, of)]
     return []
 
 

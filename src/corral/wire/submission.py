@@ -6,6 +6,7 @@ other reference is left as it was written, a name or an id of a job that is alre
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from corral.domain.errors import SpecInvalid
@@ -39,11 +40,12 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
     _refuse_cycles(parsed)
     jobs: list[JobSpec] = []
     afters = 0
-    for one in parsed:
+    for place, one in enumerate(parsed):
         after = tuple(_afters(one, places))
         for name, index in _elements(one):
             afters += len(after)
-            jobs.append(_job(one.spec, name, index, after))
+            job = _job(one.spec, name, index, after)
+            jobs.append(job if index is None else replace(job, array_place=place))
     if afters > MOST_AFTERS:
         raise SpecInvalid(
             f"{parsed[0].document.source}: the jobs wait for one another in {afters:,} ways; "

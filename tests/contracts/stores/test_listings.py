@@ -67,6 +67,25 @@ def test_an_array_is_found_by_its_id_and_the_newest_one_by_its_name(place: Place
     place.run(scenario)
 
 
+def test_arrays_that_were_submitted_together_are_found_each_for_itself(place: Place) -> None:
+    def part(array: int, name: str, index: int) -> Job:
+        own = spec(f"{name}_{index}", array_index=index)
+        return job(3, id=JobId(f"j3_{array}_{index}"), spec=own, array=JobId(f"j3_{array}"))
+
+    async def scenario(store: Store) -> None:
+        rows = (part(0, "a", 1), part(0, "a", 0), part(1, "b", 0), part(2, "a", 5))
+        await store.commit((await store.lead()).term, Changes(jobs=rows))
+        found = {
+            of: [one.id for one in await store.array(of)] for of in ("j3_0", "j3_1", "j3", "a", "b")
+        }
+        assert found["j3_0"] == ["j3_0_0", "j3_0_1"]
+        assert found["j3_1"] == found["b"] == ["j3_1_0"]
+        assert found["a"] == ["j3_2_5"]
+        assert found["j3"] == []
+
+    place.run(scenario)
+
+
 def test_a_name_means_its_newest_job(place: Place) -> None:
     async def scenario(store: Store) -> None:
         names = ["a", "b", "a", "a"]

@@ -36,7 +36,17 @@ def compare(request: pytest.FixtureRequest) -> Compare:
 
 
 def test_help(compare: Compare) -> None:
-    compare("help", "--help", "run --help", "up --help", "node --help", "secret set --help")
+    compare(
+        "help",
+        "--help",
+        "run --help",
+        "up --help",
+        "node --help",
+        "secret set --help",
+        "user --help",
+        "token create --help",
+        "audit --help",
+    )
 
 
 def test_what_is_typed_wrong(compare: Compare) -> None:
@@ -155,6 +165,26 @@ def test_listings(head: Head, agents: dict[str, Agent], compare: Compare) -> Non
         "node ls",
         "node show n2",
         "status",
+    )
+
+
+def test_people(head: Head, compare: Compare) -> None:
+    compare(
+        "people",
+        "user add carol --role operator -y",
+        "user add carol",
+        "user set carol --role viewer --disable -y",
+        "user set carol",
+        "user set carol --enable --disable",
+        "user set admin --role user -y",
+        "user show nobody",
+        "user rm carol -y",
+        "token create --user carol",
+        "token create --expires soon",
+        "token revoke t0 -y",
+        "token revoke",
+        "audit --limit 0",
+        "audit --since yesterday",
     )
 
 

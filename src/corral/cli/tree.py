@@ -32,6 +32,8 @@ GROUPS: Final = {
     "queue": "List queues, and set what they may have; alone, it lists jobs as ps does.",
     "node": "List nodes, and take them out of work or back in.",
     "secret": "Keep secrets for jobs; they are never shown again.",
+    "user": "Say who may do what.",
+    "token": "Make, list and revoke what lets people and programs in.",
     "completion": "Let the shell complete commands.",
 }
 
@@ -76,6 +78,15 @@ COMMANDS: Final = (
     Command("secret set", "secrets:put", "Set a secret from standard input or a prompt."),
     Command("secret ls", "secrets:ls", "List the names of secrets."),
     Command("secret rm", "secrets:rm", "Remove a secret."),
+    Command("user add", "people:add", "Let somebody own jobs."),
+    Command("user ls", "people:ls", "List the users.", alias="list"),
+    Command("user show", "people:show", "Show one user and their tokens."),
+    Command("user set", "people:put", "Change a user's role, or whether they are let in."),
+    Command("user rm", "people:rm", "Forget a user and revoke their tokens.", alias="remove"),
+    Command("token create", "people:create_token", "Make a token and print it, this once."),
+    Command("token ls", "people:ls_tokens", "List tokens, of people and of nodes.", alias="list"),
+    Command("token revoke", "people:revoke_token", "Take tokens back, at once."),
+    Command("audit", "people:audit", "Show who asked for what, newest last.", CLUSTER),
     Command("completion install", "completion:install", "Install shell completion."),
     Command("completion show", "completion:show", "Print the completion script of a shell."),
     Command(

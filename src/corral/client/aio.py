@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import calls
 from corral.client.calls import Call, Stream
+from corral.client.people_calls import AsyncPeople
 from corral.client.request import (
     CONNECT_TIMEOUT,
     NAPS,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(AsyncPeople):
     """One cluster, from asyncio. Arguments and errors as for `Client`."""
 
     def __init__(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import calls
 from corral.client.calls import Call, Stream
+from corral.client.people_calls import SyncPeople
 from corral.client.request import (
     CONNECT_TIMEOUT,
     NAPS,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client:
+class Client(SyncPeople):
     """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
     (CORRAL_DIR, ~/.corral).
 

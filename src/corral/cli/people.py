@@ -1,0 +1,243 @@
+"""user add, ls, show, set, rm; token create, ls, revoke; audit."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from corral.boot.clock import SystemClock
+from corral.cli.common import Change, Common
+from corral.cli.failure import Usage
+from corral.cli.output import (
+    clean,
+    clock_text,
+    cut,
+    note,
+    print_json,
+    say,
+    show_pairs,
+    show_table,
+    table,
+)
+
+if TYPE_CHECKING:
+    from corral.wire import people
+
+Role = Literal["viewer", "user", "operator", "admin"]
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None:  # noqa: B008
+    """Let somebody own jobs. They need a token: corral token create --user NAME.
+
+    Args:
+        name: What they are called.
+        role: viewer sees, user also submits, operator also stops jobs and cordons nodes, admin
+            also looks after users, tokens and the cluster.
+    """
+    with common.client() as client:
+        found = client.add_user(name, role=role)
+    if common.json:
+        print_json(found)
+        return
+    say(f"{found.name}: {found.role}")
+    note(f"to let them in: corral token create --user {found.name}")
+
+
+def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List the users."""
+    with common.client() as client:
+        found = client.users()
+    if common.json:
+        print_json({"users": [one.model_dump(mode="json") for one in found]})
+        return
+    rows = table("NAME", "ROLE", "STATE", "SINCE")
+    for one in found:
+        rows.add_row(one.name, one.role, _state(one), clock_text(one.created_at))
+    show_table(rows)
+
+
+def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """Show one user and their tokens.
+
+    Args:
+        name: What they are called.
+    """
+    with common.client() as client:
+        found = client.user(name)
+        tokens = [one for one in client.tokens() if one.user == name and one.node is None]
+    if common.json:
+        shown = [one.model_dump(mode="json") for one in tokens]
+        print_json({**found.model_dump(mode="json"), "tokens": shown})
+        return
+    since = clock_text(found.created_at)
+    show_pairs(
+        [("user", found.name), ("role", found.role), ("state", _state(found)), ("since", since)]
+    )
+    if tokens:
+        say()
+        _show_tokens(tokens)
+
+
+def _state(user: "people.User") -> str:
+    return "disabled" if user.disabled else "enabled"
+
+
+def put(
+    name: str,
+    /,
+    *,
+    role: Role | None = None,
+    disable: _Flag = False,
+    enable: _Flag = False,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Change a user's role, or whether they are let in. Their jobs run on.
+
+    Args:
+        name: What they are called.
+        role: viewer, user, operator or admin.
+        disable: Let them in no more.
+        enable: Let them in again.
+    """
+    from corral.domain.errors import Conflict
+
+    if disable and enable:
+        raise Usage("--disable and --enable cannot both be", hint="write one of them")
+    if role is None and not disable and not enable:
+        raise Usage("nothing was said to change", hint=f"corral user set {name} --role operator")
+    if not common.agreed(f"change the user {name}?"):
+        raise Conflict("nothing was changed")
+    disabled = True if disable else False if enable else None
+    with common.client() as client:
+        found = client.set_user(name, role=role, disabled=disabled)
+    if common.json:
+        print_json(found)
+    else:
+        say(f"{found.name}: {found.role}, {_state(found)}")
+
+
+def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Forget a user and revoke their tokens; not while they have unfinished jobs.
+
+    Args:
+        name: What they are called.
+    """
+    from corral.domain.errors import Conflict
+
+    if not common.agreed(f"remove the user {name} and revoke their tokens?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        client.remove_user(name)
+    if common.json:
+        print_json({"name": name})
+    else:
+        say(f"{name} is removed")
+
+
+def create_token(
+    user: str | None = None,
+    *,
+    role: Role | None = None,
+    expires: str | None = None,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Make a token and print it, this once: the cluster keeps only its hash.
+
+    Args:
+        user: Whose it is (your own).
+        role: The most that it lets them do (what they may).
+        expires: How long it lasts: 12h, 30d (until it is revoked).
+    """
+    seconds = None if expires is None else _seconds(expires, "--expires 30d")
+    with common.client() as client:
+        made = client.create_token(user=user, role=role, expires_seconds=seconds)
+    if common.json:
+        print_json(made)
+        return
+    say(made.token)
+    until = f", until {clock_text(made.expires_at)}" if made.expires_at else ""
+    note(f"{made.id}: {made.role} of {made.user}{until}; it is not shown again")
+
+
+def _seconds(text: str, example: str) -> float:
+    from corral.domain.units import seconds_of
+
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise Usage(str(error), hint=f"for example: {example}") from None
+
+
+def ls_tokens(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List tokens, of people and of nodes; never the tokens themselves."""
+    with common.client() as client:
+        found = client.tokens()
+    if common.json:
+        print_json({"tokens": [one.model_dump(mode="json") for one in found]})
+        return
+    _show_tokens(found)
+
+
+def _show_tokens(tokens: "list[people.Token]") -> None:
+    rows = table("TOKEN", "USER", "ROLE", "STATE", "EXPIRES", "LAST USED")
+    for one in tokens:
+        ends = clock_text(one.expires_at) if one.expires_at else "never"
+        used = clock_text(one.used_at) if one.used_at else "never"
+        rows.add_row(one.id, one.user, one.role, one.state, ends, used)
+    show_table(rows)
+
+
+def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Take tokens back: they let nobody in any more, at once.
+
+    Args:
+        tokens: Their ids, as `corral token ls` shows them.
+    """
+    from corral.domain.errors import Conflict
+
+    if not tokens:
+        raise Usage("no token was named", hint="corral token revoke ID; see: corral token ls")
+    if not common.agreed(f"revoke {', '.join(tokens)}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        found = [client.revoke_token(id) for id in tokens]
+    if common.json:
+        one = found[0].model_dump(mode="json") if len(found) == 1 else None
+        print_json(one or {"tokens": [token.model_dump(mode="json") for token in found]})
+        return
+    for token in found:
+        say(f"{token.id}: {token.state}, was {token.role} of {token.user}")
+
+
+def audit(
+    *,
+    user: str | None = None,
+    since: str | None = None,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"])] = 100,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Show who asked for what, newest last.
+
+    Args:
+        user: Only what this user asked for.
+        since: Only what is no older: 1d, 2h.
+        limit: At most so many, the newest.
+    """
+    if not 1 <= limit <= 10_000:
+        raise Usage(f"--limit {limit}: 1 to 10,000 can be shown", hint="corral audit --limit 100")
+    after = 0.0
+    if since is not None:
+        after = max(0.0, SystemClock().wall() - _seconds(since, "--since 1d"))
+    with common.client() as client:
+        found = client.audit(user=user, since=after, limit=limit)
+    found.reverse()
+    if common.json:
+        print_json({"entries": [one.model_dump(mode="json") for one in found]})
+        return
+    rows = table("WHEN", "WHO", "TOKEN", "WHAT", "ON", "RESULT")
+    for one in found:
+        refused = f"refused: {one.detail}"
+        granted = f"accepted: {one.detail}" if one.detail else "accepted"
+        result = cut(granted if one.accepted else refused)
+        rows.add_row(clock_text(one.at), one.by, one.token or "", one.what, clean(one.on), result)
+    show_table(rows)

@@ -22,3 +22,21 @@ def test_too_many_whole_gpus_are_refused_with_what_there_is() -> None:
         check_specs(Cluster(node("n1")).world, [gang(gpus=99)], {})
     assert "--gpu-shares" not in refused.value.hint
     assert "corral node ls" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said", "there"),
+    [
+        ((0,), "no node of this cluster could", "there is 1 node without GPUs; "),
+        ((0, 0), "no node of this cluster could", "there are 2 nodes without GPUs; "),
+        ((1,), "no node of this cluster could", "there is 1 node with 1 GPU (h100); "),
+        ((8,), "this cluster has only 1 node", "there is 1 node with 8 GPUs (h100); "),
+        ((2, 8), "only 1 of the 2 nodes of this cluster could", "of up to 8 GPUs (h100); "),
+    ],
+)
+def test_what_is_there_is_told_in_plain_words(gpus: tuple[int, ...], said: str, there: str) -> None:
+    nodes = (node(f"n{number}", gpus=count) for number, count in enumerate(gpus))
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(*nodes).world, [gang(nodes=2, gpus=8)], {})
+    assert said in refused.value.message
+    assert there in refused.value.hint

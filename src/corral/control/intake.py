@@ -67,17 +67,31 @@ def _check_fits(world: World, fleet: Fleet, spec: JobSpec) -> None:
     if not able:
         shape = spec.shapes[-1]
         raise CannotFit(
-            f"{spec.name} asks for {shape}; {fleet.holding(shape.resources)} of the {fleet.size} "
-            f"nodes of this cluster could ever hold that part",
-            hint=_shares_hint(fleet, shape)
-            or (
-                f"there are {fleet.size} nodes of up to {fleet.most_gpus} GPUs "
-                f"({', '.join(fleet.gpu_types) or 'none'}); run: corral node ls"
-            ),
+            f"{spec.name} asks for {shape}; {_why_never(fleet, shape)}",
+            hint=_shares_hint(fleet, shape) or f"there {_what_is(fleet)}; run: corral node ls",
         )
     if spec.checkpoint is not None:
         rooms = [NodeRoom(node) for node in world.nodes.values()]
         _check_shared(rooms, spec.name, able, spec.checkpoint)
+
+
+def _why_never(fleet: Fleet, shape: Shape) -> str:
+    """For example: only 1 of the 3 nodes of this cluster could ever hold its part."""
+    able = fleet.holding(shape.resources)
+    if able == fleet.size:
+        return f"this cluster has only {able} node{'s' * (able > 1)}"
+    who = f"only {able} of the {fleet.size} nodes" if able else "no node"
+    return f"{who} of this cluster could ever hold its part"
+
+
+def _what_is(fleet: Fleet) -> str:
+    """For example: are 2 nodes of up to 8 GPUs (a100, h100)."""
+    nodes = "is 1 node" if fleet.size == 1 else f"are {fleet.size} nodes"
+    if not fleet.most_gpus:
+        return f"{nodes} without GPUs"
+    plural = "s" if fleet.most_gpus > 1 else ""
+    up_to = "with" if fleet.size == 1 else "of up to"
+    return f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
 
 
 def _shares_hint(fleet: Fleet, shape: Shape) -> str:

@@ -20,7 +20,7 @@ from corral.domain.errors import (
 )
 from corral.domain.facts import NodeFacts, Phase, Seen
 from corral.domain.ids import JobId, NodeId
-from corral.domain.job import CheckpointRule, JobSpec
+from corral.domain.job import After, CheckpointRule, JobSpec
 from corral.domain.moves import JobState
 from corral.domain.wanted import Wanted
 from corral.domain.wishes import Cancel, Resume, SetNode, Suspend
@@ -183,6 +183,22 @@ def test_a_dry_run_says_where_and_nothing_happens() -> None:
         assert planned[1].reason.code == "Resources"
         assert not head.control.world.jobs
         assert not await head.store.wishes(0)
+
+    story(tell())
+
+
+def test_a_dry_run_names_no_id_of_a_job_that_does_not_exist() -> None:
+    async def tell() -> None:
+        head = await Head().start()
+        known = await head.submit(gang("known"))
+        waits = (After(job=JobId("@0")), After(job=known, name="known"))
+        first, second = head.control.dry_run([gang("first"), gang("second", after=waits)])
+        assert first.reason is None
+        assert second.reason is not None
+        assert second.reason.code == "Dependency"
+        assert (
+            second.reason.sentence == f"it waits for first to be done, known ({known}) to be done"
+        )
 
     story(tell())
 

@@ -143,10 +143,19 @@ def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list
             spec=job.spec,
             shape=placed[job.id].shape if job.id in placed else None,
             seats=placed[job.id].seats if job.id in placed else (),
-            reason=None if job.id in placed else held.get(job.id, _own_reason(job)),
+            reason=None if job.id in placed else held.get(job.id) or _planned_reason(draft, job),
         )
         for job in new
     ]
+
+
+def _planned_reason(draft: Draft, job: Job) -> Reason:
+    """Why it would be held. Jobs of the same submission have no id yet: they go by their names."""
+    waits = [
+        replace(after, job=JobId(after.name), name="") if after.job in draft.jobs else after
+        for after in job.spec.after
+    ]
+    return Reason(code=job.reason_code, sentence=waits_for(waits))
 
 
 def _own_reason(job: Job) -> Reason:

@@ -96,13 +96,10 @@ def bug(error: Exception, id: str) -> JSONResponse:
 
 
 async def on_refusal(asked: Request | WebSocket, error: Exception) -> Response:
-    """Also of a WebSocket that is not accepted yet."""
+    """Also of a WebSocket that is not accepted yet: who called this sends what it returns."""
     assert isinstance(error, CorralError)
     asked.scope.get(REFUSED, []).append(error)
-    response = answer(error)
-    if isinstance(asked, WebSocket):
-        await asked.send_denial_response(response)
-    return response
+    return answer(error)
 
 
 async def on_http(request: Request, error: Exception) -> Response:

@@ -154,3 +154,22 @@ def test_an_attempt_that_is_retried_in_the_tick_of_its_end_is_recorded_with_its_
     assert first.ended_at is not None
     assert (second.number, second.ended_at) == (2, None)
     assert cluster.world.attempts[id].number == 2
+
+
+@pytest.mark.parametrize(("wish", "kinds"), [(Cancel, []), (Suspend, ["failure"])])
+def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit(
+    wish: type[Cancel] | type[Suspend], kinds: list[str]
+) -> None:
+    cluster = trio()
+    id = cluster.submit(gang(nodes=2, gpus=2, retry=Retry(user=3)))
+    cluster.up(id)
+    first, second = cluster.world.attempts[id].nodes
+    cluster.end(id, Exit(code=3), on=first)
+    assert cluster.world.jobs[id].state == JobState.RECOVERING
+    cluster.wish(wish(job=id))
+    assert cluster.world.jobs[id].reason == "asked by alice"
+    cluster.say(id, Phase.ENDED, on=second, exits=((1, Exit(signal=15)),))
+    changes = cluster.tick().changes
+    assert [job.reason for job in changes.jobs] == ["asked by alice"]
+    assert [one.kind for one in changes.receipts] == kinds
+    assert all(one.culprit == f"rank 0 on {first}" for one in changes.receipts)

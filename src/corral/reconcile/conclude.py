@@ -49,7 +49,7 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         draft.put_attempt(ended)
     if why in (StopWhy.SUSPEND, StopWhy.PREEMPT):
         kind = "suspension" if why == StopWhy.SUSPEND else "preemption"
-        draft.receipts.append(_receipt(draft, ended, kind))
+        draft.receipts.append(_receipt(draft, ended, kind if ended is not attempt else "failure"))
     reason = job.reason if why != StopWhy.TIME else _time_text(job)
     code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
     draft.put(_with_best_step(job, ended))

@@ -7,6 +7,7 @@ import pytest
 
 from corral.agent import containment
 from corral.agent.supervisor import AttachRefused
+from corral.agent.supervisor_attach import Output
 from corral.domain.facts import Phase
 from tests.agent.nodes import launch_of, left_of, node, stop_of
 from tests.patience import PATIENCE_SECONDS
@@ -83,3 +84,18 @@ async def test_what_does_not_run_refuses(node_dir: Path) -> None:
         for shell in (True, False):
             with pytest.raises(AttachRefused, match="does not run|has ended"):
                 await here.supervisor.attach(key, 0, shell)
+
+
+@pytest.mark.parametrize(("end", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("exit 0", 0)])
+async def test_who_listens_to_a_rank_hears_how_it_has_ended(
+    node_dir: Path, end: str, code: int
+) -> None:
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of(f"echo up; read -r a; echo last; {end}"))
+        await here.says(key, "up")
+        reader, writer = await here.supervisor.attach(key, 0, False)
+        writer.write(b"go\n")
+        assert await asyncio.wait_for(reader.read(), PATIENCE_SECONDS) == b"last\n"
+        assert isinstance(reader, Output)
+        assert reader.exit_code == code
+        writer.close()

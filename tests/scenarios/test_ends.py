@@ -163,10 +163,11 @@ def _content(path: Path) -> bytes:
 
 
 def test_a_job_is_attached_to_by_its_standard_input(here: House) -> None:
-    id = here.submit("reads", "read line; echo got $line")
+    id = here.submit("reads", "read line; echo got $line; exit 5")
     here.until_state(id, "RUNNING")
-    here.corral("attach", id, "--stdin", stdin="over the wire\n")
-    assert here.until_over(id).state == "DONE"
+    said = here.corral("attach", id, "--stdin", stdin="over the wire\n")
+    assert (said.returncode, said.stdout) == (5, "got over the wire\n")
+    assert here.until_over(id).state == "FAILED"
     assert "got over the wire" in here.logs(id)
 
 

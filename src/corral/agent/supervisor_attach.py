@@ -20,9 +20,9 @@ class AttachRefused(Refusal):
     code = "attach_refused"
 
 
-class ShellOutput(asyncio.StreamReader):
-    """What a shell's terminal shows. `exit_code` is known when it has come to its end, and None
-    when the shim says nothing: it is gone, or somebody left first."""
+class Output(asyncio.StreamReader):
+    """What a shell's terminal shows, or what a rank prints. `exit_code` is known when it has come
+    to its end, and None when the shim says nothing: it is gone, or somebody left first."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class ShellOutput(asyncio.StreamReader):
         self._hearing: asyncio.Task[None] | None = None
 
     def feed_eof(self) -> None:
-        """The terminal is closed: the end comes with the word of how the shell has ended."""
+        """No more comes: the end comes with the word of how the shell or the rank has ended."""
         if self._hearing is None:
             self._hearing = asyncio.get_running_loop().create_task(self._hear())
 
@@ -65,7 +65,7 @@ async def open_terminal(
     """Raises: AttachRefused with the shim's words."""
     wish = {"type": "attach", "rank": rank, "shell": shell, "rows": rows, "columns": columns}
     try:
-        descriptor = await asyncio.wait_for(_ask(connection, wish), ANSWER_SECONDS)
+        descriptor, *end = await asyncio.wait_for(_ask(connection, wish), ANSWER_SECONDS)
     except TimeoutError as silence:
         connection.close()
         raise AttachRefused("the attempt does not answer") from silence
@@ -76,12 +76,19 @@ async def open_terminal(
         connection.close()
         raise
     if not shell:
-        return await _reader(connection), await _writer(descriptor)
+        reader = Output(_told(end[0])) if end else asyncio.StreamReader()  # an older shim's
+        return await _reader(connection, reader), await _writer(descriptor)
     source = os.fdopen(os.dup(descriptor), "rb", 0)
-    return await _reader(source, ShellOutput(connection)), await _writer(descriptor)
+    return await _reader(source, Output(connection)), await _writer(descriptor)
 
 
-async def _ask(connection: socket.socket, wish: dict[str, object]) -> int:
+def _told(descriptor: int) -> socket.socket:
+    end = socket.socket(fileno=descriptor)
+    end.setblocking(False)
+    return end
+
+
+async def _ask(connection: socket.socket, wish: dict[str, object]) -> list[int]:
     loop = asyncio.get_running_loop()
     await loop.sock_sendall(connection, json.dumps(wish).encode() + b"\n")
     ready = asyncio.Event()
@@ -90,18 +97,17 @@ async def _ask(connection: socket.socket, wish: dict[str, object]) -> int:
         await ready.wait()
     finally:
         loop.remove_reader(connection.fileno())
-    words, received, _, _ = socket.recv_fds(connection, len(ANSWER), 1)
+    words, received, _, _ = socket.recv_fds(connection, len(ANSWER), 2)
     if received:
-        return received[0]
+        return received
     more = connection.recv(4096) if words else b""
     raise AttachRefused((words + more).decode("utf-8", "replace") or "the attempt has ended")
 
 
 async def _reader(
-    source: socket.socket | io.FileIO, into: asyncio.StreamReader | None = None
+    source: socket.socket | io.FileIO, reader: asyncio.StreamReader
 ) -> asyncio.StreamReader:
     loop = asyncio.get_running_loop()
-    reader = into or asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: _Ended(reader), source)
     return reader
 

@@ -7,7 +7,7 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection
 
 from corral.agent.dial import first_of
-from corral.agent.supervisor_attach import ShellOutput
+from corral.agent.supervisor_attach import Output
 from corral.wire.channel import ENDED
 
 READ_BYTES: Final = 64 * 1024
@@ -16,16 +16,16 @@ READ_BYTES: Final = 64 * 1024
 async def carry(
     connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Until either side ends; then both are closed, with the exit code of a shell that has ended.
+    """Until either side ends; then both are closed, with the exit code of what has ended.
 
     Raises: OSError, WebSocketException.
     """
     try:
         await first_of(_to_person(reader, connection), _from_person(connection, writer))
-        if isinstance(reader, ShellOutput) and reader.exit_code is not None:
+        if isinstance(reader, Output) and reader.exit_code is not None:
             await connection.close(ENDED + reader.exit_code)
     finally:
-        if isinstance(reader, ShellOutput):
+        if isinstance(reader, Output):
             reader.leave()
         writer.close()
         with contextlib.suppress(OSError):
@@ -38,6 +38,8 @@ async def _to_person(reader: asyncio.StreamReader, connection: ClientConnection)
 
 
 async def _from_person(connection: ClientConnection, writer: asyncio.StreamWriter) -> None:
+    """What nobody reads any more is dropped: the end is told by the output."""
     async for frame in connection:
-        writer.write(frame if isinstance(frame, bytes) else frame.encode())
-        await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.write(frame if isinstance(frame, bytes) else frame.encode())
+            await writer.drain()

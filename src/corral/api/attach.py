@@ -20,6 +20,7 @@ from corral.domain.job import Job
 from corral.wire.channel import AttachNow, exit_code_of
 
 AGENT_SECONDS: Final = 30.0
+LAST_SECONDS: Final = 2.0  # a side that can no longer be sent to may still say how it ended
 
 
 class Terminal(BaseModel):
@@ -121,11 +122,13 @@ def _node_of(control: Control, job: Job, rank: int) -> NodeId:
 
 
 async def _bridge(one: WebSocket, other: WebSocket) -> None:
-    """Until either side closes; then both are, and a person hears the exit code of a shell."""
+    """Until either side closes; then both are, and a person hears the code of what has ended."""
     pumps = {asyncio.create_task(_pump(one, other)), asyncio.create_task(_pump(other, one))}
     closing = 1000
     try:
-        done, _ = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        done, left = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        if None in [pump.result() for pump in done]:  # it could not send: why, the other hears
+            done |= (await asyncio.wait(left, timeout=LAST_SECONDS))[0] if left else set()
         codes = [pump.result() for pump in done]
         closing = next((code for code in codes if exit_code_of(code) is not None), None) or closing
     finally:

@@ -33,7 +33,7 @@ def attach(
 ) -> int:
     """Open a shell beside a rank, in its containment and environment. Ctrl-] leaves it.
 
-    The exit code is that of the shell.
+    The exit code is that of the shell; with --stdin that of the rank, when it ends meanwhile.
 
     Args:
         job: Its id, or the newest of this name.
@@ -78,7 +78,7 @@ def raw_terminal(*, wanted: bool) -> Iterator[None]:
 def pump(terminal: "ClientConnection") -> int:
     """Bytes both ways until the far end closes, or a person leaves.
 
-    Returns: the exit code of a shell that has ended, else 0. Raises: ConnectionClosed.
+    Returns: the exit code of a shell or a rank that has ended, else 0. Raises: ConnectionClosed.
     """
     from websockets.exceptions import ConnectionClosedError
 

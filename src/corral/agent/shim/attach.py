@@ -1,6 +1,7 @@
 """Letting somebody in: a shell beside the ranks, or a rank's own input and output.
 
-The descriptor to type into is handed over the connection; a shell's is its whole terminal.
+The descriptor to type into is handed over the connection; a shell's is its whole terminal. How a
+shell has ended is told on the connection; how a rank has, on a second descriptor.
 """
 
 import os
@@ -10,15 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from corral.agent.shim.rank import Rank
+from corral.agent.shim.rank import Listener, Rank
 from corral.agent.shim.spawn import Child, spawn, window
 
 ANSWER: Final = b"!"  # comes with the descriptor; anything else is a refusal in words
 
 
-def hand_over(connection: socket.socket, descriptor: int) -> None:
+def hand_over(connection: socket.socket, *descriptors: int) -> None:
     connection.setblocking(True)
-    socket.send_fds(connection, [ANSWER], [descriptor])
+    socket.send_fds(connection, [ANSWER], descriptors)
 
 
 def refuse(connection: socket.socket, why: str) -> None:
@@ -28,17 +29,21 @@ def refuse(connection: socket.socket, why: str) -> None:
 
 
 def listen(rank: Rank, connection: socket.socket) -> None:
-    """Hand over the rank's input; its output goes to the connection from now on."""
+    """Hand over the rank's input, and where its end is told; its output goes to the connection
+    from now on."""
     if rank.stdin < 0 or rank.is_over:
         refuse(connection, f"rank {rank.number} has ended")
         return
-    try:
-        hand_over(connection, rank.stdin)
-    except OSError:
-        connection.close()
-        return
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            hand_over(connection, rank.stdin, theirs.fileno())
+        except OSError:
+            connection.close()
+            ours.close()
+            return
     connection.setblocking(False)
-    rank.listeners.append(connection)
+    rank.listeners.append(Listener(output=connection, end=ours))
 
 
 def open_shell(
@@ -66,10 +71,3 @@ def open_shell(
         os.close(ours)
         os.close(theirs)
     return spawned.pid
-
-
-def tell_end(connection: socket.socket, status: int) -> None:
-    """How a shell has ended, as another shell would show it, to whoever still listens."""
-    code = os.waitstatus_to_exitcode(status)
-    with connection, suppress(OSError):
-        connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())

@@ -19,7 +19,7 @@ from corral.agent.shim.ledger import Ledger, reserve_bytes
 from corral.agent.shim.line import Line, Message
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.plan import Plan
-from corral.agent.shim.rank import Rank
+from corral.agent.shim.rank import Rank, tell_end
 from corral.agent.shim.spawn import Account, Child
 from corral.agent.shim.state import Record, State, progress_record, save_record
 
@@ -141,7 +141,7 @@ class Life:
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] in self._shells:
-                    attach.tell_end(self._shells.pop(ended[0]), ended[1])
+                    tell_end(self._shells.pop(ended[0]), ended[1])
                 for rank in [*self._ranks, *([self._setup] if self._setup else [])]:
                     if rank.pid == ended[0] and not rank.is_over:
                         rank.end(ended[1])

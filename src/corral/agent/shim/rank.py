@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from corral.agent.capture import RankLog
@@ -14,6 +15,28 @@ READ_BYTES: Final = 65536
 TURN_BYTES: Final = 1024 * 1024  # in one turn, so that no rank keeps the others waiting
 PAUSE_SECONDS: Final = 1 / 64  # after a full turn: 64 MB/s of output are read, more has to wait
 LAST_BYTES: Final = 4 * 1024 * 1024  # read of what is left in the pipe after the end
+
+
+def tell_end(connection: socket.socket, status: int) -> None:
+    """How a process has ended, as a shell would show it, to whoever still listens."""
+    code = os.waitstatus_to_exitcode(status)
+    with connection, suppress(OSError):
+        connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Somebody who hears a rank's output, and at the end how it has ended."""
+
+    output: socket.socket
+    end: socket.socket
+
+    def close(self, status: int | None) -> None:
+        """`status` None: nothing is known of an end."""
+        if status is not None:
+            tell_end(self.end, status)
+        self.end.close()
+        self.output.close()
 
 
 class Rank:
@@ -27,7 +50,7 @@ class Rank:
         self.status: int | None = None  # a wait status
         self.exec_failed = ""
         self.stdin = -1
-        self.listeners: list[socket.socket] = []
+        self.listeners: list[Listener] = []
         self._loop = loop
         self._output = -1
         self._failure = -1
@@ -68,7 +91,7 @@ class Rank:
         """Nothing of the containment lives any more, so no more can come."""
         self._drain(LAST_BYTES)
         for listener in self.listeners:
-            listener.close()
+            listener.close(self.status)
         self._close_output()
         if self.stdin >= 0:
             os.close(self.stdin)
@@ -112,12 +135,12 @@ class Rank:
         """Who listens too slowly misses some, and who has gone is let go."""
         for listener in list(self.listeners):
             try:
-                listener.send(data)
+                listener.output.send(data)
             except BlockingIOError:
                 continue
             except OSError:
                 self.listeners.remove(listener)
-                listener.close()
+                listener.close(None)
 
     def _close_output(self) -> None:
         if self._output >= 0:

@@ -99,3 +99,52 @@ async def test_who_listens_to_a_rank_hears_how_it_has_ended(
         assert isinstance(reader, Output)
         assert reader.exit_code == code
         writer.close()
+
+
+async def test_a_shell_ends_when_the_person_has_gone_or_types_no_more(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of("echo up; sleep 3600"))
+        await here.says(key, "up")
+        alone = left_of(node_dir)
+        for leaves in (True, False):
+            reader, writer = await here.supervisor.attach(key, 0, True)
+            writer.write(b"echo he''re\n")
+            await read_until(reader, b"here")
+            assert len(left_of(node_dir)) > len(alone)
+            assert isinstance(reader, Output)
+            if leaves:
+                reader.leave()
+                writer.close()
+            else:
+                writer.end()
+            await here.until(lambda: left_of(node_dir) == alone, "the end of the shell")
+            writer.close()
+        assert here.seen(key).phase == Phase.UP
+
+
+async def test_a_stop_hangs_up_on_a_shell_and_does_not_wait_for_it(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of("echo up; sleep 3600"))
+        await here.says(key, "up")
+        reader, writer = await here.supervisor.attach(key, 0, True)
+        writer.write(b"echo he''re\n")
+        await read_until(reader, b"here")
+        here.supervisor.stop(stop_of(key, 3600.0))
+        await here.ended(key)
+        while await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS):
+            continue
+        writer.close()
+
+
+async def test_the_end_of_the_input_is_read_by_the_rank(node_dir: Path) -> None:
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of("echo up; cat; echo read; sleep 3600"))
+        await here.says(key, "up")
+        reader, writer = await here.supervisor.attach(key, 0, False)
+        writer.write(b"last\n")
+        writer.end()
+        assert await read_until(reader, b"read\n") == b"last\nread\n"
+        with pytest.raises(AttachRefused, match="reads no more"):
+            await here.supervisor.attach(key, 0, False)
+        assert isinstance(reader, Output)
+        reader.leave()

@@ -171,6 +171,13 @@ def test_a_job_is_attached_to_by_its_standard_input(here: House) -> None:
     assert "got over the wire" in here.logs(id)
 
 
+def test_a_job_reads_to_the_end_of_what_is_attached(here: House) -> None:
+    id = here.submit("counts", "wc -l; exit 6")
+    here.until_state(id, "RUNNING")
+    said = here.corral("attach", id, "--stdin", stdin="one\ntwo\n")
+    assert (said.returncode, said.stdout.strip()) == (6, "2")
+
+
 def listen_to_ctrl_c() -> None:
     """A shell starts what it puts into the background deaf to SIGINT, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

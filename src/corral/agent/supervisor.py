@@ -21,7 +21,7 @@ from corral.agent.kill import kill_node
 from corral.agent.launcher_client import LauncherClient
 from corral.agent.processes import Process
 from corral.agent.shim.main import PID_FILE, SOCKET
-from corral.agent.supervisor_attach import AttachRefused, open_terminal
+from corral.agent.supervisor_attach import AttachRefused, Input, open_terminal
 from corral.agent.supervisor_attempt import Supervised, connect_shim
 from corral.agent.supervisor_plan import folder_of, plan_of
 from corral.domain.errors import Trouble
@@ -145,7 +145,7 @@ class Supervisor:
 
     async def attach(
         self, key: AttemptKey, rank: int, shell: bool, rows: int = 24, columns: int = 80
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    ) -> tuple[asyncio.StreamReader, Input]:
         """A shell's terminal beside the rank; or what the rank prints from now on, and its input.
 
         Raises: AttachRefused when there is nothing to attach to.

@@ -5,9 +5,11 @@ import io
 import json
 import os
 import socket
+from contextlib import suppress
 from typing import Final
 
 from corral.agent.shim.attach import ANSWER
+from corral.agent.shim.rank import END_OF_INPUT
 from corral.domain.errors import Refusal
 
 ANSWER_SECONDS: Final = 30.0
@@ -28,7 +30,12 @@ class Output(asyncio.StreamReader):
         super().__init__()
         self.exit_code: int | None = None
         self._connection = connection
+        self._source: asyncio.BaseTransport | None = None
         self._hearing: asyncio.Task[None] | None = None
+
+    def set_transport(self, transport: asyncio.BaseTransport) -> None:
+        super().set_transport(transport)
+        self._source = transport
 
     def feed_eof(self) -> None:
         """No more comes: the end comes with the word of how the shell or the rank has ended."""
@@ -47,9 +54,26 @@ class Output(asyncio.StreamReader):
             super().feed_eof()
 
     def leave(self) -> None:
-        """Hear no more of it."""
+        """Hear no more of it: a shell that nobody holds the terminal of is hung up on."""
+        if self._source is not None:
+            self._source.close()
         if self._hearing is None:
             self._connection.close()
+
+
+class Input(asyncio.StreamWriter):
+    """What is typed into a shell, or a rank's standard input."""
+
+    listens: socket.socket | None = None  # where a rank's output comes from; a shell has none
+
+    def end(self) -> None:
+        """No more will be typed: a shell leaves, and a rank reads an end once all is read."""
+        if self.listens is None:
+            self.write(END_OF_INPUT)
+            return
+        self.close()
+        with suppress(OSError):
+            self.listens.send(END_OF_INPUT)
 
 
 class _Ended(asyncio.StreamReaderProtocol):
@@ -61,7 +85,7 @@ class _Ended(asyncio.StreamReaderProtocol):
 
 async def open_terminal(
     connection: socket.socket, rank: int, *, shell: bool, rows: int, columns: int
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+) -> tuple[asyncio.StreamReader, Input]:
     """Raises: AttachRefused with the shim's words."""
     wish = {"type": "attach", "rank": rank, "shell": shell, "rows": rows, "columns": columns}
     try:
@@ -77,7 +101,9 @@ async def open_terminal(
         raise
     if not shell:
         reader = Output(_told(end[0])) if end else asyncio.StreamReader()  # an older shim's
-        return await _reader(connection, reader), await _writer(descriptor)
+        writer = await _writer(descriptor)
+        writer.listens = connection
+        return await _reader(connection, reader), writer
     source = os.fdopen(os.dup(descriptor), "rb", 0)
     return await _reader(source, Output(connection)), await _writer(descriptor)
 
@@ -112,10 +138,10 @@ async def _reader(
     return reader
 
 
-async def _writer(descriptor: int) -> asyncio.StreamWriter:
+async def _writer(descriptor: int) -> Input:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     transport, protocol = await loop.connect_write_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "wb", 0)
     )
-    return asyncio.StreamWriter(transport, protocol, reader, loop)
+    return Input(transport, protocol, reader, loop)

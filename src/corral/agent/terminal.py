@@ -7,15 +7,13 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection
 
 from corral.agent.dial import first_of
-from corral.agent.supervisor_attach import Output
+from corral.agent.supervisor_attach import Input, Output
 from corral.wire.channel import ENDED
 
 READ_BYTES: Final = 64 * 1024
 
 
-async def carry(
-    connection: ClientConnection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def carry(connection: ClientConnection, reader: asyncio.StreamReader, writer: Input) -> None:
     """Until either side ends; then both are closed, with the exit code of what has ended.
 
     Raises: OSError, WebSocketException.
@@ -37,9 +35,13 @@ async def _to_person(reader: asyncio.StreamReader, connection: ClientConnection)
         await connection.send(data)
 
 
-async def _from_person(connection: ClientConnection, writer: asyncio.StreamWriter) -> None:
-    """What nobody reads any more is dropped: the end is told by the output."""
+async def _from_person(connection: ClientConnection, writer: Input) -> None:
+    """An empty frame ends the input. What nobody reads any more is dropped: the end is told by the
+    output."""
     async for frame in connection:
+        if not frame:
+            writer.end()
+            continue
         with contextlib.suppress(OSError):
             writer.write(frame if isinstance(frame, bytes) else frame.encode())
             await writer.drain()

@@ -32,7 +32,8 @@ def listen(rank: Rank, connection: socket.socket) -> None:
     """Hand over the rank's input, and where its end is told; its output goes to the connection
     from now on."""
     if rank.stdin < 0 or rank.is_over:
-        refuse(connection, f"rank {rank.number} has ended")
+        ended = "has ended" if rank.is_over else "reads no more: its input was ended"
+        refuse(connection, f"rank {rank.number} {ended}")
         return
     ours, theirs = socket.socketpair()
     with theirs:
@@ -43,7 +44,7 @@ def listen(rank: Rank, connection: socket.socket) -> None:
             ours.close()
             return
     connection.setblocking(False)
-    rank.listeners.append(Listener(output=connection, end=ours))
+    rank.listen(Listener(output=connection, end=ours))
 
 
 def open_shell(

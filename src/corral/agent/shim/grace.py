@@ -1,4 +1,6 @@
-"""Ending what is left: SIGTERM once to each, a grace, then SIGKILL until nothing is."""
+"""Ending what is left: SIGTERM once to each, a grace, then SIGKILL until nothing is.
+
+A shell that somebody was let into is hung up on instead: at a terminal it is deaf to SIGTERM."""
 
 import os
 import signal
@@ -43,11 +45,14 @@ class Grace:
         """SIGTERM may have met it before it could act on it."""
         self._told.discard(pid)
 
-    def act(self, left: Collection[int], shells: Collection[int]) -> None:
-        """Do to these processes what its time has come for. `shells` run the ranks' commands."""
+    def act(
+        self, left: Collection[int], shells: Collection[int], attached: Collection[int]
+    ) -> None:
+        """Do to these processes what its time has come for. `shells` run the ranks' commands;
+        `attached` are those of people."""
         assert self._deadline is not None
         if self._loop.now() < self._deadline:
-            self._terminate(left, shells)
+            self._terminate(left, shells, attached)
             self._look_again(LOOK_SECONDS)
         else:
             self._group.kill()
@@ -63,7 +68,9 @@ class Grace:
         self._looks = False
         self._look()
 
-    def _terminate(self, left: Collection[int], shells: Collection[int]) -> None:
+    def _terminate(
+        self, left: Collection[int], shells: Collection[int], attached: Collection[int]
+    ) -> None:
         """Not to the shell of a command while that runs: it would be gone before what it waits for,
         and the exit code with it."""
         for pid in left:
@@ -75,7 +82,7 @@ class Grace:
                     continue
                 if self._may_be_ending(pid):
                     continue
-            send(pid, signal.SIGTERM)
+            send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)
             self._told.add(pid)
 
     def _may_be_ending(self, shell: int) -> bool:

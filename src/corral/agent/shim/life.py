@@ -233,7 +233,7 @@ class Life:
         elif not self._grace.runs:
             self._end(PEER_GRACE_SECONDS, "all ranks have ended", save=False)
         else:
-            self._grace.act(left, {rank.pid for rank in started})
+            self._grace.act(left, {rank.pid for rank in started}, self._shells)
 
     def _finish(self) -> None:
         if not self._ledger.only_saves_wait:

@@ -14,6 +14,7 @@ from corral.agent.shim.spawn import Child, spawn
 READ_BYTES: Final = 65536
 TURN_BYTES: Final = 1024 * 1024  # in one turn, so that no rank keeps the others waiting
 PAUSE_SECONDS: Final = 1 / 64  # after a full turn: 64 MB/s of output are read, more has to wait
+END_OF_INPUT: Final = b"\x04"  # also what a terminal takes for it
 LAST_BYTES: Final = 4 * 1024 * 1024  # read of what is left in the pipe after the end
 
 
@@ -90,12 +91,10 @@ class Rank:
     def close(self) -> None:
         """Nothing of the containment lives any more, so no more can come."""
         self._drain(LAST_BYTES)
-        for listener in self.listeners:
-            listener.close(self.status)
+        for listener in list(self.listeners):
+            self._let_go(listener, self.status)
         self._close_output()
-        if self.stdin >= 0:
-            os.close(self.stdin)
-            self.stdin = -1
+        self._close_stdin()
 
     def _see_start(self, ran: Callable[[], None]) -> None:
         self._loop.watch(self._failure, None)
@@ -139,8 +138,34 @@ class Rank:
             except BlockingIOError:
                 continue
             except OSError:
-                self.listeners.remove(listener)
-                listener.close(None)
+                self._let_go(listener)
+
+    def listen(self, listener: Listener) -> None:
+        """It hears what the rank prints from now on, and may say that the input has ended."""
+        self.listeners.append(listener)
+        self._loop.watch(listener.output.fileno(), lambda: self._hear(listener))
+
+    def _hear(self, listener: Listener) -> None:
+        try:
+            said = listener.output.recv(64)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if END_OF_INPUT in said:
+            self._close_stdin()
+        if not said:
+            self._let_go(listener)
+
+    def _let_go(self, listener: Listener, status: int | None = None) -> None:
+        self.listeners.remove(listener)
+        self._loop.watch(listener.output.fileno(), None)
+        listener.close(status)
+
+    def _close_stdin(self) -> None:
+        if self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
 
     def _close_output(self) -> None:
         if self._output >= 0:

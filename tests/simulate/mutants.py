@@ -274,15 +274,15 @@ RECONCILE = [
     Mutant(
         "the schedule forgets what is held",
         "reconcile.place:rooms_of",
-        "room.take(allocation.seat)",
+        "_occupy(draft, room, allocation)",
         "pass",
         "bug I3",
     ),
     Mutant(
         "cordoned nodes take work",
         "reconcile.place:rooms_of",
-        "nodes[id].takes_work",
-        "nodes[id].liveness == 'alive'",
+        "node.takes_work",
+        "node.liveness == 'alive'",
         "cordon",
         seed=2,
     ),
@@ -356,7 +356,7 @@ CHARGES = [
 SCHEDULE = [
     Mutant(
         "a part of a gang is placed",
-        "schedule.decide:_gather",
+        "schedule.gather:_gather",
         "if len(seats) == shape.nodes:",
         "if seats:",
         "I9",

@@ -20,6 +20,7 @@ from corral.reconcile.grant import grant, unmet, waits_for
 from corral.reconcile.place import rooms_of, waiting_of
 from corral.reconcile.use import held_now, judge_budgets, standing_of
 from corral.schedule import Fleet, NodeRoom, decide
+from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
 
@@ -63,16 +64,25 @@ def check_specs(world: World, specs: Sequence[JobSpec], cannot: Mapping[str, str
 def _check_fits(world: World, fleet: Fleet, spec: JobSpec) -> None:
     if not fleet.size:
         return  # nodes may yet join
-    able = [shape for shape in spec.shapes if fleet.holding(shape.resources) >= shape.nodes]
-    if not able:
-        shape = spec.shapes[-1]
-        raise CannotFit(
-            f"{spec.name} asks for {shape}; {_why_never(fleet, shape)}",
-            hint=_shares_hint(fleet, shape) or f"there {_what_is(fleet)}; run: corral node ls",
-        )
+    never = [never_fits(spec.place, shape, fleet) for shape in spec.shapes]
+    able = [shape for shape, why in zip(spec.shapes, never, strict=True) if why is None]
+    if not able and (why := never[-1]) is not None:
+        raise _cannot_fit(fleet, spec, why)
     if spec.checkpoint is not None:
         rooms = [NodeRoom(node) for node in world.nodes.values()]
         _check_shared(rooms, spec.name, able, spec.checkpoint)
+
+
+def _cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason) -> CannotFit:
+    if why.code != "NeverFits":
+        return CannotFit(
+            f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; run: corral node ls"
+        )
+    shape = spec.shapes[-1]
+    return CannotFit(
+        f"{spec.name} asks for {shape}; {_why_never(fleet, shape)}",
+        hint=_shares_hint(fleet, shape) or f"there {_what_is(fleet)}; run: corral node ls",
+    )
 
 
 def _why_never(fleet: Fleet, shape: Shape) -> str:

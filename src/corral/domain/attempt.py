@@ -45,13 +45,19 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """A gang's place on one node: GPU indices, and how much of each is its own."""
+    """A gang's place on one node: GPU indices, and how much of each is its own.
+
+    `slices`: the vendor's names of the parts of a cut GPU that are taken. `exclusive`: no other job
+    may be on the node meanwhile.
+    """
 
     node: NodeId
     gpus: tuple[int, ...] = ()
     gpu_millis: int = 0  # of all its GPUs together
     cpu_millis: int = 0
     memory_bytes: int = 0
+    slices: tuple[str, ...] = ()
+    exclusive: bool = False
 
 
 class SeatState(StrEnum):
@@ -107,7 +113,10 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try. `resume_step` is the save it was told to begin from; None is a fresh start."""
+    """One try. `resume_step` is the save it was told to begin from; None is a fresh start.
+
+    `failed_on`: the node that its failure is blamed on. `warned_at`: when its end was announced.
+    """
 
     job: JobId
     number: AttemptNumber
@@ -118,6 +127,8 @@ class Attempt:
     ended_at: float | None = None
     cause: Cause = Cause.NONE
     culprit: str = ""  # "rank 3 on n2", "node n2"
+    failed_on: NodeId | None = None
+    warned_at: float | None = None
     evidence: str = ""
     exit_code: int | None = None
     resume_step: int | None = None
@@ -132,11 +143,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What an interruption cost, and whom. Lost work is in steps and GPU-seconds."""
+    """What an interruption cost, and whom. Lost work is in steps and GPU-seconds.
+
+    Attempt 0: the job has ended without ever having been placed.
+    """
 
     job: JobId
     attempt: AttemptNumber
-    kind: str  # failure, preemption, suspension
+    kind: str  # failure, preemption, suspension, timeout, deadline
     cause: Cause
     culprit: str
     evidence: str

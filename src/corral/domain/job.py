@@ -13,7 +13,9 @@ from corral.domain.ids import (
     UserName,
     is_name,
 )
+from corral.domain.moment import Moment, Warn
 from corral.domain.moves import FINAL, JobEvent, JobState, StopWhy, move
+from corral.domain.place import PlaceRule
 from corral.domain.resources import Resources, Shape
 
 PRIORITIES: Final = {"low": -100, "normal": 0, "high": 100}
@@ -101,16 +103,25 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What was asked, already checked kindly by wire. Durations in seconds."""
+    """What was asked, already checked kindly by wire. Durations in seconds.
+
+    `begin`: not before; `start_by`: it ends when it has never run by then. `preemptible`: others
+    may have its GPUs back at any time.
+    """
 
     name: str
     run: str
     nodes: int = 1
     resources: Resources = field(default_factory=Resources)
     any_of: tuple[Shape, ...] = ()
+    place: PlaceRule = field(default_factory=PlaceRule)
     queue: QueueName = DEFAULT_QUEUE
     priority: int = 0
+    preemptible: bool = False
+    begin: Moment | None = None
+    start_by: Moment | None = None
     max_duration_seconds: float | None = None
+    warn: Warn = field(default_factory=Warn)
     env: Pairs = ()
     secrets: tuple[str, ...] = ()
     workdir: str | None = None  # digest of the snapshot
@@ -145,6 +156,19 @@ class JobSpec:
         return own + self.any_of
 
     @property
+    def kin(self) -> str:
+        """What others call it when they want to be apart from it: of an array, its name."""
+        ending = f"_{self.array_index}"
+        is_index = self.array_index is not None and self.name.endswith(ending)
+        return self.name.removesuffix(ending) if is_index else self.name
+
+    @property
+    def warned_after_seconds(self) -> float | None:
+        """How long it runs until it is warned of its end; None for one without an end."""
+        limit = self.max_duration_seconds
+        return None if limit is None else limit - self.warn.before(limit)
+
+    @property
     def when_silent(self) -> Disconnect:
         if self.disconnect is not None:
             return self.disconnect
@@ -175,7 +199,18 @@ class Job:
     started_at: float | None = None  # of the first attempt that ran
     ended_at: float | None = None
     pinned_to: NodeId | None = None  # its saves lie on this node only
+    failed_on: tuple[NodeId, ...] = ()  # blamed for the end of its attempts, the newest last
     array: JobId | None = None  # the id of its array
+
+    @property
+    def begins_at(self) -> float | None:
+        """Not before this moment, by the wall clock; None: at once."""
+        return self.spec.begin.of(self.submitted_at) if self.spec.begin else None
+
+    @property
+    def starts_by(self) -> float | None:
+        """It ends when it has not run by this moment; None: it may wait for ever."""
+        return self.spec.start_by.of(self.submitted_at) if self.spec.start_by else None
 
     @property
     def is_final(self) -> bool:

@@ -10,7 +10,7 @@ from corral.domain.errors import IllegalMove
 class JobState(StrEnum):
     """Where a job is in its life."""
 
-    HELD = "HELD"  # by the user, by `after`, or by a fault of Corral itself
+    HELD = "HELD"  # by `after`, by `begin`, or by a fault of Corral itself
     QUEUED = "QUEUED"
     STARTING = "STARTING"  # has nodes; not every rank is up yet
     RUNNING = "RUNNING"
@@ -36,6 +36,7 @@ class JobEvent(StrEnum):
 
     RELEASED = "released"  # nothing holds it any more
     NEVER = "never"  # what it waits for can no longer happen
+    TOO_LATE = "too_late"  # it has not run by its start_by
     PLACED = "placed"
     RANKS_UP = "ranks_up"
     FINISHED = "finished"  # every rank exited 0
@@ -65,6 +66,7 @@ MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
     (S.HELD, E.RELEASED): S.QUEUED,
     (S.HELD, E.NEVER): S.CANCELLED,
     (S.SUSPENDED, E.NEVER): S.CANCELLED,  # suspended while it waited for other jobs
+    **{(state, E.TOO_LATE): S.FAILED for state in (*_WAITING, S.SUSPENDED)},
     (S.QUEUED, E.PLACED): S.STARTING,
     (S.QUEUED, E.QUARANTINED): S.HELD,
     (S.STARTING, E.RANKS_UP): S.RUNNING,

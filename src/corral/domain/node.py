@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from corral.domain.ids import BootId, NodeId
+from corral.domain.place import labels_of
 from corral.domain.resources import Inventory
 
 
@@ -17,7 +18,8 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as the head has recorded it."""
+    """A node as the head has recorded it. `failed_at`: when it was to blame for the end of an
+    attempt, the newest last."""
 
     id: NodeId
     address: str = "127.0.0.1"
@@ -28,6 +30,12 @@ class Node:
     why: str = "not heard of yet"
     cordoned: bool = False
     draining: bool = False
+    failed_at: tuple[float, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What it declares, and its name."""
+        return labels_of(self.id, self.inventory.labels)
 
     @property
     def takes_work(self) -> bool:

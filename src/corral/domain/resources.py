@@ -63,13 +63,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU of a node. `uuid` is the vendor's, or the pretend one's own."""
+    """One GPU of a node. `uuid` is the vendor's, or the pretend one's own.
+
+    `slices`: the vendor's names of the equal parts that it is cut into (MIG); then it is given in
+    these parts, and never whole: no program can use two of them as one.
+    """
 
     index: int
     uuid: str
     type: str
     memory_bytes: int
     pretend: bool = False
+    slices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,11 @@ class Inventory:
     def __post_init__(self) -> None:
         if [gpu.index for gpu in self.gpus] != list(range(len(self.gpus))):
             raise ValueError("GPU indices count from 0 without a gap")
+
+    @property
+    def gpu_slices(self) -> int:
+        """Into how many parts its most finely cut GPU is cut; 0: none is."""
+        return max((len(gpu.slices) for gpu in self.gpus), default=0)
 
     @property
     def gpu_types(self) -> frozenset[str]:

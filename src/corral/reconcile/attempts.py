@@ -108,7 +108,8 @@ def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> N
         heard = draft.facts.nodes.get(node)
         if part.seen is None and heard and known and known.liveness == Liveness.ALIVE:
             why = f"node {node} no longer knows it"
-            blame(draft, attempt, cause=Cause.INFRA, culprit=f"node {node}", evidence=why)
+            culprit = f"node {node}"
+            blame(draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node)
             draft.move(job, JobEvent.RANKS_FAILED, reason=why, code="RanksFailed")
             return
 
@@ -181,8 +182,9 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
     for part in failed:
         if part.seen is not None and part.seen.trouble:
             cause = Cause.INFRA if part.seen.trouble_is_infra else Cause.USER
-            culprit = f"node {part.allocation.seat.node}"
-            blame(draft, attempt, cause=cause, culprit=culprit, evidence=part.seen.trouble)
+            node = part.allocation.seat.node
+            told = part.seen.trouble
+            blame(draft, attempt, cause=cause, culprit=f"node {node}", evidence=told, node=node)
             attempt = draft.attempt(attempt.job) or attempt
     if ends:
         at, rank, exit, part = min(ends, key=lambda end: end[:2])
@@ -190,7 +192,7 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
         culprit = f"rank {rank} on {part.allocation.seat.node}"
         blame(
             draft, attempt, cause=cause, culprit=culprit, evidence=exit_text(exit),
-            at=at, exit_code=exit.shell_code,
+            node=part.allocation.seat.node, at=at, exit_code=exit.shell_code,
         )  # fmt: skip
 
 
@@ -201,6 +203,7 @@ def blame(
     cause: Cause,
     culprit: str,
     evidence: str,
+    node: NodeId,
     at: float | None = None,
     exit_code: int | None = None,
 ) -> None:
@@ -219,6 +222,7 @@ def blame(
             cause=cause,
             culprit=culprit,
             evidence=evidence,
+            failed_on=node,
             ended_at=at,
             exit_code=exit_code,
         )

@@ -10,6 +10,7 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.reconcile.draft import Draft
 
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
+MOST_KEPT: Final = 8  # failures that are remembered of a node, and nodes of a job
 
 _STOPPED: Final = {
     StopWhy.CANCEL: JobEvent.STOPPED_CANCELLED,
@@ -64,10 +65,29 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
     if attempt.ended_at is None:
         attempt = draft.put_attempt(replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA))
     draft.receipts.append(_receipt(draft, attempt, "failure"))
+    job = _remember(job, attempt)
     if attempt.cause == Cause.USER:
         _charge_user(draft, job, attempt)
     else:
         _charge_infra(draft, job, attempt)
+    _suspect(draft, attempt)
+
+
+def _remember(job: Job, attempt: Attempt) -> Job:
+    """The job's next attempt avoids where this one failed, also by a fault of its own: that may be
+    the node's after all."""
+    if attempt.failed_on is None:
+        return job
+    others = tuple(one for one in job.failed_on if one != attempt.failed_on)
+    return replace(job, failed_on=(*others, attempt.failed_on)[-MOST_KEPT:])
+
+
+def _suspect(draft: Draft, attempt: Attempt) -> None:
+    """All jobs take a node last that was to blame for a fault of the cluster's."""
+    node = draft.node(attempt.failed_on) if attempt.failed_on is not None else None
+    if node is not None and attempt.cause == Cause.INFRA:
+        failed_at = (*node.failed_at, attempt.ended_at or draft.now.wall)[-MOST_KEPT:]
+        draft.nodes[node.id] = replace(node, failed_at=failed_at)
 
 
 def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:

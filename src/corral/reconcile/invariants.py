@@ -10,7 +10,8 @@ from corral.reconcile.draft import Draft
 
 
 def check(draft: Draft) -> None:
-    """I3: no GPU oversubscribed and no node over its capacity. I8: nothing returns twice.
+    """I3: no GPU oversubscribed, no node over its capacity, no exclusive one shared.
+    I8: nothing returns twice.
 
     Only nodes on which something new is placed are looked at: elsewhere nothing can have grown.
     Raises: InvariantBroken with what would have been broken.
@@ -49,6 +50,10 @@ def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
     over = [index for index, millis in used.items() if millis > MILLIS_PER_GPU]
     if over or node is None:
         raise InvariantBroken(f"I3: GPU {over} of node {id} would be given twice")
+    alone = any(one.seat.exclusive for one in allocations)
+    if alone and len(allocations) > 1:
+        jobs = sorted({one.job for one in allocations})
+        raise InvariantBroken(f"I3: node {id} is exclusive and would be shared by {jobs}")
     for what, total in (("cpu_millis", node.inventory.cpu_millis),
                         ("memory_bytes", node.inventory.memory_bytes)):  # fmt: skip
         asked = sum(getattr(one.seat, what) for one in allocations)

@@ -126,7 +126,8 @@ def _lost(draft: Draft, allocation: Allocation, why: str) -> None:
     node = allocation.seat.node
     _keep_step(draft, attempt, node)
     if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
-        blame(draft, attempt, cause=Cause.INFRA, culprit=f"node {node}", evidence=why)
+        culprit = f"node {node}"
+        blame(draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node)
     if job.state in (JobState.STARTING, JobState.RUNNING):
         draft.move(job, JobEvent.NODE_LOST, reason=why, code="NodeLost")
 

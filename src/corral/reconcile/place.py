@@ -8,6 +8,7 @@ from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState
+from corral.domain.node import Node
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
@@ -20,6 +21,7 @@ from corral.schedule.waiting import Reason
 # report several times more, so 30 days. It weighs as much as a tenth of a failure.
 PRIOR_MTBF_SECONDS: Final = 30 * 86400.0
 PRIOR_WEIGHT: Final = 0.1
+SUSPECTED_SECONDS: Final = 86400.0  # a node that failed is the last to be taken for so long
 
 
 def place(draft: Draft) -> dict[JobId, Reason]:
@@ -58,14 +60,24 @@ def rooms_of(draft: Draft) -> dict[NodeId, NodeRoom]:
     """
     heard = draft.facts.nodes.keys() - draft.facts.awaited
     nodes = draft.all_nodes()
-    rooms = {id: NodeRoom(nodes[id]) for id in nodes if id in heard and nodes[id].takes_work}
+    rooms = {
+        id: NodeRoom(node, suspicion=suspicion_of(node, draft.now.wall))
+        for id, node in nodes.items()
+        if id in heard and node.takes_work
+    }
     for allocation in draft.held():
         room = rooms.get(allocation.seat.node)
         if room is not None:
-            room.take(allocation.seat)
-            if allocation.port in room.free_ports:
-                room.free_ports.remove(allocation.port)
+            _occupy(draft, room, allocation)
     return rooms
+
+
+def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:
+    job = draft.job(held.job)
+    kin, apart_from = (job.spec.kin, job.spec.place.apart_from) if job is not None else ("", ())
+    room.take(held.seat, kin=kin, apart_from=apart_from)
+    if held.port in room.free_ports:
+        room.free_ports.remove(held.port)
 
 
 def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName] = frozenset()) -> Waiting:
@@ -84,7 +96,15 @@ def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName] = frozenset())
         array_limit=job.spec.array_limit,
         queue=job.spec.queue,
         user=job.owner,
+        place=job.spec.place,
+        kin=job.spec.kin,
+        avoid=frozenset(job.failed_on),
     )
+
+
+def suspicion_of(node: Node, now: float) -> int:
+    """How often the node was to blame for the end of an attempt, of late."""
+    return sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
 
 
 def _mark_of_saves(draft: Draft, job: Job) -> str | None:

@@ -13,6 +13,7 @@ from corral.domain.queue import QueueTree
 from corral.domain.resources import Shape
 from corral.schedule.explain import explain
 from corral.schedule.fleet import Fleet
+from corral.schedule.gather import find_seats, nearest_to_free
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
 from corral.schedule.room import NodeRoom
@@ -50,7 +51,7 @@ class Decision:
     held: tuple[Held, ...] = ()
 
 
-def _fullness(room: NodeRoom) -> tuple[int, int, NodeId]:
+def _fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
     return room.fullness
 
 
@@ -60,7 +61,7 @@ class _Pass:
 
     rooms: dict[NodeId, NodeRoom]
     open: list[NodeRoom]
-    kinds: tuple[str, ...]
+    shunned: frozenset[str]  # names that some job wants to be apart from
     running_of_array: Counter[JobId]
     standing: Standing
     limits: Limits
@@ -95,7 +96,10 @@ def decide(
     state = _Pass(
         rooms=by_id,
         open=sorted(by_id.values(), key=_fullness),
-        kinds=kinds,
+        shunned=frozenset(
+            [name for room in by_id.values() for name in room.shunned]
+            + [name for gang in waiting for name in gang.place.apart_from]
+        ),
         standing=standing,
         limits=Limits(standing, kinds),
         running_of_array=Counter(running_of_array or {}),
@@ -119,11 +123,11 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     shapes = state.limits.shapes(gang)
     if not shapes:
         return state.limits.reason(gang)
-    likeness = (shapes, *gang.likeness)
+    likeness = (shapes, *gang.likeness, gang.kin if gang.kin in state.shunned else "")
     if likeness in state.refused:
         return state.refused[likeness]
     for shape in shapes:
-        seats = find_seats(state.open, gang, shape, state.kinds)
+        seats = find_seats(state.open, gang, shape)
         if seats:
             _take(state, gang, shape, seats)
             return None
@@ -135,70 +139,11 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     return reason
 
 
-def find_seats(
-    rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape, kinds: Sequence[str]
-) -> tuple[Seat, ...]:
-    """Seats for the whole gang in this shape, or none. Nodes of one GPU type are preferred.
-
-    `rooms` come in the order of best fit; `kinds` are the GPU types among them.
-    """
-    asked = shape.resources
-    least = 0 if asked.is_share else asked.gpus
-    able = [room for room in rooms if room.whole >= least and gang.pinned_to in (None, room.id)]
-    for group in _groups(able, gang, shape, kinds):
-        seats = _gather(group, shape)
-        if seats:
-            return seats
-    return ()
-
-
-def _gather(group: Iterable[NodeRoom], shape: Shape) -> tuple[Seat, ...]:
-    """The first seats that make the gang whole. Its first node holds its rendezvous, and so must
-    have a free port: when none of them has, a later node that has one takes the last one's place.
-    """
-    seats: list[Seat] = []
-    leads: Seat | None = None
-    for room in group:
-        is_last = len(seats) == shape.nodes - 1
-        if is_last and shape.nodes > 1 and leads is None and not room.free_ports:
-            continue
-        seat = room.seat(shape.resources)
-        if seat is None:
-            continue
-        seats.append(seat)
-        leads = seat if leads is None and room.free_ports else leads
-        if len(seats) == shape.nodes:
-            return tuple(sorted(seats, key=lambda one: one is not leads))
-    return ()
-
-
-def _groups(
-    able: list[NodeRoom], gang: Waiting, shape: Shape, kinds: Sequence[str]
-) -> Iterable[list[NodeRoom]]:
-    """Sets of nodes that a gang may be spread over: one mark, and best of one GPU type."""
-    for group in _of_one_mark(able, gang, shape):
-        if shape.nodes > 1 and shape.resources.gpu_millis and len(kinds) > 1:
-            for kind in kinds:
-                yield [room for room in group if kind in room.kinds]
-        yield group
-
-
-def _of_one_mark(able: list[NodeRoom], gang: Waiting, shape: Shape) -> Iterable[list[NodeRoom]]:
-    """Nodes that see the gang's shared path alike; all, when it needs none shared."""
-    path = gang.shared_path
-    if path is None or (shape.nodes == 1 and gang.mark is None):
-        yield able
-        return
-    marks = {mark for room in able if (mark := room.mark_of(path))}
-    for mark in sorted(marks) if gang.mark is None else [gang.mark]:
-        yield [room for room in able if room.mark_of(path) == mark]
-
-
 def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) -> None:
     for seat in seats:
         room = state.rooms[seat.node]
         del state.open[bisect_left(state.open, room.fullness, key=_fullness)]
-        room.take(seat)
+        room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
         insort(state.open, room, key=_fullness)
     port = state.rooms[seats[0].node].take_port()
     types = {room.id: room.types for room in (state.rooms[seat.node] for seat in seats)}
@@ -213,15 +158,7 @@ def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) ->
 
 def _reserve(state: _Pass, gang: Waiting) -> None:
     """Keep the nodes that are nearest to free for the gang; nobody behind it may use them."""
-    shape = gang.shapes[0]
-    could = [
-        room
-        for room in state.rooms.values()
-        if NodeRoom(room.node).seat(shape.resources) and gang.pinned_to in (None, room.id)
-    ]
-    if len(could) < shape.nodes:
-        return
-    nearest = sorted(could, key=lambda room: (-sum(room.free_gpu_millis), room.id))
-    kept = {room.id for room in nearest[: shape.nodes]}
-    state.reserved_for = gang.job
-    state.open = [room for room in state.open if room.id not in kept]
+    kept = nearest_to_free(state.rooms.values(), gang, gang.shapes[0])
+    if kept:
+        state.reserved_for = gang.job
+        state.open = [room for room in state.open if room.id not in kept]

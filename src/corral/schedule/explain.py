@@ -1,9 +1,12 @@
-"""Why a gang waits, in Slurm's word and a plain sentence."""
+"""Why a gang waits, in Slurm's word and a plain sentence, and what would help."""
 
 from collections.abc import Sequence
 
+from corral.domain.place import Mode, PlaceRule
 from corral.domain.resources import Shape
 from corral.schedule.fleet import Fleet
+from corral.schedule.gather import is_apart
+from corral.schedule.near import largest_domain
 from corral.schedule.room import NodeRoom
 from corral.schedule.waiting import Reason, Waiting
 
@@ -13,35 +16,126 @@ def explain(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, *, behind: s
     shape = gang.shapes[0]
     if not fleet.size:
         return Reason(code="NoNodes", sentence="the cluster has no node yet")
-    fitting = fleet.holding(shape.resources)
     if gang.pinned_to is not None:
         return Reason(
             code="Pinned",
             sentence=f"its saves lie on node {gang.pinned_to} only, which has no room for it now",
             suggestions=("use a checkpoint path that is declared shared",),
         )
-    if fitting < shape.nodes:
+    return never_fits(gang.place, shape, fleet) or _not_now(gang, rooms, fleet, behind)
+
+
+def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
+    """What no wait could cure, however empty the cluster were; None where it could fit."""
+    holding = fleet.holding(shape.resources)
+    if holding < shape.nodes:
         return Reason(
             code="NeverFits",
-            sentence=f"it asks for {shape}; {_could(fitting)} ever hold that",
+            sentence=f"it asks for {shape}; {_could(holding)} ever hold that",
             suggestions=("ask for fewer nodes or GPUs, or add nodes",),
         )
-    return _not_now(shape, rooms, fitting, behind)
+    anywhere = PlaceRule(constraints=rule.constraints)
+    admitted = fleet.could_hold(shape, anywhere)
+    if admitted < shape.nodes:
+        return Reason(
+            code="BadConstraints",
+            sentence=f"it asks for {_nodes(shape.nodes)} with {_listed(rule)}; of the {holding} "
+            f"that could hold its part {admitted} {'is' if admitted == 1 else 'are'} such",
+            suggestions=_about_labels(rule, fleet),
+        )
+    if fleet.could_hold(shape, rule) < shape.nodes:
+        level = rule.topology.within
+        domains = len(fleet.values_of(level))
+        known = f"the largest {level} has {fleet.could_hold(shape, rule)} that could hold its part"
+        if not domains:
+            known = f"no node says in which {level} it is"
+        return Reason(
+            code="BadTopology",
+            sentence=f"it asks for {_nodes(shape.nodes)} in one {level}; {known}",
+            suggestions=(
+                f"write: topology: {{mode: prefer}}, or label the nodes: corral up --label "
+                f"n1:{level}=a",
+            ),
+        )
+    return None
 
 
-def _not_now(shape: Shape, rooms: Sequence[NodeRoom], fitting: int, behind: str) -> Reason:
-    asked = shape.resources
+def _not_now(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, behind: str) -> Reason:
+    """The first of its wishes that leaves too few nodes is what it waits for."""
+    shape, rule = gang.shapes[0], gang.place
+    asked, wanted = shape.resources, shape.nodes
     least = 0 if asked.is_share else asked.gpus
-    now = sum(room.whole >= least and room.seat(asked) is not None for room in rooms)
+    open_to_it = [room for room in rooms if rule.admits(room.labels)]
+    room_now = [r for r in open_to_it if r.whole >= least and r.seat(asked) is not None]
+    empty = [room for room in open_to_it if not room.seats] if rule.exclusive else room_now
+    apart = [room for room in empty if not is_apart(room, gang)]
+    for left, code, what, suggestion in (
+        (empty, "Exclusive", "empty, as exclusive asks", "leave exclusive out"),
+        (apart, "ApartFrom", _kept_apart(gang), "leave apart_from out, or wait for those jobs"),
+    ):
+        if len(left) < wanted <= len(room_now):
+            return Reason(
+                code=code,
+                sentence=f"it asks for {shape}; of the {len(room_now)} nodes with room for its "
+                f"part {len(left)} {'is' if len(left) == 1 else 'are'} {what}",
+                suggestions=(suggestion,),
+            )
+    if len(apart) >= wanted and rule.topology.mode == Mode.REQUIRE:
+        level = rule.topology.within
+        most = largest_domain({room.id: room.labels for room in apart}, level)
+        if most < wanted:
+            return Reason(
+                code="Topology",
+                sentence=f"it asks for {_nodes(wanted)} in one {level}; {len(apart)} have room "
+                f"now, and at most {most} of them lie in one {level}",
+                suggestions=("write: topology: {mode: prefer}, and it may begin sooner",),
+            )
+    return _resources(gang, len(room_now), fleet, behind)
+
+
+def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str) -> Reason:
+    shape = gang.shapes[0]
+    fitting = fleet.could_hold(shape, PlaceRule(constraints=gang.place.constraints))
+    those = f" with {_listed(gang.place)}" if gang.place.constraints else ""
     sentence = (
-        f"it asks for {shape}; {now} of the {fitting} nodes that could hold its part "
+        f"it asks for {shape}; {now} of the {fitting} nodes{those} that could hold its part "
         f"{'has' if now == 1 else 'have'} room now"
     )
     if now >= shape.nodes:
         sentence += ", but they do not see its shared path alike"
     elif behind:
         sentence += f"; nodes are being kept for {behind}, which has waited longest"
-    return Reason(code="Priority" if behind else "Resources", sentence=sentence)
+    fewer: tuple[str, ...] = ()
+    if gang.place.constraints and fleet.holding(shape.resources) > fitting:
+        fewer = (f"without {_listed(gang.place)} it could use more nodes",)
+    return Reason(code="Priority" if behind else "Resources", sentence=sentence, suggestions=fewer)
+
+
+def _kept_apart(gang: Waiting) -> str:
+    names = ", ".join(gang.place.apart_from)
+    return f"free of {names}" if names else f"free of jobs that want to be apart from {gang.kin}"
+
+
+def _about_labels(rule: PlaceRule, fleet: Fleet) -> tuple[str, ...]:
+    """What the labels that it names are on the nodes that are there."""
+    said = []
+    for one in rule.constraints:
+        values = fleet.values_of(one.label)
+        if values:
+            said.append(f"{one.label} is {', '.join(values[:5])} on the nodes that have it")
+        else:
+            said.append(
+                f"no node has the label {one.label}; there are: {', '.join(fleet.label_names[:8])}"
+            )
+    return tuple(said)
+
+
+def _listed(rule: PlaceRule) -> str:
+    return " and ".join(map(str, rule.constraints))
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count > 1)}"
 
 
 def _could(nodes: int) -> str:

@@ -1,5 +1,6 @@
 """What is free on one node while a pass is being decided."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -13,21 +14,34 @@ _WHOLE: Final = MILLIS_PER_GPU
 
 
 class NodeRoom:
-    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can pretend."""
+    """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can pretend.
+
+    `seats`: how many it has given; `alone`: one of them is exclusive. `guests`: jobs on it, by what
+    others call them; `shunned`: names that jobs on it want to be apart from. `suspicion`: how often
+    it has failed of late.
+    """
 
     __slots__ = (
-        "free_cpu_millis", "free_gpu_millis", "free_memory_bytes", "free_ports", "fullness", "id",
-        "kinds", "node", "shares", "types", "whole",
+        "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes", "free_ports",
+        "free_slices", "fullness", "guests", "id", "kinds", "labels", "node", "seats", "shares",
+        "shunned", "suspicion", "types", "whole",
     )  # fmt: skip
 
-    def __init__(self, node: Node, taken: Iterable[Allocation] = ()) -> None:
+    def __init__(self, node: Node, taken: Iterable[Allocation] = (), *, suspicion: int = 0) -> None:
         inventory = node.inventory
         self.node = node
         self.id: NodeId = node.id
+        self.labels = node.labels
         self.types = [gpu.type for gpu in inventory.gpus]
         self.kinds = frozenset(self.types)
         self.shares = inventory.gpu_shares
+        self.suspicion = suspicion
+        self.seats = 0
+        self.alone = False
+        self.guests: Counter[str] = Counter()
+        self.shunned: Counter[str] = Counter()
         self.free_gpu_millis = [_WHOLE] * len(inventory.gpus)
+        self.free_slices = [list(gpu.slices) for gpu in inventory.gpus]
         self.free_cpu_millis = inventory.cpu_millis
         self.free_memory_bytes = inventory.memory_bytes
         self.free_ports = list(inventory.ports)
@@ -37,39 +51,65 @@ class NodeRoom:
             if allocation.port in self.free_ports:
                 self.free_ports.remove(allocation.port)
 
-    def seat(self, asked: Resources) -> Seat | None:
+    def seat(self, asked: Resources, *, exclusive: bool = False) -> Seat | None:
         """The best seat for these resources here, or None; nothing is taken yet.
 
         Whole GPUs: the lowest free indices. A share: the fullest GPU that still holds it.
         """
         if asked.cpu_millis > self.free_cpu_millis or asked.memory_bytes > self.free_memory_bytes:
             return None
+        if self.alone or (exclusive and self.seats):
+            return None
         gpus = self._share(asked) if asked.is_share else self._wholes(asked)
         if gpus is None:
             return None
+        millis, slices = asked.gpu_millis, tuple[str, ...]()
+        if asked.is_share:
+            millis, count = self._taken_by(asked.gpu_millis, gpus[0])
+            slices = tuple(self.free_slices[gpus[0]][:count])
         return Seat(
             node=self.id,
             gpus=gpus,
-            gpu_millis=asked.gpu_millis,
+            gpu_millis=millis,
             cpu_millis=asked.cpu_millis,
             memory_bytes=asked.memory_bytes,
+            slices=slices,
+            exclusive=exclusive,
         )
 
-    def take(self, seat: Seat) -> None:
-        """Count the seat as taken. Indices that the node no longer has are left out."""
+    def take(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> None:
+        """Count the seat as taken. Indices that the node no longer has are left out.
+
+        `kin`: what others call the job whose seat it is; `apart_from`: what it wants to be apart
+        from.
+        """
         each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
         for index in seat.gpus:
             if index < len(self.free_gpu_millis):
                 self.free_gpu_millis[index] -= each
+                left = self.free_slices[index]
+                self.free_slices[index] = [one for one in left if one not in seat.slices]
         self.free_cpu_millis -= seat.cpu_millis
         self.free_memory_bytes -= seat.memory_bytes
+        self.seats += 1
+        self.alone = self.alone or seat.exclusive
+        self.guests[kin] += 1
+        self.shunned.update(apart_from)
         self._count()
 
     def _count(self) -> None:
         """`whole`: GPUs that are free as a whole. `fullness`: best fit takes the lowest first, so
-        the fewest free GPUs, then the least free CPU, then the lowest id."""
+        the least suspected, then the fewest free GPUs, the least free CPU, the lowest id."""
         self.whole = self.free_gpu_millis.count(_WHOLE)
-        self.fullness = (sum(self.free_gpu_millis), self.free_cpu_millis, self.id)
+        if any(self.free_slices):
+            self.whole = sum(self._is_whole(index) for index in range(len(self.types)))
+        self.fullness = (
+            self.suspicion, sum(self.free_gpu_millis), self.free_cpu_millis, self.id
+        )  # fmt: skip
+
+    def _is_whole(self, index: int) -> bool:
+        """A cut GPU is never given whole, free as it may be."""
+        return self.free_gpu_millis[index] == _WHOLE and not self.node.inventory.gpus[index].slices
 
     def take_port(self) -> int | None:
         return self.free_ports.pop(0) if self.free_ports else None
@@ -81,22 +121,38 @@ class NodeRoom:
     def _wholes(self, asked: Resources) -> tuple[int, ...] | None:
         if asked.gpus > self.whole:
             return None
-        free = [i for i, millis in enumerate(self.free_gpu_millis) if millis == _WHOLE]
+        free = [i for i in range(len(self.types)) if self._is_whole(i)] if asked.gpus else []
         if asked.gpu_type is not None and self.kinds != {asked.gpu_type}:
             free = [i for i in free if self.types[i] == asked.gpu_type]
         return tuple(free[: asked.gpus]) if len(free) >= asked.gpus else None
 
     def _share(self, asked: Resources) -> tuple[int, ...] | None:
-        if not self.shares:
-            return None
         fits = [
             i for i in range(len(self.types)) if self._fits(i, asked.gpu_type, asked.gpu_millis)
         ]
         return (min(fits, key=lambda i: (self.free_gpu_millis[i], i)),) if fits else None
 
-    def _fits(self, index: int, wanted_type: str | None, millis: int) -> bool:
-        right = wanted_type is None or self.types[index] == wanted_type
-        return right and self.free_gpu_millis[index] >= millis
+    def _fits(self, index: int, wanted_type: str | None, asked_millis: int) -> bool:
+        if wanted_type is not None and self.types[index] != wanted_type:
+            return False
+        millis, count = self._taken_by(asked_millis, index)
+        holds = len(self.free_slices[index]) >= count
+        return 0 < millis <= self.free_gpu_millis[index] and holds
+
+    def _taken_by(self, asked_millis: int, index: int) -> tuple[int, int]:
+        """What a share takes of this GPU, in thousandths, and so many of its slices; 0: it cannot
+        be had here."""
+        cut = len(self.node.inventory.gpus[index].slices)
+        if cut:
+            count = slices_for(asked_millis, cut)
+            return count * _WHOLE // cut, count
+        return (asked_millis, 0) if self.shares else (0, 0)
+
+
+def slices_for(asked_millis: int, cut: int) -> int:
+    """How many of a GPU's `cut` equal slices hold a share. Half a thousandth of rounding by the
+    asker is forgiven: 3/7 is written as 0.429."""
+    return max(1, (asked_millis * cut + _WHOLE - 1 - cut // 2) // _WHOLE)
 
 
 def mark_of(node: Node, path: str) -> str | None:

@@ -1,9 +1,10 @@
 """What the scheduler knows of a waiting job, and the reasons it can give for its waiting."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.place import PlaceRule
 from corral.domain.resources import Shape
 
 
@@ -13,6 +14,7 @@ class Waiting:
 
     `shared_path` must be seen from every node of the gang under one mark; `mark` is the one that
     its saves lie under already. `array` and `array_limit` bound how many of an array run at once.
+    `kin` is what others call it that want to be apart from it; nodes in `avoid` come last.
     """
 
     job: JobId
@@ -27,11 +29,14 @@ class Waiting:
     array_limit: int | None = None
     queue: QueueName = DEFAULT_QUEUE
     user: UserName = UserName("")  # noqa: B008
+    place: PlaceRule = field(default_factory=PlaceRule)
+    kin: str = ""
+    avoid: frozenset[NodeId] = frozenset()
 
     @property
     def likeness(self) -> tuple[object, ...]:
         """Gangs that are alike in this fit, or do not fit, in the same places."""
-        return (self.shapes, self.pinned_to, self.shared_path, self.mark)
+        return (self.shapes, self.pinned_to, self.shared_path, self.mark, self.place, self.avoid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

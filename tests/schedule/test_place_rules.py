@@ -1,0 +1,261 @@
+"""What a gang may ask of its nodes: labels, nobody else, distance, and nodes that failed last."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.domain.ids import JobId, NodeId
+from corral.domain.node import Node
+from corral.domain.place import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.resources import Resources, Shape
+from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
+from corral.schedule.cluster import NodeRow, cluster_of, share_millis
+from corral.schedule.fragment import new_demand
+from corral.schedule.near import LEVELS, domain_of
+from corral.schedule.place import place
+from corral.schedule.room import slices_for
+from corral.schedule.seat import Ask
+from tests.worlds import node
+
+PLACES = {"nvlink": "abc", "rack": "ab", "pod": "ab"}
+
+
+def labelled(id: str, gpus: int = 2, **labels: str) -> Node:
+    one = node(id, gpus)
+    return replace(one, inventory=replace(one.inventory, labels=tuple(labels.items())))
+
+
+def gang(id: str, *, nodes: int = 1, gpus: int = 1, order: int = 0, **rule: object) -> Waiting:
+    shape = Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000))
+    place = PlaceRule(**rule)  # type: ignore[arg-type]
+    return Waiting(
+        job=JobId(id), shapes=(shape,), priority=0, order=(order, 0), place=place, kin=id
+    )
+
+
+def run(nodes: Sequence[Node], *gangs: Waiting, **suspicion: int) -> Decision:
+    rooms = [NodeRoom(one, suspicion=suspicion.get(one.id, 0)) for one in nodes]
+    return decide(rooms, gangs, fleet=Fleet(nodes))
+
+
+def where(decision: Decision) -> dict[str, set[str]]:
+    return {one.job: {seat.node for seat in one.seats} for one in decision.placed}
+
+
+def why(decision: Decision) -> dict[str, str]:
+    return {one.job: one.reason.code for one in decision.held}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "expected"),
+    [
+        (Constraint(label="zone", values=("a",)), {"n1"}),
+        (Constraint(label="zone", values=("a", "b")), {"n1", "n2"}),
+        (Constraint(label="zone", values=("a",), negated=True), {"n2", "n3"}),
+        (Constraint(label="node", values=("n3",)), {"n3"}),
+    ],
+)
+def test_a_constraint_leaves_only_nodes_with_such_a_label(
+    constraint: Constraint, expected: set[str]
+) -> None:
+    nodes = [labelled("n1", zone="a"), labelled("n2", zone="b"), labelled("n3")]
+    wanted = gang("j", nodes=len(expected), constraints=(constraint,))
+    assert where(run(nodes, wanted)) == {"j": expected}
+    too_many = gang("j", nodes=len(expected) + 1, constraints=(constraint,))
+    assert why(run(nodes, too_many)) == {"j": "BadConstraints"}
+
+
+def test_an_exclusive_job_has_its_nodes_to_itself() -> None:
+    nodes = [node("n1", 4), node("n2", 4)]
+    first, alone = gang("first"), gang("alone", order=1, exclusive=True)
+    last, another = gang("last", order=2), gang("another", order=3, exclusive=True)
+    decision = run(nodes, first, alone, last, another)
+    assert where(decision) == {"first": {"n1"}, "alone": {"n2"}, "last": {"n1"}}
+    assert why(decision) == {"another": "Exclusive"}
+
+
+def test_a_reservation_of_an_exclusive_job_is_not_taken_by_those_behind_it() -> None:
+    nodes = [node("n1", 4)]
+    rooms = [NodeRoom(nodes[0])]
+    seat = rooms[0].seat(Resources(gpu_millis=1000))
+    assert seat is not None
+    rooms[0].take(seat)
+    waited = replace(gang("alone", exclusive=True), waited_seconds=1e4)
+    decision = decide(rooms, [waited, gang("small", order=1)], fleet=Fleet(nodes))
+    assert why(decision) == {"alone": "Exclusive", "small": "Priority"}
+
+
+@pytest.mark.parametrize("asker_first", [True, False])
+def test_a_job_and_those_that_it_is_apart_from_never_meet(asker_first: bool) -> None:
+    """Whichever of the two comes first."""
+    asker = gang("noisy", order=0 if asker_first else 2, apart_from=("quiet",))
+    quiet = gang("quiet", order=1)
+    assert where(run([node("n1", 4), node("n2", 4)], asker, quiet)) in (
+        {"noisy": {"n1"}, "quiet": {"n2"}},
+        {"noisy": {"n2"}, "quiet": {"n1"}},
+    )
+    decision = run([node("n1", 4)], asker, quiet)
+    assert why(decision) == {("quiet" if asker_first else "noisy"): "ApartFrom"}
+
+
+def test_jobs_alike_but_in_name_are_told_apart_when_one_is_shunned() -> None:
+    asker = gang("noisy", gpus=4, apart_from=("quiet",))
+    busy = node("n1", 4)
+    rooms = [NodeRoom(busy)]
+    seat = rooms[0].seat(Resources(gpu_millis=1000))
+    assert seat is not None
+    rooms[0].take(seat, kin="x", apart_from=("quiet",))
+    decision = decide(
+        rooms,
+        [asker, gang("quiet", order=1), gang("other", order=2)],
+        fleet=Fleet([busy]),
+    )
+    assert where(decision) == {"other": {"n1"}}
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Node]:
+    """Nodes that say where they are, or leave a part of it out."""
+    made = []
+    for at in range(draw(st.integers(1, 6))):
+        labels = {
+            level: draw(st.sampled_from(names))
+            for level, names in PLACES.items()
+            if draw(st.integers(0, 3))
+        }
+        made.append(labelled(f"n{at}", draw(st.integers(1, 2)), **labels))
+    return made
+
+
+def level_of(nodes: Sequence[Node]) -> int:
+    """The smallest level of which one domain holds them all; their number: none does."""
+    for at, level in enumerate(LEVELS):
+        if len({domain_of(one.id, one.labels, level) for one in nodes}) == 1:
+            return at
+    return len(LEVELS)
+
+
+@given(clusters(), st.integers(2, 4), st.sampled_from(list(Mode)), st.sampled_from(list(Level)))
+def test_a_gang_gets_the_smallest_domain_that_holds_it(
+    nodes: list[Node], wanted: int, mode: Mode, within: Level
+) -> None:
+    """Held against a look at all sets of nodes."""
+    asked = gang("j", nodes=wanted, gpus=2, topology=Topology(mode=mode, within=within))
+    able = [one for one in nodes if len(one.inventory.gpus) == 2]
+    sets = [chosen for chosen in combinations(able, wanted)]
+    decision = run(nodes, asked)
+    least = min(map(level_of, sets), default=None)
+    limit = LEVELS.index(within) if mode == Mode.REQUIRE else len(LEVELS)
+    if least is None or least > limit:
+        assert not decision.placed
+        return
+    chosen = [one for one in nodes if one.id in where(decision)["j"]]
+    if mode == Mode.SPREAD:
+        racks = {domain_of(one.id, one.labels, Level.RACK) for one in able}
+        got = {domain_of(one.id, one.labels, Level.RACK) for one in chosen}
+        assert len(got) == min(wanted, len(racks))
+    else:
+        assert level_of(chosen) == least
+
+
+@given(clusters(), st.integers(2, 4), st.sampled_from(list(Mode)), st.sampled_from(list(Level)))
+def test_the_choice_of_domains_is_that_of_the_columns(
+    nodes: list[Node], wanted: int, mode: Mode, within: Level
+) -> None:
+    """The same level, for the same rows; a node without a label is in a domain of its own."""
+    topology = Topology(mode=mode, within=within)
+    decision = run(nodes, gang("j", nodes=wanted, gpus=2, topology=topology))
+    number: dict[tuple[str, ...], int] = {}
+
+    def domain(one: Node, level: Level) -> int:
+        name = (level, *domain_of(one.id, one.labels, level))
+        return number.setdefault(name, len(number))
+
+    rows = [
+        NodeRow(
+            gpus=len(one.inventory.gpus),
+            cpu_millis=8000,
+            memory_mib=64_000,
+            nvlink=domain(one, Level.NVLINK),
+            rack=domain(one, Level.RACK),
+            pod=domain(one, Level.POD),
+        )
+        for one in nodes
+    ]
+    cluster = cluster_of(rows)
+    ask = Ask(nodes=wanted, gpus=2, topology=list(Mode).index(mode), level=LEVELS.index(within))
+    found = place(cluster, new_demand(), ask)
+    assert bool(found) == bool(decision.placed)
+    if found:
+        mine = [one for one in nodes if one.id in where(decision)["j"]]
+        columns = [nodes[int(cluster.out_node[seat])] for seat in range(found)]
+        assert level_of(mine) == level_of(columns)
+        for level in Level:
+            assert len({domain(one, level) for one in mine}) == len(
+                {domain(one, level) for one in columns}
+            )
+
+
+def test_nodes_that_a_job_failed_on_come_last_and_suspected_ones_too() -> None:
+    nodes = [node(f"n{at}", 2) for at in (1, 2, 3)]
+    failed = replace(gang("j", gpus=2), avoid=frozenset({NodeId("n1")}))
+    assert where(run(nodes, failed, n2=1)) == {"j": {"n3"}}
+    both = replace(gang("j", gpus=2, nodes=2), avoid=frozenset({NodeId("n1")}))
+    assert where(run(nodes, both)) == {"j": {"n2", "n3"}}
+    assert where(run(nodes[:1], failed)) == {"j": {"n1"}}, "where it must be, it is taken"
+
+
+def test_require_is_explained_by_the_level_and_what_is_free_in_it() -> None:
+    nodes = [labelled(f"n{at}", 1, rack="r1" if at < 2 else "r2") for at in range(4)]
+    wish = Topology(mode=Mode.REQUIRE, within=Level.RACK)
+    busy = gang("busy", constraints=(Constraint(label="node", values=("n0",)),))
+    other = gang("other", constraints=(Constraint(label="node", values=("n2",)),))
+    decision = run(nodes, busy, other, gang("near", nodes=2, order=9, topology=wish))
+    [held] = decision.held
+    assert (held.reason.code, held.reason.sentence) == (
+        "Topology",
+        "it asks for 2 nodes in one rack; 2 have room now, and at most 1 of them lie in one rack",
+    )
+    assert why(run(nodes, gang("far", nodes=3, topology=wish))) == {"far": "BadTopology"}
+
+
+def cut(id: str, gpus: int = 1, slices: int = 7) -> Node:
+    """A node whose GPUs are cut into slices."""
+    one = node(id, gpus)
+    parts = [
+        replace(gpu, slices=tuple(f"MIG-{id}-{gpu.index}-{at}" for at in range(slices)))
+        for gpu in one.inventory.gpus
+    ]
+    return replace(one, inventory=replace(one.inventory, gpus=tuple(parts)))
+
+
+def share(id: str, millis: int, order: int = 0) -> Waiting:
+    shape = Shape(nodes=1, resources=Resources(gpu_millis=millis))
+    return Waiting(job=JobId(id), shapes=(shape,), priority=0, order=(order, 0))
+
+
+def test_a_share_of_a_cut_gpu_is_whole_slices_and_each_slice_is_given_once() -> None:
+    nodes = [cut("n1")]
+    decision = run(nodes, share("a", 143), share("b", 429, 1), share("c", 500, 2))
+    seats = {str(one.job): one.seats[0] for one in decision.placed}
+    assert {job: len(seat.slices) for job, seat in seats.items()} == {"a": 1, "b": 3}
+    assert len({name for seat in seats.values() for name in seat.slices}) == 4
+    assert (seats["a"].gpu_millis, seats["b"].gpu_millis) == (142, 428)
+    assert why(decision) == {"c": "Resources"}
+
+
+def test_a_cut_gpu_is_never_given_whole_and_an_uncut_one_not_in_slices() -> None:
+    nodes = [cut("n1"), node("n2", 1)]
+    decision = run(nodes, gang("whole"), share("part", 143, 1))
+    assert where(decision) == {"whole": {"n2"}, "part": {"n1"}}
+    assert why(run(nodes[:1], gang("whole"))) == {"whole": "NeverFits"}
+
+
+@given(st.integers(1, 999), st.integers(1, 16))
+def test_slices_are_counted_as_over_the_columns(asked: int, slices: int) -> None:
+    count = slices_for(asked, slices)
+    assert count * 1000 // slices == share_millis(asked, slices) or slices == 1

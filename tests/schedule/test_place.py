@@ -1,11 +1,23 @@
 from dataclasses import replace
+from itertools import combinations
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.schedule.cluster import NVLINK, POD, RACK, Cluster, NodeRow, cluster_of, give, refile
-from corral.schedule.fragment import new_demand
+from corral.schedule.cluster import (
+    NVLINK,
+    POD,
+    RACK,
+    Cluster,
+    NodeRow,
+    cluster_of,
+    give,
+    prefer,
+    refile,
+    take,
+)
+from corral.schedule.fragment import arrive, new_demand
 from corral.schedule.place import place
 from corral.schedule.seat import REQUIRE, SPREAD, Ask
 from tests.schedule.places import Taken, asks, counted, exists, new_state, put, rows
@@ -121,7 +133,7 @@ def test_a_required_level_is_never_left_and_a_spread_gang_takes_one_node_a_rack(
 def test_suspected_nodes_come_last_and_nodes_with_the_data_first() -> None:
     cluster, demand = new_state(eight(3), set())
     cluster.suspicion[0] = 10.0
-    cluster.preferred[2] = True
+    prefer(cluster, 0, 2, True)
     order = [put(cluster, demand, Ask(gpus=8))[0][0] for _ in range(3)]
     assert order == [2, 1, 0]
 
@@ -155,3 +167,98 @@ def test_a_node_that_takes_no_work_is_passed_over() -> None:
     cluster.usable[0] = False
     refile(cluster, 0)
     assert [len(put(cluster, demand, Ask(gpus=8))) for _ in range(2)] == [1, 0]
+
+
+def test_a_node_with_the_data_is_found_behind_thousands_that_fit_as_well() -> None:
+    cluster, demand = new_state(eight(3000), set())
+    prefer(cluster, 0, 2999, True)
+    assert put(cluster, demand, Ask(gpus=1))[0][0] == 2999
+    prefer(cluster, 0, 2999, False)
+    assert put(cluster, demand, Ask(gpus=1))[0][0] == 2999, "it is the fullest now"
+    assert put(cluster, demand, Ask(gpus=8))[0][0] == 0
+
+
+def test_a_clean_node_is_found_behind_thousands_of_suspected_ones() -> None:
+    cluster, demand = new_state(eight(3000), set())
+    for node in range(2999):
+        cluster.suspicion[node] = 0.1
+    assert put(cluster, demand, Ask(gpus=1))[0][0] == 2999
+
+
+def test_the_only_free_node_is_found_in_any_block() -> None:
+    cluster, demand = new_state(eight(200), set())
+    for node in range(200):
+        if node != 130:
+            take(cluster, node, 255, 1000, 0, 0, False)
+    assert put(cluster, demand, Ask(gpus=8))[0][0] == 130
+    assert not put(cluster, demand, Ask(gpus=1))
+
+
+def test_an_exclusive_job_takes_the_smallest_node_and_nobody_joins_it() -> None:
+    nodes = [replace(EIGHT, gpus=gpus, cpu_millis=12_000 * gpus) for gpus in (8, 2, 4)]
+    cluster, demand = new_state(nodes, set())
+    for _ in range(2):
+        put(cluster, demand, Ask(gpus=1, cpu=12_000))
+    [(node, mask, millis, asked)] = put(cluster, demand, Ask(gpus=1, cpu=1, alone=True))
+    assert nodes[node].gpus == 4
+    assert not put(cluster, demand, Ask(nodes=2, cpu=1, gpus=5))
+    back(cluster, (node, mask, millis, asked))
+    assert put(cluster, demand, Ask(gpus=4))[0][0] == node
+
+
+@worlds
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8), st.data())
+def test_whole_gpus_come_from_as_few_groups_as_can_be(
+    gpus: list[tuple[int, bool]], data: st.DataObject
+) -> None:
+    groups = tuple(group for group, _ in gpus)
+    offer = NodeRow(gpus=len(gpus), cpu_millis=1, memory_mib=1, gpu_groups=groups)
+    cluster = cluster_of([offer])
+    free = [index for index, (_, is_free) in enumerate(gpus) if is_free]
+    take(
+        cluster,
+        0,
+        sum(1 << i for i, (_, is_free) in enumerate(gpus) if not is_free),
+        1000,
+        0,
+        0,
+        False,
+    )
+    wanted = data.draw(st.integers(0, len(free)))
+    [(_, mask, *_)] = put(cluster, new_demand(), Ask(gpus=wanted))
+    got = {groups[index] for index in free if mask >> index & 1}
+    ways = combinations(free, wanted)
+    assert len(got) == min(len({groups[index] for index in way}) for way in ways)
+
+
+def test_a_share_goes_where_the_rest_is_what_others_ask_for() -> None:
+    """Shares of 0.6 and 0.4 come: 0.4 is taken of a free 0.5, and a free 0.6 is kept whole."""
+    nodes = [replace(EIGHT, gpus=1)] * 3
+    cluster, demand = new_state(nodes, set())
+    for _ in range(50):
+        arrive(demand, 0, 600, 1000, 1000, 1)
+        arrive(demand, 0, 400, 1000, 1000, 1)
+    take(cluster, 0, 1, 500, 0, 0, False)
+    take(cluster, 1, 1, 400, 0, 0, False)
+    [(node, *_)] = put(cluster, demand, Ask(share=400, cpu=1000, memory=1000))
+    assert node == 0
+
+
+def test_a_job_goes_where_the_cpu_and_memory_left_still_carry_the_free_gpus() -> None:
+    """One that asks for more than is usual goes to the richer node, one with less to the poorer."""
+    much_cpu, much_memory = replace(EIGHT, cpu_millis=192_000), replace(EIGHT, memory_mib=1 << 20)
+    for rich, cpu, memory in ((much_cpu, 24_000, 1 << 16), (much_memory, 12_000, 1 << 17)):
+        cluster, demand = new_state([EIGHT, rich], set())
+        for _ in range(10):
+            arrive(demand, 1, 0, 12_000, 1 << 16, 1)
+        assert put(cluster, demand, Ask(gpus=1, cpu=cpu, memory=memory))[0][0] == 1
+        cluster, demand = new_state([EIGHT, EIGHT], set())
+        take(cluster, 1, 0, 0, cpu, memory, False)
+        for _ in range(10):
+            arrive(demand, 1, 0, 12_000, 1 << 16, 1)
+        assert put(cluster, demand, Ask(gpus=1))[0][0] == 1
+
+
+def test_a_single_node_is_taken_of_the_rack_with_the_fewest_idle_ones() -> None:
+    cluster, demand = new_state(eight(3, rack=0) + eight(2, rack=1), set())
+    assert [put(cluster, demand, Ask(gpus=8))[0][0] for _ in range(3)] == [3, 4, 0]

@@ -19,10 +19,11 @@ NOWHERE: Final = -1  # the bucket of nodes that take nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """What one node offers. Racks of one number lie in one pod, NVLink domains in one rack.
+    """What one node offers. Racks are numbered within their pod, NVLink domains within their rack.
 
-    `slices`: into how many equal parts each GPU can be shared (MIG: 7; time or MPS: 1000; 1: only
-    whole GPUs). `gpu_groups`: the NUMA node or NIC that each GPU is near; () when all are alike.
+    `nvlink`: None when its NVLink ends at the node. `slices`: into how many equal parts each GPU
+    can be shared (MIG: 7; time or MPS: 1000; 1: only whole GPUs). `gpu_groups`: the NUMA node or
+    NIC that each GPU is near; () when all are alike.
     """
 
     gpus: int
@@ -30,7 +31,7 @@ class NodeRow:
     memory_mib: int
     gpu_type: int = 0
     slices: int = 1000
-    nvlink: int = 0
+    nvlink: int | None = None
     rack: int = 0
     pod: int = 0
     gpu_groups: tuple[int, ...] = ()
@@ -40,7 +41,8 @@ class Cluster(NamedTuple):
     """Columns of node rows; flat ones say how they are indexed. `max_gpus` <= 62.
 
     `domain`: level * nodes + row. `free_gpu`, `gpu_group`: row * max_gpus + index, in thousandths.
-    `eligible`, `preferred`: class * nodes + row. `count`: bucket * blocks + block.
+    `eligible`, `preferred`: class * nodes + row; `likes`: nodes preferred by a class, see `prefer`.
+    `count`: bucket * (blocks + 1) + block, the last of a bucket being that of all blocks.
     """
 
     nodes: int
@@ -65,6 +67,7 @@ class Cluster(NamedTuple):
     suspicion: Any
     eligible: Any
     preferred: Any
+    likes: Any
     bucket: Any
     count: Any
     rack_whole: Any
@@ -81,9 +84,9 @@ def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
     if wide > 62:
         raise ValueError(f"a node of {wide} GPUs: the indices of 62 fit into one number")
     blocks, buckets = -(-size // BLOCK), 1 + STEPS + wide
-    racks = 1 + max((row.rack for row in rows), default=0)
     types = 1 + max((row.gpu_type for row in rows), default=0)
-    most = max([racks, types, *(1 + max(row.nvlink, row.pod) for row in rows)])
+    domain = _domains(rows)
+    racks = 1 + max(domain[size : 2 * size], default=0)
     cluster = Cluster(
         nodes=size,
         max_gpus=wide,
@@ -95,9 +98,7 @@ def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
         slices=_filled([row.slices for row in rows]),
         gpu_type=_filled([row.gpu_type for row in rows]),
         gpu_group=column(size * wide, "int"),
-        domain=_filled(
-            [*(row.nvlink for row in rows), *(row.rack for row in rows), *(row.pod for row in rows)]
-        ),
+        domain=_filled(domain),
         free_cpu=_filled([row.cpu_millis for row in rows]),
         free_memory=_filled([row.memory_mib for row in rows]),
         free_gpu=column(size * wide, "int"),
@@ -109,12 +110,13 @@ def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
         suspicion=column(size, "float"),
         eligible=column(size * classes, "bool", True),
         preferred=column(size * classes, "bool", False),
+        likes=column(classes, "int"),
         bucket=column(size, "int", NOWHERE),
         count=column(buckets * (blocks + 1), "int"),
         rack_whole=column(racks, "int"),
         found=column(size, "int"),
         ordered=column(size, "int"),
-        tally=column(most, "int"),
+        tally=column(1 + max(domain, default=0), "int"),
         out_node=column(size, "int"),
         out_mask=column(size, "int"),
     )
@@ -124,6 +126,20 @@ def cluster_of(rows: Sequence[NodeRow], *, classes: int = 1) -> Cluster:
             cluster.gpu_group[row * wide + index] = (*node.gpu_groups, *[0] * wide)[index]
         refile(cluster, row)
     return cluster
+
+
+def _domains(rows: Sequence[NodeRow]) -> list[int]:
+    """By level and row; a domain lies in one domain of the next level, whatever its number says."""
+    keys: list[list[tuple[object, ...]]] = [
+        [
+            (row.pod, row.rack, at if row.nvlink is None else (row.nvlink,))
+            for at, row in enumerate(rows)
+        ],
+        [(row.pod, row.rack) for row in rows],
+        [(row.pod,) for row in rows],
+    ]
+    numbers = [{key: at for at, key in enumerate(dict.fromkeys(level))} for level in keys]
+    return [numbers[at][key] for at, level in enumerate(keys) for key in level]
 
 
 def _filled(values: Sequence[int]) -> Any:
@@ -166,8 +182,15 @@ def refile(cluster: Cluster, node: int) -> None:
 
 
 @compiled
+def prefer(cluster: Cluster, group: int, node: int, likes: bool) -> None:
+    """The class would rather have this node (it has the job's data), or no longer."""
+    at = group * cluster.nodes + node
+    cluster.likes[group] += likes * 1 - cluster.preferred[at] * 1
+    cluster.preferred[at] = likes
+
+
+@compiled
 def _add(cluster: Cluster, bucket: int, node: int, change: int) -> None:
-    """Beside the count of each block, the last of a bucket's counts is that of all blocks."""
     if bucket == NOWHERE:
         return
     start = bucket * (cluster.blocks + 1)

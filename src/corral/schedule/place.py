@@ -11,7 +11,7 @@ from corral.schedule.fragment import Demand
 from corral.schedule.seat import Ask, cost, first_bucket, fits, mask_of
 from corral.schedule.topology import choose
 
-ENOUGH: Final = 2048  # nodes that fit are weighed, the fullest first; more than that gain nothing
+ENOUGH: Final = 256  # nodes that fit are weighed, the fullest first; 2,048 packed no better
 
 
 @compiled
@@ -42,16 +42,20 @@ def take_all(cluster: Cluster, ask: Ask) -> None:
 def _best(cluster: Cluster, demand: Demand, ask: Ask) -> int:
     """The node where it wastes least, the first of equals; -1: it fits nowhere."""
     best, least, weighed, width = -1, 1e300, 0, cluster.blocks + 1
+    start, likes = ask.group * cluster.nodes, cluster.likes[ask.group] > 0
     for bucket in range(first_bucket(ask), cluster.buckets):
         if not cluster.count[bucket * width + cluster.blocks]:
             continue
         for block in range(cluster.blocks):
-            if not cluster.count[bucket * width + block] or weighed >= ENOUGH:
+            enough = weighed >= ENOUGH
+            if not cluster.count[bucket * width + block] or (enough and not likes):
                 continue
             for node in range(block * BLOCK, min(cluster.nodes, (block + 1) * BLOCK)):
+                if enough and not cluster.preferred[start + node]:
+                    continue
                 if cluster.bucket[node] == bucket and fits(cluster, ask, node):
                     waste = cost(cluster, demand, ask, node)
-                    weighed += 1
+                    weighed += 1 * (cluster.suspicion[node] == 0)
                     if waste < least:
                         best, least = node, waste
     return best

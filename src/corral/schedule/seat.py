@@ -95,6 +95,8 @@ def cost(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> float:
     before = stranded(demand, free, cpu, memory)
     after = stranded(demand, free - millis, cpu - ask.cpu, memory - ask.memory)
     waste += (after - before) / WHOLE + cluster.suspicion[node]
+    if ask.alone:
+        waste += (free - millis) / WHOLE
     if cluster.preferred[ask.group * cluster.nodes + node]:
         waste -= PREFERENCE
     rack = cluster.domain[RACK * cluster.nodes + node]

@@ -78,7 +78,7 @@ def replay(
     """
     if max(workload.gpus, default=0) > sum(nodes):
         raise ValueError(f"a job asks for {max(workload.gpus)} GPUs, all nodes have {sum(nodes)}")
-    world, state = _world(workload), _state(workload, nodes, named)
+    world, state = world_of(workload), state_of_workload(workload, nodes, named)
     log = log_of(gpus=sum(nodes), is_kept=on_event is not None)
     is_done = False
     while not is_done:
@@ -95,7 +95,8 @@ def replay(
     )
 
 
-def _world(workload: Workload) -> World:
+def world_of(workload: Workload) -> World:
+    """Nobody has come yet."""
     jobs = len(workload.submits)
     return World(
         jobs=jobs,
@@ -108,7 +109,8 @@ def _world(workload: Workload) -> World:
     )
 
 
-def _state(workload: Workload, nodes: Sequence[int], named: Named) -> State:
+def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) -> State:
+    """Empty nodes, and a row of each job to come."""
     classes: dict[tuple[int, int], int] = {}
     klass = [
         classes.setdefault(kind, len(classes))

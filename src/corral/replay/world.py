@@ -7,7 +7,7 @@ is in this one file: numba keeps code by the text of its file, and `compiled` by
 from typing import Any, Final, NamedTuple
 
 from corral.schedule.ageing import earn
-from corral.schedule.backlog import AT_RUNNING
+from corral.schedule.backlog import AT_RUNNING, WAITING
 from corral.schedule.compiled import column, compiled
 from corral.schedule.order import Policy, has_waiting, preempts
 from corral.schedule.pool import NOBODY, USED
@@ -139,18 +139,45 @@ def pass_time(world: World, state: State, now: float) -> None:
 def advance(policy: Policy, world: World, state: State, log: Log) -> bool:
     """From event to event until all jobs have ended (True), or until the log is full."""
     while world.count[DONE] < world.jobs and not is_full(log):
-        now = _next_event(policy, world, state)
-        pass_time(world, state, now)
-        earn(policy, state.jobs, state.pool, state.ageing, now)
-        _end_jobs(policy, world, state, log, now)
-        while world.count[SUBMITTED] < world.jobs and (
-            world.submits[world.count[SUBMITTED]] <= now
-        ):
-            submit(policy, state, world.count[SUBMITTED], now)
-            world.count[SUBMITTED] += 1
-        take_turns(policy, state, now)
-        note_moves(world, state, log)
+        step(policy, world, state, log)
     return bool(world.count[DONE] == world.jobs)
+
+
+@compiled
+def step(policy: Policy, world: World, state: State, log: Log) -> None:
+    """All that happens at the next moment at which anything does."""
+    now = _next_event(policy, world, state)
+    pass_time(world, state, now)
+    earn(policy, state.jobs, state.pool, state.ageing, now)
+    _end_jobs(policy, world, state, log, now)
+    while world.count[SUBMITTED] < world.jobs and (world.submits[world.count[SUBMITTED]] <= now):
+        submit(policy, state, world.count[SUBMITTED], now)
+        world.count[SUBMITTED] += 1
+    take_turns(policy, state, now)
+    note_moves(world, state, log)
+
+
+@compiled
+def advance_until_started(
+    policy: Policy, world: World, state: State, log: Log, job: int, until: float
+) -> float:
+    """From event to event until a waiting job starts, or nothing more happens before `until`.
+
+    Gives the time of the start, or `until`.
+    """
+    while state.jobs.state[job] == WAITING and world.count[DONE] < world.jobs:
+        if _next_event(policy, world, state) >= until:
+            return until
+        step(policy, world, state, log)
+    return float(world.number[NOW]) if state.jobs.state[job] != WAITING else until
+
+
+@compiled
+def advance_to(policy: Policy, world: World, state: State, log: Log, submitted: int) -> bool:
+    """From event to event until so many jobs are submitted (True), or until the log is full."""
+    while world.count[SUBMITTED] < submitted and not is_full(log):
+        step(policy, world, state, log)
+    return bool(world.count[SUBMITTED] >= submitted)
 
 
 @compiled

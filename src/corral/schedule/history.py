@@ -118,15 +118,22 @@ def relearn(history: History) -> None:
     for klass in range(history.classes):
         start = klass * LEVELS
         for level in range(LEVELS):
-            row = start + level
-            long = (history.ended[row] + LEAN_JOBS * history.overall[level]) / (
-                history.reached[row] + history.live[row] + LEAN_JOBS
-            )
-            history.hazard[level] = (history.recent_ended[row] + LEAN_JOBS * long) / (
-                history.recent_reached[row] + history.live[row] + LEAN_JOBS
-            )
+            history.hazard[level] = hazard_of(history, klass, level)
         for level in range(LEVELS):
             history.rank[start + level] = _rank(history, level)
+
+
+@compiled
+def hazard_of(history: History, klass: int, level: int) -> float:
+    """The chance that a job of the class which has reached the level ends in it."""
+    row = klass * LEVELS + level
+    long = (history.ended[row] + LEAN_JOBS * history.overall[level]) / (
+        history.reached[row] + history.live[row] + LEAN_JOBS
+    )
+    return float(
+        (history.recent_ended[row] + LEAN_JOBS * long)
+        / (history.recent_reached[row] + history.live[row] + LEAN_JOBS)
+    )
 
 
 @compiled

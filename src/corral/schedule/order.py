@@ -114,7 +114,8 @@ def first_group(policy: Policy, jobs: Jobs, smaller_than: int) -> int:
         row += 1
         if jobs.gpus[first] < smaller_than:
             key = key_of_waiting(policy, jobs, group)
-            if best == NONE or key < least or (key == least and jobs.turn[first] < turn):
+            is_sooner = key == least and (jobs.turn[first], first) < (turn, jobs.root[best])
+            if best == NONE or key < least or is_sooner:
                 best, least, turn = group, key, jobs.turn[first]
     return best
 

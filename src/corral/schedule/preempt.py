@@ -148,15 +148,15 @@ def _pick(
 
 @compiled
 def _worst_seat(pool: Pool, jobs: Jobs, victims: Victims, node: int) -> int:
-    worst, largest = NONE, -1.0
+    worst, largest, last = NONE, -1.0, NONE
     for place in range(node * pool.wide, node * pool.wide + pool.holders[node]):
         seat = pool.held[place]
         job = pool.seat_job[seat]
-        if victims.chosen[job] or jobs.key[job] <= largest:
+        if victims.chosen[job] or (jobs.key[job], job) <= (largest, last):
             continue
         is_picked = False
         for at in range(victims.count[1]):
             is_picked = is_picked or victims.picked[at] == job
         if not is_picked:
-            worst, largest = seat, jobs.key[job]
+            worst, largest, last = seat, jobs.key[job], job
     return worst

@@ -1,0 +1,196 @@
+"""When will a waiting job start? The present is played forward many times, by the same core.
+
+What is not known is drawn: how long each job still runs, from the record of ended jobs that the
+order itself goes by; and who will come, from a stretch of the past that is played again.
+"""
+
+from bisect import bisect_left
+from typing import Any, Final, NamedTuple
+
+from corral.replay.world import NOW, SUBMITTED, World, advance_until_started, log_of
+from corral.schedule.backlog import (
+    AT_RUNNING,
+    AT_WAITING,
+    NONE,
+    RUNNING,
+    WAITING,
+    begin_running,
+    push,
+    served,
+)
+from corral.schedule.compiled import column, compiled
+from corral.schedule.history import LEVELS, History, hazard_of, level_after
+from corral.schedule.order import Policy
+from corral.schedule.pool import NOBODY, hold
+from corral.schedule.turns import State, state_of
+
+PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of arrivals may begin
+MOST_ARRIVALS: Final = 4_000  # of one run
+PRIME: Final = 2_147_483_647
+_COPIED: Final = (
+    *("submitted", "gpus", "klass", "expected", "weight", "turn", "level", "started", "overhead"),
+    *("attained", "queued", "preempted", "key", "elder_until"),
+)
+
+
+class Arrivals(NamedTuple):
+    """Who came, in order: seconds, and class, of each."""
+
+    at: Any
+    klass: Any
+
+
+class Stretch(NamedTuple):
+    """Rows of arrivals, and by how many seconds they come later when they are played again."""
+
+    first: int
+    rows: int
+    later: float
+
+
+@compiled
+def roll(dice: Any) -> float:
+    """A uniform draw between 0 and 1. `dice` has one row, 1 to PRIME - 1.
+
+    Source: Park and Miller 1988, Random number generators: good ones are hard to find.
+    """
+    dice[0] = dice[0] * 16_807 % PRIME
+    return float(dice[0] / PRIME)
+
+
+@compiled
+def draw_seconds(history: History, klass: int, attained: float, dice: Any) -> float:
+    """The service at which a job of the class ends that has had `attained` seconds of it."""
+    level = level_after(history, 0, attained)
+    begin = attained
+    while level < LEVELS - 1:
+        end = history.edge[level + 1]
+        part = (end - begin) / (end - history.edge[level])
+        if roll(dice) < 1 - (1 - hazard_of(history, klass, level)) ** part:
+            break
+        begin = end
+        level += 1
+    return float(begin + roll(dice) * (history.edge[level + 1] - begin) + 1)
+
+
+def waits(
+    policy: Policy,
+    present: State,
+    job: int,
+    now: float,
+    past: Arrivals,
+    *,
+    runs: int,
+    seed: int,
+    horizon_seconds: float = 10 * 86_400.0,
+) -> list[float]:
+    """Seconds from now to the start of the row `job`, one of each run, ranked.
+
+    `present` has the jobs of now in its first rows, as many as run and wait, and MOST_ARRIVALS
+    more; it is left as it is. A run that sees no start by the horizon counts as the horizon.
+    """
+    dice = column(1, "int", 1 + seed % (PRIME - 1))
+    log = log_of(gpus=0, is_kept=False)
+    here = int(present.jobs.count[AT_RUNNING] + present.jobs.count[AT_WAITING])
+    found = []
+    for _ in range(runs):
+        stretch = _stretch(past, now, horizon_seconds, roll(dice))
+        state, world = clone(present), _world(here, here + stretch.rows, now)
+        _draw(world, state, past, stretch, dice)
+        until = now + horizon_seconds
+        found.append(advance_until_started(policy, world, state, log, job, until) - now)
+    return sorted(found)
+
+
+def _stretch(past: Arrivals, now: float, seconds: float, where: float) -> Stretch:
+    """Arrivals of so many seconds up to now, or of all the past if that is shorter."""
+    if not len(past.at):
+        return Stretch(0, 0, 0.0)
+    oldest = max(float(past.at[0]), now - max(PAST_SECONDS, seconds))
+    begin = oldest + where * max(0.0, now - oldest - seconds)
+    first = bisect_left(past.at, begin)
+    rows = bisect_left(past.at, min(now, begin + seconds)) - first
+    return Stretch(first, min(rows, MOST_ARRIVALS), now - begin)
+
+
+def _world(here: int, jobs: int, now: float) -> World:
+    world = World(
+        jobs=jobs,
+        horizon=0.0,
+        submits=column(jobs, "float"),
+        duration=column(jobs, "float"),
+        ended=column(jobs, "float"),
+        count=column(2, "int"),
+        number=column(3, "float"),
+    )
+    world.number[NOW] = now
+    world.count[SUBMITTED] = here
+    return world
+
+
+@compiled
+def _draw(world: World, state: State, past: Arrivals, stretch: Stretch, dice: Any) -> None:
+    jobs, here = state.jobs, world.count[SUBMITTED]
+    for row in range(here):
+        done = jobs.attained[row]
+        if jobs.state[row] == RUNNING:
+            done = served(jobs, row, world.number[NOW])
+        world.duration[row] = draw_seconds(state.history, jobs.klass[row], done, dice)
+    for more in range(stretch.rows):
+        row, klass = here + more, past.klass[stretch.first + more]
+        world.submits[row] = past.at[stretch.first + more] + stretch.later
+        world.duration[row] = draw_seconds(state.history, klass, 0.0, dice)
+        jobs.gpus[row] = jobs.class_gpus[klass]
+        jobs.klass[row] = klass
+        jobs.weight[row] = jobs.class_weight[klass]
+
+
+def present_of(policy: Policy, state: State) -> tuple[State, list[int]]:
+    """A state of those alone that run or wait now, for `waits`; and the rows that they had."""
+    jobs = state.jobs
+    rows = sorted(
+        [int(jobs.running[place]) for place in range(jobs.count[AT_RUNNING])]
+        + [int(jobs.waiting[place]) for place in range(jobs.count[AT_WAITING])]
+    )
+    made = state_of(
+        [int(size) for size in state.pool.size],
+        jobs=len(rows) + MOST_ARRIVALS,
+        class_gpus=[int(gpus) for gpus in jobs.class_gpus],
+        policy=policy,
+    )
+    for row, old in enumerate(rows):
+        _copy_job(state, made, old, row)
+    elder = int(state.ageing.elder[0])
+    kept = made._replace(
+        jobs=made.jobs._replace(rank=jobs.rank.copy()),
+        history=_clone_part(state.history),
+        ageing=_clone_part(state.ageing),
+    )
+    kept.ageing.elder[0] = rows.index(elder) if elder in rows else NONE
+    return kept, rows
+
+
+def _copy_job(state: State, made: State, old: int, row: int) -> None:
+    jobs, pool = state.jobs, state.pool
+    for name in _COPIED:
+        getattr(made.jobs, name)[row] = getattr(jobs, name)[old]
+    if jobs.state[old] == WAITING:
+        push(made.jobs, row, int(jobs.group[old]))
+        return
+    seat, parts = pool.first_seat[old], 0
+    while seat != NOBODY:
+        made.pool.out_node[parts] = pool.seat_node[seat]
+        made.pool.out_gpus[parts] = pool.seat_gpus[seat]
+        parts += 1
+        seat = pool.seat_next[seat]
+    hold(made.pool, row, parts)
+    begin_running(made.jobs, row)
+
+
+def clone(state: State) -> State:
+    """The same in columns of its own."""
+    return State(*(_clone_part(part) for part in state))
+
+
+def _clone_part(part: Any) -> Any:
+    return type(part)(*(value if isinstance(value, int) else value.copy() for value in part))

@@ -122,3 +122,22 @@ def test_an_odd_name_is_refused_in_words(tmp_path: Path) -> None:
         digest(tmp_path)
     except SpecInvalid as refused:
         assert "UTF-8" in refused.message  # noqa: PT017 (packing it is right as well)
+
+
+def test_a_directory_that_may_not_be_entered_is_told_and_a_file_that_has_gone_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tree(tmp_path, {"a.py": "1", "gone.tmp": "x"})
+    listed = os.scandir(root)
+    (root / "gone.tmp").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", lambda folder: listed)
+        assert names(root) == ["a.py"]
+
+    def locked(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", locked)
+    with pytest.raises(SpecInvalid, match="cannot be read: permission denied") as refused:
+        names(root)
+    assert ".corralignore" in refused.value.hint

@@ -87,7 +87,12 @@ def _entries(root: Path) -> Iterator[_Entry]:
             is_folder = found.is_dir(follow_symlinks=False)
             if found.name in NEVER or _is_ignored(specs, name + "/" * is_folder):
                 continue
-            state = found.stat(follow_symlinks=False)
+            try:
+                state = found.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue  # of a program that runs here: it has gone meanwhile
+            except OSError as error:
+                raise _unreadable(Path(found.path), error) from None
             if is_folder or stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
                 yield _Entry(name=name, path=Path(found.path), found=state)
             if is_folder:
@@ -114,10 +119,9 @@ def _ignores(folder: Path, base: str) -> Iterator[tuple[str, "GitIgnoreSpec"]]:
 
     for name in IGNORE_FILES:
         path = folder / name
-        if not path.is_file():
-            continue
         try:
-            yield base, GitIgnoreSpec.from_lines(path.read_text(errors="replace").splitlines())
+            if path.is_file():
+                yield base, GitIgnoreSpec.from_lines(path.read_text(errors="replace").splitlines())
         except OSError as error:
             raise _unreadable(path, error) from None
         except ValueError as error:

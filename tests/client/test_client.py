@@ -170,7 +170,7 @@ def test_a_mistake_is_told_before_anything_is_sent(client: Client, tmp_path: Pat
     spec.write_text("name: one\nrun: x\nnodes: -1\n")  # no head is there at all
     with pytest.raises(SpecInvalid, match=r"job\.yaml:3: nodes: -1"):
         client.submit(spec)
-    with pytest.raises(SpecInvalid, match=r"spec\[0\]: nodes"):
+    with pytest.raises(SpecInvalid, match=r"^nodes: -1"):
         client.submit({**SPEC, "nodes": -1})
     with pytest.raises(SpecInvalid, match="is no directory"):
         client.submit({**SPEC, "workdir": "/nowhere"})
@@ -195,6 +195,32 @@ def test_a_refusal_of_the_head_is_the_same_exception_here(
         list(client.logs("nothing"))
     with pytest.raises(NotFound), client.attach("nothing"):
         raise AssertionError("it was opened")
+
+
+def test_what_cannot_be_a_token_is_refused_unsent_and_not_repeated(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for token in ("short", "tok\nen-of-many-words", "tökén-of-the-cluster", "x" * 600):
+        monkeypatch.setenv("CORRAL_TOKEN", token)
+        with Client(url=head.url) as client, pytest.raises(Unauthorised) as refused:
+            client.status()
+        assert refused.value.message == "what CORRAL_TOKEN holds is no token"
+        assert "corral token create" in refused.value.hint
+
+
+def test_the_token_of_a_directory_is_sent_to_its_own_head_alone(
+    head: Head, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    monkeypatch.setenv("CORRAL_DIR", str(place))
+    monkeypatch.setenv("CORRAL_URL", head.url + "/")
+    with Client() as client:
+        assert client.status().head.pid == 4711
+    (place / "head.json").write_text(json.dumps({"url": "http://127.0.0.1:9"}))
+    with Client() as client, pytest.raises(Unauthorised, match="there is no token for"):
+        client.status()
+    (place / "head.json").unlink()
+    with Client() as client, pytest.raises(Unauthorised, match="there is no token for"):
+        client.status()
 
 
 def test_no_head_is_trouble_with_the_command_that_helps(place: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import SpecInvalid
+from corral.wire.read import shown
 from corral.wire.reading import parse_specs, read_specs
 from corral.wire.submission import to_domain
 
@@ -205,6 +206,12 @@ def test_a_refusal_names_the_file_and_what_to_do(text: str) -> None:
 )
 def test_toml_is_told_by_line_too(text: str, line: int) -> None:
     assert f"job.toml:{line}: " in told(text, "job.toml")
+
+
+def test_what_was_written_is_shown_as_it_was_but_for_what_cannot_be_seen() -> None:
+    assert shown("ünï") == '"ünï"'
+    assert shown("a\u202eb\x07") == '"a\\u202eb\\u0007"'
+    assert len(shown("ü" * 100)) == 60
 
 
 def test_toml_that_is_too_deep_is_refused() -> None:

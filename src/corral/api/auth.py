@@ -102,7 +102,11 @@ async def identify(store: Store, headers: Iterable[tuple[bytes, bytes]], now: fl
     """
     found = await store.identity(token_digest(bearer(headers)))
     if found is None:
-        raise _unauthorised("this cluster does not know the token")
+        raise Unauthorised(
+            "this cluster does not know the token",
+            hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
+            "corral token create NAME",
+        )
     return caller_by(found, now)
 
 

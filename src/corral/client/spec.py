@@ -42,9 +42,10 @@ class Wished:
 def read_wished(spec: Spec) -> Wished:
     """Read and check everything that can be checked here, before anything is sent.
 
-    Raises: SpecInvalid with file and line, or with `spec[0].field`.
+    Raises: SpecInvalid with file and line; a field alone where there is one spec and no file.
     """
     from corral.wire import reading
+    from corral.wire.document import Document
     from corral.wire.submission import to_domain
 
     folder = Path.cwd()
@@ -52,7 +53,7 @@ def read_wished(spec: Spec) -> Wished:
         parsed = reading.read_specs(Path(spec))
         folder = Path(spec).absolute().parent
     elif isinstance(spec, Mapping):
-        parsed = reading.parse_values([spec], source="spec")
+        parsed = [reading.check(Document(value=dict(spec), source=""))]
     else:
         parsed = reading.parse_values(list(spec), source="spec")
     if not parsed:

@@ -9,9 +9,20 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from corral.domain import errors
-from corral.domain.errors import Bug, CorralError, Refusal, SpecInvalid, Trouble, Unreachable
+from corral.domain.errors import (
+    Bug,
+    CorralError,
+    Refusal,
+    SpecInvalid,
+    Trouble,
+    Unauthorised,
+    Unreachable,
+)
 
 DEFAULT_DIR: Final = "~/.corral"
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)  # what a head takes for one
+_SAID: Final = "what CORRAL_TOKEN holds"
+_ANOTHER: Final = "an admin of the cluster makes one: corral token create NAME"
 _NOBODY_THERE: Final = ("connection refused", "connect call failed", "attempts failed")
 _BY_CODE: Final = {
     kind.code: kind
@@ -40,17 +51,17 @@ class Where:
     def target(self) -> Target:
         """Read anew at each connection: a head that came back may have another address.
 
-        Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address.
+        Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address;
+            Unauthorised when there is no token for it, or what is given cannot be one.
         """
         url = self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
-        token = self.token or (None if self.dir else os.environ.get("CORRAL_TOKEN"))
         found = url or self._head_url()
         if urlsplit(found).scheme not in ("http", "https") or not urlsplit(found).hostname:
             raise SpecInvalid(
                 f"{found!r} is no address of a head", hint="write for example http://127.0.0.1:8470"
             )
         begin = self._begin() if url is None else f"see that a head runs there; {_from_where(url)}"
-        return Target(url=found.rstrip("/"), token=token or self._token(), begin=begin)
+        return Target(url=found.rstrip("/"), token=self._token(url), begin=begin)
 
     @property
     def root(self) -> Path:
@@ -69,15 +80,37 @@ class Where:
         usual = Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
         return "run: corral up" if self.root == usual else f"run: corral up --dir {self.root}"
 
-    def _token(self) -> str:
+    def _token(self, url: str | None) -> str:
+        """What was given, else the directory's: that one is sent to no head but the directory's."""
+        said = None if self.dir else os.environ.get("CORRAL_TOKEN")
+        if self.token or said:
+            return _checked(self.token or said or "", "what was given" if self.token else _SAID)
+        if url is not None and not self._is_own(url):
+            raise Unauthorised(f"there is no token for {url}", hint=f"set CORRAL_TOKEN; {_ANOTHER}")
+        return _checked(self._own_token(), str(self.root / "token"))
+
+    def _is_own(self, url: str) -> bool:
+        try:
+            return url.rstrip("/") == self._head_url().rstrip("/")
+        except Unreachable:
+            return False
+
+    def _own_token(self) -> str:
         path = self.root / "token"
         try:
-            return path.read_text().strip()
+            return path.read_text(errors="replace").strip()
         except OSError as error:
             raise Unreachable(
                 f"the token {path} cannot be read: {(error.strerror or '').lower()}",
                 hint="run: corral up, or set CORRAL_TOKEN",
             ) from None
+
+
+def _checked(token: str, where: str) -> str:
+    """Raises: Unauthorised, without a word of what it holds."""
+    if not _TOKEN.fullmatch(token):
+        raise Unauthorised(f"{where} is no token", hint=_ANOTHER)
+    return token
 
 
 def _from_where(url: str) -> str:

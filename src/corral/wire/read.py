@@ -48,9 +48,10 @@ def shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     try:
-        text = json.dumps(value, default=str)
+        text = json.dumps(value, default=str, ensure_ascii=False)
     except (ValueError, RecursionError):
         text = type(value).__name__
+    text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -130,11 +130,16 @@ def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:
     """All problems in the order of their lines; the hint is the first one's."""
     ordered = sorted(problems, key=lambda one: document.line(one.where))
     lines = [
-        f"{document.at(one.where)}: {_dotted(one.where)}{one.text}"
+        f"{_place(document, one.where)}{_dotted(one.where)}{one.text}"
         + (f" ({one.hint})" if len(ordered) > 1 else "")
         for one in ordered[:20]
     ]
     return SpecInvalid("\n".join(lines), hint=ordered[0].hint)
+
+
+def _place(document: Document, where: Where) -> str:
+    place = document.at(where)
+    return f"{place}: " if place else ""
 
 
 def _dotted(where: Where) -> str:

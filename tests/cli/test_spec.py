@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.cli.failure import Usage
 from corral.cli.spec import Typed, command_text, made_name, spec_of
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import is_name
@@ -75,7 +76,7 @@ def test_a_variable_may_be_taken_from_here(monkeypatch: pytest.MonkeyPatch) -> N
 def test_one_word_is_a_line_for_the_shell_and_several_are_as_typed() -> None:
     assert command_text(("echo $RANK | wc -c",)) == "echo $RANK | wc -c"
     assert command_text(("echo", "$RANK", "a b")) == "echo '$RANK' 'a b'"
-    with pytest.raises(SpecInvalid):
+    with pytest.raises(Usage):
         command_text(())
 
 

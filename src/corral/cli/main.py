@@ -1,6 +1,7 @@
 """The command line: `corral COMMAND`. What is typed is read here; each command has its module."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -46,7 +47,9 @@ def build() -> App:
 
 def main() -> None:
     """Run one command and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would end it in a traceback
+    sys.exit(code)
 
 
 def run(words: Sequence[str]) -> int:
@@ -76,7 +79,9 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return failure.INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the exit complains
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # else the exit complains of what is unwritten
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, sys.stderr.fileno())
         return failure.DONE
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corral.cli.failure import Usage
 from corral.domain.errors import SpecInvalid
 
 
@@ -39,7 +40,7 @@ class Typed:
 
 
 def spec_of(typed: Typed) -> dict[str, Any]:
-    """Raises: SpecInvalid when there is no command, or an option is not of its form."""
+    """Raises: Usage when there is no command, SpecInvalid when an option is not of its form."""
     resources = {"gpu": _number(typed.gpus), "cpu": _number(typed.cpus), "memory": typed.memory}
     fields = {
         "name": typed.name or made_name(typed.command),
@@ -64,7 +65,7 @@ def spec_of(typed: Typed) -> dict[str, Any]:
 def command_text(command: Sequence[str]) -> str:
     """One word is a line for the shell; several are a command and its arguments, as typed."""
     if not command:
-        raise SpecInvalid("there is no command", hint="write it after --: corral run -- CMD ...")
+        raise Usage("there is no command", hint="write it after --: corral run -- CMD ...")
     return command[0] if len(command) == 1 else shlex.join(command)
 
 

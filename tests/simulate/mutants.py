@@ -459,8 +459,40 @@ AGENT = [
     ),
 ]
 
+FORGETTING = [
+    Mutant(
+        "a job that another waits for is forgotten",
+        "reconcile.forget:_needed",
+        "yield from (after.job for after in job.spec.after)",
+        "pass",
+        "kept",
+    ),
+    Mutant(
+        "a job that still holds a node is forgotten",
+        "reconcile.forget:_needed",
+        "yield from (allocation.job for allocation in draft.held())",
+        "pass",
+        "kept bug",
+        seed=69,
+    ),
+    Mutant(
+        "more are forgotten than are too many",
+        "reconcile.forget:forget",
+        "place < too_many",
+        "place <= too_many",
+        "kept",
+    ),
+    Mutant(
+        "nothing is ever forgotten",
+        "reconcile.forget:forget",
+        "too_many <= 0",
+        "True",
+        "I10",
+    ),
+]
+
 MUTANTS = [
-    *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *AGENT,
+    *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *AGENT, *FORGETTING,
 ]  # fmt: skip
 
 

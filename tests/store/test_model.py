@@ -77,6 +77,7 @@ changes = st.builds(
         st.builds(reservation, ids, ended=st.sampled_from(["", "placed"])), max_size=2
     ).map(tuple),
     granted=st.none() | st.integers(0, 8).map(Sequence),
+    forgotten=st.lists(ids, max_size=2, unique=True).map(tuple),
 )
 
 

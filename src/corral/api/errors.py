@@ -26,6 +26,7 @@ STATUS: Final[Mapping[str, int]] = {
     "forbidden": 403,
     "not_found": 404,
     "conflict": 409,
+    "forgotten": 410,
     "too_large": 413,
     "unsupported": 422,
     "cannot_fit": 422,

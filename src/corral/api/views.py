@@ -19,10 +19,12 @@ ROWS_AT_ONCE: Final = 200
 
 
 async def find_job(control: Control, name: str) -> Job:
-    """The job with this id, or the newest of this name. Raises: NotFound."""
+    """The job with this id, or the newest of this name. Raises: NotFound, Forgotten."""
     id = JobId(name)
     found = control.world.jobs.get(id) or await control.store.job(id)
     found = found or await control.store.named(name)
+    if found is None and control.world.forgot(id) and not await control.store.array(name):
+        raise control.keeping.retention.refusal(f"job {id}")
     if found is None:
         raise NotFound("job", name[:100], await control.store.names(), see="corral ps --all")
     return control.world.jobs.get(found.id, found)

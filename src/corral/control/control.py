@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
+from functools import partial
 
 import structlog
 
@@ -10,12 +11,14 @@ from corral.control.book import Book
 from corral.control.heard import changed, stepped
 from corral.control.hub import Hub
 from corral.control.intake import Planned, check_asked, check_specs, normal, plan, reason_held
+from corral.control.keeping import Keeping
 from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
 from corral.domain.facts import Facts, NodeFacts, Progress
 from corral.domain.ids import JobId, NodeId, Sequence, TokenId, UserName
 from corral.domain.job import Job, JobSpec
+from corral.domain.retention import Retention
 from corral.domain.wanted import Wanted
 from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import Changes, World
@@ -42,8 +45,15 @@ class Control:
     """
 
     def __init__(
-        self, *, store: Store, engine: Engine, clock: Clock, keep_replay: KeepReplay | None = None
+        self,
+        *,
+        store: Store,
+        engine: Engine,
+        clock: Clock,
+        keep_replay: KeepReplay | None = None,
+        retention: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
+        self.keeping = Keeping(retention)
         self.store = store
         self.engine = engine
         self.clock = clock
@@ -85,8 +95,9 @@ class Control:
         """Queue the jobs, all or none. The same key again answers with the first ones."""
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
-        wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, token=token)
-        return await self._jobs_of(wish)
+        with self.keeping.sparing(asked):
+            wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, token=token)
+            return await self._jobs_of(wish)
 
     async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
         """The jobs that this user has submitted with this key; None when there was no such wish.
@@ -97,9 +108,12 @@ class Control:
         return None if wish is None else await self._jobs_of(wish)
 
     async def _jobs_of(self, wish: Wish) -> list[Job]:
-        """What the wish has brought, once it is granted."""
+        """What the wish has brought, once it is granted. Raises: Forgotten for a repeated one."""
+        repeated, forgotten = wish.sequence <= self.world.granted, self.keeping.forgotten
         await self._until_granted(wish)
         jobs = [self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)]
+        if None in jobs and (repeated or self.keeping.forgotten > forgotten):
+            raise self.keeping.retention.refusal("what was submitted with this key")
         if None in jobs:
             raise Bug(f"wish {wish.sequence} could not be granted", hint="run: corral events")
         return [job for job in jobs if job is not None]
@@ -226,8 +240,10 @@ class Control:
         self._excuse(outcome.frozen, now.serving)
         self.reasons = self.reasons if outcome.reasons is None else outcome.reasons
         if outcome.changes or now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS:
+            self.keeping.leaving(outcome.changes)
             events = await self.store.commit(self.world.term, outcome.changes)
             self.world.apply(outcome.changes)
+            self.keeping.left(outcome.changes)
             self._wrote_at = now.serving
             self.hub.publish(events)
         self._forget(touched)
@@ -250,18 +266,25 @@ class Control:
         self.facts.awaited.update(self.facts.proofs)
 
     def _reconcile(self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None) -> Outcome:
-        placing = not self.stopped_placing
+        decide = partial(
+            reconcile,
+            self.world,
+            self.facts,
+            wishes,
+            now,
+            touched=touched,
+            keep=self.keeping.due(now.serving) if touched is None else None,
+            spared=self.keeping.spared,
+        )
         try:
-            outcome = reconcile(
-                self.world, self.facts, wishes, now, touched=touched, placing=placing
-            )
+            outcome = decide(placing=not self.stopped_placing)
         except InvariantBroken as error:
             self.stopped_placing = f"placement is stopped, cancels go on: {error.message}"
             log.error("placement_stopped", error=error.message)
             self._replay("placement", wishes, error)
-            outcome = reconcile(self.world, self.facts, wishes, now, touched=touched, placing=False)
+            outcome = decide(placing=False)
         except Exception as error:  # tried again at the next tick; what is not placing goes on
-            outcome = reconcile(self.world, self.facts, wishes, now, touched=touched, placing=False)
+            outcome = decide(placing=False)
             self.failed_placing = f"placement failed and is being tried again: {error!r}"
             log.exception("placement_failed")
             self._replay("placement", wishes, error)

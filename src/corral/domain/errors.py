@@ -54,6 +54,12 @@ class NotFound(Refusal):
         )
 
 
+class Forgotten(Refusal):
+    """The job was there, has ended, and is not kept any more."""
+
+    code = "forgotten"
+
+
 class Conflict(Refusal):
     """It cannot be done in the state things are in."""
 

@@ -14,6 +14,7 @@ AttemptNumber = NewType("AttemptNumber", int)  # from 1; it is also the epoch th
 Sequence = NewType("Sequence", int)  # order in which wishes were acknowledged
 
 NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_ID: Final = re.compile(r"j(\d{1,15})(?:_\d{1,9}){0,2}", re.ASCII)
 NAME_RULE: Final = (
     "1 to 63 letters, digits, dots, dashes or underscores, beginning and ending with a letter "
     "or digit"
@@ -28,3 +29,9 @@ def is_name(text: str) -> bool:
 def job_id(sequence: int) -> JobId:
     """The id of the job that was acknowledged at this place in the order."""
     return JobId(f"j{sequence}")
+
+
+def sequence_of(id: str) -> int | None:
+    """The place in the order that a job's or an array's id holds; None for what is no such id."""
+    found = _ID.fullmatch(id)
+    return int(found.group(1)) if found else None

@@ -12,6 +12,7 @@ from corral.domain.ids import (
     QueueName,
     Sequence,
     UserName,
+    sequence_of,
 )
 from corral.domain.job import Job
 from corral.domain.moves import JobState
@@ -51,16 +52,17 @@ class Changes:
     spent: tuple[Spent, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     granted: Sequence | None = None
+    forgotten: tuple[JobId, ...] = ()  # with all that belongs to them
 
     def __bool__(self) -> bool:
-        rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves)
+        rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves, self.forgotten)
         shares = (self.uses, self.spent, self.reservations, self.receipts, self.events)
         return any(rows) or any(shares) or not (self.queues is None and self.granted is None)
 
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """What is not over yet, and the states of what is.
+    """What is not over yet, and of what is: the states, and since when (wall clock).
 
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable checkpoints,
     oldest first; `allocations` all that is not released; `reservations` those that stand.
@@ -71,6 +73,7 @@ class World:
     granted: Sequence = Sequence(0)
     jobs: dict[JobId, Job] = field(default_factory=dict)
     ended: dict[JobId, JobState] = field(default_factory=dict)
+    ended_at: dict[JobId, float] = field(default_factory=dict)
     attempts: dict[JobId, Attempt] = field(default_factory=dict)
     allocations: dict[AllocationKey, Allocation] = field(default_factory=dict)
     saves: dict[JobId, tuple[Save, ...]] = field(default_factory=dict)
@@ -91,10 +94,12 @@ class World:
         self._apply_shares(changes)
         if changes.granted is not None:
             self.granted = changes.granted
+        for id in changes.forgotten:
+            del self.ended[id], self.ended_at[id]
 
     def _apply_job(self, job: Job) -> None:
         if job.is_final:
-            self.ended[job.id] = job.state
+            self.ended[job.id], self.ended_at[job.id] = job.state, job.since
             for book in (self.jobs, self.attempts, self.saves):
                 book.pop(job.id, None)
         else:
@@ -135,5 +140,10 @@ class World:
                 del self.reservations[reservation.job]
 
     def state_of(self, job: JobId) -> JobState | None:
-        """The job's state, also when it is over; None for a job that was never submitted."""
+        """The job's state, also when it is over; None for one that is not known."""
         return self.jobs[job].state if job in self.jobs else self.ended.get(job)
+
+    def forgot(self, job: JobId) -> bool:
+        """Whether this id has been given and its job is not kept any more."""
+        sequence = sequence_of(job)
+        return sequence is not None and sequence <= self.granted and self.state_of(job) is None

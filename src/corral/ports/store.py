@@ -49,10 +49,12 @@ class Store(People, Protocol):
 
         Rows replace those of the same key: jobs and nodes by id, attempts by (job, number),
         allocations by (job, attempt, node), saves by (job, attempt, step), receipts by (job,
-        attempt, kind). After StoreTrouble it may or may not have been written: lead again.
+        attempt, kind). What is forgotten goes with all that belongs to it, but for the key of its
+        submission. After StoreTrouble it may or may not have been written: lead again.
 
         Raises: TermLost when a newer term leads; InvariantBroken when a final state would change,
-        a row belongs to no recorded job, or wishes would be granted backwards or unseen.
+        a row belongs to no recorded job, a job is forgotten that is not over or holds something,
+        or wishes would be granted backwards or unseen.
         """
         ...
 

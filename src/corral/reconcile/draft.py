@@ -60,6 +60,7 @@ class Draft:
     spent: dict[QueueName, Spent] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     granted: Sequence | None = None
+    forgotten: list[JobId] = field(default_factory=list)
     frozen: set[NodeId] = field(default_factory=set)
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
 
@@ -195,6 +196,7 @@ class Draft:
             spent=tuple(self.spent.values()),
             reservations=tuple(self.reservations.values()),
             granted=self.granted,
+            forgotten=tuple(self.forgotten),
         )
 
 

@@ -1,6 +1,6 @@
 """One decision: wishes, nodes, attempts, timers, places, in this order."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -8,12 +8,14 @@ from corral.domain.facts import Facts
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
+from corral.domain.retention import Retention
 from corral.domain.wishes import Wish
 from corral.domain.world import Changes, World
 from corral.health.liveness import next_deadline_seconds
 from corral.reconcile.attempts import ran_seconds, see_attempt
 from corral.reconcile.conclude import conclude
 from corral.reconcile.draft import Draft, Now
+from corral.reconcile.forget import forget
 from corral.reconcile.grant import grant, never, unmet, waits_for
 from corral.reconcile.invariants import check
 from corral.reconcile.nodes import see_nodes
@@ -50,12 +52,16 @@ def reconcile(
     *,
     touched: Iterable[JobId] | None = None,
     placing: bool = True,
+    keep: Retention | None = None,
+    spared: Set[JobId] = frozenset(),
 ) -> Outcome:
     """Decide everything that follows from what is known now; the world is not changed.
 
     Args:
         touched: jobs whose facts have changed since the last look; None looks at every job.
         placing: False when placement as a whole is stopped.
+        keep: how long jobs that are over are kept; None forgets none of them now.
+        spared: jobs that must not be forgotten now.
     Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
     """
     draft = Draft(world, facts, now)
@@ -71,6 +77,8 @@ def reconcile(
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
     anything_new = touched is None or any(rows)
     reasons = place(draft) if placing and anything_new else None
+    if keep is not None:
+        forget(draft, keep, spared)
     check(draft)
     deadline_seconds = next_deadline_seconds(facts, now.serving, draft.frozen)
     return Outcome(

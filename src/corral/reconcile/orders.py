@@ -39,9 +39,11 @@ def wanted_of(
             committed.append((key, steps))
     settled: list[AttemptKey] = []
     for seen in heard.seen if heard is not None else ():
-        if seen.key in mine or world.state_of(seen.key[0]) is None:
+        unknown = world.state_of(seen.key[0]) is None
+        over = seen.phase in _OVER
+        if seen.key in mine or (unknown and not (over and world.forgot(seen.key[0]))):
             continue  # still counted on, or nothing we know: then it is left alone
-        if seen.phase in _OVER:
+        if over:
             settled.append(seen.key)
         else:
             stop[seen.key] = Stop(

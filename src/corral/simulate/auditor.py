@@ -21,6 +21,7 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.wanted import Launch
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.blame import Blame
+from corral.simulate.kept import Kept
 from corral.simulate.loop import inside
 from corral.simulate.placing import Placing
 
@@ -53,6 +54,7 @@ class Auditor:
         self._stepped_at: dict[tuple[int, AttemptKey, NodeId], tuple[int, float]] = {}
         self._blame = Blame(self)
         self._placing = Placing(self)
+        self.kept = Kept(self)
 
     def breach(self, rule: str, text: str) -> None:
         self.scene.breach(rule, text)
@@ -68,14 +70,15 @@ class Auditor:
             self.breach("I1", f"{key} was acknowledged as {self.keys[key]} and then as {ids}")
 
     def still_there(self) -> None:
-        """I1: all that was ever acknowledged or committed is on the disk as it was written last."""
+        """I1: all that was ever acknowledged or committed is on the disk as it was written last,
+        or was rightly forgotten."""
         durable = self.scene.database.durable_jobs()
         for key, ids in self.keys.items():
             for id in ids:
-                if id not in durable:
+                if id not in durable and id not in self.kept.gone:
                     self.breach("I1", f"{key} was acknowledged as {id}, which is gone")
         for id, job in self.jobs.items():
-            if durable.get(id) != job:
+            if durable.get(id) != (None if id in self.kept.gone else job):
                 self.breach("I1", f"{id} was committed as {job.state} and is gone or changed")
 
     def cancel_acknowledged(self, job: JobId) -> None:
@@ -141,6 +144,7 @@ class Auditor:
             self._attempt(attempt, changes)
         self._blame.check(changes)
         self._capacity(changes)
+        self.kept.check(changes)
 
     def _job(self, job: Job) -> None:
         before = self.jobs.get(job.id)

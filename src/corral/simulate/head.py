@@ -99,6 +99,7 @@ class Head:
             engine=HeadEngine(self),
             clock=scene.clock,
             keep_replay=self._replay,
+            retention=scene.retention,
         )
 
     def begin(self) -> None:

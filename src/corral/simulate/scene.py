@@ -14,6 +14,7 @@ import structlog
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, NodeId
 from corral.domain.moves import FINAL, JobState
+from corral.domain.retention import Retention
 from corral.domain.wanted import Launch
 from corral.domain.wishes import Resume, SetNode
 from corral.simulate.auditor import Auditor
@@ -22,6 +23,7 @@ from corral.simulate.database import Database
 from corral.simulate.evidence import Evidence
 from corral.simulate.faults import Faults
 from corral.simulate.head import Head
+from corral.simulate.kept import ALWAYS_SECONDS
 from corral.simulate.lives import Life
 from corral.simulate.loop import Process, VirtualLoop
 from corral.simulate.network import Network
@@ -85,6 +87,7 @@ class Scene:
         self.people = People(self)
         self.faults = Faults(self)
         self.faulty_seconds = self.chance.uniform(20.0, 45.0)
+        self.retention = draw_retention(self.stream("retention"))
 
     # -- time and chance -------------------------------------------------------------------------
 
@@ -161,7 +164,7 @@ class Scene:
             alive = [one.key for one in self.evidence.on_node(node.id)]
             if alive or node.disk.journals:
                 return f"{node.id} still has {alive or list(node.disk.journals)}"
-        return ""
+        return self.auditor.kept.unfinished()
 
     # -- heads -----------------------------------------------------------------------------------
 
@@ -222,6 +225,12 @@ class Scene:
     def _uncaught(self, error: BaseException) -> None:
         where = traceback.extract_tb(error.__traceback__)[-1]
         self.breach("bug", f"{error!r} at {where.filename}:{where.lineno}")
+
+
+def draw_retention(chance: Random) -> Retention:
+    """In most worlds nothing is forgotten; in some what is too old, or one too many, or both."""
+    seconds = chance.choice([ALWAYS_SECONDS] * 4 + [5.0, 25.0])
+    return Retention(seconds=seconds, jobs=chance.choice([1000] * 4 + [1, 3]))
 
 
 @contextmanager

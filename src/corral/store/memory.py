@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
+from typing import Any
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.errors import TermLost
@@ -80,7 +81,7 @@ class MemoryStore(MemoryPeople):
         world = World(cluster=self._cluster, term=self._term, granted=self._granted)
         for job in sorted(self._jobs.values(), key=age):
             if job.is_final:
-                world.ended[job.id] = job.state
+                world.ended[job.id], world.ended_at[job.id] = job.state, job.since
             else:
                 self._load(job, world)
         world.allocations = dict(self._allocations)
@@ -124,8 +125,10 @@ class MemoryStore(MemoryPeople):
             raise TermLost(f"term {self._term} leads now, not term {term}")
         named = jobs_named_in(changes)
         states = {id: self._jobs[id].state for id in named if id in self._jobs}
-        check(changes, states, granted=self._granted, newest=self._newest_wish)
+        holding = {one.job for one in self._allocations.values()} & set(changes.forgotten)
+        check(changes, states, granted=self._granted, newest=self._newest_wish, holding=holding)
         self._write(changes)
+        self._forget(set(changes.forgotten))
         if changes.granted is not None:
             self._grant(changes.granted)
         return self._append(changes.events)
@@ -150,6 +153,21 @@ class MemoryStore(MemoryPeople):
         self._spent.update((spent.queue, spent) for spent in changes.spent)
         self._reservations.update((one.job, one) for one in changes.reservations)
 
+    def _forget(self, jobs: set[JobId]) -> None:
+        books: tuple[dict[JobId, Any], ...] = (
+            self._jobs,
+            self._attempts,
+            self._saves,
+            self._receipts,
+            self._reservations,
+        )
+        for job in jobs:
+            for book in books:
+                book.pop(job, None)
+        if jobs:
+            events = self._events.items()
+            self._events = {number: one for number, one in events if one.job not in jobs}
+
     def _grant(self, granted: Sequence) -> None:
         for sequence in range(self._granted + 1, granted + 1):
             del self._wishes[Sequence(sequence)]
@@ -163,7 +181,8 @@ class MemoryStore(MemoryPeople):
         numbered = [replace(event, number=first + i) for i, event in enumerate(events)]
         self._events.update((event.number, event) for event in numbered)
         self._newest_event += len(numbered)
-        for number in list(islice(self._events, max(0, len(self._events) - self._keep_events))):
+        too_old = self._newest_event - self._keep_events
+        for number in list(takewhile(lambda one: one <= too_old, self._events)):
             del self._events[number]
         return numbered
 
@@ -204,8 +223,9 @@ class MemoryStore(MemoryPeople):
         return sorted(saves, key=lambda save: (save.step, save.attempt))
 
     async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
-        numbers = range(max(after, self._newest_event - len(self._events)), self._newest_event)
-        found = (self._events[number + 1] for number in numbers)
+        oldest = next(iter(self._events), self._newest_event + 1)
+        numbers = range(max(after + 1, oldest), self._newest_event + 1)
+        found = (self._events[number] for number in numbers if number in self._events)
         return list(islice((one for one in found if job in (None, one.job)), max(0, limit)))
 
     async def put_secret(

@@ -40,6 +40,11 @@ _JOBS: Final = select(jobs.c.record, jobs.c.crc)
 _WISHES: Final = select(
     wishes.c.sequence, wishes.c.by, wishes.c.at, wishes.c.kind, wishes.c.record, wishes.c.crc
 )
+_OVER: Final = (
+    select(jobs.c.id, jobs.c.state, func.json_extract(jobs.c.record, "$.since"))
+    .where(jobs.c.final == 1)
+    .order_by(*_OLDEST_FIRST)
+)
 # Built once: to build a statement costs more than to run it.
 _WISHES_AFTER: Final = _WISHES.where(
     wishes.c.sequence > func.max(bindparam("after"), select(head.c.granted).scalar_subquery())
@@ -84,8 +89,8 @@ def world(connection: Connection) -> World:
     found = World(cluster=now.cluster, term=now.term, granted=now.granted)
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
     found.jobs = {job.id: job for job in _rows(connection, unfinished, codec.JOB)}
-    over = select(jobs.c.id, jobs.c.state).where(jobs.c.final == 1).order_by(*_OLDEST_FIRST)
-    found.ended = {JobId(id): state_of(state) for id, state in connection.execute(over).all()}
+    for id, state, since in connection.execute(_OVER).all():
+        found.ended[JobId(id)], found.ended_at[JobId(id)] = state_of(state), since
     tries = _rows(connection, _newest_attempts(), codec.ATTEMPT)
     found.attempts = {attempt.job: attempt for attempt in tries}
     found.saves = _resumable(connection)

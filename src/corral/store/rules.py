@@ -1,6 +1,6 @@
 """What every store checks and how much it keeps, so that no two stores can disagree."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
 from corral.domain.errors import InvariantBroken
@@ -33,14 +33,26 @@ def is_part(job: Job, of: str) -> bool:
 
 def jobs_named_in(changes: Changes) -> set[JobId]:
     """Every job that the changes touch or refer to."""
+    return _written(changes) | set(changes.forgotten)
+
+
+def _written(changes: Changes) -> set[JobId]:
     return {job.id for job in changes.jobs} | {job for _, job in _references(changes)}
 
 
-def check(changes: Changes, states: Mapping[JobId, JobState], *, granted: int, newest: int) -> None:
+def check(
+    changes: Changes,
+    states: Mapping[JobId, JobState],
+    *,
+    granted: int,
+    newest: int,
+    holding: Iterable[JobId] = (),
+) -> None:
     """Refuse what no correct head would write.
 
     `states` are the recorded states of `jobs_named_in(changes)`; `granted` and `newest` are
-    sequences of wishes. Raises: InvariantBroken, with nothing written.
+    sequences of wishes; `holding` are those of the forgotten jobs that still hold an allocation.
+    Raises: InvariantBroken, with nothing written.
     """
     after = dict(states)
     for job in changes.jobs:
@@ -56,6 +68,18 @@ def check(changes: Changes, states: Mapping[JobId, JobState], *, granted: int, n
             f"wishes were granted up to {granted} of {newest}: they cannot be up to "
             f"{changes.granted} now"
         )
+    _check_forgotten(changes, states, set(holding))
+
+
+def _check_forgotten(
+    changes: Changes, states: Mapping[JobId, JobState], holding: Set[JobId]
+) -> None:
+    written = _written(changes) if changes.forgotten else set()
+    for id in changes.forgotten:
+        if states.get(id) not in FINAL:
+            raise InvariantBroken(f"job {id} cannot be forgotten: it is {states.get(id)}")
+        if id in written or id in holding:
+            raise InvariantBroken(f"job {id} cannot be forgotten: something of it is not over")
 
 
 def _references(changes: Changes) -> Iterable[tuple[str, JobId]]:

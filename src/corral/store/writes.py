@@ -69,6 +69,12 @@ _PUT_SECRET: Final = _upsert(secrets, "name")
 
 _ids: Final = func.json_each(bindparam("ids")).table_valued("value")
 _STATES: Final = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(select(_ids.c.value)))
+_OF_JOBS: Final = (events, receipts, saves, attempts, allocations, reservations)
+_FORGET_JOBS: Final = (
+    *(delete(table).where(table.c.job.in_(select(_ids.c.value))) for table in _OF_JOBS),
+    delete(jobs).where(jobs.c.id.in_(select(_ids.c.value))),
+)
+_HOLDING: Final = select(allocations.c.job).where(allocations.c.state != "RELEASED")
 _ADD_WISH: Final = insert(wishes)
 _ADD_EVENTS: Final = insert(events)
 _PUT_HEAD: Final = _upsert(head, "id")
@@ -126,8 +132,10 @@ def commit(
     if term != now.term:
         raise TermLost(f"term {now.term} leads now, not term {term}")
     states = _states(connection, jobs_named_in(changes))
-    check(changes, states, granted=now.granted, newest=now.newest_wish)
+    holding = connection.execute(_HOLDING).scalars() if changes.forgotten else ()
+    check(changes, states, granted=now.granted, newest=now.newest_wish, holding=holding)
     _write(connection, changes)
+    _forget(connection, changes.forgotten)
     numbered = [
         replace(event, number=now.newest_event + place)
         for place, event in enumerate(changes.events, start=1)
@@ -145,6 +153,13 @@ def commit(
     if numbered:
         _prune(connection, to_event - keep_events, len(numbered))
     return numbered
+
+
+def _forget(connection: Connection, forgotten: Seq[JobId]) -> None:
+    """All that belongs to the jobs, then the jobs. The keys of their submissions stay a while."""
+    if forgotten:
+        for statement in _FORGET_JOBS:
+            connection.execute(statement, {"ids": codec.text_of(forgotten)})
 
 
 def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:

@@ -1,0 +1,30 @@
+"""How long jobs that are over are kept. What is kept no more is forgotten."""
+
+from dataclasses import dataclass
+
+from corral.domain.errors import Forgotten
+from corral.domain.units import duration_text
+
+DAY_SECONDS = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Both bounds hold: so long after its end, and at most so many jobs that are over."""
+
+    seconds: float = 30 * DAY_SECONDS
+    jobs: int = 50_000
+
+    def __post_init__(self) -> None:
+        if self.seconds <= 0 or self.jobs < 1:
+            raise ValueError(f"jobs are kept for a while, and some of them: {self}")
+
+    def __str__(self) -> str:
+        return (
+            f"a job is forgotten {duration_text(self.seconds)} after its end, or when "
+            f"{self.jobs:,} others have ended after it"
+        )
+
+    def refusal(self, what: str) -> Forgotten:
+        """For who asks for a job that is not there any more."""
+        return Forgotten(f"{what} is not kept any more: {self}", hint="run: corral ps --all")

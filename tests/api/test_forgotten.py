@@ -1,0 +1,31 @@
+"""What is told of a job that is not kept any more."""
+
+from pathlib import Path
+
+from corral.domain.retention import Retention
+from tests.api.heads import eventually, serving
+from tests.api.test_jobs import error, submit
+
+
+def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None:
+    with serving(tmp_path) as head:
+        head.control.keeping.retention = Retention(jobs=2)
+        world = head.control.world
+        ids = [submit(head, {"name": name, "run": "x"}).json()["jobs"][0]["id"] for name in "ab"]
+        array = submit(head, {"name": "s", "run": "x", "array": "0-1"}).json()["jobs"][0]["array"]
+        with head.http() as http:
+            for id in [*ids, f"{array}_0"]:
+                http.post(f"/v1/jobs/{id}/cancel")
+            eventually(lambda: ids[0] not in world.ended)
+            for path in ("", "/why", "/events", "/logs", "/checkpoints"):
+                answer = http.get(f"/v1/jobs/{ids[0]}{path}")
+                assert error(answer) == (410, "forgotten"), path
+            said = answer.json()["error"]["message"]
+            assert said.startswith(f"job {ids[0]} is not kept any more: ")
+            assert "30 d after its end, or when 2 others have ended after it" in said
+            assert error(http.post(f"/v1/jobs/{ids[0]}/cancel")) == (410, "forgotten")
+            assert error(http.get("/v1/jobs/j999")) == (404, "not_found")
+            assert error(http.get("/v1/jobs/a")) == (404, "not_found")
+            assert error(http.get(f"/v1/jobs/{array}")) == (404, "not_found")
+            assert len(http.get(f"/v1/jobs?all=1&array={array}").json()["jobs"]) == 2
+            assert http.get(f"/v1/jobs/{ids[1]}").json()["state"] == "CANCELLED"

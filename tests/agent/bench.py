@@ -18,7 +18,7 @@ from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.resources import Inventory
-from corral.domain.wanted import Launch, Stop
+from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.channel import AttachNow
 from corral.wire.node import NodeSettings
 from tests.agent.fakehead import TOKEN, FakeHead
@@ -72,6 +72,7 @@ class FakeRanks:
     environments: dict[AttemptKey, Mapping[str, str]] = field(default_factory=dict)
     works: dict[AttemptKey, Path] = field(default_factory=dict)
     stopped: list[Stop] = field(default_factory=list)
+    warned: list[Notice] = field(default_factory=list)
     told_committed: list[tuple[AttemptKey, tuple[int, ...]]] = field(default_factory=list)
     settled: list[AttemptKey] = field(default_factory=list)
     launches: dict[AttemptKey, Launch] = field(default_factory=dict)
@@ -90,6 +91,9 @@ class FakeRanks:
 
     def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None:
         self.told_committed.append((key, steps))
+
+    def warn(self, notice: Notice) -> None:
+        self.warned.append(notice)
 
     def settle(self, key: AttemptKey) -> None:
         self.settled.append(key)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from corral.domain.attempt import Seat
 from corral.domain.facts import Phase
 from corral.domain.ids import NodeId
 from corral.domain.job import Per
+from corral.domain.wanted import Notice
 from tests.agent.nodes import launch_of, left_of, node, stop_of
 
 MIB = 1024 * 1024
@@ -216,6 +218,35 @@ for text in line.makefile():
         said = [json.loads(line) for line in here.log(key).splitlines()]
         assert said[-1] == {"type": "stop", "save": True, "grace_seconds": 5.0, "why": "a test"}
         assert seen.exits[0][1].code == 75
+
+
+async def test_a_warning_is_told_once_and_its_signal_goes_to_those_that_wait_for_it(
+    node_dir: Path,
+) -> None:
+    """The shell and the sleeper beside it would be ended by it, and are not."""
+    talk = """
+import json, os, signal, socket
+signal.signal(signal.SIGUSR1, lambda *_: print("signalled", flush=True))
+line = socket.socket(socket.AF_UNIX); line.connect(os.environ["CORRAL_SOCKET"])
+line.sendall(b'{"type": "hello", "rank": 0}\\n')
+print("up", flush=True)
+for text in line.makefile():
+    print(text, end="", flush=True)
+    if json.loads(text)["type"] == "committed": break
+"""
+    async with node(node_dir) as here:
+        (work := here.work(here.key())).mkdir(parents=True)
+        (work / "talk.py").write_text(talk)
+        key = await here.launch(launch_of("sleep 3600 & python3 -S talk.py; kill $! && echo fine"))
+        await here.says(key, "up")
+        for _ in range(3):
+            here.supervisor.warn(Notice(key=key, signal=signal.SIGUSR1, save=True))
+        await here.says(key, "signalled")
+        await here.says(key, '{"type":"save"}')
+        here.supervisor.committed(key, (1,))
+        assert (await here.ended(key)).exits[0][1].code == 0
+        said = here.log(key)
+        assert (said.count("signalled"), said.count("save"), said.count("fine")) == (1, 1, 1)
 
 
 async def test_who_has_not_said_that_it_is_a_rank_is_told_nothing(node_dir: Path) -> None:

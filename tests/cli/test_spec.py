@@ -1,5 +1,6 @@
 """What is typed becomes the spec that a file would have held."""
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from corral.cli.failure import Usage
 from corral.cli.spec import Typed, command_text, made_name, spec_of
+from corral.cli.wishes import Wishes, constraints_of, nodes_of
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import is_name
 
@@ -26,7 +28,7 @@ def test_every_option_has_its_field() -> None:
         "python",
         "train.py",
         name="a",
-        nodes=2,
+        nodes="2",
         gpus="h100:8",
         cpus="4",
         memory="64GB",
@@ -115,3 +117,57 @@ def test_the_current_directory_travels_unless_it_is_no_project(
     assert "workdir" not in spec_of(Typed(command=("true",)))
     chosen = spec_of(Typed(command=("true",), workdir=Path("etc")))
     assert chosen["workdir"] == "/etc"
+
+
+NOON = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=2)))
+
+
+def test_every_wish_of_time_and_place_has_its_field() -> None:
+    wishes = Wishes(
+        begin="30m", start_by="2h", signal="USR1@2m", constraint=("zone=a,b", "node!=n3", "nvme"),
+        topology="require:rack", exclusive=True, apart_from=("x",), preemptible=True,
+    )  # fmt: skip
+    assert wishes.fields(NOON) == {
+        "begin": "30m",
+        "start_by": "2h",
+        "warn": "USR1@2m",
+        "constraints": {"zone": ["a", "b"], "node": {"not": ["n3"]}, "nvme": [True]},
+        "topology": "require:rack",
+        "exclusive": True,
+        "apart_from": ["x"],
+        "preemptible": True,
+    }
+    assert Wishes().fields(NOON) == {}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("16:00", "2026-11-22T16:00:00+02:00"),
+        ("8:30", "2026-11-23T08:30:00+02:00"),
+        ("2026-12-01T08:00", "2026-12-01T08:00:00+02:00"),
+        ("2026-12-01T08:00Z", "2026-12-01T08:00:00+00:00"),
+        ("30m", "30m"),
+        ("25:00", "25:00"),
+    ],
+)
+def test_a_moment_is_that_of_whoever_types(typed: str, meant: str) -> None:
+    """A time of day is the next one; what is none is left to the spec's reader to refuse."""
+    assert Wishes(begin=typed).fields(NOON) == {"begin": meant}
+
+
+@pytest.mark.parametrize("typed", ["=a", "!=a", ""])
+def test_a_constraint_names_a_label(typed: str) -> None:
+    with pytest.raises(SpecInvalid, match="names no label"):
+        constraints_of([typed])
+
+
+def test_a_label_is_given_once() -> None:
+    with pytest.raises(SpecInvalid, match="given twice"):
+        constraints_of(["zone=a", "zone=b"])
+
+
+def test_a_range_of_nodes_is_an_elastic_job() -> None:
+    assert nodes_of("2-4") == {"nodes": 4, "elastic": {"min_nodes": 2, "max_nodes": 4}}
+    assert nodes_of("4") == {"nodes": 4}
+    assert nodes_of("many") == {"nodes": "many"}

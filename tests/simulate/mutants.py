@@ -235,14 +235,14 @@ RECONCILE = [
     Mutant(
         "a job does not wait for another",
         "reconcile.grant:_submit",
-        "JobState.HELD if after else JobState.QUEUED",
+        "JobState.HELD if after or later else JobState.QUEUED",
         "JobState.QUEUED",
         "after",
         seed=3,
     ),
     Mutant(
         "a job waits for what can no longer happen",
-        "reconcile.grant:never",
+        "reconcile.waits:never",
         "return after",
         "continue",
         "I10",

@@ -110,3 +110,13 @@ def babble(shim: FakeShim) -> None:
             line.sendall(b"x" * 3_000_000)
         except OSError:
             return
+
+
+def test_it_hears_that_a_save_is_asked_for(lines: list[Channel], tmp_path: Path) -> None:
+    with shim_at(tmp_path / "s") as shim:
+        line = dial(lines, shim.path)
+        wait_for(lambda: shim.of("hello"), "hello")
+        assert not line.save_is_asked
+        shim.tell({"type": "save"})
+        wait_for(lambda: line.save_is_asked, "the wish")
+        assert line.stop is None

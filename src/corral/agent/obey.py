@@ -11,7 +11,7 @@ from corral.agent.known import Known
 from corral.agent.prepare import NotStarted, Prepare
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId
-from corral.domain.wanted import Launch, Stop, Version, Wanted
+from corral.domain.wanted import Launch, Notice, Stop, Version, Wanted
 
 LOG_SECONDS: Final = 30.0  # a settled attempt waits no longer for its logs to be shipped
 log = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ class Ranks(Protocol):
     def stop(self, stop: Stop) -> None: ...
 
     def committed(self, key: AttemptKey, steps: tuple[int, ...]) -> None: ...
+
+    def warn(self, notice: Notice) -> None: ...
 
     def settle(self, key: AttemptKey) -> None: ...
 
@@ -101,6 +103,9 @@ class Obedience:
         for key, steps in wanted.committed:
             if key in present:
                 self.ranks.committed(key, steps)
+        for notice in wanted.notices:
+            if notice.key in present:
+                self.ranks.warn(notice)
         for key in wanted.settled:
             if key in present:
                 self._settling.setdefault(key, asyncio.get_running_loop().time())

@@ -9,6 +9,7 @@ from corral.engines.local.processes import Process, stat_of
 
 __all__ = [
     "Process",
+    "catches",
     "children",
     "descendants",
     "every",
@@ -35,6 +36,15 @@ def send(pid: int, number: int) -> None:
     """A signal to a process that may be gone, or not be ours to signal."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether the process has a handler for the signal, by the mask that the kernel shows."""
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        mask = next(line for line in lines if line.startswith("SigCgt:")).split()[1]
+        return bool(int(mask, 16) >> (number - 1) & 1)
+    return False
 
 
 def descendants(ancestor: int) -> list[int]:

@@ -27,7 +27,7 @@ from corral.agent.supervisor_plan import folder_of, plan_of
 from corral.domain.errors import Trouble
 from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import AttemptNumber, JobId
-from corral.domain.wanted import Launch, Stop
+from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.node import NodeSettings
 
 __all__ = ["AttachRefused", "Supervisor", "kill_node"]
@@ -111,6 +111,11 @@ class Supervisor:
         """These saves of the attempt are recorded by the head: its ranks are told."""
         if key in self._attempts:
             self._attempts[key].committed(steps)
+
+    def warn(self, notice: Notice) -> None:
+        """The attempt's time is nearly over: its ranks are told, once however often it is said."""
+        if notice.key in self._attempts:
+            self._attempts[notice.key].warn(notice)
 
     def settle(self, key: AttemptKey) -> None:
         """The head has recorded the end and keeps the logs: the attempt's folder is removed.

@@ -19,7 +19,7 @@ from corral.agent.shim.plan import Plan
 from corral.agent.shim.state import Record, State, of_journal
 from corral.domain.attempt import Exit, Save
 from corral.domain.facts import AttemptKey, Phase, Progress, Seen
-from corral.domain.wanted import Stop
+from corral.domain.wanted import Notice, Stop
 
 BIRTH_LOOKS: Final = 200  # 2 s
 LINE_BYTES: Final = 64 * 1024 * 1024
@@ -59,6 +59,7 @@ class Supervised:
     _following: asyncio.Task[None] | None = None
     _stop: Record | None = None
     _stop_until: float = float("inf")
+    _notice: Record | None = None
     _committed: frozenset[int] = frozenset()
     _seen: Seen | None = None  # made once for each change: every beat asks for all of them
 
@@ -166,7 +167,7 @@ class Supervised:
             self.refuse(message["why"], infra=True)
             return True
         self._writer = writer
-        for wish in (self._stop, self._committed_message()):
+        for wish in (self._notice, self._stop, self._committed_message()):
             self._tell(wish)
         self._heard(message)
         self._following = asyncio.create_task(self._follow(reader))
@@ -254,6 +255,11 @@ class Supervised:
         }
         self._tell(self._stop)
         self._changed()
+
+    def warn(self, notice: Notice) -> None:
+        if self._notice is None:
+            self._notice = {"type": "warn", "signal": notice.signal, "save": notice.save}
+            self._tell(self._notice)
 
     def committed(self, steps: tuple[int, ...]) -> None:
         if frozenset(steps) != self._committed:

@@ -8,10 +8,13 @@ import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from corral.boot.clock import SystemClock
 from corral.cli.failure import Usage
+from corral.cli.wishes import Wishes, nodes_of
 from corral.domain.errors import SpecInvalid
 
 
@@ -21,7 +24,7 @@ class Typed:
 
     command: tuple[str, ...]
     name: str | None = None
-    nodes: int | None = None
+    nodes: str | None = None
     gpus: str | None = None
     cpus: str | None = None
     memory: str | None = None
@@ -37,6 +40,7 @@ class Typed:
     after: tuple[str, ...] = ()
     array: str | None = None
     retry: int | None = None
+    wishes: Wishes = Wishes()
 
 
 def spec_of(typed: Typed) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def spec_of(typed: Typed) -> dict[str, Any]:
     fields = {
         "name": typed.name or made_name(typed.command),
         "run": command_text(typed.command),
-        "nodes": typed.nodes,
+        **nodes_of(typed.nodes),
         "resources": {name: value for name, value in resources.items() if value is not None},
         "queue": typed.queue,
         "priority": _number(typed.priority),
@@ -58,8 +62,14 @@ def spec_of(typed: Typed) -> dict[str, Any]:
         "after": [_after(text) for text in typed.after],
         "array": typed.array,
         "retry": {"user": typed.retry} if typed.retry is not None else None,
+        **typed.wishes.fields(_now()),
     }
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
+
+
+def _now() -> datetime:
+    """This moment, with the time zone of whoever types."""
+    return datetime.fromtimestamp(SystemClock().wall(), UTC).astimezone()
 
 
 def command_text(command: Sequence[str]) -> str:

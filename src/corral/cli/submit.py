@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from corral.cli.common import Change
 from corral.cli.output import note, print_json, say
 from corral.cli.spec import Typed, spec_of
+from corral.cli.wishes import Wishes
 
 if TYPE_CHECKING:
     from corral.client import Client
@@ -21,7 +22,7 @@ _Many = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
 def run(
     *command: Annotated[str, Parameter(show=True)],
     name: Annotated[str | None, Parameter(name=["--name", "-n"])] = None,
-    nodes: Annotated[int | None, Parameter(name=["--nodes", "-N"])] = None,
+    nodes: Annotated[str | None, Parameter(name=["--nodes", "-N"])] = None,
     gpus: str | None = None,
     cpus: str | None = None,
     memory: str | None = None,
@@ -39,6 +40,7 @@ def run(
     after: _Many = (),
     array: str | None = None,
     retry: int | None = None,
+    wishes: Wishes = Wishes(),  # noqa: B008 - frozen
     dry_run: _Flag = False,
     detach: Annotated[
         bool, Parameter(name=["--detach", "-d"], negative="", show_default=False)
@@ -50,7 +52,7 @@ def run(
     Args:
         command: What to run; it comes after --.
         name: The job's name (made from the command).
-        nodes: How many nodes it needs at once (1).
+        nodes: How many nodes it needs at once (1); 2-4: as many of them as are free.
         gpus: GPUs of each node: 8, 0.5 or h100:8 (0).
         cpus: CPU cores of each node.
         memory: Memory of each node: 64GB.

@@ -16,9 +16,10 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
-from corral.reconcile.grant import grant, unmet, waits_for
+from corral.reconcile.grant import grant
 from corral.reconcile.place import rooms_of, waiting_of
 from corral.reconcile.use import held_now, judge_budgets, standing_of
+from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
 from corral.schedule import Fleet, NodeRoom, decide
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
@@ -161,6 +162,8 @@ def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list
 
 def _planned_reason(draft: Draft, job: Job) -> Reason:
     """Why it would be held. Jobs of the same submission have no id yet: they go by their names."""
+    if job.reason_code != DEPENDENCY:
+        return held_by(draft, job) or _own_reason(job)
     waits = [
         replace(after, job=JobId(after.name), name="") if after.job in draft.jobs else after
         for after in job.spec.after
@@ -174,13 +177,9 @@ def _own_reason(job: Job) -> Reason:
 
 def reason_held(world: World, job: Job, now: Now) -> Reason:
     """Why a job is held: of what it waits for, only what has not happened yet."""
-    if job.state != JobState.HELD or job.reason_code != "Dependency":
+    if job.state != JobState.HELD or job.reason_code not in (DEPENDENCY, BEGIN_TIME):
         return _own_reason(job)
-    waits = unmet(Draft(world, Facts(), now), job.spec)
-    suggestions = (f"see: corral why {waits[0].job}",) if waits else ()
-    return Reason(
-        code=job.reason_code, sentence=waits_for(waits) or job.reason, suggestions=suggestions
-    )
+    return held_by(Draft(world, Facts(), now), job) or _own_reason(job)
 
 
 def check_asked(world: World, asked: Asked, now: Now) -> None:
@@ -210,15 +209,15 @@ def _refuse_over(world: World, id: JobId, asked: Asked) -> None:
 
 
 def _check_resume(world: World, job: Job, now: Now) -> None:
-    waits = unmet(Draft(world, Facts(), now), job.spec)
+    waits = held_by(Draft(world, Facts(), now), job)
     refusal: Refusal | None = None
     if job.state not in (JobState.SUSPENDED, JobState.HELD):
         refusal = Conflict(
             f"{job.spec.name} is {job.state}, not suspended", hint=f"run: corral show {job.id}"
         )
-    elif waits:
+    elif waits is not None:
         refusal = Conflict(
-            f"{job.spec.name} cannot go on yet: {waits_for(waits)}",
+            f"{job.spec.name} cannot go on yet: {waits.sentence}",
             hint=f"run: corral why {job.id}",
         )
     if refusal is not None:

@@ -62,6 +62,15 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What an attempt is told, once, before its time is over: a signal, and to save and go on."""
+
+    key: AttemptKey
+    signal: int | None
+    save: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """The whole word of the head for one node.
 
@@ -69,7 +78,8 @@ class Wanted:
     what it names is gone by the new boot. "": said before any boot was known.
     An attempt that is in neither `run` nor `stop` is unclaimed: it is left alone and reported.
     `settled` are ended attempts that the head has durably recorded: their journals may go.
-    `committed` are the saves that the head has durably recorded, by attempt: the steps.
+    `committed` are the saves that the head has durably recorded, by attempt: the steps. `notices`
+    are for attempts that are in `run`.
     """
 
     cluster: ClusterId
@@ -80,3 +90,4 @@ class Wanted:
     stop: tuple[Stop, ...] = ()
     settled: tuple[AttemptKey, ...] = ()
     committed: tuple[tuple[AttemptKey, tuple[int, ...]], ...] = ()
+    notices: tuple[Notice, ...] = ()

@@ -18,6 +18,11 @@ _STOPPED: Final = {
     StopWhy.PREEMPT: JobEvent.STOPPED_PREEMPTED,
     StopWhy.TIME: JobEvent.STOPPED_TIME,
 }
+_RECEIPTS: Final = {
+    StopWhy.SUSPEND: "suspension",
+    StopWhy.PREEMPT: "preemption",
+    StopWhy.TIME: "timeout",
+}
 
 
 def conclude(draft: Draft, job: Job) -> None:
@@ -48,9 +53,9 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
             evidence=job.reason,
         )
         draft.put_attempt(ended)
-    if why in (StopWhy.SUSPEND, StopWhy.PREEMPT):
-        kind = "suspension" if why == StopWhy.SUSPEND else "preemption"
-        draft.receipts.append(_receipt(draft, ended, kind if ended is not attempt else "failure"))
+    if why in _RECEIPTS:
+        kind = _RECEIPTS[why] if ended is not attempt else "failure"
+        draft.receipts.append(_receipt(draft, ended, kind))
     reason = job.reason if why != StopWhy.TIME else _time_text(job)
     code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
     draft.put(_with_best_step(job, ended))

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from typing import Final, cast
+from typing import cast
 
 from corral.domain.ids import JobId, job_id
-from corral.domain.job import After, Job, JobSpec, On
-from corral.domain.moves import FINAL, JobEvent, JobState, StopWhy
+from corral.domain.job import After, Job, JobSpec
+from corral.domain.moment import moment_text
+from corral.domain.moves import JobEvent, JobState, StopWhy
 from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
 from corral.reconcile.draft import Draft
 from corral.reconcile.queues import set_queues
-
-MOST_NAMED: Final = 3  # jobs that a sentence names one by one
+from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
 
 
 def grant(draft: Draft, wishes: Seq[Wish]) -> None:
@@ -85,16 +85,19 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
     jobs: list[Job] = []
     for id, array, spec in zip(ids, arrays_of(wish), asked.specs, strict=True):
         after = tuple(_resolved(one, ids, asked.specs) for one in spec.after)
+        begins_at = spec.begin.of(wish.at) if spec.begin is not None else 0.0
+        later = begins_at > draft.now.wall
+        why = waits_for(after) or (f"it begins at {moment_text(begins_at)}" if later else "")
         job = Job(
             id=id,
             spec=replace(spec, after=after),
             owner=wish.by,
             submitted=wish.sequence,
             submitted_at=wish.at,
-            state=JobState.HELD if after else JobState.QUEUED,
+            state=JobState.HELD if after or later else JobState.QUEUED,
             since=wish.at,
-            reason=waits_for(after),
-            reason_code="Dependency" if after else "",
+            reason=why,
+            reason_code=DEPENDENCY if after else BEGIN_TIME if later else "",
             array=array if spec.array_index is not None else None,
         )
         jobs.append(job)
@@ -127,7 +130,7 @@ def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) ->
 
 def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
     job = draft.job(id)
-    if job is not None and not unmet(draft, job.spec):
+    if job is not None and held_by(draft, job) is None:
         draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {wish.by}")
 
 
@@ -139,42 +142,3 @@ def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
     if (node.cordoned, node.draining) != (cordoned, draining):
         draft.nodes[node.id] = replace(node, cordoned=cordoned, draining=draining)
         draft.tell(asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id)
-
-
-_REACHED = {
-    On.DONE: frozenset({JobState.DONE}),
-    On.FAILED: frozenset({JobState.FAILED}),
-    On.ENDED: frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
-}
-
-
-def waits_for(afters: Seq[After]) -> str:
-    """A sentence that names them, the first few where there are many; "" for none."""
-    if not afters:
-        return ""
-    more = f" and {len(afters) - MOST_NAMED} more" if len(afters) > MOST_NAMED else ""
-    return f"it waits for {', '.join(map(str, afters[:MOST_NAMED]))}{more}"
-
-
-def unmet(draft: Draft, spec: JobSpec) -> list[After]:
-    """What the job still waits for."""
-    return [after for after in spec.after if not _met(draft, after)]
-
-
-def never(draft: Draft, spec: JobSpec) -> After | None:
-    """What the job waits for and can no longer happen."""
-    for after in unmet(draft, spec):
-        state = draft.state_of(after.job)
-        job = draft.job(after.job)
-        if state is None or state in _REACHED[On.ENDED] or (job is not None and job.is_final):
-            return after
-    return None
-
-
-def _met(draft: Draft, after: After) -> bool:
-    state = draft.state_of(after.job)
-    if after.on == On.STARTED:  # as Slurm's `after`: started, or over without ever having been
-        job = draft.job(after.job)
-        started = job is not None and job.started_at is not None
-        return started or state == JobState.RUNNING or state in FINAL
-    return state in _REACHED[after.on]

@@ -1,14 +1,16 @@
 """One decision: wishes, nodes, attempts, timers, places, in this order."""
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from functools import partial
 
 from corral.domain.facts import Facts
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.retention import Retention
+from corral.domain.units import duration_text
 from corral.domain.wishes import Wish
 from corral.domain.world import Changes, World
 from corral.health.liveness import next_deadline_seconds
@@ -16,12 +18,13 @@ from corral.reconcile.attempts import ran_seconds, see_attempt
 from corral.reconcile.conclude import conclude
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.forget import forget
-from corral.reconcile.grant import grant, never, unmet, waits_for
+from corral.reconcile.grant import grant
 from corral.reconcile.invariants import check
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
 from corral.reconcile.stale import see_stale
 from corral.reconcile.use import charge
+from corral.reconcile.waits import end_if_too_late, release
 from corral.schedule.waiting import Reason
 
 LONGEST_NAP_SECONDS = 1.0
@@ -72,11 +75,12 @@ def reconcile(
         _guarded(draft, id, _one_job)
     see_stale(draft)
     for job in [one for one in draft.all_jobs() if one.state in _MAY_WAIT]:
-        _guarded(draft, job.id, _release)
+        _guarded(draft, job.id, release)
     charge(draft)
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
     anything_new = touched is None or any(rows)
     reasons = place(draft) if placing and anything_new else None
+    _end_late_ones(draft, reasons or {})
     if keep is not None:
         forget(draft, keep, spared)
     check(draft)
@@ -103,6 +107,12 @@ def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> Non
         draft.quarantine(job, error)
 
 
+def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
+    """After the placing, so that each has had its last chance."""
+    for job in [one for one in draft.all_jobs() if one.spec.start_by is not None]:
+        _guarded(draft, job.id, partial(end_if_too_late, why=reasons.get(job.id)))
+
+
 def _one_job(draft: Draft, job: Job) -> None:
     if job.state not in ON_NODES:
         return
@@ -115,11 +125,18 @@ def _one_job(draft: Draft, job: Job) -> None:
 
 
 def _timers(draft: Draft, job: Job) -> None:
+    """First the warning, then the end."""
     attempt = draft.attempt(job.id)
-    limit = job.spec.max_duration_seconds
-    if job.state != JobState.RUNNING or attempt is None or limit is None:
+    limit, warned_after = job.spec.max_duration_seconds, job.spec.warned_after_seconds
+    if job.state != JobState.RUNNING or attempt is None or limit is None or warned_after is None:
         return
-    if ran_seconds(draft, attempt) >= limit:
+    ran = ran_seconds(draft, attempt)
+    if attempt.warned_at is None and ran >= warned_after:
+        draft.put_attempt(replace(attempt, warned_at=draft.now.wall))
+        left = duration_text(max(0.0, limit - ran))
+        text = f"{job.spec.name} has {left} left of its max_duration"
+        draft.tell("warned", text, job=job.id, attempt=attempt.number)
+    if ran >= limit:
         moved = draft.move(job, JobEvent.TIME_UP, reason=f"its {limit:.0f} s are over", code="Time")
         draft.put(replace(moved, why=StopWhy.TIME))
 
@@ -134,19 +151,3 @@ def _drains(draft: Draft, job: Job) -> None:
         reason = f"node {draining[0]} is being drained"
         moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Drain")
         draft.put(replace(moved, why=StopWhy.PREEMPT))
-
-
-def _release(draft: Draft, job: Job) -> None:
-    """Jobs held by `after` go on when it is met, and end when it never can be."""
-    held = job.state == JobState.HELD and job.reason_code in ("Dependency", "")
-    suspended_first = job.state == JobState.SUSPENDED and job.attempt == 0
-    if not job.spec.after or not (held or suspended_first):
-        return
-    hopeless = never(draft, job.spec)
-    if hopeless is not None:
-        state = draft.state_of(hopeless.job)
-        why = f"{waits_for([hopeless])}, which can no longer happen"
-        why += f": it is {state}" if state is not None else ""
-        draft.move(job, JobEvent.NEVER, reason=why, code="DependencyNeverSatisfied")
-    elif held and not unmet(draft, job.spec):
-        draft.move(job, JobEvent.RELEASED)

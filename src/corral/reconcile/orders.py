@@ -8,7 +8,7 @@ from corral.domain.facts import AttemptKey, NodeFacts, Phase
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, Per
 from corral.domain.moves import JobState, StopWhy
-from corral.domain.wanted import Launch, Stop, Version, Wanted
+from corral.domain.wanted import Launch, Notice, Stop, Version, Wanted
 from corral.domain.world import World
 
 FAILED_GRACE_SECONDS: Final = 1.0  # what is left of a failed gang has nothing to save
@@ -24,6 +24,7 @@ def wanted_of(
 ) -> Wanted:
     """The whole word for the node. `held`: its allocations that are not released."""
     run: list[Launch] = []
+    notices: list[Notice] = []
     stop: dict[AttemptKey, Stop] = {}
     committed: list[tuple[AttemptKey, tuple[int, ...]]] = []
     mine = {(one.job, one.attempt) for one in held}
@@ -32,6 +33,8 @@ def wanted_of(
         job, attempt = world.jobs.get(allocation.job), world.attempts.get(allocation.job)
         if job is not None and attempt is not None and _should_run(job, attempt, allocation):
             run.append(launch_of(world, job, attempt, node))
+            if attempt.warned_at is not None:
+                notices.append(_notice(job, key))
         else:
             stop[key] = _stop(job, key)
         steps = tuple(s.step for s in world.saves.get(key[0], ()) if s.attempt == key[1])
@@ -58,6 +61,7 @@ def wanted_of(
         stop=tuple(stop.values()),
         settled=tuple(settled),
         committed=tuple(committed),
+        notices=tuple(notices),
     )
 
 
@@ -77,6 +81,10 @@ def _stop(job: Job | None, key: AttemptKey) -> Stop:
     save = job.spec.checkpoint is not None and job.why != StopWhy.CANCEL
     why = str(job.why or StopWhy.CANCEL)
     return Stop(key=key, grace_seconds=job.spec.grace_seconds, save=save, why=why)
+
+
+def _notice(job: Job, key: AttemptKey) -> Notice:
+    return Notice(key=key, signal=job.spec.warn.signal, save=job.spec.checkpoint is not None)
 
 
 def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:

@@ -144,6 +144,9 @@ class SimulatedAgent:
         for key, steps in wanted.committed:
             if key in self.node.disk.journals:
                 self.node.disk.journals[key].kept.update(steps)
+        for notice in wanted.notices:
+            if notice.key in self.node.parts:
+                self.node.parts[notice.key].warn(notice)
         for key in wanted.settled:
             self.node.settle(key)
             self._launches.pop(key, None)

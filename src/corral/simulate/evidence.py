@@ -32,6 +32,7 @@ class Evidence:
     hurt: dict[AttemptKey, list[str]] = field(default_factory=lambda: defaultdict(list))
     first_up: dict[AttemptKey, float] = field(default_factory=dict)  # its first node
     up_since: dict[AttemptKey, float] = field(default_factory=dict)
+    warned: set[tuple[AttemptKey, NodeId]] = field(default_factory=set)  # of its end
     made: dict[AttemptKey, dict[int, Save]] = field(default_factory=lambda: defaultdict(dict))
     broken: set[tuple[AttemptKey, int]] = field(default_factory=set)
     without_power: dict[NodeId, list[list[float]]] = field(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.facts import AttemptKey, Progress
-from corral.domain.wanted import Launch, Stop
+from corral.domain.wanted import Launch, Notice, Stop
 from corral.simulate.disk import SELF_STOP, Journal
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Part:
         self.gang = gang
         self.shim_lives = True
         self.kill_at = float("inf")
+        self.warned = False
         self.ranks: set[int] = set()
 
     def start(self) -> None:
@@ -54,6 +55,15 @@ class Part:
                 scene.evidence.hurt[self.launch.key].append(f"{self.node.id} stopped it itself")
             self._term(stop)
             self.node.changed()
+
+    def warn(self, notice: Notice) -> None:
+        """Once: the ranks save, if they ever do, and go on."""
+        if self.warned or self.journal.stopping is not None:
+            return
+        self.warned = True
+        self.node.scene.evidence.warned.add((notice.key, self.node.id))
+        if notice.save and self.gang.life.save_every and self.gang.step > self.gang.first_step:
+            self.node.hardware.after(self.gang.life.save_seconds, self.save, self.gang.step)
 
     def _term(self, stop: Stop) -> None:
         life = self.gang.life

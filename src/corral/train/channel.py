@@ -32,10 +32,12 @@ class StopWish:
 
 
 class Channel:
-    """A thread of its own talks to the shim. `stop` is the newest wish to stop, if any."""
+    """A thread of its own talks to the shim. `stop` is the newest wish to stop, if any;
+    `save_is_asked`, to save and go on."""
 
     def __init__(self, path: str, rank: int, committed: Callable[[list[int]], None]) -> None:
         self.stop: StopWish | None = None
+        self.save_is_asked = False
         self._path = path
         self._rank = rank
         self._committed = committed
@@ -150,6 +152,8 @@ class Channel:
                     grace_seconds=float(message.get("grace_seconds", 30.0)),
                     why=str(message.get("why", "")),
                 )
+            elif kind == "save":
+                self.save_is_asked = True
             elif kind == "committed":
                 self._committed([int(step) for step in message["steps"]])
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -221,7 +221,7 @@ class Run:
         save = False
         if saver is not None and self.rank == 0 and not saver.busy:
             self._pace.save_ended(now, save_seconds=saver.last_seconds)
-            save = self._pace.due(now)
+            save = self._pace.due(now) or self._save_is_asked()
         stop = (self._channel.stop if self._channel else None) or self._term
         if stop is None:
             return Wishes(save=save)
@@ -231,6 +231,13 @@ class Run:
             stop_without_save=not stop.save,
             grace_seconds=stop.grace_seconds,
         )
+
+    def _save_is_asked(self) -> bool:
+        """True once for each time."""
+        asked = self._channel is not None and self._channel.save_is_asked
+        if self._channel is not None and asked:
+            self._channel.save_is_asked = False
+        return asked
 
     def _obey(self, agreed: Wishes, step: int) -> None:
         if agreed.stop:

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Final
 
 import yaml
@@ -279,7 +280,16 @@ def _toml(text: str, source: str) -> Document:
             f"{source}: this is not TOML that a spec needs: {type(error).__name__}",
             hint="a spec needs four levels",
         ) from None
-    return Document(value=value, source=source, lines=_toml_lines(text))
+    return Document(value=_plain(value), source=source, lines=_toml_lines(text))
+
+
+def _plain(value: Any) -> Any:
+    """TOML's dates and moments as YAML has them: as they are written."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def _toml_lines(text: str) -> dict[Where, int]:

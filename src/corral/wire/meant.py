@@ -9,6 +9,13 @@ _AFTER: Final = "write: after: prepare"
 _GPUS: Final = "write: resources: {gpu: 8}"
 _CPUS: Final = "write: resources: {cpu: 8}"
 _MEMORY: Final = "write: resources: {memory: 64GB}"
+_LABELS: Final = "write: constraints: {LABEL: VALUE}; see: corral node ls"
+_NODES: Final = "write: constraints: {node: [n1, n2]}, or {node: {not: n3}}"
+_SPOT: Final = "write: preemptible: true"
+_NEAR: Final = "write: topology: {mode: require, within: rack}"
+_APART: Final = "write: apart_from: NAME of the other job"
+_LATE: Final = "write: start_by: 2h, or a moment: 2026-11-22T08:00Z"
+_EARLY: Final = "write: begin: 30m, or a moment: 2026-11-22T08:00Z"
 
 _MEANT: Final[Mapping[str, str]] = {
     "time": _DURATION,
@@ -59,6 +66,31 @@ _MEANT: Final[Mapping[str, str]] = {
     "cores": _CPUS,
     "cpus_per_task": _CPUS,
     "cpus_per_node": _CPUS,
+    "constraint": _LABELS,
+    "features": _LABELS,
+    "labels": _LABELS,
+    "node_selector": _LABELS,
+    "affinity": _LABELS,
+    "placement": _LABELS,
+    "nodelist": _NODES,
+    "exclude": _NODES,
+    "use_spot": _SPOT,
+    "spot": _SPOT,
+    "spot_policy": _SPOT,
+    "preemptable": _SPOT,
+    "switches": _NEAR,
+    "segment": _NEAR,
+    "network_tier": _NEAR,
+    "required_topology": _NEAR,
+    "pod_anti_affinity": _APART,
+    "deadline": _LATE,
+    "start_before": _LATE,
+    "begin_at": _EARLY,
+    "start_after": _EARLY,
+    "schedule": _EARLY,
+    "start_at": _EARLY,
+    "signal": "write: warn: {signal: USR1, before: 2m}",
+    "oversubscribe": "write: exclusive: false, which is so without it",
     "mem": _MEMORY,
     "ram": _MEMORY,
     "mem_per_node": _MEMORY,

@@ -49,6 +49,8 @@ _EXAMPLES: Final = {
     "service": "service: {port: 8000, replicas: 1..8}",
     "port": "service: {port: 8000}",
     "scale": "scale: {metric: queue, target: 4}",
+    "warn": "warn: {signal: USR1, before: 2m}",
+    "topology": "topology: {mode: require, within: rack}",
 }
 
 _WITH_WORDS: Final = ((), ("resources",), ("any_of", "resources"))
@@ -245,6 +247,23 @@ def _together(spec: Spec) -> list[Problem]:
                 text=f"{low} to {high} nodes do not hold the {spec.nodes} that nodes asks for",
                 hint=f"write: elastic: {{min_nodes: {min(low, spec.nodes)}, "
                 f"max_nodes: {max(high, spec.nodes)}}}",
+            )
+        )
+    limit, before = spec.max_duration, spec.warn.before
+    if limit is not None and before is not None and before >= limit:
+        problems.append(
+            Problem(
+                where=("warn", "before"),
+                text=f"{before:g} s before the end is before the start: it runs {limit:g} s",
+                hint=f"write: warn: {{before: {limit / 10:g}s}}",
+            )
+        )
+    if spec.topology.within and spec.topology.mode == "spread":
+        problems.append(
+            Problem(
+                where=("topology", "within"),
+                text="spread goes over racks, and within nothing",
+                hint="write: topology: {mode: spread}, or topology: {within: rack}",
             )
         )
     if (spec.kind == "service") != (spec.service is not None):

@@ -58,7 +58,8 @@ def spec_schema() -> dict[str, Any]:
                 properties[name] = _or_null(own)
         for other, word in SPELLINGS.get(kind, {}).items():
             properties[other] = {**properties[word], "description": f"another word for {word}"}
-    schema["properties"]["checkpoint"]["anyOf"].append({"type": "string"})
+    for name in ("checkpoint", "warn", "topology"):
+        schema["properties"][name]["anyOf"].append({"type": "string"})
     schema["properties"]["after"] = {
         "anyOf": [
             {"type": "string"},

@@ -5,12 +5,20 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from corral.wire import read
+from corral.domain.moment import Moment
+from corral.domain.place import Constraint
+from corral.wire import read, read_wishes
 from corral.wire.array import Array, read_array
 from corral.wire.read import reader
 
 SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
-    (): {"num_nodes": "nodes", "commands": "run", "envs": "env", "type": "kind"},
+    (): {
+        "num_nodes": "nodes",
+        "commands": "run",
+        "envs": "env",
+        "type": "kind",
+        "anti_affinity": "apart_from",
+    },
     ("resources",): {"accelerators": "gpu", "gpus": "gpu", "cpus": "cpu"},
     ("any_of",): {"num_nodes": "nodes"},
     ("any_of", "resources"): {"accelerators": "gpu", "gpus": "gpu", "cpus": "cpu"},
@@ -44,6 +52,15 @@ def _whole(field: str, low: int, high: int, noun: str) -> Any:
 
 def _seconds(field: str, low: float = 1.0, high: float = read.MAX_SECONDS) -> Any:
     return _as(reader(read.seconds, field=field, low=low, high=high), _DURATION)
+
+
+def _moment(field: str) -> Any:
+    examples = ["30m", "2026-11-22T08:00:00Z"]
+    return _as(reader(read_wishes.moment, field=field), {"type": "string", "examples": examples})
+
+
+def _truth(field: str) -> Any:
+    return _as(reader(read_wishes.truth, field=field), {"type": "boolean"})
 
 
 def _word(field: str, *among: str) -> Any:
@@ -128,6 +145,26 @@ class After(_Section):
     on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
 
 
+class Warn(_Section):
+    """What the job is told before its max_duration is over."""
+
+    signal: Annotated[
+        int | None,
+        *_as(
+            read_wishes.signal_number,
+            {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["USR1"]},
+        ),
+    ] = None
+    before: Annotated[float | None, *_seconds("before")] = None
+
+
+class Topology(_Section):
+    """How its nodes lie to each other. `within` without a mode is required."""
+
+    mode: Annotated[str | None, *_word("mode", "prefer", "require", "spread")] = None
+    within: Annotated[str | None, *_word("within", "nvlink", "rack", "pod")] = None
+
+
 class Scale(_Section):
     metric: Annotated[str, *_word("metric", "queue", "requests", "tokens")] = "queue"
     target: Annotated[
@@ -166,6 +203,13 @@ def _checkpoint(value: Any) -> Any:
     return {"path": value} if isinstance(value, str) else value
 
 
+_LABEL_VALUE: Final = {"anyOf": [{"type": "string"}, {"type": "number"}, {"const": True}]}
+_LABEL_VALUES: Final = {
+    "anyOf": [*_LABEL_VALUE["anyOf"], {"type": "array", "items": _LABEL_VALUE, "minItems": 1}]
+}
+_NAMES: Final = {"anyOf": [_NAME, {"type": "array", "items": _NAME}]}
+
+
 class Spec(_Section):
     """One document of a spec, read and checked. Amounts are in the units of domain.JobSpec."""
 
@@ -187,7 +231,37 @@ class Spec(_Section):
             },
         ),
     ] = 0
+    begin: Annotated[Moment | None, *_moment("begin")] = None
+    start_by: Annotated[Moment | None, *_moment("start_by")] = None
     max_duration: Annotated[float | None, *_seconds("max_duration")] = None
+    warn: Annotated[Warn, BeforeValidator(read_wishes.warn)] = Warn()
+    constraints: Annotated[
+        tuple[Constraint, ...],
+        *_as(
+            read_wishes.constraints,
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        *_LABEL_VALUES["anyOf"],
+                        {
+                            "type": "object",
+                            "properties": {"not": _LABEL_VALUES},
+                            "required": ["not"],
+                            "additionalProperties": False,
+                        },
+                    ]
+                },
+                "examples": [{"zone": "a", "node": {"not": ["n3"]}}],
+            },
+        ),
+    ] = ()
+    topology: Annotated[Topology, BeforeValidator(read_wishes.topology)] = Topology()
+    exclusive: Annotated[bool, *_truth("exclusive")] = False
+    apart_from: Annotated[
+        tuple[str, ...], *_as(reader(read_wishes.names, field="apart_from"), _NAMES)
+    ] = ()
+    preemptible: Annotated[bool, *_truth("preemptible")] = False
     env: Annotated[
         tuple[tuple[str, str], ...],
         *_as(
@@ -237,6 +311,8 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[BaseModel]]] = {
     ("retry",): Retry,
     ("elastic",): Elastic,
     ("after",): After,
+    ("warn",): Warn,
+    ("topology",): Topology,
     ("service",): Service,
     ("service", "scale"): Scale,
 }

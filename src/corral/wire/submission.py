@@ -22,6 +22,8 @@ from corral.domain.job import (
     Retry,
     Service,
 )
+from corral.domain.moment import Warn
+from corral.domain.place import Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.wire import spec as shapes
 from corral.wire.array import MOST
@@ -159,7 +161,12 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         ),
         queue=QueueName(spec.queue),
         priority=spec.priority,
+        place=_place(spec),
+        preemptible=spec.preemptible,
+        begin=spec.begin,
+        start_by=spec.start_by,
         max_duration_seconds=spec.max_duration,
+        warn=Warn(signal=spec.warn.signal, before_seconds=spec.warn.before),
         env=spec.env,
         secrets=spec.secrets,
         workdir=spec.workdir,
@@ -176,6 +183,17 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         array_limit=spec.array.limit if spec.array else None,
         image=spec.image,
         service=_service(spec.service),
+    )
+
+
+def _place(spec: Spec) -> PlaceRule:
+    within = spec.topology.within
+    mode = spec.topology.mode or ("require" if within else "prefer")
+    return PlaceRule(
+        constraints=spec.constraints,
+        topology=Topology(mode=Mode(mode), within=Level(within or "rack")),
+        exclusive=spec.exclusive,
+        apart_from=spec.apart_from,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from corral.agent import containment
 from corral.agent.capture import RankLog
 from corral.agent.journal import Journal
-from corral.agent.processes import Process
+from corral.agent.processes import Process, catches, send
 from corral.agent.shim import attach
 from corral.agent.shim.grace import SHELL, Grace
 from corral.agent.shim.ledger import Ledger, reserve_bytes
@@ -63,6 +63,7 @@ class Life:
         self._ranks: list[Rank] = []
         self._shells: dict[int, socket.socket] = {}  # who hears of the end of each
         self._stop: Message | None = None
+        self._warned = False
         self._gathers = False
         self._finishing = False
         self._oom_explained = 0
@@ -312,8 +313,23 @@ class Life:
             self._end(
                 float(message["grace_seconds"]), str(message["why"]), save=bool(message["save"])
             )
+        elif kind == "warn":
+            self._warn_ranks(message)
         elif kind == "attach":
             self._attach(line, message)
+
+    def _warn_ranks(self, message: Message) -> None:
+        """Once: a signal to those that wait for it, which would end all others, and a save."""
+        if self._warned or self._grace.runs:
+            return
+        self._warned = True
+        if (number := message["signal"]) is not None:
+            for pid in self._group.pids():
+                if catches(pid, int(number)):
+                    send(pid, int(number))
+        for line in self._lines:
+            if line.is_rank and message["save"]:
+                line.send({"type": "save"})
 
     def _gather(self) -> None:
         if not self._gathers:

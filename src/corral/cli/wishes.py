@@ -1,0 +1,119 @@
+"""What `corral run` may be told of time and place beside the job itself: as fields of a spec."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from corral.domain.errors import SpecInvalid
+
+_CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII)
+_RANGE: Final = re.compile(r"(\d{1,9})(?:-|\.\.)(\d{1,9})", re.ASCII)
+_LABEL: Final = re.compile(r"([^=!]+)(?:(!?=)(.*))?", re.DOTALL)
+
+
+def _option(help: str, *names: str) -> Any:
+    return Parameter(name=list(names) or None, negative="", show_default=False, help=help)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """When the job may start and is to be warned, and which nodes will do."""
+
+    begin: Annotated[
+        str | None, _option("Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin")
+    ] = None
+    start_by: Annotated[
+        str | None, _option("It ends if it has not run by then; as --begin.", "--start-by")
+    ] = None
+    signal: Annotated[
+        str | None,
+        _option("What its ranks get before --time is over: USR1, or USR1@2m.", "--signal"),
+    ] = None
+    constraint: Annotated[
+        tuple[str, ...],
+        _option(
+            "A label its nodes must have: zone=a, zone=a,b or zone!=a; may be repeated.",
+            "--constraint",
+            "-C",
+        ),
+    ] = ()
+    topology: Annotated[
+        str | None,
+        _option("prefer, spread, or require:rack (nvlink, rack, pod).", "--topology"),
+    ] = None
+    exclusive: Annotated[bool, _option("No other job on its nodes.", "--exclusive")] = False
+    apart_from: Annotated[
+        tuple[str, ...],
+        _option("A job that it must not share a node with; may be repeated.", "--apart-from"),
+    ] = ()
+    preemptible: Annotated[
+        bool, _option("Others may have its GPUs back at any time.", "--preemptible")
+    ] = False
+
+    def fields(self, now: datetime) -> dict[str, Any]:
+        """What a spec file would have held. `now`: the moment here, with its zone.
+
+        Raises: SpecInvalid when an option is not of its form.
+        """
+        found = {
+            "begin": _moment(self.begin, now),
+            "start_by": _moment(self.start_by, now),
+            "warn": self.signal,
+            "constraints": constraints_of(self.constraint),
+            "topology": self.topology,
+            "exclusive": self.exclusive or None,
+            "apart_from": list(self.apart_from),
+            "preemptible": self.preemptible or None,
+        }
+        return {name: value for name, value in found.items() if value not in (None, [], {})}
+
+
+def _moment(text: str | None, now: datetime) -> str | None:
+    """Of whoever types: a time of day is the next one here, a moment without a zone is in ours."""
+    if text is None:
+        return None
+    if match := _CLOCK.fullmatch(text):
+        hour, minute, second = (int(one or 0) for one in match.groups())
+        try:
+            at = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        except ValueError:
+            return text
+        return (at if at > now else at + timedelta(days=1)).isoformat()
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return (when if when.tzinfo else when.replace(tzinfo=now.tzinfo)).isoformat()
+
+
+def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
+    """LABEL, LABEL=VALUE[,VALUE...] and LABEL!=VALUE[,VALUE...]."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        match = _LABEL.fullmatch(text)
+        label = match.group(1).strip() if match else ""
+        if match is None or not label:
+            raise SpecInvalid(f"--constraint {text}: it names no label", hint="write: zone=a")
+        if label in found:
+            raise SpecInvalid(
+                f"--constraint {text}: {label} is given twice",
+                hint=f"write: --constraint {label}=a,b for either of two",
+            )
+        values = (match.group(3) or "").split(",") if match.group(2) else [True]
+        found[label] = {"not": values} if match.group(2) == "!=" else values
+    return found
+
+
+def nodes_of(text: str | None) -> dict[str, Any]:
+    """4, or 2-4: as many of them as there are, at least 2."""
+    if text is None:
+        return {}
+    if match := _RANGE.fullmatch(text):
+        low, high = int(match.group(1)), int(match.group(2))
+        return {"nodes": high, "elastic": {"min_nodes": low, "max_nodes": high}}
+    return {"nodes": int(text) if re.fullmatch(r"[+-]?\d{1,9}", text) else text}

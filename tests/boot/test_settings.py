@@ -2,6 +2,7 @@
 
 import json
 import threading
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from corral.boot.settings import (
 )
 from corral.boot.up import Asked, decide, settled
 from corral.domain.errors import Conflict, SpecInvalid
+from corral.domain.retention import Retention
 
 
 def none() -> int:
@@ -149,3 +151,16 @@ def test_what_is_made_once_is_made_once_whoever_comes_first(tmp_path: Path) -> N
         thread.join()
     assert len(set(found)) == 1
     assert [one.name for one in tmp_path.iterdir()] == ["token"]
+
+
+def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path)
+    assert ClusterSettings().retention == Retention(seconds=30 * 86400.0, jobs=50_000)
+    asked = decide(place, Asked(keep_days=0.5, keep_jobs=7, gpus=0), none)
+    asked.save(place)
+    known = ClusterSettings.load(place)
+    assert known is not None
+    assert known.retention == Retention(seconds=43_200.0, jobs=7)
+    for wrong in ({"keep_days": 0.0}, {"keep_days": 1e9}, {"keep_days": nan}, {"keep_jobs": 0}):
+        with pytest.raises(SpecInvalid, match="cannot be kept"):
+            ClusterSettings(**wrong)  # type: ignore[arg-type]

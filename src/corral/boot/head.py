@@ -37,6 +37,7 @@ from corral.boot.settings import (
     read_json,
     write_atomically,
 )
+from corral.boot.sweep import keep_swept
 from corral.control import Control
 from corral.domain.errors import Conflict, CorralError
 from corral.domain.ids import NodeId
@@ -129,6 +130,7 @@ class Head:
     announce: Callable[[], None]
     keep_announced: Callable[[], None]
     stopping: asyncio.Event
+    logs: Path
     down: bool = False
 
     def stop(self) -> None:
@@ -146,6 +148,7 @@ class Head:
             asyncio.create_task(self.server.serve(sockets=[listening])),
             asyncio.create_task(self.control.run()),
             asyncio.create_task(self._look_after()),
+            asyncio.create_task(keep_swept(self.control, self.logs)),
             asyncio.create_task(self.stopping.wait()),
         ]
         await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -227,7 +230,13 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
             on_death=lambda: head.control.wake(),
         )
         keep = keeper_of_replays(place, clock)
-        control = Control(store=store, engine=engine, clock=clock, keep_replay=keep)
+        control = Control(
+            store=store,
+            engine=engine,
+            clock=clock,
+            keep_replay=keep,
+            retention=settings.retention,
+        )
         await control.start()
         with bind(place, settings.host) as listening:
             about = ApiSettings(
@@ -247,6 +256,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 announce=lambda: announce(place, about),
                 keep_announced=lambda: keep_announced(place, about, token),
                 stopping=asyncio.Event(),
+                logs=about.logs,
             )
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
+from corral.domain.retention import DAY_SECONDS, Retention
 
 DEFAULT_DIR: Final = "~/.corral"
 LOOPBACK: Final = "127.0.0.1"
 MOST_NODES: Final = 256  # processes of one machine, each node having at least two
 MOST_GPUS: Final = 64
+MOST_DAYS: Final = 36_500
 
 
 class UnsafeBind(Refusal):
@@ -99,6 +101,8 @@ class ClusterSettings:
     gpu_shares: bool = False
     shared: tuple[str, ...] = ()
     reboot_seconds: float = 30.0
+    keep_days: float = 30.0
+    keep_jobs: int = 50_000
     host: str = LOOPBACK
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -111,12 +115,23 @@ class ClusterSettings:
                 f"{MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
                 hint="for example: corral up --nodes 2 --gpus 2",
             )
+        if not 0 < self.keep_days <= MOST_DAYS or self.keep_jobs < 1:
+            raise SpecInvalid(
+                f"jobs that are over cannot be kept for {self.keep_days:g} days, "
+                f"{self.keep_jobs:,} of them",
+                hint=f"up to {MOST_DAYS:,} days and at least 1 job: corral up --keep-days 30",
+            )
         if not is_loopback(self.host) and not (self.tls_certificate and self.tls_key):
             raise UnsafeBind(
                 f"serving on {self.host} lets other machines in, and without TLS they would send "
                 "their tokens in the clear",
                 hint="give --tls-certificate and --tls-key, or keep to loopback and use ssh -L",
             )
+
+    @property
+    def retention(self) -> Retention:
+        """How long jobs that are over are kept."""
+        return Retention(seconds=self.keep_days * DAY_SECONDS, jobs=self.keep_jobs)
 
     @classmethod
     def load(cls, place: ClusterDir) -> "ClusterSettings | None":

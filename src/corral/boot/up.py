@@ -37,6 +37,8 @@ class Asked:
     gpu_shares: bool | None = None
     shared: tuple[str, ...] | None = None
     reboot_seconds: float | None = None
+    keep_days: float | None = None
+    keep_jobs: int | None = None
     host: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None

@@ -34,6 +34,8 @@ def up(
     gpu_shares: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     shared: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     reboot: float | None = None,
+    keep_days: float | None = None,
+    keep_jobs: int | None = None,
     host: Annotated[str | None, Parameter(name="--host")] = None,
     tls_certificate: Annotated[Path | None, Parameter(name="--tls-certificate")] = None,
     tls_key: Annotated[Path | None, Parameter(name="--tls-key")] = None,
@@ -49,6 +51,8 @@ def up(
         gpu_shares: Let jobs ask for a part of a GPU.
         shared: A directory that every node sees; may be repeated.
         reboot: Seconds until a node that died is started again (30).
+        keep_days: Days for which a job is kept after its end (30).
+        keep_jobs: At most so many jobs that are over are kept, the newest (50000).
         host: Address to serve on (127.0.0.1); another than loopback needs TLS.
         tls_certificate: Certificate file, for another host than loopback.
         tls_key: Its key file.
@@ -62,6 +66,8 @@ def up(
         pretend=pretend or None,
         gpu_shares=gpu_shares or None,
         reboot_seconds=reboot,
+        keep_days=keep_days,
+        keep_jobs=keep_jobs,
         shared=tuple(str(path.absolute()) for path in shared) or None,
         host=host,
         tls_certificate=str(tls_certificate.absolute()) if tls_certificate else None,

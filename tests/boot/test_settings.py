@@ -163,4 +163,4 @@ def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:
     assert known.retention == Retention(seconds=43_200.0, jobs=7)
     for wrong in ({"keep_days": 0.0}, {"keep_days": 1e9}, {"keep_days": nan}, {"keep_jobs": 0}):
         with pytest.raises(SpecInvalid, match="cannot be kept"):
-            ClusterSettings(**wrong)  # type: ignore[arg-type]
+            ClusterSettings(**wrong)

@@ -1,8 +1,8 @@
-"""Which running gangs to relocate, within a budget, so that a waiting one fits that does not fit now.
+"""Which running gangs to relocate, within a budget, so that a waiting one fits that does not now.
 
-A relocation is a stop at a checkpoint and a start elsewhere, and costs the GPU-seconds that its caller
-measured: work since the checkpoint, and the restart. To free whole nodes or a rack, ask for them.
-The cluster is changed while relocations are tried, and is as it was at the end.
+A relocation is a stop at a checkpoint and a start elsewhere, and costs the GPU-seconds that its
+caller measured: work since the checkpoint, and the restart. To free whole nodes or a rack, ask for
+them. The cluster is changed while relocations are tried, and is as it was at the end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -29,3 +29,7 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
             assert error(http.get(f"/v1/jobs/{array}")) == (404, "not_found")
             assert len(http.get(f"/v1/jobs?all=1&array={array}").json()["jobs"]) == 2
             assert http.get(f"/v1/jobs/{ids[1]}").json()["state"] == "CANCELLED"
+        with head.http("n1") as node:
+            asked = f"/v1/agents/forgotten?jobs={ids[0]},{ids[1]},j999,{array}_1,../x"
+            assert node.get(asked).json() == {"forgotten": [ids[0]]}
+            assert node.get("/v1/agents/forgotten").json() == {"forgotten": []}

@@ -57,6 +57,7 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/head/down"): ("a", "a"),
     ("GET", "/v1/agents/snapshots/{sha256}"): ("n", "n"),
     ("GET", "/v1/agents/secrets/{job}/{attempt}"): ("n", "n"),
+    ("GET", "/v1/agents/forgotten"): ("n", "n"),
     ("WS", "/v1/agents/beats"): ("n", "n"),
     ("WS", "/v1/agents/logs"): ("n", "n"),
     ("WS", "/v1/agents/attach/{session}"): ("n", "n"),

@@ -14,6 +14,7 @@ from corral.agent.channel import BEATS, Beats
 from corral.agent.dial import Dialler
 from corral.agent.known import Known
 from corral.agent.lease import overdue
+from corral.agent.leftovers import keep_swept
 from corral.agent.logs import LOGS, LogShipper, Read
 from corral.agent.obey import Obedience, Ranks
 from corral.agent.prepare import Prepare
@@ -99,6 +100,7 @@ class Agent:
                 parts.create_task(self.obedience.run())
                 parts.create_task(self._watch_leases())
                 parts.create_task(self._look_again())
+                parts.create_task(keep_swept(self.node_dir / "attempts", self.prepare.forgotten))
         finally:
             await self.obedience.close()
             self.prepare.close()

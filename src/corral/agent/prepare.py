@@ -1,4 +1,4 @@
-"""What an attempt needs before it starts: the workdir as submitted, and its secrets."""
+"""What is fetched from the head: an attempt's workdir as submitted, its secrets; what may go."""
 
 import asyncio
 import hashlib
@@ -10,7 +10,7 @@ import re
 import ssl
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -23,10 +23,12 @@ import msgspec
 from corral.agent.settings import head_url
 from corral.agent.unpack import unpack
 from corral.domain.errors import CorralError, Refusal, Trouble
+from corral.domain.ids import JobId
 from corral.domain.wanted import Launch
 
 SNAPSHOT: Final = "/v1/agents/snapshots/"
 SECRETS: Final = "/v1/agents/secrets/"
+FORGOTTEN: Final = "/v1/agents/forgotten?jobs="
 TRIES_SECONDS: Final = 60.0  # how long a head that is away is waited for
 CACHE_BYTES: Final = 8 * 1024**3
 _TIMEOUT_SECONDS: Final = 30.0
@@ -63,6 +65,10 @@ class NotStarted(Trouble):
 
 class SecretsAnswer(msgspec.Struct, frozen=True):
     secrets: dict[str, str]
+
+
+class ForgottenAnswer(msgspec.Struct, frozen=True):
+    forgotten: list[JobId]
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -118,6 +124,11 @@ class Prepare:
         if missing:
             raise NotStarted(f"there is no secret {', '.join(missing)}", infra=False)
         return {name: values[name] for name in launch.secrets}
+
+    async def forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
+        """Those of them that the head has forgotten. Raises: HeadRefuses, HeadAway, ValueError."""
+        text = await self._in_thread(lambda: self._get(f"{FORGOTTEN}{','.join(jobs)}"))
+        return msgspec.json.decode(text, type=ForgottenAnswer).forgotten
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -3,9 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
 from corral.api import views
@@ -193,3 +193,14 @@ async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) ->
         if sealed is not None:
             found[name] = house.settings.seals.open(name, sealed).decode()
     return JSONResponse({"secrets": found}, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/v1/agents/forgotten")
+async def agent_forgotten(
+    house: Within, jobs: Annotated[str, Query(max_length=10_000)] = ""
+) -> JSONResponse:
+    """{"forgotten": [id]}: which of the jobs, whose ids are joined by commas, are not kept any
+    more: what a node still has of them may go."""
+    world = house.control.world
+    asked = [JobId(one) for one in jobs.split(",")]
+    return JSONResponse({"forgotten": [job for job in asked if world.forgot(job)]})

@@ -77,6 +77,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("POST", "/v1/head/down"): _any(ADMINS, "head.down"),
     ("GET", "/v1/agents/snapshots/{sha256}"): _any(NODES),
     ("GET", "/v1/agents/secrets/{job}/{attempt}"): _any(NODES),
+    ("GET", "/v1/agents/forgotten"): _any(NODES),
     ("WS", "/v1/agents/beats"): _any(NODES),
     ("WS", "/v1/agents/logs"): _any(NODES),
     ("WS", "/v1/agents/attach/{session}"): _any(NODES),

@@ -1,0 +1,54 @@
+"""Work folders that stay behind because saves lie in them, until the head forgets their jobs."""
+
+import asyncio
+import logging
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from corral.agent import journal
+from corral.domain.errors import CorralError
+from corral.domain.ids import JobId
+
+ASK_SECONDS: Final = 3600.0
+MOST_ASKED: Final = 200  # jobs in one question
+_ATTEMPT: Final = re.compile(r"(j[0-9_]+)\.[0-9]+", re.ASCII)
+log = logging.getLogger(__name__)
+
+Ask = Callable[[Sequence[JobId]], Awaitable[Sequence[JobId]]]
+
+
+async def keep_swept(attempts: Path, ask: Ask) -> None:
+    """For ever. `ask` answers which of the jobs the head has forgotten."""
+    while True:
+        try:
+            await sweep(attempts, ask)
+        except (CorralError, OSError, ValueError) as trouble:
+            log.warning("what is left of ended attempts is looked at later: %s", trouble)
+        await asyncio.sleep(ASK_SECONDS)
+
+
+async def sweep(attempts: Path, ask: Ask) -> None:
+    """Remove what nobody needs any more. Raises: CorralError, OSError, ValueError."""
+    left = await asyncio.to_thread(left_in, attempts)
+    jobs = iter(left)
+    while some := list(islice(jobs, MOST_ASKED)):
+        for job in await ask(some):
+            for folder in left.get(job, ()):
+                await asyncio.to_thread(shutil.rmtree, folder, True)
+
+
+def left_in(attempts: Path) -> Mapping[JobId, list[Path]]:
+    """By job, the folders of attempts that are settled; a removal cut short is ended at once."""
+    found: dict[JobId, list[Path]] = defaultdict(list)
+    for folder in attempts.iterdir() if attempts.is_dir() else ():
+        if folder.name.startswith(".") and folder.name.endswith(".gone"):
+            shutil.rmtree(folder, ignore_errors=True)
+        name = _ATTEMPT.fullmatch(folder.name)
+        if name is not None and not (folder / journal.FILE).exists():
+            found[JobId(name.group(1))].append(folder)
+    return found

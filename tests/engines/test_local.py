@@ -260,6 +260,19 @@ def test_down_leaves_nothing_of_an_idle_node_behind(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_node_that_the_cluster_no_longer_has_is_proven_dead(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(house_of(tmp_path, nodes=2)) as engine:
+            await engine.down(kill=True)
+        async with running(house_of(tmp_path, nodes=1)) as engine:
+            assert "no node of this cluster" in engine.observe()[N2]
+            assert N1 not in engine.observe()
+        async with running(house_of(tmp_path, nodes=2)) as engine:
+            assert engine.observe() == {}
+
+    asyncio.run(story())
+
+
 def test_what_the_engine_cannot_do_it_says(tmp_path: Path) -> None:
     async def register(node: NodeId, sha256: str) -> None:
         pass

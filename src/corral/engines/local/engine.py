@@ -21,6 +21,7 @@ CANNOT: Final[Mapping[str, str]] = {
     "out",
 }
 DOWN_SECONDS: Final = 10.0
+FORMER: Final = "it is no node of this cluster any more: there are fewer now"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class LocalEngine:
     name: str = NAME
     cannot: Mapping[str, str] = field(default_factory=lambda: CANNOT)
     nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
+    former: dict[NodeId, LocalNode] = field(default_factory=dict)  # of when there were more
 
     async def start(self) -> None:
         """Adopt the agents that live, start the others. Raises: OSError."""
@@ -53,11 +55,17 @@ class LocalEngine:
             )
             await self.register(settings.node, node.prepare(settings))
             self.nodes[settings.node] = node
+        for folder in (self.cluster_dir / "nodes").iterdir():
+            if (id := NodeId(folder.name)) not in self.nodes:
+                self.former[id] = LocalNode(
+                    id=id, dir=folder, reboot_seconds=0.0, on_death=self.on_death
+                )
         for node in self.nodes.values():
             node.begin()
 
     def observe(self) -> Mapping[NodeId, str]:
-        return {id: node.proof for id, node in self.nodes.items() if node.proof}
+        gone = {id: FORMER for id, node in self.former.items() if not node.is_there()}
+        return gone | {id: node.proof for id, node in self.nodes.items() if node.proof}
 
     def apply(self, wanted: Wanted) -> None:
         self.push(wanted)

@@ -89,6 +89,10 @@ class LocalNode:
             self._forget_boot()
             self._start()
 
+    def is_there(self) -> bool:
+        """Whether anything of it lives, whoever looks after it."""
+        return bool(Process.recorded(self.dir / "agent.pid") or self.others())
+
     def others(self) -> list[Process]:
         """What lives of the node beside its agent: the launcher and the shims."""
         launcher = Process.recorded(self.dir / "launcher.pid")

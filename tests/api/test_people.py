@@ -277,3 +277,17 @@ def test_the_log_is_read_by_operators_in_pages(head: Head) -> None:
         assert http.get(f"/v1/audit?since={time.time() + 60}").json()["entries"] == []
     with head.http("alice") as http:
         assert error(http.get("/v1/audit")) == (403, "forbidden")
+
+
+def test_a_refusal_says_what_it_takes_and_whom_to_ask(head: Head, name: str) -> None:
+    viewer = made(head, user=name, role="viewer")["token"]
+    with by(head, viewer) as http:
+        asked = http.post("/v1/jobs", json={"specs": [], "key": "k"}).json()["error"]
+        assert (
+            asked["message"] == f"job.submit takes the role user; this token lets {name} be viewer"
+        )
+        assert f"corral user set {name} --role user" in asked["hint"]
+        read = http.get("/v1/audit").json()["error"]["message"]
+        assert read.startswith("reading audit takes the role operator")
+        other = http.get("/v1/users/admin").json()["error"]
+        assert other["hint"] == "ask admin, or an operator of this cluster"

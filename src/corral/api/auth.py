@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from starlette.requests import HTTPConnection
 
 from corral.api.errors import TooMany, WrongHost
-from corral.api.rights import RIGHTS, Key, may
+from corral.api.rights import RIGHTS, Key, least, may
 from corral.domain.errors import Forbidden, Unauthorised
 from corral.domain.ids import NodeId, TokenId, UserName
 from corral.domain.people import AuditEntry, Role, role_of
@@ -47,17 +47,24 @@ class Caller:
         if not self.may(owner=owner):
             raise Forbidden(
                 f"{what} is {owner}'s; {self.name} may not do this to it",
-                hint=f"ask {owner}, or an operator or admin of this cluster",
+                hint=f"ask {owner}, or an {least(self.key, own=False)} of this cluster",
             )
 
     def check_route(self) -> None:
         """Raises: Forbidden when they may call the route on nothing at all."""
         if may(self.role, self.key, own=True) or may(self.role, self.key, own=False):
             return
-        who = f"node {self.node}" if self.node else f"{self.name} ({self.role})"
+        what = RIGHTS[self.key].what or f"reading {self.key[1].split('/')[2]}"
+        needed = least(self.key, own=True)
+        if self.node or needed is None:
+            raise Forbidden(
+                f"{what} is for {'people' if self.node else 'nodes'}, not for {self.name}",
+                hint=f"use the token of a {'person' if self.node else 'node'}",
+            )
         raise Forbidden(
-            f"{who} may not call {' '.join(self.key)}",
-            hint="use the token of a person" if self.node else "ask an admin of this cluster",
+            f"{what} takes the role {needed}; this token lets {self.name} be {self.role}",
+            hint=f"see: corral user show {self.name}; an admin may run: "
+            f"corral user set {self.name} --role {needed}",
         )
 
     def entry(

@@ -41,7 +41,7 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
 
 @router.get("/v1/users/{user}")
 async def user(user: str, house: Within, caller: Asker) -> wire.User:
-    caller.check_owner(UserName(user), f"the user {user[:63]}")
+    caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
     return wire.User.of(await find_user(house, user))
 
 

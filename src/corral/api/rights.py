@@ -90,6 +90,12 @@ def may(role: Role, key: Key, *, own: bool) -> bool:
     return role in (right.own if own else right.others)
 
 
+def least(key: Key, *, own: bool) -> Role | None:
+    """The lowest role of a person that may call the route; None when it is for nodes alone."""
+    right = RIGHTS[key]
+    return next((role for role in LADDER if role in (right.own if own else right.others)), None)
+
+
 def routes_of(routes: Iterable[BaseRoute]) -> set[Key]:
     """(method, path) of each route."""
     found: set[Key] = set()

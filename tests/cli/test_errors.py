@@ -5,6 +5,7 @@ import json
 import pytest
 
 from corral.cli import failure
+from corral.cli.main import run
 from corral.cli.output import age_text, clean
 from corral.domain.errors import (
     Bug,
@@ -59,3 +60,13 @@ def test_text_of_others_cannot_move_the_terminal() -> None:
 )  # fmt: skip
 def test_ages_are_short(seconds: float, text: str) -> None:
     assert age_text(seconds) == text
+
+
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_up_and_down_are_about_a_directory_never_about_the_head_of_an_address(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CORRAL_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("CORRAL_DIR", "/nowhere/at/all")
+    assert run([command]) == failure.REFUSED
+    assert f"run: corral {command} --dir /nowhere/at/all" in capsys.readouterr().err

@@ -59,6 +59,7 @@ def up(
     """
     from corral.boot.up import Asked, bring_up, wait_for_nodes
 
+    _check_ours(common, "up")
     asked = Asked(
         nodes=nodes,
         gpus=gpus,
@@ -82,6 +83,18 @@ def up(
     say(f"{'up' if fresh else 'already up'}: {found.head.url} (process {found.head.pid})")
     show_nodes(found.nodes)
     say_what_is_pretended(common.place)
+
+
+def _check_ours(common: Common, verb: str) -> None:
+    """Raises: Conflict where CORRAL_URL names a head, which need not be that of the directory."""
+    from corral.domain.errors import Conflict
+
+    if common.remote:
+        raise Conflict(
+            f"CORRAL_URL names a head that this machine may know nothing of; {verb} is for the "
+            f"cluster of a directory",
+            hint=f"run: corral {verb} --dir {common.place.root}",
+        )
 
 
 def say_what_is_pretended(place: "ClusterDir") -> None:
@@ -111,6 +124,7 @@ def down(
     from corral.domain.errors import Conflict
     from corral.engines.local.processes import Process
 
+    _check_ours(common, "down")
     place = common.place
     wish: Literal["leave", "stop"] = "leave" if leave else jobs
     if not head_runs(place):

@@ -1,7 +1,9 @@
 """Snapshots: what the digest says, whole, once; or nothing."""
 
 import hashlib
+import os
 import socket
+from typing import Any
 
 import pytest
 
@@ -69,3 +71,20 @@ def test_a_sender_who_breaks_off_leaves_nothing(head: Head) -> None:
         assert http.head(f"/v1/snapshots/{'1' * 64}").status_code == 404
     deadline = [name for name in kept(head) if name not in before]
     assert all(name.endswith(".part") for name in deadline)
+
+
+def test_who_asks_for_a_snapshot_keeps_it_a_while(head: Head) -> None:
+    digest = hashlib.sha256(b"asked").hexdigest()
+    path = head.root / "snapshots" / f"{digest}.tar.gz"
+    with head.http() as http:
+        spec = {"name": "a", "run": "x", "workdir": digest}
+        asks: list[tuple[str, str, Any]] = [
+            ("PUT", f"/v1/snapshots/{digest}", {"content": b"asked"}),
+            ("HEAD", f"/v1/snapshots/{digest}", {}),
+            ("POST", "/v1/jobs?dry_run=1", {"json": {"specs": [spec], "key": "k"}}),
+        ]
+        http.request("PUT", asks[0][1], content=b"asked")
+        for method, route, sent in asks:
+            os.utime(path, (1.0, 1.0))
+            assert http.request(method, route, **sent).status_code == 200
+            assert path.stat().st_mtime > 1.0

@@ -1,16 +1,19 @@
-"""Log folders go with the jobs that are forgotten, and no other."""
+"""Logs and snapshots go with the jobs that are forgotten, and no other."""
 
 import asyncio
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from corral.boot.sweep import keep_swept, sweep
-from corral.domain.ids import ClusterId, JobId, Sequence
+from corral.boot.sweep import UNASKED_SECONDS, keep_swept, sweep_logs, sweep_snapshots
+from corral.domain.ids import ClusterId, JobId, Sequence, job_id
 from corral.domain.moves import JobState
-from corral.domain.world import World
+from corral.domain.world import Changes, World
+from corral.store.memory import MemoryStore
 from tests.patience import PATIENCE_SECONDS
+from tests.store.rows import job, spec
 
 KEPT = ("j2", "j3_1", "j9", "j10_0", "other")
 GONE = ("j1", "j3_0", "j4_1_0")
@@ -33,9 +36,9 @@ def left(logs: Path) -> list[str]:
 
 
 def test_the_logs_of_forgotten_jobs_go_and_all_others_stay(tmp_path: Path) -> None:
-    asyncio.run(sweep(world(), tmp_path / "none yet"))
+    asyncio.run(sweep_logs(world(), tmp_path / "none yet"))
     filled(tmp_path)
-    asyncio.run(sweep(world(), tmp_path))
+    asyncio.run(sweep_logs(world(), tmp_path))
     assert left(tmp_path) == sorted(KEPT)
 
 
@@ -46,9 +49,11 @@ def test_it_looks_at_the_start_and_whenever_more_are_forgotten(tmp_path: Path) -
                 await asyncio.sleep(0.01)
 
     async def tell() -> None:
-        control: Any = mock.Mock(world=world())
+        control: Any = mock.Mock(world=world(), store=MemoryStore(), trouble="")
         control.keeping.forgotten = 0
-        sweeping = asyncio.create_task(keep_swept(control, tmp_path))
+        control.clock.wall.return_value = 0.0
+        about: Any = mock.Mock(logs=tmp_path, snapshots=tmp_path / "none")
+        sweeping = asyncio.create_task(keep_swept(control, about))
         await until(KEPT)
         del control.world.ended[JobId("j2")]
         control.keeping.forgotten = 1
@@ -60,3 +65,29 @@ def test_it_looks_at_the_start_and_whenever_more_are_forgotten(tmp_path: Path) -
     filled(tmp_path)
     with mock.patch("corral.boot.sweep.LOOK_SECONDS", 0.01):
         asyncio.run(tell())
+
+
+def test_a_snapshot_stays_while_a_job_runs_in_it_or_somebody_has_just_asked(tmp_path: Path) -> None:
+    used, asked, unused = ("a" * 64, "b" * 64, "c" * 64)
+
+    async def tell() -> None:
+        store = MemoryStore()
+        await sweep_snapshots(store, tmp_path / "none yet", 0.0)
+        term = (await store.lead()).term
+        rows = (job(1, JobState.DONE, spec=spec("a", workdir=used)), job(2))
+        await store.commit(term, Changes(jobs=rows))
+        for name in (used, asked, unused):
+            (tmp_path / f"{name}.tar.gz").write_bytes(b"content")
+        (tmp_path / "cut.part").touch()
+        (tmp_path / "note").touch()
+        for path in tmp_path.iterdir():
+            os.utime(path, (1000.0, 1000.0))
+        now = 2000.0 + UNASKED_SECONDS
+        os.utime(tmp_path / f"{asked}.tar.gz", (now - 5.0, now - 5.0))
+        await sweep_snapshots(store, tmp_path, now)
+        assert left(tmp_path) == [f"{used}.tar.gz", f"{asked}.tar.gz", "note"]
+        await store.commit(term, Changes(forgotten=(job_id(1),)))
+        await sweep_snapshots(store, tmp_path, now)
+        assert left(tmp_path) == [f"{asked}.tar.gz", "note"]
+
+    asyncio.run(tell())

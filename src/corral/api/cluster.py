@@ -89,7 +89,7 @@ async def _set_node(
 
 @router.head("/v1/snapshots/{sha256}")
 async def has_snapshot(sha256: str, house: Within) -> Response:
-    size = house.snapshots.path(sha256).stat().st_size
+    size = house.snapshots.asked(sha256)
     return Response(headers={"X-Size-Bytes": str(size)})
 
 

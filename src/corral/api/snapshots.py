@@ -12,7 +12,7 @@ from corral.wire.read import is_digest
 
 
 class Snapshots:
-    """`<root>/<sha256>.tar.gz`."""
+    """`<root>/<sha256>.tar.gz`. When somebody last asked for one is its time of change."""
 
     def __init__(self, root: Path, *, most_bytes: int) -> None:
         self._root = root
@@ -25,8 +25,18 @@ class Snapshots:
             raise NotFound("snapshot", sha256[:64])
         return path
 
+    def asked(self, sha256: str) -> int:
+        """Its size; it is not swept for a while. Raises: NotFound."""
+        path = self.path(sha256)
+        os.utime(path)
+        return path.stat().st_size
+
     def has(self, sha256: str) -> bool:
-        return is_digest(sha256) and (self._root / f"{sha256}.tar.gz").is_file()
+        try:
+            self.asked(sha256)
+        except (NotFound, FileNotFoundError):
+            return False
+        return True
 
     async def put(self, sha256: str, pieces: AsyncIterator[bytes], fresh_id: str) -> int:
         """Keep the bytes if they are what the digest says; its size. Again is harmless.
@@ -36,7 +46,7 @@ class Snapshots:
         if not is_digest(sha256):
             raise RequestInvalid(f"{sha256[:80]!r} is no SHA-256 in 64 hexadecimal digits")
         path = self._root / f"{sha256}.tar.gz"
-        if path.is_file():
+        if self.has(sha256):
             return path.stat().st_size
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._root / f"{fresh_id}.part"

@@ -130,7 +130,7 @@ class Head:
     announce: Callable[[], None]
     keep_announced: Callable[[], None]
     stopping: asyncio.Event
-    logs: Path
+    about: ApiSettings
     down: bool = False
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ class Head:
             asyncio.create_task(self.server.serve(sockets=[listening])),
             asyncio.create_task(self.control.run()),
             asyncio.create_task(self._look_after()),
-            asyncio.create_task(keep_swept(self.control, self.logs)),
+            asyncio.create_task(keep_swept(self.control, self.about)),
             asyncio.create_task(self.stopping.wait()),
         ]
         await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -256,7 +256,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 announce=lambda: announce(place, about),
                 keep_announced=lambda: keep_announced(place, about, token),
                 stopping=asyncio.Event(),
-                logs=about.logs,
+                about=about,
             )
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,6 +1,7 @@
 """Durable memory. What a method has returned from has survived a power cut."""
 
 from collections.abc import Sequence as Seq
+from collections.abc import Set
 from typing import Protocol
 
 from corral.domain.attempt import Attempt, Receipt, Save
@@ -74,6 +75,10 @@ class Store(People, Protocol):
 
     async def names(self) -> Seq[str]:
         """Names of the newest 1,000 jobs, for suggestions."""
+        ...
+
+    async def workdirs(self) -> Set[str]:
+        """Digests of the snapshots that recorded jobs run in, over or not."""
         ...
 
     async def attempts(self, job: JobId) -> Seq[Attempt]:

@@ -1,6 +1,7 @@
 """A store that forgets when its process ends: for simulated worlds, and the model of the others."""
 
 from collections.abc import Sequence as Seq
+from collections.abc import Set
 from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
@@ -208,6 +209,9 @@ class MemoryStore(MemoryPeople):
     async def names(self) -> Seq[str]:
         newest = await self.jobs(final=True, limit=NEWEST_NAMES)
         return list(dict.fromkeys(job.spec.name for job in newest))
+
+    async def workdirs(self) -> Set[str]:
+        return {job.spec.workdir for job in self._jobs.values() if job.spec.workdir is not None}
 
     async def attempts(self, job: JobId) -> Seq[Attempt]:
         return [attempt for _, attempt in sorted(self._attempts.get(job, {}).items())]

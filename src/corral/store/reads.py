@@ -206,6 +206,12 @@ def newest_names(connection: Connection) -> list[str]:
     return list(dict.fromkeys(connection.execute(query).scalars()))
 
 
+def workdirs(connection: Connection) -> set[str]:
+    digest = func.json_extract(jobs.c.record, "$.spec.workdir")
+    found = connection.execute(select(digest).distinct()).scalars()
+    return {one for one in found if one is not None}
+
+
 def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
     query = select(attempts.c.record, attempts.c.crc).where(attempts.c.job == job)
     return _rows(connection, query.order_by(attempts.c.number), codec.ATTEMPT)

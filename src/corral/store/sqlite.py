@@ -1,7 +1,7 @@
 """The head's own store: one file of SQLite in WAL, one thread that writes."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from collections.abc import Sequence as Seq
 from functools import partial
 from pathlib import Path
@@ -86,6 +86,9 @@ class SqliteStore(SqlitePeople):
 
     async def names(self) -> Seq[str]:
         return await self._listing.ask(reads.newest_names)
+
+    async def workdirs(self) -> Set[str]:
+        return await self._listing.ask(reads.workdirs)
 
     async def attempts(self, job: JobId) -> Seq[Attempt]:
         return await self._quick.ask(lambda db: reads.attempts_of(db, job))

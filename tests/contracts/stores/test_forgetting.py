@@ -22,6 +22,7 @@ from tests.store.rows import (
     receipt,
     reservation,
     save,
+    spec,
     submit,
 )
 
@@ -110,5 +111,21 @@ def test_the_key_of_a_forgotten_submission_still_makes_no_second_one(place: Plac
         await store.commit(world.term, Changes(forgotten=(J1,)))
         assert await store.wish(submit("a", "k"), by=ANN, at=2.0) == first
         assert await store.wish_of("k", by=ANN) == first
+
+    place.run(scenario)
+
+
+def test_the_snapshots_in_use_are_those_of_recorded_jobs(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        term = (await store.lead()).term
+        digests = ("a" * 64, "b" * 64, "a" * 64)
+        rows = [
+            job(number, JobState.DONE, spec=spec("x", workdir=digest))
+            for number, digest in enumerate(digests, start=1)
+        ]
+        await store.commit(term, Changes(jobs=(*rows, job(9))))
+        assert await store.workdirs() == set(digests)
+        await store.commit(term, Changes(forgotten=(J1, J2)))
+        assert await store.workdirs() == {digests[2]}
 
     place.run(scenario)

@@ -203,12 +203,7 @@ def take(
     cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
 ) -> None:
     """Take `millis` of each GPU in `mask`. An exclusive taker leaves nothing for anybody else."""
-    _change(cluster, node, mask, -millis)
-    cluster.free_cpu[node] -= cpu
-    cluster.free_memory[node] -= memory
-    cluster.seats[node] += 1
-    if alone:
-        cluster.alone[node] = True
+    lower(cluster, node, mask, millis, cpu, memory, alone)
     refile(cluster, node)
 
 
@@ -217,13 +212,34 @@ def give(
     cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
 ) -> None:
     """The inverse of `take`."""
+    lift(cluster, node, mask, millis, cpu, memory, alone)
+    refile(cluster, node)
+
+
+@compiled
+def lower(
+    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+) -> None:
+    """`take`, but for the buckets: for a look at what would be, undone before anybody places."""
+    _change(cluster, node, mask, -millis)
+    cluster.free_cpu[node] -= cpu
+    cluster.free_memory[node] -= memory
+    cluster.seats[node] += 1
+    if alone:
+        cluster.alone[node] = True
+
+
+@compiled
+def lift(
+    cluster: Cluster, node: int, mask: int, millis: int, cpu: int, memory: int, alone: bool
+) -> None:
+    """The inverse of `lower`."""
     _change(cluster, node, mask, millis)
     cluster.free_cpu[node] += cpu
     cluster.free_memory[node] += memory
     cluster.seats[node] -= 1
     if alone:
         cluster.alone[node] = False
-    refile(cluster, node)
 
 
 @compiled

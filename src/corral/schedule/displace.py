@@ -178,7 +178,7 @@ def _spare(seating: Seating, victims: Victims, ask: Ask, node: int) -> float:
 
 @compiled
 def _cost(seating: Seating, victims: Victims, job: int) -> float:
-    return millis_of(seating.forms, seating.form[job]) / max(victims.worth[job], 1e-9)
+    return float(millis_of(seating.forms, seating.form[job]) / max(victims.worth[job], 1e-9))
 
 
 @compiled

@@ -4,8 +4,8 @@ Run: .venv/bin/python benchmarks/forget.py [--jobs N] [--write FILE.md]
 
 A store is filled with jobs that are over, each with an attempt, an allocation that was let go, a
 receipt and eight events, 4,000 more than are kept. Then: a head's load of its world; the look for
-what may go while nothing is due, which comes every 5 s; and each commit that forgets 200 of them. CPU
-seconds stand beside the clock's, for the machine may be busy with other work.
+what may go while nothing is due, which comes every 5 s; and each commit that forgets 200 of them.
+CPU seconds stand beside the clock's, for the machine may be busy with other work.
 """
 
 import argparse

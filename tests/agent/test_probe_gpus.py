@@ -51,6 +51,15 @@ int nvmlDeviceGetMemoryInfo(void *device, memory_t *memory) {
     memory->used = 0;
     return 0;
 }
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *later) {
+    *now = *later = getenv("FAKE_NVML_MIG") && (unsigned long)device == 2;
+    return 0;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) { *count = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **part) {
+    *part = (void *)(0x100 + (unsigned long)index);
+    return index % 2 ? 6 : 0; /* NVML_ERROR_NOT_FOUND */
+}
 const char *nvmlErrorString(int result) { return "fake"; }
 """
 
@@ -107,6 +116,15 @@ def test_eight_h100_are_found_with_their_uuid_and_memory(tmp_path: Path, nvml: P
     assert len({gpu.uuid for gpu in found.gpus}) == 8
     assert found.gpus[0].memory_bytes == 85520809984
     assert not any(gpu.pretend for gpu in found.gpus)
+
+
+def test_a_gpu_that_is_cut_is_found_with_the_names_of_its_parts(tmp_path: Path, nvml: Path) -> None:
+    library = str(nvml)
+    found = look(tmp_path / "n1", settings_of(tmp_path), LD_LIBRARY_PATH=library, FAKE_NVML_MIG="1")
+    cut = [gpu for gpu in found.gpus if gpu.slices]
+    assert [gpu.index for gpu in cut] == [1]
+    assert [name[:12] for name in cut[0].slices] == [f"GPU-0000010{at}" for at in (0, 2, 4, 6)]
+    assert found.gpu_slices == 4
 
 
 def test_a_node_takes_only_its_own_gpus_of_the_machine(tmp_path: Path, nvml: Path) -> None:
@@ -213,6 +231,12 @@ def test_pretend_gpus_are_told_apart_by_node_and_index(tmp_path: Path) -> None:
     assert {gpu.type for gpu in gpus} == {"a100"}
     assert gpus[0].memory_bytes == 80 * 1024**3
     assert all(gpu.pretend for gpu in gpus)
+
+
+def test_pretend_gpus_are_cut_into_as_many_parts_as_was_asked_for(tmp_path: Path) -> None:
+    gpus = pretend_gpus(settings_of(tmp_path, pretend_gpus=2, gpu_slices=7))
+    names = [name for gpu in gpus for name in gpu.slices]
+    assert (len(names), len(set(names)), names[0]) == (14, 14, "MIG-pretend-n1-0-0")
 
 
 def test_two_nodes_read_the_same_mark_in_a_folder_that_they_share(tmp_path: Path) -> None:

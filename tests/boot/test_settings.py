@@ -56,7 +56,10 @@ def test_a_directory_that_cannot_be_is_refused_with_another_way(tmp_path: Path) 
 def test_settings_read_back_as_they_were_written(tmp_path: Path) -> None:
     place = ClusterDir(tmp_path)
     assert ClusterSettings.load(place) is None
-    settings = ClusterSettings(nodes=3, gpus=2, pretend=True, shared=("/data",), gpu_shares=True)
+    settings = ClusterSettings(
+        nodes=3, gpus=2, pretend=True, shared=("/data",), gpu_slices=7, labels=("a=b", "n2:c"),
+        topology="racks=2",
+    )  # fmt: skip
     settings.save(place)
     assert ClusterSettings.load(place) == settings
     assert json.loads(place.cluster_json.read_text())["engine"] == "local"
@@ -151,6 +154,20 @@ def test_what_is_made_once_is_made_once_whoever_comes_first(tmp_path: Path) -> N
         thread.join()
     assert len(set(found)) == 1
     assert [one.name for one in tmp_path.iterdir()] == ["token"]
+
+
+def test_slices_are_of_pretend_gpus_and_not_shared_by_time_too() -> None:
+    with pytest.raises(SpecInvalid, match="not both"):
+        ClusterSettings(gpus=1, gpu_slices=7, gpu_shares=True)
+    with pytest.raises(SpecInvalid, match="real ones"):
+        settled(Asked(gpus=1, gpu_slices=7), lambda: 8)
+
+
+def test_a_cluster_that_lives_keeps_its_labels_until_it_is_down(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path)
+    settled(Asked(labels=("zone=a",), topology="racks=1"), none).save(place)
+    assert decide(place, Asked(), none).labels == ("zone=a",)
+    assert decide(place, Asked(labels=("zone=b",)), none).topology == "racks=1"
 
 
 def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def _gang(launch: Launch) -> dict[str, str]:
 
 
 def _gpus(launch: Launch, settings: NodeSettings) -> dict[str, str]:
+    """Parts of a cut GPU go by the vendor's names of them, whole GPUs by their indices."""
+    if launch.seat.slices:
+        return {"CUDA_VISIBLE_DEVICES": ",".join(launch.seat.slices)}
     visible = launch.seat.gpus
     if settings.pretend_gpus is None and settings.real_gpus is not None:
         visible = tuple(settings.real_gpus[index] for index in visible)  # the machine's indices

@@ -11,8 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -62,6 +63,9 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
             type=settings.gpu_type,
             memory_bytes=memory_bytes,
             pretend=True,
+            slices=tuple(
+                f"MIG-pretend-{settings.node}-{index}-{part}" for part in range(settings.gpu_slices)
+            ),
         )
         for index in range(settings.pretend_gpus or 0)
     )
@@ -99,7 +103,27 @@ def _nvidia(place: int, index: int) -> Gpu:
         uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
         type=short_type(_text(pynvml.nvmlDeviceGetName(handle))),
         memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        slices=_slices(handle),
     )
+
+
+def _slices(handle: Any) -> tuple[str, ...]:
+    """The names of the MIG devices that the GPU is cut into now; none where it is not, or where
+    the driver is too old to say so."""
+    import pynvml
+
+    try:
+        if not pynvml.nvmlDeviceGetMigMode(handle)[0]:
+            return ()
+        most = pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)
+    except pynvml.NVMLError:
+        return ()
+    found = []
+    for index in range(most):
+        with suppress(pynvml.NVMLError):  # there is none of this number
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            found.append(_text(pynvml.nvmlDeviceGetUUID(part)))
+    return tuple(found)
 
 
 def _text(name: str | bytes) -> str:

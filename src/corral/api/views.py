@@ -79,6 +79,10 @@ async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetai
         per=job.spec.per,
         workdir=job.spec.workdir if whole else None,
         max_duration_seconds=job.spec.max_duration_seconds,
+        begins_at=job.begins_at,
+        starts_by=job.starts_by,
+        place=api.Place.of(job.spec.place),
+        preemptible=job.spec.preemptible,
         attempts=[api.Attempt.of(one) for one in attempts],
         receipts=[api.Receipt.of(one) for one in receipts],
         checkpoints=[api.Checkpoint.of(one) for one in saves],
@@ -129,6 +133,7 @@ def node_detail(world: World, node: Node) -> api.NodeDetail:
             type=gpu.type,
             memory_bytes=gpu.memory_bytes,
             pretend=gpu.pretend,
+            slices=len(gpu.slices),
             jobs=[one.job for one in held if gpu.index in one.seat.gpus],
         )
         for gpu in inventory.gpus
@@ -143,7 +148,6 @@ def node_detail(world: World, node: Node) -> api.NodeDetail:
         private_root=inventory.private_root,
         gpu_shares=inventory.gpu_shares,
         shared=[path for path, _ in inventory.shared],
-        labels=dict(inventory.labels),
     )
 
 

@@ -191,6 +191,9 @@ def local_settings(settings: ClusterSettings) -> LocalSettings:
         gpu_type=settings.gpu_type,
         pretend=settings.pretend,
         gpu_shares=settings.gpu_shares,
+        gpu_slices=settings.gpu_slices,
+        labels=settings.labels,
+        topology=settings.topology,
         shared=settings.shared,
         reboot_seconds=settings.reboot_seconds,
     )

@@ -76,5 +76,6 @@ def expected_inventory(node: "NodeSettings") -> "Inventory":
         memory_bytes=node.memory_bytes or 0,
         ports=tuple(PORTS),
         shared=tuple((path, path) for path in node.shared),
+        labels=node.labels,
         gpu_shares=node.gpu_shares,
     )

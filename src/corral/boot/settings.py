@@ -12,11 +12,13 @@ from typing import Any, Final
 
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
 from corral.domain.retention import DAY_SECONDS, Retention
+from corral.engines.local.labels import labels_of_nodes
 
 DEFAULT_DIR: Final = "~/.corral"
 LOOPBACK: Final = "127.0.0.1"
 MOST_NODES: Final = 256  # processes of one machine, each node having at least two
 MOST_GPUS: Final = 64
+MOST_SLICES: Final = 64
 MOST_DAYS: Final = 36_500
 
 
@@ -99,6 +101,9 @@ class ClusterSettings:
     gpu_type: str | None = None
     pretend: bool = False
     gpu_shares: bool = False
+    gpu_slices: int = 0
+    labels: tuple[str, ...] = ()
+    topology: str | None = None
     shared: tuple[str, ...] = ()
     reboot_seconds: float = 30.0
     keep_days: float = 30.0
@@ -115,6 +120,12 @@ class ClusterSettings:
                 f"{MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
                 hint="for example: corral up --nodes 2 --gpus 2",
             )
+        if not 0 <= self.gpu_slices <= MOST_SLICES or (self.gpu_slices and self.gpu_shares):
+            raise SpecInvalid(
+                f"GPUs are cut into 1 to {MOST_SLICES} slices, or shared by time, not both",
+                hint="write: corral up --gpus 2 --gpu-slices 7, or --gpu-shares",
+            )
+        labels_of_nodes(self.nodes, self.labels, self.topology)
         if not 0 < self.keep_days <= MOST_DAYS or self.keep_jobs < 1:
             raise SpecInvalid(
                 f"jobs that are over cannot be kept for {self.keep_days:g} days, "
@@ -139,7 +150,8 @@ class ClusterSettings:
         if (raw := read_json(place.cluster_json)) is None:
             return None
         known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
-        return cls(**(known | {"shared": tuple(raw.get("shared", ()))}))
+        lists = {name: tuple(raw.get(name, ())) for name in ("shared", "labels")}
+        return cls(**(known | lists))
 
     def save(self, place: ClusterDir) -> None:
         write_atomically(place.cluster_json, json.dumps({"engine": "local"} | asdict(self)))

@@ -35,6 +35,9 @@ class Asked:
     gpu_type: str | None = None
     pretend: bool | None = None
     gpu_shares: bool | None = None
+    gpu_slices: int | None = None
+    labels: tuple[str, ...] | None = None
+    topology: str | None = None
     shared: tuple[str, ...] | None = None
     reboot_seconds: float | None = None
     keep_days: float | None = None
@@ -76,12 +79,17 @@ def settled(asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
     if gpus is None and nodes > 1:
         given["gpus"] = found // nodes if nodes > 0 else 0
     if found == 0:
-        return ClusterSettings(**given, pretend=bool(given.get("gpus")))
+        return ClusterSettings(**(given | {"pretend": bool(given.get("gpus"))}))
     if (gpus or 0) * nodes > found or (gpus is None and found < nodes):
         raise SpecInvalid(
             f"{nodes} nodes with {gpus if gpus is not None else 1} GPUs each need more than the "
             f"{found} GPUs of this machine",
             hint="ask for fewer, or add --pretend: then no real GPU is used",
+        )
+    if asked.gpu_slices:
+        raise SpecInvalid(
+            "--gpu-slices cuts pretend GPUs, and this machine has real ones",
+            hint="real ones are cut with nvidia-smi mig, and found so; or add --pretend",
         )
     if asked.gpu_type is not None:
         raise SpecInvalid(
@@ -157,4 +165,5 @@ def _missing(wanted: list[str], liveness: Mapping[str, str]) -> list[str]:
 
 
 def _word(field: str) -> str:
-    return "--" + field.removesuffix("_seconds").replace("_", "-")
+    own = {"labels": "label", "reboot_seconds": "reboot"}
+    return "--" + own.get(field, field).replace("_", "-")

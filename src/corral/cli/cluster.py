@@ -1,7 +1,9 @@
 """up, down, status."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -25,6 +27,40 @@ GONE_SECONDS = 60.0
 JOBS_SECONDS = 135.0  # the head gives them 120
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the nodes are labelled with, and how their GPUs are cut."""
+
+    gpu_slices: Annotated[
+        int | None,
+        Parameter(
+            name="--gpu-slices", help="Cut each pretend GPU into so many parts, as MIG does."
+        ),
+    ] = None
+    label: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            help="A label of all nodes, zone=a, or of one, n2:zone=a; may be repeated.",
+        ),
+    ] = ()
+    topology: Annotated[
+        str | None,
+        Parameter(help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {
+            "gpu_slices": self.gpu_slices,
+            "labels": self.label or None,
+            "topology": self.topology,
+        }
+
+
 def up(
     *,
     nodes: Annotated[int | None, Parameter(name="--nodes")] = None,
@@ -39,6 +75,7 @@ def up(
     host: Annotated[str | None, Parameter(name="--host")] = None,
     tls_certificate: Annotated[Path | None, Parameter(name="--tls-certificate")] = None,
     tls_key: Annotated[Path | None, Parameter(name="--tls-key")] = None,
+    layout: Layout = Layout(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Start a cluster on this machine. Again is harmless.
@@ -66,6 +103,7 @@ def up(
         gpu_type=gpu_type,
         pretend=pretend or None,
         gpu_shares=gpu_shares or None,
+        **layout.given,
         reboot_seconds=reboot,
         keep_days=keep_days,
         keep_jobs=keep_jobs,
@@ -191,7 +229,9 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def show_nodes(nodes: "list[api.Node]") -> None:
-    rows = table("NODE", "STATE", "GPUS", "FREE", "JOBS", "NOTE", right=("GPUS", "FREE"))
+    labelled = any(node.labels for node in nodes)
+    columns = ("NODE", "STATE", "GPUS", "FREE", "JOBS", *["LABELS"] * labelled, "NOTE")
+    rows = table(*columns, right=("GPUS", "FREE"))
     for node in nodes:
         word = "draining" if node.draining else "cordoned" if node.cordoned else node.liveness
         types = "/".join(node.gpus.types)
@@ -202,6 +242,11 @@ def show_nodes(nodes: "list[api.Node]") -> None:
             f"{node.gpus.total} {types}".strip(),
             f"{node.gpus.free:g}",
             str(len(node.jobs)),
+            *[labels_text(node.labels)] * labelled,
             cut(remark),
         )
     show_table(rows)
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    return " ".join(f"{label}={value}" for label, value in sorted(labels.items()))

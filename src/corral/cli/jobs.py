@@ -23,7 +23,7 @@ from corral.cli.output import (
     state,
     table,
 )
-from corral.cli.plan import seat_text, shape_text
+from corral.cli.plan import place_text, seat_text, shape_text
 from corral.cli.row import time_of, where_or_why
 from corral.domain.units import duration_text, size_text
 
@@ -114,9 +114,12 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("exit code", code),
         ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
         ("asks for", shape_text(job.shape)),
+        ("place", place_text(job)),
         ("nodes", ", ".join(job.nodes)),
         ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
         ("submitted", clock_text(job.submitted_at)),
+        ("begins", clock_text(job.begins_at) if job.begins_at else ""),
+        ("starts by", clock_text(job.starts_by) if job.starts_by else ""),
         ("started", clock_text(job.started_at) if job.started_at else ""),
         ("ended", clock_text(job.ended_at) if job.ended_at else ""),
         ("retries", _retries(job)),

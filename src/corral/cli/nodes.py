@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from corral.cli.cluster import show_nodes
+from corral.cli.cluster import labels_text, show_nodes
 from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
 from corral.cli.output import print_json, say, show_pairs, show_table, state, table
@@ -48,6 +48,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("ranks in", found.containment),
             ("own disk", "yes" if found.private_root else "no: its ranks see this machine's"),
             ("shared", ", ".join(found.shared)),
+            ("labels", labels_text(found.labels)),
             ("jobs", ", ".join(found.jobs)),
         ]
     )
@@ -55,6 +56,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         rows = table("GPU", "TYPE", "MEMORY", "JOBS", "UUID", right=("GPU", "MEMORY"))
         for gpu in found.devices:
             kind = f"{gpu.type} (pretend)" if gpu.pretend else gpu.type
+            kind += f", {gpu.slices} slices" if gpu.slices else ""
             rows.add_row(
                 str(gpu.index), kind, size_text(gpu.memory_bytes), ", ".join(gpu.jobs), gpu.uuid
             )

@@ -60,3 +60,16 @@ def seat_text(seat: "api.Seat") -> str:
     """For example: n1 (GPU 0,1)."""
     gpus = ",".join(str(index) for index in seat.gpus)
     return f"{seat.node} (GPU {gpus})" if gpus else seat.node
+
+
+def place_text(job: "api.JobDetail") -> str:
+    """For example: zone=a, require:rack, exclusive, apart from train, preemptible."""
+    place = job.place
+    parts = [
+        *place.constraints,
+        *([] if place.topology == "prefer" else [place.topology]),
+        *(["exclusive"] if place.exclusive else []),
+        *(f"apart from {name}" for name in place.apart_from),
+        *(["preemptible"] if job.preemptible else []),
+    ]
+    return ", ".join(parts)

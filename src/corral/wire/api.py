@@ -14,7 +14,7 @@ from corral.domain import node as nodes
 from corral.domain.facts import Progress as Beat
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.world import Event as Happened
-from corral.wire.parts import Answer, Attempt, Checkpoint, Progress, Receipt, Seat, Shape
+from corral.wire.parts import Answer, Attempt, Checkpoint, Place, Progress, Receipt, Seat, Shape
 
 __all__ = [
     "Answer",
@@ -41,6 +41,7 @@ __all__ = [
     "NodeGpu",
     "NodeGpus",
     "Nodes",
+    "Place",
     "Plan",
     "PlannedJob",
     "Progress",
@@ -165,6 +166,10 @@ class JobDetail(Job):
     per: str
     workdir: str | None
     max_duration_seconds: float | None
+    begins_at: float | None  # not before; null: at once
+    starts_by: float | None  # it ends when it has not run by then
+    place: Place
+    preemptible: bool
     attempts: list[Attempt]
     receipts: list[Receipt]
     checkpoints: list[Checkpoint]
@@ -226,6 +231,7 @@ class NodeGpu(Answer):
     type: str
     memory_bytes: int
     pretend: bool
+    slices: int = 0  # into so many parts it is cut; 0: it is whole
     jobs: list[str]
 
 
@@ -248,6 +254,7 @@ class Node(Answer):
     gpus: NodeGpus
     cpus: float
     memory_bytes: int
+    labels: dict[str, str]
     jobs: list[str]
 
     @classmethod
@@ -270,6 +277,7 @@ class Node(Answer):
             ),
             cpus=node.inventory.cpu_millis / MILLIS_PER_CPU,
             memory_bytes=node.inventory.memory_bytes,
+            labels=dict(node.inventory.labels),
             jobs=list(jobs),
             **more,
         )
@@ -284,7 +292,6 @@ class NodeDetail(Node):
     private_root: bool
     gpu_shares: bool
     shared: list[str]
-    labels: dict[str, str]
 
 
 class Nodes(Answer):

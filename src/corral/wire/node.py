@@ -15,8 +15,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `head_file` is the head's head.json, read again at each dial; over TLS the head shows a
     certificate that `trusted` (a PEM file; None: the machine's own list) vouches for.
     `index` is the node's place among the nodes of its machine. `pretend_gpus` None: the machine's
-    own, those of `real_gpus` (indices of the machine; None takes all). `cpu_millis` and
-    `memory_bytes` None: the machine's.
+    own, those of `real_gpus` (indices of the machine; None takes all). `gpu_slices`: into so many
+    parts each pretend GPU is cut. `cpu_millis` and `memory_bytes` None: the machine's.
 
     `isolation`: "disk", the node's ranks see a disk of their own and only `shared` is seen from
     another node; "hide", the machine's disk without what is in `hidden`; "none", all of it.
@@ -32,6 +32,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     gpu_type: str = "h100"
     real_gpus: tuple[int, ...] | None = None
     gpu_shares: bool = False
+    gpu_slices: int = 0
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     shared: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from corral.domain import attempt as attempts
+from corral.domain import place as places
 from corral.domain import resources as needs
 from corral.domain.facts import Progress as Beat
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
@@ -15,13 +16,15 @@ class Answer(BaseModel):
 
 
 class Seat(Answer):
-    """A place on one node: GPU indices, and how much of them."""
+    """A place on one node: GPU indices, how much of them, and which parts of one that is cut."""
 
     node: str
     gpus: list[int]
     gpu_count: float
     cpus: float
     memory_bytes: int
+    slices: list[str] = []
+    exclusive: bool = False
 
     @classmethod
     def of(cls, seat: attempts.Seat) -> Self:
@@ -31,6 +34,8 @@ class Seat(Answer):
             gpu_count=seat.gpu_millis / MILLIS_PER_GPU,
             cpus=seat.cpu_millis / MILLIS_PER_CPU,
             memory_bytes=seat.memory_bytes,
+            slices=list(seat.slices),
+            exclusive=seat.exclusive,
         )
 
 
@@ -51,6 +56,26 @@ class Shape(Answer):
             gpu_type=one.gpu_type,
             cpus_per_node=one.cpu_millis / MILLIS_PER_CPU,
             memory_bytes_per_node=one.memory_bytes,
+        )
+
+
+class Place(Answer):
+    """Which nodes will do, beside what they must give. `constraints` as zone=a or node!=n3,n4;
+    `topology` as prefer, spread or require:rack."""
+
+    constraints: list[str]
+    topology: str
+    exclusive: bool
+    apart_from: list[str]
+
+    @classmethod
+    def of(cls, rule: places.PlaceRule) -> Self:
+        mode, within = rule.topology.mode, rule.topology.within
+        return cls(
+            constraints=[str(one) for one in rule.constraints],
+            topology=f"{mode}:{within}" if mode == places.Mode.REQUIRE else mode,
+            exclusive=rule.exclusive,
+            apart_from=list(rule.apart_from),
         )
 
 

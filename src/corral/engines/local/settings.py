@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corral.domain.ids import NodeId
+from corral.engines.local.labels import labels_of_nodes
 from corral.wire.node import Isolation, NodeSettings
 
 
@@ -14,7 +15,9 @@ class LocalSettings:
 
     Without, node 1 has the machine's first `gpus` GPUs, node 2 the next, and so on; a lone node
     that asks for none of them (`gpus` None) has all. `memory_bytes` None: the machine's memory in
-    equal parts. CPUs are not divided: pretend nodes take turns on them.
+    equal parts. CPUs are not divided: pretend nodes take turns on them. `gpu_slices`: into so many
+    parts each pretend GPU is cut; real ones are found as they are cut. `labels` and `topology` are
+    as `labels_of_nodes` reads them.
     `isolation` None: a disk of its own for each node where there are several, else the machine's
     without the cluster's own files.
     """
@@ -25,7 +28,9 @@ class LocalSettings:
     pretend: bool = False
     gpu_shares: bool = False
     shared: tuple[str, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()
+    gpu_slices: int = 0
+    labels: tuple[str, ...] = ()
+    topology: str | None = None
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     isolation: Isolation | None = None
@@ -42,6 +47,7 @@ class LocalSettings:
         isolation = self.isolation or ("disk" if self.nodes > 1 else "hide")
         memory_bytes = self.memory_bytes or machine_memory_bytes // self.nodes
         shared = tuple(dict.fromkeys([str(cluster_dir / "shared"), *self.shared]))
+        labels = labels_of_nodes(self.nodes, self.labels, self.topology)
         for index in range(self.nodes):
             yield NodeSettings(
                 node=NodeId(f"n{index + 1}"),
@@ -55,7 +61,8 @@ class LocalSettings:
                 cpu_millis=self.cpu_millis,
                 memory_bytes=memory_bytes,
                 shared=shared,
-                labels=self.labels,
+                gpu_slices=self.gpu_slices,
+                labels=labels[index],
                 isolation=isolation,
                 hidden=(str(cluster_dir),),
                 containment=self.containment,

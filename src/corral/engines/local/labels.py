@@ -1,0 +1,68 @@
+"""The labels of the nodes of one machine: as they were asked for, and by the topology pretended."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+from corral.domain.place import NODE_LABEL
+from corral.wire.read_wishes import LABEL
+
+Pairs = tuple[tuple[str, str], ...]
+_LABELLED: Final = re.compile(r"(?:(n\d+):)?([^=:]+)(?:=(.*))?", re.ASCII)
+_DOMAINS: Final = re.compile(r"(rack|pod|nvlink)s?=(\d{1,4})", re.ASCII)
+_FIRST: Final = {"nvlink": "d", "rack": "r", "pod": "p"}
+
+
+def labels_of_nodes(nodes: int, texts: Iterable[str], topology: str | None) -> list[Pairs]:
+    """For each of n1, n2, ... its labels, sorted.
+
+    `texts`: LABEL=VALUE for all nodes, n2:LABEL=VALUE for one, without =VALUE it is true.
+    `topology`: racks=2,pods=1: the nodes in order, divided into so many equal parts.
+    Raises: SpecInvalid.
+    """
+    found: list[dict[str, str]] = [{} for _ in range(nodes)]
+    for label, count in _domains(nodes, topology).items():
+        for at, own in enumerate(found):
+            own[label] = f"{_FIRST[label]}{at * count // nodes + 1}"
+    for text in texts:
+        one, label, value = _label(text, nodes)
+        for own in found if one is None else [found[one]]:
+            own[label] = value
+    return [tuple(sorted(own.items())) for own in found]
+
+
+def _domains(nodes: int, topology: str | None) -> Mapping[str, int]:
+    counts: dict[str, int] = {}
+    for part in topology.split(",") if topology else ():
+        match = _DOMAINS.fullmatch(part.strip())
+        count = int(match.group(2)) if match else 0
+        if match is None or not 1 <= count <= nodes:
+            raise SpecInvalid(
+                f"--topology {topology}: {part!r} does not divide {nodes} nodes",
+                hint="write: --topology racks=2, or racks=4,pods=2 or nvlink=2",
+            )
+        counts[match.group(1)] = count
+    return counts
+
+
+def _label(text: str, nodes: int) -> tuple[int | None, str, str]:
+    """(place of the node or None for all, label, value)."""
+    match = _LABELLED.fullmatch(text)
+    node, label, value = match.groups() if match else (None, "", None)
+    value = "true" if value is None else value
+    if not LABEL.fullmatch(label) or not LABEL.fullmatch(value):
+        raise SpecInvalid(
+            f"--label {text} is no label: letters, digits, . _ - and / between",
+            hint="write: --label zone=a, or --label n2:zone=a for one node",
+        )
+    if label == NODE_LABEL:
+        raise SpecInvalid(
+            f"--label {text}: the label {NODE_LABEL} is every node's own name",
+            hint="use another label",
+        )
+    if node is not None and not 1 <= int(node[1:]) <= nodes:
+        raise SpecInvalid(
+            f"--label {text}: there is no node {node}", hint=f"the nodes are n1 to n{nodes}"
+        )
+    return (None if node is None else int(node[1:]) - 1), label, value

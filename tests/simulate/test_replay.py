@@ -1,13 +1,16 @@
 """One seed is one world, to the last event, in every process."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 
 import pytest
 
 from corral.simulate import __main__ as command
 from corral.simulate import simulate
+from corral.simulate.scene import Scene
 from tests.patience import PATIENCE_SECONDS
 
 SEEDS = (3, 17, 70)
@@ -56,3 +59,19 @@ def test_a_breach_is_told_with_its_last_events_and_the_way_to_replay_it(
     assert "seed 5 broke I1: made up" in said
     assert "replay: python -m corral.simulate --seed 5 --verbose" in said
     assert "is DONE" in said
+
+
+def test_nothing_of_a_world_outlives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Scene]] = []
+
+    class Watched(Scene):
+        def __init__(self, seed: int, *, verbose: bool) -> None:
+            super().__init__(seed, verbose=verbose)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr("corral.simulate.scene.Scene", Watched)
+    for seed in range(8):
+        simulate(seed)
+    gc.collect()
+    assert len(made) == 8
+    assert not [one for one in made if one() is not None]

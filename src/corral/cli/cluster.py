@@ -34,9 +34,7 @@ class Layout:
 
     gpu_slices: Annotated[
         int | None,
-        Parameter(
-            name="--gpu-slices", help="Cut each pretend GPU into so many parts, as MIG does."
-        ),
+        Parameter(name="--gpu-slices", help="Cut each pretend GPU into so many parts, like MIG."),
     ] = None
     label: Annotated[
         tuple[str, ...],

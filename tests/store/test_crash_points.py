@@ -103,7 +103,7 @@ def test_a_disk_that_fails_for_a_while_is_trouble_and_then_the_store_goes_on(
     assert ended.finished
     kinds = [ack["ack"] for ack in ended.acks]
     assert "trouble" in kinds or when == "40..52"  # a checkpoint's trouble is only logged
-    assert kinds[-3:] == ["commit", "secret", "end"]
+    assert kinds[-5:] == ["commit", "secret", "over", "forgotten", "end"]
     assert losses(path, ended.acks) == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from corral.domain.wishes import Cancel
 from corral.domain.world import Changes, World
 from corral.store.sqlite import SqliteStore
-from tests.store.crash.work import BURST
+from tests.store.crash.work import BURST, over_id
 from tests.store.rows import ANN, event, submit
 
 Ack = dict[str, Any]
@@ -38,6 +38,7 @@ async def _losses(path: Path, acks: list[Ack]) -> list[str]:
         found = [f"term {term} comes again" for term in terms if term >= world.term]
         found += await _lost_wishes(store, acks)
         found += await _lost_commits(store, world, acks)
+        found += await _badly_forgotten(store, acks)
         found += [
             f"secret {ack['name']} is lost"
             for ack in acks
@@ -78,3 +79,19 @@ async def _lost_commits(store: SqliteStore, world: World, acks: list[Ack]) -> li
     found = [f"commit {number} is torn: {n} rows" for number, n in rows.items() if n != 4 * BURST]
     said = {str(ack["number"]) for ack in acks if ack["ack"] == "commit"}
     return found + [f"commit {number} is lost" for number in said - rows.keys()]
+
+
+async def _badly_forgotten(store: SqliteStore, acks: list[Ack]) -> list[str]:
+    """A job that is over is there as a whole, or it was forgotten as a whole."""
+    over = {ack["number"] for ack in acks if ack["ack"] == "over"}
+    gone = {ack["number"] for ack in acks if ack["ack"] == "forgotten"}
+    found = []
+    for number in over:
+        id = over_id(number)
+        rows = [await store.job(id) is not None, bool(await store.attempts(id))]
+        rows.append(bool(await store.events(after=0, job=id, limit=9)))
+        if any(rows) != all(rows):
+            found.append(f"{id} is torn: {rows}")
+        if any(rows) and number in gone:
+            found.append(f"{id} was forgotten and is there again")
+    return found

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from corral.domain.errors import StoreTrouble
-from corral.domain.ids import AttemptNumber
+from corral.domain.ids import AttemptNumber, JobId, job_id
 from corral.domain.moves import JobState
 from corral.domain.wishes import Wish
 from corral.domain.world import Changes
@@ -16,6 +16,7 @@ from tests.store.rows import ANN, allocation, attempt, event, job, submit
 
 BURST = 3  # wishes that are asked at once, and granted by one commit
 CHECKPOINT_ROWS = 40
+OVER = 1_000_000  # places of jobs that end at once
 
 
 class Acks:
@@ -60,6 +61,10 @@ async def _round(store: SqliteStore, term: int, number: int, acks: Acks) -> None
     acks.say("commit", number=number, jobs=[f"j{wish.sequence}" for wish in wishes])
     await store.put_secret(f"S{number}", b"sealed", by=ANN, at=1.0)
     acks.say("secret", name=f"S{number}")
+    await store.commit(term, over(number))
+    acks.say("over", number=number)
+    await store.commit(term, Changes(forgotten=(over_id(number),)))
+    acks.say("forgotten", number=number)
 
 
 def placed(number: int, wishes: list[Wish]) -> Changes:
@@ -79,4 +84,16 @@ def placed(number: int, wishes: list[Wish]) -> Changes:
         allocations=tuple(allocation(row.id) for row in rows),
         events=tuple(event(f"commit {number}", row.id) for row in rows),
         granted=max(wish.sequence for wish in wishes),
+    )
+
+
+def over_id(number: int) -> JobId:
+    return job_id(OVER + number)
+
+
+def over(number: int) -> Changes:
+    """A job of its own that is over, to be forgotten."""
+    row = job(OVER + number, JobState.DONE)
+    return Changes(
+        jobs=(row,), attempts=(attempt(row.id),), events=(event(f"over {number}", row.id),)
     )

@@ -19,6 +19,7 @@ CHANGING = (
     (r"\b\ds\b", "0s"),
     (r"after waiting [\d.]+ s", "after waiting SECONDS s"),
     (r"[\d.]+ GPU-seconds", "SOME GPU-seconds"),
+    (r"lost [\d.]+ s of work", "lost SECONDS s of work"),
     (r"(?<=  )[ \d]\ds(?=  |$)", " 0s"),
     (r"/tmp/[\w/.-]*?/(project|cluster)", r"/tmp/\1"),
 )  # fmt: skip

@@ -363,9 +363,9 @@ SCHEDULE = [
     ),
     Mutant(
         "an array runs beyond its limit",
-        "schedule.decide:_try",
-        "running >= gang.array_limit",
-        "False",
+        "schedule.decide:_array_is_full",
+        "running < gang.array_limit",
+        "True",
         "array",
         seed=1,
     ),

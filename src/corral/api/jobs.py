@@ -130,7 +130,7 @@ async def _detail(house: House, job: Job, caller: Caller) -> api.JobDetail:
 @router.get("/v1/jobs/{job}/why")
 async def why(job: str, house: Within) -> api.Why:
     """Why it is where it is, and what would change that."""
-    return views.why(house.control, await views.find_job(house.control, job))
+    return await views.why(house.control, await views.find_job(house.control, job))
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)

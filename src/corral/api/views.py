@@ -16,6 +16,8 @@ from corral.domain.world import World
 from corral.wire import api
 
 ROWS_AT_ONCE: Final = 200
+PREEMPTION: Final = ("preemption", "taking")  # kinds of receipts
+RECEIPTS_SHOWN: Final = 3  # by `corral why`; all of them: corral show
 
 
 async def find_job(control: Control, name: str) -> Job:
@@ -89,7 +91,8 @@ async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetai
     )
 
 
-def why(control: Control, job: Job) -> api.Why:
+async def why(control: Control, job: Job) -> api.Why:
+    receipts = [one for one in await control.store.receipts(job.id) if one.kind in PREEMPTION]
     reason = control.reason(job)
     return api.Why(
         id=job.id,
@@ -98,6 +101,7 @@ def why(control: Control, job: Job) -> api.Why:
         reason=reason.sentence,
         code=reason.code,
         suggestions=list(reason.suggestions),
+        receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
     )
 
 

@@ -169,14 +169,12 @@ def _show_receipts(receipts: "list[api.Receipt]") -> None:
     if receipts:
         say()
     for one in receipts:
-        steps = "steps unknown" if one.steps_lost is None else f"{one.steps_lost} steps"
-        resumed = (
-            "" if one.resumed_from_step is None else f", resumed from step {one.resumed_from_step}"
-        )
-        say(
-            f"receipt: {one.kind} of attempt {one.attempt}, {one.culprit or one.cause}: "
-            f"lost {steps}, {one.gpu_seconds_lost:.1f} GPU-seconds{resumed}"
-        )
+        say(_receipt_text(one))
+
+
+def _receipt_text(one: "api.Receipt") -> str:
+    when = f"{clock_text(one.seen_at)} {one.kind} of attempt {one.attempt}"
+    return f"receipt: {when}: {clean(one.text)}"
 
 
 def _show_checkpoints(saves: "list[tuple[str, api.Checkpoint]]") -> None:
@@ -218,6 +216,8 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
     say(f"{found.name} is {found.state}" + (f": {clean(found.reason)}" if found.reason else ""))
     for suggestion in found.suggestions:
         say(f"  {clean(suggestion)}")
+    for one in found.receipts:
+        say(_receipt_text(one))
 
 
 def stop(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen

@@ -117,6 +117,7 @@ def put(
     max_duration: str | None = None,
     priorities: str | None = None,
     policy: str | None = None,
+    preempt: str | None = None,
     gpu_hours: float | None = None,
     money: float | None = None,
     rates: str | None = None,
@@ -140,6 +141,7 @@ def put(
         max_duration: The longest that a job may run: 24h.
         priorities: The lowest and the highest that it takes: low..normal.
         policy: default or fifo.
+        preempt: Who gives way to a higher priority in it: never, saving (jobs that save) or any.
         gpu_hours: A budget in GPU-hours.
         money: A budget in money; it needs rates.
         rates: Money for a GPU-hour: 2.5, or by type h100:2.5,any:1.
@@ -168,7 +170,8 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
         "then": _number(typed["then"]),
     }
     fields: dict[str, Any] = {
-        **{name: typed[name] for name in ("parent", "weight", "max_duration", "policy")},
+        **{name: typed[name] for name in ("parent", "weight", "max_duration")},
+        **{name: typed[name] for name in ("policy", "preempt")},
         **{name: _number(typed[name]) for name in ("borrow", "lend", "max_per_user")},
         "gpus": _by_type(typed["gpus"]),
         "priorities": _span(typed["priorities"]),

@@ -18,6 +18,7 @@ from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.grant import grant
 from corral.reconcile.place import rooms_of, waiting_of
+from corral.reconcile.preempt import reserved_of
 from corral.reconcile.use import held_now, judge_budgets, standing_of
 from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
 from corral.schedule import Fleet, NodeRoom, decide
@@ -146,6 +147,7 @@ def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list
         [waiting_of(draft, job, over) for job in draft.all_jobs() if job.state == JobState.QUEUED],
         fleet=Fleet(world.nodes.values()),
         standing=standing_of(draft, holding, over),
+        reserved=reserved_of(draft),
     )
     placed = {one.job: one for one in decision.placed}
     held = {one.job: one.reason for one in decision.held}

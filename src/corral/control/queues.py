@@ -95,10 +95,11 @@ def _check_size(queue: Queue, spec: JobSpec) -> None:
     least = min(shape.gpu_millis for shape in spec.shapes)
     asks = f"{spec.name} asks for {gpus_text(least)} GPUs"
     if queue.borrow_limit_millis is not None:
-        most = queue.nominal_millis + queue.borrow_limit_millis
+        own = 0 if spec.preemptible else queue.nominal_millis  # what is preemptible is borrowed
+        most = own + queue.borrow_limit_millis
         if least > most:
             raise QuotaExceeded(
-                f"{asks}; queue {queue.name} has {gpus_text(queue.nominal_millis)} and may borrow "
+                f"{asks}; queue {queue.name} has {gpus_text(own)} and may borrow "
                 f"{gpus_text(queue.borrow_limit_millis)}",
                 hint=f"ask for {gpus_text(most)} or fewer, or run: corral queue show {queue.name}",
             )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.units import duration_text
 
 
 class Cause(StrEnum):
@@ -135,6 +136,8 @@ class Attempt:
     node_mtbf_seconds: float = 30 * 86400.0
     last_step: int | None = None
     borrowed_gpu_millis: int = 0  # how much of it was not its queue's own when it was placed
+    first_step_at: float | None = None  # when a step of its training loop was first heard
+    gave_way_to: JobId | None = None  # the job that it was preempted for
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -143,14 +146,16 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What an interruption cost, and whom. Lost work is in steps and GPU-seconds.
+    """What an interruption cost, and whom. Lost work is in steps, seconds and GPU-seconds.
 
-    Attempt 0: the job has ended without ever having been placed.
+    Attempt 0: the job has ended without ever having been placed. A preemption has two: that of the
+    victim, and that of the job which took its GPUs (`taking`). `others` are the jobs on the other
+    side.
     """
 
     job: JobId
     attempt: AttemptNumber
-    kind: str  # failure, preemption, suspension, timeout, deadline
+    kind: str  # failure, preemption, suspension, timeout, deadline; taking
     cause: Cause
     culprit: str
     evidence: str
@@ -158,3 +163,31 @@ class Receipt:
     gpu_seconds_lost: float
     seen_at: float
     resumed_from_step: int | None = None
+    seconds_lost: float | None = None  # None: not written down, or nothing had begun
+    others: tuple[JobId, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """One line for people, without its time."""
+        by = self.culprit if self.kind == "failure" else ""
+        what = ": ".join(filter(None, (by, self.evidence))) or str(self.cause)
+        return what if self.kind == "taking" else f"{what}; {self.loss}"
+
+    @property
+    def loss(self) -> str:
+        """What was lost, as a part of a sentence: "saved at step 40, lost 12 s of work"."""
+        saved = (
+            "no save"
+            if self.resumed_from_step is None
+            else (f"saved at step {self.resumed_from_step}")
+        )
+        if self.steps_lost == 0:
+            lost = "no work"
+        elif self.seconds_lost is None:
+            lost = f"{self.gpu_seconds_lost:.1f} GPU-seconds"
+        else:
+            lost = f"{duration_text(self.seconds_lost)} of work"
+        more = [f"{self.steps_lost} steps"] if self.steps_lost else []
+        if self.gpu_seconds_lost and self.seconds_lost is not None:
+            more.append(f"{self.gpu_seconds_lost:.1f} GPU-seconds")
+        return f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "")

@@ -28,6 +28,14 @@ class Policy(StrEnum):
     FIFO = "fifo"  # by age alone
 
 
+class Preempt(StrEnum):
+    """Which jobs of a queue give way to a waiting one of it that has a higher priority."""
+
+    NEVER = "never"
+    SAVING = "saving"  # those with a checkpoint rule: they lose little
+    ANY = "any"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """What a queue may spend: GPU-hours, or money at a rate for each type of GPU.
@@ -80,6 +88,7 @@ class Queue:
     lowest_priority: int | None = None
     highest_priority: int | None = None
     policy: Policy = Policy.DEFAULT
+    preempt: Preempt = Preempt.SAVING
     budget: Budget | None = None
 
     @property

@@ -1,6 +1,7 @@
 """What queues and users have used, and what has been kept for whom."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from corral.domain.attempt import Seat
@@ -41,20 +42,36 @@ class Spent:
     demoted: bool = False
 
 
+class PreemptWhy(StrEnum):
+    """By what right one job takes the GPUs of another."""
+
+    RECLAIM = "reclaim"  # they are its queue's own, and were borrowed
+    PRIORITY = "priority"  # both are of one queue, and it has the higher priority
+    PREEMPTIBLE = "preemptible"  # the other was submitted as one that gives way to any
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A job that is stopped so that another gets its own GPUs back.
+    """A job that is stopped so that another can start.
 
-    `due_at`: not before this moment (wall clock) is it told to stop. What it lost is known once it
-    has been seen gone, at `gone_at`.
+    `due_at`: not before this moment (wall clock) is it expected to be told to stop. What it lost is
+    known once it has been seen gone, at `gone_at`.
     """
 
     job: JobId
     attempt: AttemptNumber
     due_at: float
+    why: PreemptWhy = PreemptWhy.RECLAIM
+    gpu_millis: int = 0
     gone_at: float | None = None
     steps_lost: int | None = None
     gpu_seconds_lost: float = 0.0
+    loss: str = ""  # the same as a part of a sentence; "" for one that ended by itself
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it has given way, and did not end by itself before."""
+        return self.gone_at is None or bool(self.loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,8 +96,15 @@ def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
     elif all(part.is_clean or (part.seen and part.seen.phase == Phase.UP) for part in parts):
         if job.state == JobState.STARTING:
             _up(draft, job, attempt)
+        elif attempt.first_step_at is None and _has_stepped(parts):
+            draft.put_attempt(replace(attempt, first_step_at=draft.now.wall))
     elif job.state == JobState.RUNNING:
         _forgotten(draft, job, attempt, parts)
+
+
+def _has_stepped(parts: list[Part]) -> bool:
+    beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
+    return any(beat.step > beat.first_step for beat in beats)
 
 
 def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:

@@ -49,13 +49,15 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
             attempt,
             ended_at=draft.now.wall,
             cause=Cause.WISH,
-            culprit=str(why),
+            culprit=f"job {attempt.gave_way_to}" if attempt.gave_way_to else str(why),
             evidence=job.reason,
         )
         draft.put_attempt(ended)
     if why in _RECEIPTS:
-        kind = _RECEIPTS[why] if ended is not attempt else "failure"
-        draft.receipts.append(_receipt(draft, ended, kind))
+        receipt = _receipt(draft, ended, _RECEIPTS[why] if ended is not attempt else "failure")
+        draft.receipts.append(receipt)
+        text = f"{job.spec.name}: {receipt.text}"
+        draft.tell("receipt", text, job=job.id, attempt=ended.number)
     reason = job.reason if why != StopWhy.TIME else _time_text(job)
     code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
     draft.put(_with_best_step(job, ended))
@@ -159,4 +161,6 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
         gpu_seconds_lost=gpus * max(0.0, ended - since),
         seen_at=draft.now.wall,
         resumed_from_step=newest.step if newest else None,
+        seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),  # to stop is no work
+        others=(attempt.gave_way_to,) if kind == "preemption" and attempt.gave_way_to else (),
     )

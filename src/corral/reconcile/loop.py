@@ -22,6 +22,7 @@ from corral.reconcile.grant import grant
 from corral.reconcile.invariants import check
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
+from corral.reconcile.preempt import see_reservations
 from corral.reconcile.stale import see_stale
 from corral.reconcile.use import charge
 from corral.reconcile.waits import end_if_too_late, release
@@ -76,6 +77,7 @@ def reconcile(
     see_stale(draft)
     for job in [one for one in draft.all_jobs() if one.state in _MAY_WAIT]:
         _guarded(draft, job.id, release)
+    see_reservations(draft)
     charge(draft)
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
     anything_new = touched is None or any(rows)

@@ -11,6 +11,7 @@ from corral.domain.moves import JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
+from corral.reconcile.preempt import kept_reasons, reserved_of, running_of, take_in
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
 from corral.schedule import Fleet, NodeRoom, Placed, Waiting, decide
 from corral.schedule.room import mark_of
@@ -31,16 +32,22 @@ def place(draft: Draft) -> dict[JobId, Reason]:
     over = judge_budgets(draft, held)
     if not queued:
         return {}
+    standing = standing_of(draft, held, over)
     decision = decide(
         rooms_of(draft).values(),
         [one for job in queued if (one := _guarded_waiting(draft, job, over))],
         fleet=Fleet(draft.all_nodes().values()),
         running_of_array=_arrays(draft),
-        standing=standing_of(draft, held, over),
+        standing=standing,
+        running=lambda: running_of(draft, standing, over),
+        reserved=reserved_of(draft),
     )
     for placed in decision.placed:
         _start(draft, placed)
-    return {held.job: held.reason for held in decision.held}
+    take_in(draft, decision)
+    reasons = {held.job: held.reason for held in decision.held}
+    kept_reasons(draft, reasons)
+    return reasons
 
 
 def _guarded_waiting(draft: Draft, job: Job, over: frozenset[QueueName]) -> Waiting | None:
@@ -99,6 +106,7 @@ def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName] = frozenset())
         place=job.spec.place,
         kin=job.spec.kin,
         avoid=frozenset(job.failed_on),
+        preemptible=job.spec.preemptible,
     )
 
 

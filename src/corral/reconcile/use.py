@@ -49,7 +49,8 @@ def _types(draft: Draft) -> Mapping[NodeId, tuple[str, ...]]:
 
 
 def _holding(job: Job, allocation: Allocation, types: Mapping[NodeId, tuple[str, ...]]) -> Holding:
-    return holding_of(job.spec.queue, job.owner, [allocation.seat], types)
+    spec = job.spec
+    return holding_of(spec.queue, job.owner, [allocation.seat], types, preemptible=spec.preemptible)
 
 
 # -- into the books --------------------------------------------------------------------------------

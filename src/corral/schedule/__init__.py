@@ -3,6 +3,18 @@
 from corral.schedule.decide import Decision, Held, Placed, decide
 from corral.schedule.fleet import Fleet
 from corral.schedule.room import NodeRoom
+from corral.schedule.victims import Preempted, Reserved, Running
 from corral.schedule.waiting import Waiting
 
-__all__ = ["Decision", "Fleet", "Held", "NodeRoom", "Placed", "Waiting", "decide"]
+__all__ = [
+    "Decision",
+    "Fleet",
+    "Held",
+    "NodeRoom",
+    "Placed",
+    "Preempted",
+    "Reserved",
+    "Running",
+    "Waiting",
+    "decide",
+]

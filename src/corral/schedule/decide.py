@@ -1,9 +1,9 @@
 """One pass: who is next by queue, priority, share and age; gangs whole; a place or a reason for
-everybody."""
+everybody; and who gives way to whom."""
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,13 +11,15 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Shape
+from corral.domain.units import gpus_text
 from corral.schedule.explain import explain
 from corral.schedule.fleet import Fleet
 from corral.schedule.gather import find_seats, nearest_to_free
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
-from corral.schedule.room import NodeRoom
-from corral.schedule.standing import Standing
+from corral.schedule.room import Kept, NodeRoom
+from corral.schedule.standing import Holding, Standing
+from corral.schedule.victims import Preempted, Reserved, Running, Victims
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
@@ -45,10 +47,17 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Every waiting job is in just one of the two."""
+    """Every waiting job is in just one of the first two.
+
+    `preempted` are those who now have to give way, and `reserved` what is kept for whom from now
+    on; `dropped` are jobs whose seats are kept no longer, though they still wait.
+    """
 
     placed: tuple[Placed, ...] = ()
     held: tuple[Held, ...] = ()
+    preempted: tuple[Preempted, ...] = ()
+    reserved: tuple[Reserved, ...] = ()
+    dropped: tuple[JobId, ...] = ()
 
 
 def _fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
@@ -57,7 +66,10 @@ def _fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
 
 @dataclass(slots=True)
 class _Pass:
-    """`open` is kept in the order of best fit: sorting it anew for each gang would cost most."""
+    """`open` is kept in the order of best fit: sorting it anew for each gang would cost most.
+
+    `kept`: what of each node is taken for those with reserved seats, beyond what is used now.
+    """
 
     rooms: dict[NodeId, NodeRoom]
     open: list[NodeRoom]
@@ -65,10 +77,18 @@ class _Pass:
     running_of_array: Counter[JobId]
     standing: Standing
     limits: Limits
+    victims: Victims
+    types: Mapping[NodeId, Sequence[str]]
+    reserved: dict[JobId, Reserved] = field(default_factory=dict)
+    kept: dict[JobId, list[tuple[NodeId, Kept]]] = field(default_factory=dict)
+    kept_for: dict[JobId, Waiting] = field(default_factory=dict)
     refused: dict[tuple[object, ...], Reason] = field(default_factory=dict)
     reserved_for: JobId | None = None
     placed: list[Placed] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    preempted: list[Preempted] = field(default_factory=list)
+    newly_reserved: list[Reserved] = field(default_factory=list)
+    dropped: list[JobId] = field(default_factory=list)
 
 
 def decide(
@@ -78,6 +98,8 @@ def decide(
     fleet: Fleet,
     running_of_array: Mapping[JobId, int] | None = None,
     standing: Standing | None = None,
+    running: Callable[[], Sequence[Running]] = tuple,
+    reserved: Sequence[Reserved] = (),
 ) -> Decision:
     """Place whole gangs in the order of Line, within what their queues may hold; the fullest nodes
     first.
@@ -87,50 +109,67 @@ def decide(
     (None: there is one queue, without a limit). A gang that has waited longer than
     PATIENCE_SECONDS reserves the nodes that it is nearest to getting, so that smaller ones cannot
     starve it; jobs behind it may use the others.
+
+    `running` answers with those who might give way, and all that are stopping; it is asked only
+    when a gang would have to wait. `reserved` is what earlier passes have kept for waiting gangs.
     """
     by_id = {room.id: room for room in rooms}
     kinds = tuple(sorted({kind for room in by_id.values() for kind in room.kinds}))
     standing = standing or Standing(
         QueueTree(), capacity=fleet.capacity, others={gang.queue for gang in waiting}
     )
+    types = {room.id: room.types for room in by_id.values()}
     state = _Pass(
         rooms=by_id,
-        open=sorted(by_id.values(), key=_fullness),
+        open=[],
         shunned=frozenset(
             [name for room in by_id.values() for name in room.shunned]
             + [name for gang in waiting for name in gang.place.apart_from]
         ),
         standing=standing,
         limits=Limits(standing, kinds),
+        victims=Victims(running, standing, kinds, types),
+        types=types,
         running_of_array=Counter(running_of_array or {}),
     )
     line = Line(waiting, standing)
+    of_job = {gang.job: gang for gang in waiting} if reserved else {}
+    for one in reserved:
+        if one.job in of_job:
+            _keep(state, of_job[one.job], one)
+            state.victims.doom(one.victims)
+    state.open = sorted(by_id.values(), key=_fullness)
     while (gang := line.next()) is not None:
         reason = _try(state, gang, fleet)
         if reason is not None:
             state.held.append(Held(job=gang.job, reason=reason))
-    return Decision(placed=tuple(state.placed), held=tuple(state.held))
+    return Decision(
+        placed=tuple(state.placed),
+        held=tuple(state.held),
+        preempted=tuple(state.preempted),
+        reserved=tuple(state.newly_reserved),
+        dropped=tuple(state.dropped),
+    )
 
 
 def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
-    if gang.array is not None and gang.array_limit is not None:
-        running = state.running_of_array[gang.array]
-        if running >= gang.array_limit:
-            return Reason(
-                code="ArrayLimit",
-                sentence=f"its array runs {running} at once, which is its limit",
-            )
+    full = _array_is_full(state, gang)
+    reserved = state.reserved.get(gang.job)
+    if reserved is not None:
+        return _try_reserved(state, gang, reserved, full)
+    if full is not None:
+        return full
     shapes = state.limits.shapes(gang)
+    likeness = (shapes, *gang.likeness, gang.kin if gang.kin in state.shunned else "")
+    if shapes and likeness not in state.refused and _place(state, gang, shapes):
+        return None
+    reserved = _make_way(state, gang, shapes)
+    if reserved is not None:
+        return _gives_way(reserved)
     if not shapes:
         return state.limits.reason(gang)
-    likeness = (shapes, *gang.likeness, gang.kin if gang.kin in state.shunned else "")
     if likeness in state.refused:
         return state.refused[likeness]
-    for shape in shapes:
-        seats = find_seats(state.open, gang, shape)
-        if seats:
-            _take(state, gang, shape, seats)
-            return None
     free = "" if state.reserved_for is None else str(state.reserved_for)
     reason = explain(gang, state.open, fleet, behind=free)
     state.refused[likeness] = reason
@@ -139,15 +178,130 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     return reason
 
 
+def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
+    if gang.array is None or gang.array_limit is None:
+        return None
+    running = state.running_of_array[gang.array]
+    if running < gang.array_limit:
+        return None
+    sentence = f"its array runs {running} at once, which is its limit"
+    return Reason(code="ArrayLimit", sentence=sentence)
+
+
+def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> bool:
+    for shape in shapes:
+        seats = find_seats(state.open, gang, shape)
+        if seats:
+            _take(state, gang, shape, seats)
+            return True
+    return False
+
+
+# -- what is kept until others have given way ------------------------------------------------------
+
+
+def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved | None:
+    """Stop others for the gang, if it has a right to what they hold and starts then."""
+
+    def rooms() -> list[NodeRoom]:
+        """Copies in which all that is reserved is taken, whoever holds it still."""
+        copies = {room.id: room.copy() for room in state.open}
+        for job, parts in state.kept.items():
+            for node, kept in parts:
+                if node in copies:
+                    copies[node].let_go(kept)
+            for seat in state.reserved[job].seats:
+                if seat.node in copies:
+                    gang = state.kept_for[job]
+                    copies[seat.node].take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+        return list(copies.values())
+
+    way = state.victims.choose(gang, shapes or gang.shapes, rooms)
+    if way is None:
+        return None
+    state.preempted += way.preempted
+    state.newly_reserved.append(way.reserved)
+    _keep(state, gang, way.reserved)
+    return way.reserved
+
+
+def _keep(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
+    """From here on nobody else gets these seats, nor what they are of the queue's own."""
+    state.reserved[gang.job] = reserved
+    parts = []
+    for seat in reserved.seats:
+        if seat.node in state.rooms:
+            room, is_open = _lift(state, seat.node)
+            kept = room.keep(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+            parts.append((seat.node, kept))
+            _lay(state, room, is_open)
+    state.kept[gang.job] = parts
+    state.kept_for[gang.job] = gang
+    state.standing.take(_holding(state, gang, reserved.seats))
+
+
+def _holding(state: _Pass, gang: Waiting, seats: Sequence[Seat]) -> Holding:
+    return holding_of(gang.queue, gang.user, seats, state.types, preemptible=gang.preemptible)
+
+
+def _let_go(state: _Pass, job: JobId) -> None:
+    for node, kept in state.kept.pop(job):
+        room, is_open = _lift(state, node)
+        room.let_go(kept)
+        _lay(state, room, is_open)
+    seats = state.reserved.pop(job).seats
+    state.standing.give(_holding(state, state.kept_for.pop(job), seats))
+
+
+def _try_reserved(
+    state: _Pass, gang: Waiting, reserved: Reserved, full: Reason | None
+) -> Reason | None:
+    """Start it wherever it fits now; else its seats stay kept while they may still come free."""
+    if reserved.pending and full is None:
+        return _gives_way(reserved)
+    _let_go(state, gang.job)
+    shapes = state.limits.shapes(gang)
+    if full is None and shapes and _place(state, gang, shapes):
+        return None
+    unheard = any(seat.node not in state.rooms for seat in reserved.seats)
+    if full is None and (unheard or state.victims.is_due(gang, reserved)):
+        _keep(state, gang, reserved)
+        return _gives_way(reserved)
+    state.dropped.append(gang.job)
+    return full or Reason(code="Resources", sentence="what was kept for it is there no more")
+
+
+def _gives_way(reserved: Reserved) -> Reason:
+    who = ", ".join(reserved.victims) or "those who are stopping"
+    gpus = sum(seat.gpu_millis for seat in reserved.seats)
+    return Reason(
+        code="Preempting",
+        sentence=f"{gpus_text(gpus)} GPUs are kept for it and come free from {who}",
+    )
+
+
+def _lift(state: _Pass, node: NodeId) -> tuple[NodeRoom, bool]:
+    """Take a node out of the order of best fit while what is free on it changes."""
+    room = state.rooms[node]
+    place = bisect_left(state.open, room.fullness, key=_fullness)
+    is_open = place < len(state.open) and state.open[place] is room
+    if is_open:
+        del state.open[place]
+    return room, is_open
+
+
+def _lay(state: _Pass, room: NodeRoom, is_open: bool) -> None:
+    if is_open:
+        insort(state.open, room, key=_fullness)
+
+
 def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) -> None:
     for seat in seats:
-        room = state.rooms[seat.node]
-        del state.open[bisect_left(state.open, room.fullness, key=_fullness)]
+        room, is_open = _lift(state, seat.node)
         room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
-        insort(state.open, room, key=_fullness)
+        _lay(state, room, is_open)
     port = state.rooms[seats[0].node].take_port()
-    types = {room.id: room.types for room in (state.rooms[seat.node] for seat in seats)}
-    borrows = state.standing.take(holding_of(gang.queue, gang.user, seats, types))
+    borrows = state.standing.take(_holding(state, gang, seats))
     placed = Placed(
         job=gang.job, shape=shape, seats=seats, port=port or 0, borrowed_millis=max(0, borrows)
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
-from corral.domain.place import Mode
+from corral.domain.place import Mode, Topology
 from corral.domain.resources import Shape
 from corral.schedule.near import in_order
 from corral.schedule.room import NodeRoom
@@ -81,6 +81,20 @@ def _of_one_mark(able: list[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[
     marks = {mark for room in able if (mark := room.mark_of(path))}
     for mark in sorted(marks) if gang.mark is None else [gang.mark]:
         yield [room for room in able if room.mark_of(path) == mark]
+
+
+def groups(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[list[NodeRoom]]:
+    """Sets of nodes that the gang could be within, be there room now or not: of one mark, of one
+    domain where it must be, and best of one type of GPU."""
+    able = [
+        room
+        for room in rooms
+        if gang.pinned_to in (None, room.id) and gang.place.admits(room.labels)
+    ]
+    wish = gang.place.topology
+    wish = wish if wish.mode == Mode.REQUIRE else Topology()
+    for group in _of_one_mark(able, gang, shape):
+        yield from in_order(group, shape.nodes, wish, of_one_type=shape.gpu_millis > 0)
 
 
 def nearest_to_free(rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> frozenset[NodeId]:

@@ -13,7 +13,7 @@ from corral.schedule.share import Amounts
 from corral.schedule.standing import Holding, Refused, Standing
 from corral.schedule.waiting import Reason, Waiting
 
-Alike = tuple[QueueName, UserName, tuple[Shape, ...]]
+Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool]
 
 
 class Limits:
@@ -27,7 +27,7 @@ class Limits:
 
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
         """The forms that its queue may hold now, the first wish first; none: see `reason`."""
-        alike = (gang.queue, gang.user, gang.shapes)
+        alike = (gang.queue, gang.user, gang.shapes, gang.preemptible)
         version, found = self._allowed.get(alike, (-1, gang.shapes))
         if found and version != self._standing.version:
             allowed = (self._standing.allowed(gang, shape, self._kinds) for shape in gang.shapes)
@@ -37,7 +37,7 @@ class Limits:
 
     def reason(self, gang: Waiting) -> Reason:
         """Why its queue may hold none of its forms."""
-        alike = (gang.queue, gang.user, gang.shapes)
+        alike = (gang.queue, gang.user, gang.shapes, gang.preemptible)
         if alike not in self._reasons:
             self._reasons[alike] = self._reason(gang)
         return self._reasons[alike]
@@ -46,7 +46,8 @@ class Limits:
         standing = self._standing
         shape = min(gang.shapes, key=lambda one: one.gpu_millis)
         asked = standing.millis_of(shape, self._kinds)
-        refused = standing.refusal(gang.queue, gang.user, asked) or Refused(queue=gang.queue)
+        refused = standing.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
+        refused = refused or Refused(queue=gang.queue)
         asks = f"it asks for {_gpus(shape.gpu_millis)}"
         if refused.queue is None:
             return Reason(
@@ -89,6 +90,8 @@ def holding_of(
     user: UserName,
     seats: Iterable[Seat],
     types: Mapping[NodeId, Sequence[str]],
+    *,
+    preemptible: bool = False,
 ) -> Holding:
     """What the seats hold. `types`: of each node's GPUs by index; unknown ones have no type."""
     millis: Counter[str] = Counter()
@@ -106,4 +109,5 @@ def holding_of(
         user=user,
         gpu_millis=tuple(sorted(millis.items())),
         amounts=Amounts(gpus, cpus, gib),
+        preemptible=preemptible,
     )

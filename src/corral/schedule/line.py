@@ -11,7 +11,7 @@ from corral.schedule.waiting import Waiting
 
 Beyond = tuple[bool, ...]
 Shares = tuple[float, ...]
-Key = tuple[Beyond, int, Shares, tuple[int, int], int]  # from one level of the tree down
+Key = tuple[bool, Beyond, int, Shares, tuple[int, int], int]  # from one level of the tree down
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +30,7 @@ class _Node:
 
 class Line:
     """Waiting gangs in the order of: queues with GPUs of their own left, then priority, then fair
-    share, then age.
+    share, then age. Preemptible ones come after all others.
 
     What a gang takes changes the shares of its own queue and of those above it, and of no other. So
     after each gang only its own way up the tree is put in order again.
@@ -72,7 +72,7 @@ class Line:
                 lines[asker] = self._line_of(gang, nodes)
             lines[asker].line.append(gang)
         for node in lines.values():
-            node.line.sort(key=lambda one: (-one.priority, one.order))
+            node.line.sort(key=lambda one: (one.preemptible, -one.priority, one.order))
             node.line.reverse()  # the first is taken from the end; equals stay as they came
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
@@ -96,7 +96,7 @@ class Line:
     ) -> _Node:
         if name not in nodes:
             nodes[name] = _Node(depth=above.depth + 1, queue=queue, leaf=leaf)
-            no_key: Key = ((), 0, (), (0, 0), len(above.heap))
+            no_key: Key = (False, (), 0, (), (0, 0), len(above.heap))
             above.heap.append((no_key, nodes[name]))
         return nodes[name]
 
@@ -109,10 +109,10 @@ class Line:
     def _key(self, node: _Node, number: int) -> Key:
         """Where the node stands among its likes, by the best gang in it."""
         if node.heap:
-            beyond, priority, shares, order, _ = node.heap[0][0]
+            yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare
             gang = node.line[-1]
-            priority, order = -gang.priority, gang.order
+            yields, priority, order = gang.preemptible, -gang.priority, gang.order
             levels = self._deepest - node.depth + (node.queue is None)
             beyond = (False,) * levels
             shares = (0.0,) * (levels + (node.queue is not None))
@@ -121,4 +121,4 @@ class Line:
             shares = (self._standing.share(node.queue), *shares)
         elif node.leaf is not None:
             shares = (self._standing.user_share(node.leaf), *shares)
-        return beyond, priority, shares, order, number
+        return yields, beyond, priority, shares, order, number

@@ -66,6 +66,16 @@ def refused_by(queues: QueueColumns, row: int, asked: Column) -> int:
     return CLUSTER if held + sum(asked) <= queues.total[CLUSTER] else FREE  # else it is just full
 
 
+def is_within(queues: QueueColumns, row: int, asked: Column, level: int) -> bool:
+    """Whether the queue `level`, that of the row or one above it, has all of it without borrowing
+    when the row also holds `asked`."""
+    more = sum(asked)
+    while row != level:
+        more = _seen_above(queues, row, more)
+        row = queues.parent[row]
+    return not borrowed(queues, level, asked, more)
+
+
 def change(queues: QueueColumns, row: int, asked: Column, sign: int) -> None:
     """Count `asked` as held by the row (sign 1), or as given back (-1)."""
     more = sign * sum(asked)

@@ -1,8 +1,10 @@
 """What is free on one node while a pass is being decided."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from corral.domain.attempt import Allocation, Seat
 from corral.domain.ids import NodeId
@@ -11,6 +13,19 @@ from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_GPU
 
 _WHOLE: Final = MILLIS_PER_GPU
+
+
+class Kept(NamedTuple):
+    """What of a node is kept for somebody who does not hold it yet. `gpus`: (index, thousandths).
+    `slices`: (index, name)."""
+
+    gpus: tuple[tuple[int, int], ...]
+    slices: tuple[tuple[int, str], ...]
+    cpu_millis: int
+    memory_bytes: int
+    alone: bool
+    kin: str
+    apart_from: tuple[str, ...]
 
 
 class NodeRoom:
@@ -96,6 +111,78 @@ class NodeRoom:
         self.guests[kin] += 1
         self.shunned.update(apart_from)
         self._count()
+
+    def give(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> None:
+        """Count the seat as free again."""
+        each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
+        for index in seat.gpus:
+            if index < len(self.free_gpu_millis):
+                self.free_gpu_millis[index] += each
+                self._give_slices(index, seat.slices)
+        self.free_cpu_millis += seat.cpu_millis
+        self.free_memory_bytes += seat.memory_bytes
+        self.seats -= 1
+        self.alone = self.alone and not seat.exclusive
+        self.guests[kin] -= 1
+        self.shunned.subtract(apart_from)
+        self._count()
+
+    def _give_slices(self, index: int, names: Iterable[str]) -> None:
+        """In their own order again."""
+        free = {*self.free_slices[index], *names}
+        every = self.node.inventory.gpus[index].slices
+        self.free_slices[index] = [one for one in every if one in free]
+
+    def keep(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> Kept:
+        """Take as much of the seat as is free now, so that nobody else gets it; what was taken."""
+        each = seat.gpu_millis // len(seat.gpus) if seat.gpus else 0
+        free = self.free_gpu_millis
+        there = [index for index in seat.gpus if index < len(free)]
+        kept = Kept(
+            gpus=tuple((index, max(0, min(each, free[index]))) for index in there),
+            slices=tuple((i, s) for i in there for s in seat.slices if s in self.free_slices[i]),
+            cpu_millis=max(0, min(seat.cpu_millis, self.free_cpu_millis)),
+            memory_bytes=max(0, min(seat.memory_bytes, self.free_memory_bytes)),
+            alone=seat.exclusive and not self.alone,
+            kin=kin,
+            apart_from=tuple(apart_from),
+        )
+        for index, name in kept.slices:
+            self.free_slices[index].remove(name)
+        self.alone = self.alone or kept.alone
+        self.shunned.update(kept.apart_from)
+        self._turn(kept, -1)
+        return kept
+
+    def let_go(self, kept: Kept) -> None:
+        """Free again what was kept."""
+        for index, name in kept.slices:
+            self._give_slices(index, [name])
+        self.alone = self.alone and not kept.alone
+        self.shunned.subtract(kept.apart_from)
+        self._turn(kept, 1)
+
+    def _turn(self, kept: Kept, sign: int) -> None:
+        for index, millis in kept.gpus:
+            self.free_gpu_millis[index] += sign * millis
+        self.free_cpu_millis += sign * kept.cpu_millis
+        self.free_memory_bytes += sign * kept.memory_bytes
+        self.seats -= sign
+        self.guests[kept.kin] -= sign
+        self._count()
+
+    def copy(self) -> NodeRoom:
+        """The same room, to pretend with."""
+        other = NodeRoom(self.node, suspicion=self.suspicion)
+        other.seats, other.alone = self.seats, self.alone
+        other.guests, other.shunned = Counter(self.guests), Counter(self.shunned)
+        other.free_gpu_millis = list(self.free_gpu_millis)
+        other.free_slices = [list(one) for one in self.free_slices]
+        other.free_cpu_millis = self.free_cpu_millis
+        other.free_memory_bytes = self.free_memory_bytes
+        other.free_ports = list(self.free_ports)
+        other._count()
+        return other
 
     def _count(self) -> None:
         """`whole`: GPUs that are free as a whole. `fullness`: best fit takes the lowest first, so

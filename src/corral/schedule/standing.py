@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corral.domain.ids import QueueName, UserName
-from corral.domain.queue import ANY_TYPE, QueueTree
+from corral.domain.queue import ANY_TYPE, Queue, QueueTree
 from corral.domain.resources import Shape
 from corral.schedule.quota import (
     CLUSTER,
@@ -14,6 +14,7 @@ from corral.schedule.quota import (
     borrowed,
     change,
     columns_of,
+    is_within,
     refused_by,
 )
 from corral.schedule.share import Amounts, dominant
@@ -30,6 +31,7 @@ class Holding:
     user: UserName
     gpu_millis: tuple[tuple[str, int], ...] = ()
     amounts: Amounts = Amounts()
+    preemptible: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,11 @@ class Refused:
 
 
 class Standing:
-    """Quota and fair share of all queues. `past` is what was held, in the unit of what is held."""
+    """Quota and fair share of all queues. `past` is what was held, in the unit of what is held.
+
+    What preemptible jobs hold is nobody's own: it counts at the cluster, and as borrowed by each
+    queue above them.
+    """
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class Standing:
         self._none: Column = [0] * self.columns.kinds
         self._used: dict[QueueName, Amounts] = {}
         self._used_by: dict[Leaf, Amounts] = {}
+        self._lent: Counter[QueueName] = Counter()  # thousandths held by preemptible jobs below it
         self._of_user: Counter[Leaf] = Counter()  # thousandths of GPUs, at each queue of its path
         self._has_types = any(
             kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
@@ -81,21 +88,23 @@ class Standing:
 
     def take(self, one: Holding) -> int:
         """Count it as held. Answers how much of it its queue borrows."""
-        asked, row = self._column(one.gpu_millis), self.row(one.queue)
-        before = borrowed(self.columns, row, self._none, 0)
-        self._change(one, asked, row, 1)
-        return borrowed(self.columns, row, self._none, 0) - before
+        before = self.borrowed_millis(one.queue)
+        self._change(one, 1)
+        return self.borrowed_millis(one.queue) - before
 
     def give(self, one: Holding) -> None:
         """Count it as given back."""
-        self._change(one, self._column(one.gpu_millis), self.row(one.queue), -1)
+        self._change(one, -1)
 
-    def _change(self, one: Holding, asked: Column, row: int, sign: int) -> None:
+    def _change(self, one: Holding, sign: int) -> None:
         self.version += 1
-        change(self.columns, row, asked, sign)
+        asked = self._column(one.gpu_millis)
+        change(self.columns, CLUSTER if one.preemptible else self.row(one.queue), asked, sign)
         millis = sign * sum(asked)
         for queue in self.tree.path(one.queue):
             self._of_user[queue.name, one.user] += millis
+            if one.preemptible:
+                self._lent[queue.name] += millis
         self._add((one.queue, one.user), one.amounts, float(sign))
 
     def _add(self, leaf: Leaf, amounts: Amounts, times: float) -> None:
@@ -110,10 +119,14 @@ class Standing:
 
     def held_millis(self, queue: QueueName) -> int:
         first = self.row(queue) * self.columns.kinds
-        return sum(self.columns.held[first : first + self.columns.kinds])
+        return sum(self.columns.held[first : first + self.columns.kinds]) + self._lent[queue]
 
     def borrowed_millis(self, queue: QueueName) -> int:
         """What the queue holds beyond its own."""
+        return self.over_millis(queue) + self._lent[queue]
+
+    def over_millis(self, queue: QueueName) -> int:
+        """The same without its preemptible jobs."""
         return borrowed(self.columns, self.row(queue), self._none, 0)
 
     def of_user_millis(self, queue: QueueName, user: UserName) -> int:
@@ -124,22 +137,55 @@ class Standing:
         asked = self._column(gpu_millis)
         return not borrowed(self.columns, self.row(queue), asked, sum(asked))
 
+    def is_within(
+        self, queue: QueueName, gpu_millis: Iterable[tuple[str, int]], level: QueueName
+    ) -> bool:
+        """Whether `level`, the queue or one above it, has so much more without borrowing."""
+        return is_within(self.columns, self.row(queue), self._column(gpu_millis), self.row(level))
+
     def refusal(
-        self, queue: QueueName, user: UserName, gpu_millis: Iterable[tuple[str, int]]
+        self,
+        queue: QueueName,
+        user: UserName,
+        gpu_millis: Iterable[tuple[str, int]],
+        *,
+        preemptible: bool = False,
     ) -> Refused | None:
         """Who lets the user have no more in this queue; None: nobody refuses."""
         asked = self._column(gpu_millis)
         millis = sum(asked)
         if not millis:
             return None
+        row = self.row(queue)
         for one in self.tree.path(queue):
             most = one.most_per_user_millis
             if most is not None and self._of_user[one.name, user] + millis > most:
                 return Refused(queue=one.name, user=user)
-        row = refused_by(self.columns, self.row(queue), asked)
+            if (preemptible or self._lent[one.name]) and self._is_over(one, asked, preemptible):
+                return Refused(queue=one.name)
+        row = CLUSTER if preemptible else row
+        if row == CLUSTER:
+            return Refused(queue=None) if self._nothing_left(millis) else None
+        row = refused_by(self.columns, row, asked)
         if row == FREE:
             return None
         return Refused(queue=None if row == CLUSTER else self.rows.names[row])
+
+    def _is_over(self, queue: Queue, asked: Column, preemptible: bool) -> bool:
+        """Whether with what its preemptible jobs hold the queue would borrow more than it may."""
+        row, lent = self.row(queue.name), self._lent[queue.name]
+        if preemptible:
+            borrows = self.over_millis(queue.name) + sum(asked)
+        else:
+            borrows = borrowed(self.columns, row, asked, sum(asked))
+        return borrows > 0 and borrows + lent > self.columns.borrow_limit[row]
+
+    def _nothing_left(self, millis: int) -> bool:
+        """Whether others keep what a preemptible job would take. A full cluster is no refusal."""
+        columns = self.columns
+        held = sum(columns.held[: columns.kinds])
+        total = columns.total[CLUSTER]
+        return columns.inner[CLUSTER] + millis > total >= held + millis
 
     def allowed(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> Iterator[Shape]:
         """The forms of a shape that its queue may hold now: itself, or by type where queues have
@@ -149,10 +195,15 @@ class Standing:
             typed = [Shape(nodes=shape.nodes, resources=replace(asked, gpu_type=k)) for k in kinds]
             own = {one: self.is_own(gang.queue, self.millis_of(one, kinds)) for one in typed}
             for one in sorted(typed, key=lambda one: not own[one]):
-                if self.refusal(gang.queue, gang.user, self.millis_of(one, kinds)) is None:
+                if self._lets(gang, one, kinds):
                     yield one
-        elif self.refusal(gang.queue, gang.user, self.millis_of(shape, kinds)) is None:
+        elif self._lets(gang, shape, kinds):
             yield shape
+
+    def _lets(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> bool:
+        asked = self.millis_of(shape, kinds)
+        refused = self.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
+        return refused is None
 
     def millis_of(self, shape: Shape, kinds: Sequence[str]) -> tuple[tuple[str, int], ...]:
         """GPUs of a shape by type. One that takes any is counted as the first of the types."""

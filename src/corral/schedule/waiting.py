@@ -32,6 +32,7 @@ class Waiting:
     place: PlaceRule = field(default_factory=PlaceRule)
     kin: str = ""
     avoid: frozenset[NodeId] = frozenset()
+    preemptible: bool = False
 
     @property
     def likeness(self) -> tuple[object, ...]:

@@ -21,6 +21,7 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.wanted import Launch
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.blame import Blame
+from corral.simulate.giving import Giving
 from corral.simulate.kept import Kept
 from corral.simulate.loop import inside
 from corral.simulate.placing import Placing
@@ -55,6 +56,7 @@ class Auditor:
         self._blame = Blame(self)
         self._placing = Placing(self)
         self.kept = Kept(self)
+        self.giving = Giving(self)
 
     def breach(self, rule: str, text: str) -> None:
         self.scene.breach(rule, text)
@@ -132,6 +134,7 @@ class Auditor:
             self.breach("term", f"a head of term {term} wrote after one of term {self.term}")
         self.term = max(self.term, term)
         self._placing.check(changes)
+        self.giving.check(changes)
         before = {job.id: self.jobs.get(job.id) for job in changes.jobs}
         for save in changes.saves:
             self._save(save)

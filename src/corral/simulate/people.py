@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from corral.domain.errors import Refusal, Trouble
-from corral.domain.ids import JobId, UserName
+from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import (
     After,
     CheckpointRule,
@@ -17,8 +18,9 @@ from corral.domain.job import (
     Per,
     Retry,
 )
+from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
 from corral.domain.resources import Resources
-from corral.domain.wishes import Asked, Cancel, Resume, SetNode, Suspend
+from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.simulate.lives import draw_life
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class People:
         self.scene = scene
         self.chance = scene.stream("people")
         self._budgets = scene.stream("budgets")
+        self._shares = scene.stream("queues")
+        self._queues: tuple[Queue, ...] = ()
         self.told: dict[str, tuple[JobId, ...]] = {}
         self.asked_to_cancel: set[JobId] = set()  # perhaps granted
         self.waiting = 0  # calls that will still be tried again
@@ -53,6 +57,11 @@ class People:
 
     def plan(self, jobs: int, until: float) -> None:
         """Draw everything that people will ask for before `until`."""
+        if self._shares.random() < 0.6:
+            gpus = self.scene.gpus * len(self.scene.nodes)
+            self._queues = draw_queues(self._shares, gpus)
+            guard_seconds = self._shares.choice([0.0, 2.0, 8.0, 15.0])
+            self.ask(SetQueues(queues=self._queues, whole=True, guard_seconds=guard_seconds))
         for _ in range(jobs):
             self.scene.loop.later(self.chance.uniform(0.0, until * 0.7), self._submit_some)
         for _ in range(self.chance.randint(0, jobs)):
@@ -97,7 +106,15 @@ class People:
             self_stop_seconds=chance.choice([None, None, 8.0, 12.0]),
             grace_seconds=chance.choice([0.5, 2.0, 5.0]),
             after=(After(job=chance.choice(known), on=chance.choice(list(On))),) if waits else (),
+            **self._draw_share(),
         )
+
+    def _draw_share(self) -> dict[str, Any]:
+        """Of which queue it is, and whether it gives way to everybody."""
+        if not self._queues:
+            return {}
+        queue = self._shares.choice(self._queues)
+        return {"queue": queue.name, "preemptible": self._shares.random() < 0.15}
 
     def _interfere(self) -> None:
         known = [job for jobs in self.told.values() for job in jobs]
@@ -176,6 +193,26 @@ class People:
         self.scene.tell(f"{asked} is granted")
         if isinstance(asked, Cancel):
             self.scene.auditor.cancel_acknowledged(asked.job)
+
+
+def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
+    """Two to four queues that own all of the GPUs between them, or a part."""
+    names = ["default", "a", "b", "c"][: chance.randint(2, 4)]
+    left, queues = gpus, []
+    limits = [None, None, None, gpus * 1000, 2000]
+    for name in names:
+        own = chance.randint(0, left) if name != names[-1] or chance.random() < 0.3 else left
+        left -= own
+        queues.append(
+            Queue(
+                name=QueueName(name),
+                nominal=((ANY_TYPE, own * 1000),) if own else (),
+                borrow_limit_millis=None if name == "default" else chance.choice(limits),
+                preempt=chance.choice(list(Preempt)),
+                policy=chance.choice(list(Policy)),
+            )
+        )
+    return tuple(queues)
 
 
 def _indexed(spec: JobSpec, index: int, limit: int | None) -> JobSpec:

@@ -24,6 +24,7 @@ class Placing:
     def check(self, changes: Changes) -> None:
         """Look at every job that this commit places."""
         jobs = self._auditor.jobs | {job.id: job for job in changes.jobs}
+        kept = {one.job for one in changes.reservations if one.ended == "placed"}
         for allocation in changes.allocations:
             self._port(allocation)
         for attempt in changes.attempts:
@@ -36,7 +37,8 @@ class Placing:
             if attempt.number == 1:
                 self._after(job, jobs)
             self._array(job, jobs)
-            self._order(job, jobs)
+            if job.id not in kept:
+                self._order(job, jobs)
 
     def _port(self, allocation: Allocation) -> None:
         """I3: a port of a node is the rendezvous of one attempt until it is released."""
@@ -71,6 +73,7 @@ class Placing:
         for before in self._auditor.jobs.values():
             other = jobs[before.id]
             waits = before.state == other.state == JobState.QUEUED
+            waits = waits and not self._auditor.giving.is_kept(other.id)  # it waits for just those
             if waits and _is_alike(other, job) and _place(other) < _place(job):
                 self._auditor.breach("I10", f"{job.id} is placed before {other.id}, which is alike")
 
@@ -87,7 +90,10 @@ def _is_alike(one: Job, other: Job) -> bool:
     """Whether both ask for the same, and could start in just the same places: saves and limits bind
     a job to some."""
     bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
-    same = (one.owner, one.spec.queue) == (other.owner, other.spec.queue)
+    mine, others = one.spec, other.spec
+    same = (one.owner, mine.queue, mine.preemptible) == (
+        other.owner, others.queue, others.preemptible,
+    )  # fmt: skip
     return same and not bound and one.spec.shapes == other.spec.shapes
 
 

@@ -88,6 +88,7 @@ class Scene:
         self.faults = Faults(self)
         self.faulty_seconds = self.chance.uniform(20.0, 45.0)
         self.retention = draw_retention(self.stream("retention"))
+        self._healed_at = 0.0
 
     # -- time and chance -------------------------------------------------------------------------
 
@@ -128,10 +129,12 @@ class Scene:
     def _heal(self) -> None:
         self.tell("the faults are over")
         self.faults.heal_all()
+        self._healed_at = self.now()
         self._look(len(self.auditor.jobs), self.now() + STUCK_SECONDS)
 
     def _look(self, left: int, deadline: float) -> None:
         """I10: everything comes to its end; then nothing is left anywhere."""
+        self.auditor.giving.look(self._healed_at)
         for node in self.auditor.nodes.values():
             if node.cordoned:
                 self.people.ask(SetNode(node=node.id, to="uncordon"))

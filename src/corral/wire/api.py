@@ -180,7 +180,8 @@ class Jobs(Answer):
 
 
 class Why(Answer):
-    """Why a job is where it is, and what would change it."""
+    """Why a job is where it is, and what would change it. `receipts` are those of its newest
+    preemptions, on either side."""
 
     id: str
     name: str
@@ -188,6 +189,7 @@ class Why(Answer):
     reason: str
     code: str
     suggestions: list[str]
+    receipts: list[Receipt]
 
 
 class Event(Answer):

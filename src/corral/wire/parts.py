@@ -140,7 +140,8 @@ class Checkpoint(Answer):
 
 
 class Receipt(Answer):
-    """What an interruption cost."""
+    """What an interruption cost. `others`: of a preemption, the jobs on the other side; `text`: all
+    of it on one line."""
 
     attempt: int
     kind: str
@@ -151,7 +152,11 @@ class Receipt(Answer):
     gpu_seconds_lost: float
     seen_at: float
     resumed_from_step: int | None
+    seconds_lost: float | None
+    others: list[str]
+    text: str
 
     @classmethod
     def of(cls, receipt: attempts.Receipt) -> Self:
-        return cls(**{name: getattr(receipt, name) for name in cls.model_fields})
+        fields = {name: getattr(receipt, name) for name in cls.model_fields}
+        return cls(**{**fields, "others": list(receipt.others)})

@@ -94,8 +94,7 @@ def _seconds(field: str, low: float = 1.0) -> Any:
 
 
 class Budget(_Part):
-    """GPU-hours, or money at rates; each period anew, or until a date. `then`: borrow-only, or the
-    highest priority that jobs have when it is spent."""
+    """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once spent."""
 
     gpu_hours: float | None = Field(default=None, ge=0)
     money: float | None = Field(default=None, ge=0)
@@ -122,6 +121,7 @@ class Queue(_Part):
         tuple[int, int] | None, BeforeValidator(reader(_priorities), list[str | int])
     ] = None
     policy: domain.Policy = domain.Policy.DEFAULT
+    preempt: domain.Preempt = domain.Preempt.SAVING
     budget: Budget | None = None
     queues: "tuple[Queue, ...]" = ()
 
@@ -184,8 +184,9 @@ def _problem(error: dict[str, Any]) -> Problem:
         example = _EXAMPLES.get(field, f"{field}: ...")
         return Problem(where=where, text="is missing", hint=f"add: {example}")
     example = _EXAMPLES.get(field, "see docs/schema/queues_file.json")
-    if field == "policy":
-        example = f"policy: {' or '.join(domain.Policy)}"
+    if field in ("policy", "preempt"):
+        words = domain.Policy if field == "policy" else domain.Preempt
+        example = f"{field}: {' or '.join(words)}"
     text = f"{shown(error.get('input'))} is not what belongs here"
     return Problem(where=where, text=text, hint=f"write: {example}")
 
@@ -213,6 +214,7 @@ def _to_domain(one: Queue, parent: str | None) -> domain.Queue:
         lowest_priority=low,
         highest_priority=high,
         policy=one.policy,
+        preempt=one.preempt,
         budget=_budget(one.budget) if one.budget is not None else None,
     )
 
@@ -242,6 +244,7 @@ def form_of(queue: domain.Queue) -> dict[str, Any]:
         "max_duration": _duration(queue.longest_seconds),
         "priorities": None if low is None or high is None else [_word(low), _word(high)],
         "policy": queue.policy if queue.policy != domain.Policy.DEFAULT else None,
+        "preempt": queue.preempt if queue.preempt != domain.Preempt.SAVING else None,
         "budget": _budget_form(queue.budget) if queue.budget is not None else None,
     }
     return {key: value for key, value in form.items() if value is not None}
@@ -316,8 +319,7 @@ def said(value: Any) -> str:
 
 
 class BudgetRow(Answer):
-    """`runs_out_at`: when it will be spent if what is held now is held on; null: not before it is
-    renewed or over, or nothing is held. `unit`: GPU-hours or money."""
+    """`runs_out_at`: when it will be spent if what is held is held on; null: not in its time."""
 
     unit: str
     amount: float

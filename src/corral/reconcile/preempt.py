@@ -1,0 +1,358 @@
+"""Jobs that give way to others: who and for whom is one durable record, made before anybody is told
+to stop; it lasts until the other has started, or is wanted no more."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt, Cause, Receipt
+from corral.domain.ids import JobId, QueueName
+from corral.domain.job import Job
+from corral.domain.moves import JobEvent, JobState, StopWhy
+from corral.domain.queue import Preempt
+from corral.domain.units import MILLIS_PER_GPU, gpus_text
+from corral.domain.use import PreemptWhy, Reservation, Victim
+from corral.reconcile.attempts import ran_seconds
+from corral.reconcile.draft import Draft
+from corral.reconcile.use import priority_of
+from corral.schedule import Decision, Placed, Preempted, Reserved, Running
+from corral.schedule.standing import Standing
+from corral.schedule.waiting import Reason
+
+DEFAULT_RESTART_SECONDS: Final = 60.0  # from a start to the first step, before it was measured
+_LIVE: Final = (JobState.STARTING, JobState.RUNNING)
+_LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
+
+
+def standing_reservations(draft: Draft) -> Iterator[Reservation]:
+    """Those that have not ended."""
+    merged: Mapping[JobId, Reservation] = {**draft.world.reservations, **draft.reservations}
+    return (one for one in merged.values() if not one.ended)
+
+
+# -- what the scheduler is told --------------------------------------------------------------------
+
+
+def running_of(draft: Draft, standing: Standing, over: frozenset[QueueName]) -> list[Running]:
+    """Those that somebody might have a right to stop, and all that are coming to their end."""
+    beyond = {
+        queue.name
+        for queue in draft.tree.queues
+        if any(standing.over_millis(one.name) for one in draft.tree.path(queue.name))
+    }
+    found = []
+    for job in draft.all_jobs():
+        attempt = draft.attempt(job.id)
+        stopping = job.state in _LEAVING
+        if attempt is not None and (stopping or _may_give_way(draft, job, beyond)):
+            found.append(_running(draft, job, attempt, over, stopping=stopping))
+    return found
+
+
+def _may_give_way(draft: Draft, job: Job, beyond: set[QueueName]) -> bool:
+    spec = job.spec
+    saves = spec.preemptible or spec.checkpoint is not None
+    if job.state not in _LIVE:
+        return False
+    if saves or spec.queue in beyond or spec.queue not in draft.tree.by_name:
+        return True
+    return draft.tree.queue(spec.queue).preempt == Preempt.ANY
+
+
+def _running(
+    draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName], *, stopping: bool
+) -> Running:
+    held = [one.seat for one in draft.seats_of(attempt) if not one.charged]
+    gpus = sum(seat.gpu_millis for seat in held) / MILLIS_PER_GPU
+    return Running(
+        job=job.id,
+        queue=job.spec.queue,
+        user=job.owner,
+        priority=priority_of(draft, job, over),
+        seats=tuple(held),
+        started=attempt.placed_at,
+        guard_over=_guard_left_seconds(draft, job, attempt) <= 0,
+        lost_gpu_seconds=gpus * _unsaved_seconds(draft, attempt),
+        restart_seconds=_restart_seconds(attempt),
+        can_save=job.spec.checkpoint is not None,
+        preemptible=job.spec.preemptible,
+        stopping=stopping,
+        kin=job.spec.kin,
+        apart_from=job.spec.place.apart_from,
+    )
+
+
+def _guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
+    """How long the job may still not be stopped for another: it counts from when it was up."""
+    if job.state == JobState.RUNNING:
+        return draft.tree.guard_seconds - ran_seconds(draft, attempt)
+    return draft.tree.guard_seconds - max(0.0, draft.now.wall - attempt.placed_at)
+
+
+def _unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
+    """How long the attempt has worked since its newest committed save."""
+    if attempt.running_at is None:
+        return 0.0
+    saves = draft.saves_of(attempt.job)
+    since = max(attempt.running_at, saves[-1].at) if saves else attempt.running_at
+    return max(0.0, draft.now.wall - since)
+
+
+def _restart_seconds(attempt: Attempt) -> float:
+    """As long as this attempt took from being placed to its first step; a default before that."""
+    if attempt.first_step_at is None:
+        return DEFAULT_RESTART_SECONDS
+    return max(0.0, attempt.first_step_at - attempt.placed_at)
+
+
+def reserved_of(draft: Draft) -> list[Reserved]:
+    return [
+        Reserved(
+            job=one.job,
+            shape=one.shape,
+            seats=one.seats,
+            victims=tuple(victim.job for victim in one.victims if victim.gone_at is None),
+            pending=any(_still_there(draft, one, victim) for victim in one.victims),
+        )
+        for one in standing_reservations(draft)
+    ]
+
+
+def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool:
+    """Whether one that was told to stop still holds something on the nodes of these seats."""
+    attempt = draft.attempt(victim.job)
+    if victim.gone_at is not None or attempt is None or attempt.number != victim.attempt:
+        return False
+    nodes = {seat.node for seat in reservation.seats}
+    left = any(one.seat.node in nodes for one in draft.seats_of(attempt))
+    return left and attempt.gave_way_to == reservation.job
+
+
+# -- what has become of them -----------------------------------------------------------------------
+
+
+def see_reservations(draft: Draft) -> None:
+    """Note who has gone; end what is wanted no more, or can no longer be had."""
+    for one in list(draft.world.reservations.values()):
+        victims = tuple(_seen(draft, victim) for victim in one.victims)
+        ended = _why_ended(draft, one)
+        if ended or victims != one.victims:
+            draft.reservations[one.job] = replace(one, victims=victims, ended=ended)
+        if ended:
+            _tell_spared(draft, draft.reservations[one.job])
+
+
+def _seen(draft: Draft, victim: Victim) -> Victim:
+    job = draft.job(victim.job)
+    here = job is not None and job.attempt == victim.attempt
+    if victim.gone_at is not None or (here and job and job.state in (*_LIVE, *_LEAVING)):
+        return victim
+    receipt = next(
+        (
+            one
+            for one in draft.receipts
+            if (one.job, one.attempt, one.kind) == (victim.job, victim.attempt, "preemption")
+        ),
+        None,
+    )
+    if receipt is None:
+        return replace(victim, gone_at=draft.now.wall)
+    return replace(
+        victim,
+        gone_at=draft.now.wall,
+        steps_lost=receipt.steps_lost,
+        gpu_seconds_lost=receipt.gpu_seconds_lost,
+        loss=receipt.loss,
+    )
+
+
+def _why_ended(draft: Draft, one: Reservation) -> str:
+    job = draft.job(one.job)
+    if job is None or job.state != JobState.QUEUED:
+        return f"it is {draft.state_of(one.job)}"
+    for seat in one.seats:
+        node = draft.node(seat.node)
+        if node is None or not node.takes_work:
+            return f"node {seat.node} takes no work now"
+    if draft.queues is not None and any(_is_untold(draft, victim) for victim in one.victims):
+        return "the queues were changed"
+    return ""
+
+
+def _is_untold(draft: Draft, victim: Victim) -> bool:
+    job = draft.job(victim.job)
+    return job is not None and job.attempt == victim.attempt and job.state in _LIVE
+
+
+def _tell_spared(draft: Draft, ended: Reservation) -> None:
+    """Whoever has not been told to stop runs on."""
+    for victim in ended.victims:
+        job = draft.job(victim.job)
+        if job is not None and _is_untold(draft, victim):
+            text = f"{job.spec.name} need not give way to {_name(draft, ended.job)}: {ended.ended}"
+            draft.tell("spared", text, job=job.id, attempt=job.attempt)
+
+
+# -- what was decided ------------------------------------------------------------------------------
+
+
+def take_in(draft: Draft, decision: Decision) -> None:
+    """Write down whose seats are kept for whom, end what is done with, and tell who is due."""
+    for placed in decision.placed:
+        _end_placed(draft, placed)
+    for job in decision.dropped:
+        _drop(draft, job)
+    for reserved in decision.reserved:
+        _record(draft, reserved, decision.preempted)
+    for reservation in list(standing_reservations(draft)):
+        _tell_due(draft, reservation)
+
+
+def _record(draft: Draft, reserved: Reserved, preempted: tuple[Preempted, ...]) -> None:
+    victims = tuple(_victim(draft, one) for one in preempted if one.by == reserved.job)
+    victims += tuple(_told_before(draft, reserved.job))
+    draft.reservations[reserved.job] = Reservation(
+        job=reserved.job,
+        shape=reserved.shape,
+        seats=reserved.seats,
+        victims=victims,
+        since=draft.now.wall,
+    )
+    text = f"{_name(draft, reserved.job)}: {_kept_text(draft, draft.reservations[reserved.job])}"
+    draft.tell("reserved", text, job=reserved.job)
+
+
+def _victim(draft: Draft, one: Preempted) -> Victim:
+    job, attempt = draft.job(one.job), draft.attempt(one.job)
+    assert job is not None
+    assert attempt is not None
+    left = max(0.0, _guard_left_seconds(draft, job, attempt))
+    return Victim(
+        job=one.job,
+        attempt=job.attempt,
+        due_at=draft.now.wall + left,
+        why=one.why,
+        gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
+    )
+
+
+def _told_before(draft: Draft, by: JobId) -> Iterator[Victim]:
+    """Those that still stop for this job, from when other seats were kept for it."""
+    for job in draft.all_jobs():
+        attempt = draft.attempt(job.id)
+        if job.state == JobState.STOPPING and attempt is not None and attempt.gave_way_to == by:
+            yield Victim(
+                job=job.id,
+                attempt=job.attempt,
+                due_at=job.since,
+                gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
+            )
+
+
+def _drop(draft: Draft, id: JobId) -> None:
+    known = draft.reservations.get(id) or draft.world.reservations[id]
+    ended = replace(known, ended="what was kept is there no more")
+    draft.reservations[id] = ended
+    _tell_spared(draft, ended)
+
+
+def _tell_due(draft: Draft, reservation: Reservation) -> None:
+    """Tell all of them together to stop, once none is within its guard any more."""
+    by = draft.job(reservation.job)
+    untold = [one for one in reservation.victims if _is_untold(draft, one)]
+    if by is None or any(_left(draft, one) > 0 for one in untold):
+        return
+    for victim in untold:
+        job, attempt = draft.job(victim.job), draft.attempt(victim.job)
+        assert job is not None
+        assert attempt is not None
+        reason = f"preempted for {_name(draft, by.id)} {_by_right(draft, by, job, victim.why)}"
+        moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Preempted")
+        draft.put(replace(moved, why=StopWhy.PREEMPT))
+        draft.put_attempt(replace(attempt, gave_way_to=by.id))
+
+
+def _left(draft: Draft, victim: Victim) -> float:
+    job, attempt = draft.job(victim.job), draft.attempt(victim.job)
+    return 0.0 if job is None or attempt is None else _guard_left_seconds(draft, job, attempt)
+
+
+def _by_right(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
+    of = f"of queue {by.spec.queue}"
+    if why == PreemptWhy.RECLAIM:
+        reservation = draft.reservations.get(by.id) or draft.world.reservations[by.id]
+        return f"{of}, which reclaimed its own {gpus(reservation.shape.gpu_millis)}"
+    if why == PreemptWhy.PRIORITY:
+        mine, other = by.spec.priority, job.spec.priority
+        return f"{of}, which has priority {mine}, above its own {other}"
+    return f"{of}, since it is preemptible"
+
+
+# -- what is said of it ----------------------------------------------------------------------------
+
+
+def _end_placed(draft: Draft, placed: Placed) -> None:
+    """The other side of the receipts: what it took, from whom, and what that cost them."""
+    known = draft.reservations.get(placed.job) or draft.world.reservations.get(placed.job)
+    job = draft.job(placed.job)
+    if known is None or known.ended or job is None:
+        return
+    ended = replace(known, ended="placed")
+    draft.reservations[placed.job] = ended
+    _tell_spared(draft, replace(ended, ended="it has started elsewhere"))
+    taken = [one for one in known.victims if not _is_untold(draft, one) and one.was_stopped]
+    if not taken:
+        return
+    receipt = Receipt(
+        job=job.id,
+        attempt=job.attempt,
+        kind="taking",
+        cause=Cause.NONE,
+        culprit="",
+        evidence="; ".join(_taken_text(draft, one) for one in taken),
+        steps_lost=sum(one.steps_lost or 0 for one in taken),
+        gpu_seconds_lost=sum(one.gpu_seconds_lost for one in taken),
+        seen_at=draft.now.wall,
+        others=tuple(one.job for one in taken),
+    )
+    draft.receipts.append(receipt)
+    text = f"{job.spec.name}: {receipt.text}"
+    draft.tell("receipt", text, job=job.id, attempt=job.attempt)
+
+
+def _taken_text(draft: Draft, victim: Victim) -> str:
+    job = draft.job(victim.job)
+    of = f" of queue {job.spec.queue}" if job is not None else ""
+    loss = victim.loss or "not seen gone on all of its nodes yet"
+    return f"took {gpus(victim.gpu_millis)} from {_name(draft, victim.job)}{of} ({loss})"
+
+
+def kept_reasons(draft: Draft, reasons: dict[JobId, Reason]) -> None:
+    """Jobs with reserved seats say so with the names of the others."""
+    for one in standing_reservations(draft):
+        if one.job in reasons:
+            see = tuple(f"run: corral why {victim.job}" for victim in one.victims[:1])
+            reasons[one.job] = Reason(
+                code="Preempting", sentence=_kept_text(draft, one), suggestions=see
+            )
+
+
+def _kept_text(draft: Draft, one: Reservation) -> str:
+    left = [victim for victim in one.victims if victim.gone_at is None]
+    millis = one.shape.gpu_millis
+    kept = f"{gpus(millis)} are kept for it" if millis else f"{one.shape} is kept for it"
+    if not left:
+        return f"{kept}, and come free from what is stopping there"
+    names = ", ".join(_name(draft, victim.job) for victim in left)
+    seconds = max(_left(draft, victim) if _is_untold(draft, victim) else 0.0 for victim in left)
+    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
+    return f"{kept}; {names} {'has' if len(left) == 1 else 'have'} to save and stop {when}"
+
+
+def _name(draft: Draft, id: JobId) -> str:
+    job = draft.job(id)
+    return f"{job.spec.name} ({id})" if job is not None else str(id)
+
+
+def gpus(millis: int) -> str:
+    return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"

@@ -1,0 +1,219 @@
+"""The search for victims: on each node the least that makes room, then the cheapest nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop
+from typing import TYPE_CHECKING, NamedTuple
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId
+from corral.domain.resources import Shape
+from corral.domain.use import PreemptWhy
+from corral.schedule.gather import find_seats, groups, may_use
+from corral.schedule.room import NodeRoom
+from corral.schedule.standing import Holding, Standing
+from corral.schedule.waiting import Waiting
+
+if TYPE_CHECKING:
+    from corral.schedule.victims import Running
+
+
+class Cost(NamedTuple):
+    """What it costs to stop a gang; the least goes first. `work`: GPU-seconds of one that is not
+    preemptible; `all_work`: of any. Then the priority, how far its queue is beyond its own (less is
+    dearer), and when it began (earlier is dearer)."""
+
+    work: float
+    all_work: float
+    priority: float
+    over: float
+    began: float
+
+
+NOTHING = Cost(0.0, 0.0, float("-inf"), 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A running gang that might be stopped."""
+
+    running: Running
+    holding: Holding
+    cost: Cost
+
+
+def cost_of(some: Iterable[Candidate]) -> Cost:
+    """Of all of them together."""
+    total = NOTHING
+    for one in some:
+        cost = one.cost
+        total = Cost(
+            total.work + cost.work,
+            total.all_work + cost.all_work,
+            max(total.priority, cost.priority),
+            total.over + cost.over,
+            total.began + cost.began,
+        )
+    return total
+
+
+class Found(NamedTuple):
+    seats: tuple[Seat, ...]
+    victims: tuple[tuple[Candidate, PreemptWhy], ...]
+
+
+@dataclass(slots=True)
+class Search:
+    """One gang in one shape. `right`: by what right it may take from one as things stand.
+
+    The standing is changed while it searches, since who has given way borrows no more; in the end
+    it is as it was.
+    """
+
+    standing: Standing
+    gang: Waiting
+    shape: Shape
+    asked: tuple[tuple[str, int], ...]
+    by_node: Mapping[NodeId, Sequence[Candidate]]
+    right: Callable[[Candidate], PreemptWhy | None]
+    chosen: dict[JobId, tuple[Candidate, PreemptWhy]] = field(default_factory=dict)
+
+    def run(self, rooms: Sequence[NodeRoom]) -> Found | None:
+        """Seats for the gang, and who gives way; None when there is no way."""
+        for group in groups(rooms, self.gang, self.shape):
+            seats = self._in(group)
+            victims = tuple(self.chosen.values())
+            for one, _ in victims:
+                self.standing.take(one.holding)
+            self.chosen.clear()
+            if seats:
+                return Found(seats, victims)
+        return None
+
+    def _in(self, group: Sequence[NodeRoom]) -> tuple[Seat, ...]:
+        nodes = self._nodes(group)
+        if not nodes or not self._within_limits():
+            return ()
+        seats = self._seats(nodes)
+        if not seats:
+            return ()
+        for one, why in sorted(self.chosen.values(), key=lambda two: two[0].cost, reverse=True):
+            self._spare(one)
+            other = self._seats(nodes) if self._is_let() else ()
+            if other:
+                seats = other
+            else:
+                self._take(one, why)
+        return seats
+
+    def _nodes(self, group: Sequence[NodeRoom]) -> list[NodeRoom]:
+        """The cheapest nodes; who is chosen on one may make room on another, too."""
+        heap: list[tuple[Cost, int]] = []
+        for place, room in enumerate(group):
+            need = self._needed(room)
+            if need is not None:
+                heap.append((cost_of(need), place))
+        if len(heap) < self.shape.nodes:
+            return []
+        heapify(heap)
+        nodes: list[NodeRoom] = []
+        while heap and len(nodes) < self.shape.nodes:
+            _, place = heappop(heap)
+            need = self._needed(group[place])
+            if need is None:
+                continue  # those chosen meanwhile have ended the right to take from others
+            nodes.append(group[place])
+            for one in need:
+                self._take(one, self.right(one))
+        return nodes if len(nodes) == self.shape.nodes else []
+
+    def _needed(self, room: NodeRoom) -> list[Candidate] | None:
+        """Who has to give way on this node for a seat, besides those chosen; None: all would be too
+        few."""
+        pretended = self._pretend(room)
+        if self._seat(pretended) is not None:
+            return []
+        found: list[Candidate] = []
+        alone: Candidate | None = None
+        for one in self.by_node.get(room.id, ()):
+            if one.running.job in self.chosen or self.right(one) is None:
+                continue
+            if alone is None and self._is_enough(room, one):
+                alone = one
+            found.append(one)
+            self.standing.give(one.holding)
+            _give(pretended, one)
+            if self._seat(pretended) is not None:
+                break
+        for one in found:
+            self.standing.take(one.holding)
+        if self._seat(pretended) is None:
+            return None
+        for one in found[-2::-1]:  # the dearest that came before the last
+            _take(pretended, one)
+            if self._seat(pretended) is not None:
+                found.remove(one)
+            else:
+                _give(pretended, one)
+        if alone is not None and alone.cost < cost_of(found):
+            return [alone]
+        return found
+
+    def _seat(self, room: NodeRoom) -> Seat | None:
+        if not may_use(room, self.gang):
+            return None
+        return room.seat(self.shape.resources, exclusive=self.gang.place.exclusive)
+
+    def _is_enough(self, room: NodeRoom, one: Candidate) -> bool:
+        pretended = self._pretend(room)
+        _give(pretended, one)
+        return self._seat(pretended) is not None
+
+    def _pretend(self, room: NodeRoom) -> NodeRoom:
+        """The node without those chosen."""
+        pretended = room.copy()
+        for one, _ in self.chosen.values():
+            _give(pretended, one)
+        return pretended
+
+    def _seats(self, nodes: Sequence[NodeRoom]) -> tuple[Seat, ...]:
+        rooms = [self._pretend(room) for room in nodes]
+        return find_seats(rooms, self.gang, self.shape)
+
+    def _within_limits(self) -> bool:
+        """Stop as many more as the queue's limits need, the cheapest first."""
+        everybody = {one.running.job: one for some in self.by_node.values() for one in some}
+        for one in sorted(everybody.values(), key=lambda one: one.cost):
+            if self._is_let():
+                return True
+            why = self.right(one)
+            if one.running.job not in self.chosen and why is not None:
+                self._take(one, why)
+        return self._is_let()
+
+    def _is_let(self) -> bool:
+        gang = self.gang
+        return self.standing.refusal(gang.queue, gang.user, self.asked) is None
+
+    def _take(self, one: Candidate, why: PreemptWhy | None) -> None:
+        if why is not None:
+            self.standing.give(one.holding)
+            self.chosen[one.running.job] = (one, why)
+
+    def _spare(self, one: Candidate) -> None:
+        self.standing.take(one.holding)
+        del self.chosen[one.running.job]
+
+
+def _give(room: NodeRoom, one: Candidate) -> None:
+    for seat in one.running.seats:
+        if seat.node == room.id:
+            room.give(seat, kin=one.running.kin, apart_from=one.running.apart_from)
+
+
+def _take(room: NodeRoom, one: Candidate) -> None:
+    for seat in one.running.seats:
+        if seat.node == room.id:
+            room.take(seat, kin=one.running.kin, apart_from=one.running.apart_from)

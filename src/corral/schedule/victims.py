@@ -1,0 +1,286 @@
+"""Who is stopped so that a waiting gang can start: only if it then starts, and least lost first.
+
+A gang takes from those who borrow while it is within its own, from those who may be preempted by
+anybody, and, where its queue lets it, from those of its queue with a lower priority.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
+from corral.domain.queue import Preempt
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.use import PreemptWhy
+from corral.schedule.limits import holding_of
+from corral.schedule.room import NodeRoom
+from corral.schedule.search import Candidate, Cost, Search
+from corral.schedule.standing import Standing
+from corral.schedule.waiting import Waiting
+
+Gpus = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A gang that holds its seats. Times are seconds, `started` is wall clock.
+
+    `guard_over`: it has run for so long that it may be stopped. `lost_gpu_seconds`: its work since
+    the newest committed save. `restart_seconds`: from being placed to its first step. `can_save`:
+    it has a checkpoint rule. `stopping`: it comes to its end already, for whatever reason. `kin` is
+    what others call it that want to be apart from it, and `apart_from` what it wants to be.
+    """
+
+    job: JobId
+    queue: QueueName
+    user: UserName
+    priority: int
+    seats: tuple[Seat, ...]
+    started: float
+    guard_over: bool
+    lost_gpu_seconds: float
+    restart_seconds: float
+    can_save: bool = False
+    preemptible: bool = False
+    stopping: bool = False
+    kin: str = ""
+    apart_from: tuple[str, ...] = ()
+
+    @property
+    def gpu_millis(self) -> int:
+        return sum(seat.gpu_millis for seat in self.seats)
+
+    @property
+    def cost_gpu_seconds(self) -> float:
+        """What it loses when it is stopped now: work, and the way back to it."""
+        return self.lost_gpu_seconds + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempted:
+    """A running job that has to give way to a waiting one, and what that is expected to cost."""
+
+    job: JobId
+    by: JobId
+    why: PreemptWhy
+    lost_gpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Seats that are kept for a waiting gang until it starts, and those who are stopped for it.
+
+    `pending`: somebody was told to stop and still holds a part of the seats: it waits for just
+    these, so that nobody has given way in vain.
+    """
+
+    job: JobId
+    shape: Shape
+    seats: tuple[Seat, ...]
+    victims: tuple[JobId, ...] = ()
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a gang can be let in."""
+
+    reserved: Reserved
+    preempted: tuple[Preempted, ...]
+
+
+_SETTLED: Final = (True, False)  # first only those past their guard, then all
+
+
+class Victims:
+    """The choice of one pass. Who was chosen once is not chosen again."""
+
+    def __init__(
+        self,
+        running: Callable[[], Sequence[Running]],
+        standing: Standing,
+        kinds: Sequence[str],
+        types: Mapping[NodeId, Sequence[str]],
+    ) -> None:
+        self._ask = running
+        self._standing = standing
+        self._kinds = kinds
+        self._types = types
+        self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
+        self._candidates: list[Candidate] | None = None
+        self._doomed: set[JobId] = set()
+        self._failed: set[tuple[object, ...]] = set()
+
+    def doom(self, victims: Sequence[JobId]) -> None:
+        """These give way already."""
+        self._doomed.update(victims)
+
+    def choose(
+        self, gang: Waiting, shapes: Sequence[Shape], rooms: Callable[[], Sequence[NodeRoom]]
+    ) -> Way | None:
+        """Who gives way to the gang so that it has one of these shapes; None: nobody is enough.
+
+        `rooms` are copies, with what is kept for others taken, and what others still hold of it
+        not given back.
+        """
+        alike = (gang.queue, gang.user, gang.priority, gang.likeness)
+        if gang.preemptible or alike in self._failed or not self._all():
+            return None
+        leaving = [one for one in self._all() if self._leaves(one)]
+        with self._given(leaving):
+            able = [one for one in self._all() if not self._leaves(one)]
+            able = self._with_a_right(gang, shapes, able)
+            way = self._first(gang, shapes, able, leaving, rooms) if able or leaving else None
+        if way is None:
+            self._failed.add(alike)
+        else:
+            self.doom(way.reserved.victims)
+        return way
+
+    def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
+        """Whether the gang will start when all who give way or are stopping have gone: some of them
+        still hold a part of its seats, and its queue will let it."""
+        nodes = {seat.node for seat in reserved.seats}
+        leaving = [one for one in self._all() if self._leaves(one)]
+        if not any(seat.node in nodes for one in leaving for seat in one.running.seats):
+            return False
+        asked = self._standing.millis_of(reserved.shape, self._kinds)
+        with self._given(leaving):
+            return self._standing.refusal(gang.queue, gang.user, asked) is None
+
+    def _all(self) -> list[Candidate]:
+        if self._candidates is None:
+            self._candidates = [self._candidate(one) for one in self._ask()]
+        return self._candidates
+
+    def _candidate(self, one: Running) -> Candidate:
+        work = one.cost_gpu_seconds
+        over = self._standing.borrowed_millis(one.queue) / MILLIS_PER_GPU
+        return Candidate(
+            running=one,
+            holding=holding_of(
+                one.queue, one.user, one.seats, self._types, preemptible=one.preemptible
+            ),
+            cost=Cost(0.0 if one.preemptible else work, work, one.priority, -over, -one.started),
+        )
+
+    def _leaves(self, one: Candidate) -> bool:
+        return one.running.stopping or one.running.job in self._doomed
+
+    @contextmanager
+    def _given(self, leaving: Sequence[Candidate]) -> Iterator[None]:
+        """Pretend that these have gone."""
+        for one in leaving:
+            self._standing.give(one.holding)
+        try:
+            yield
+        finally:
+            for one in leaving:
+                self._standing.take(one.holding)
+
+    def _with_a_right(
+        self, gang: Waiting, shapes: Sequence[Shape], able: list[Candidate]
+    ) -> list[Candidate]:
+        """Those that at least one of the shapes may take from as things are."""
+        asks = [self._standing.millis_of(shape, self._kinds) for shape in shapes]
+        return [one for one in able if any(self.right(gang, asked, one) for asked in asks)]
+
+    def _first(
+        self,
+        gang: Waiting,
+        shapes: Sequence[Shape],
+        able: list[Candidate],
+        leaving: list[Candidate],
+        rooms: Callable[[], Sequence[NodeRoom]],
+    ) -> Way | None:
+        pretended = {room.id: room for room in rooms()}
+        for one in leaving:
+            _leave(pretended, one)
+        for settled in _SETTLED:
+            some = [one for one in able if one.running.guard_over or not settled]
+            if settled and len(some) == len(able):
+                continue
+            for shape in shapes:
+                way = self._way(gang, shape, some, pretended)
+                if way is not None:
+                    return way
+        return None
+
+    def _way(
+        self, gang: Waiting, shape: Shape, able: list[Candidate], rooms: dict[NodeId, NodeRoom]
+    ) -> Way | None:
+        asked = self._standing.millis_of(shape, self._kinds)
+        by_node: dict[NodeId, list[Candidate]] = defaultdict(list)
+        for one in sorted(able, key=lambda one: one.cost):
+            for seat in one.running.seats:
+                by_node[seat.node].append(one)
+        search = Search(
+            standing=self._standing,
+            gang=gang,
+            shape=shape,
+            asked=asked,
+            by_node=by_node,
+            right=lambda one: self.right(gang, asked, one),
+        )
+        found = search.run(list(rooms.values()))
+        if found is None or not (found.victims or self._standing.is_own(gang.queue, asked)):
+            return None
+        victims = tuple(one.running.job for one, _ in found.victims)
+        return Way(
+            reserved=Reserved(job=gang.job, shape=shape, seats=found.seats, victims=victims),
+            preempted=tuple(
+                Preempted(
+                    job=one.running.job,
+                    by=gang.job,
+                    why=why,
+                    lost_gpu_seconds=one.running.lost_gpu_seconds,
+                )
+                for one, why in found.victims
+            ),
+        )
+
+    # -- by what right ---------------------------------------------------------------------------
+
+    def right(self, gang: Waiting, asked: Gpus, one: Candidate) -> PreemptWhy | None:
+        """By what right the gang may take from this one as things stand; None: by none."""
+        victim = one.running
+        if victim.preemptible:
+            return PreemptWhy.PREEMPTIBLE
+        if victim.queue == gang.queue:
+            rule = self._standing.tree.queue(gang.queue).preempt
+            loses_little = rule == Preempt.SAVING and victim.can_save
+            lower = victim.priority < gang.priority
+            may = lower and (rule == Preempt.ANY or loses_little)
+            return PreemptWhy.PRIORITY if may else None
+        return PreemptWhy.RECLAIM if self._borrows(gang, asked, victim.queue) else None
+
+    def _borrows(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
+        """Whether what the queue holds is the gang's to take back: where their ways up the tree
+        part, the gang's side is within its own, and the other one is beyond it."""
+        standing, mine, theirs = self._standing, self._path(gang.queue), self._path(queue)
+        parts = 0
+        while parts < min(len(mine), len(theirs)) and mine[parts] == theirs[parts]:
+            parts += 1
+        if parts == len(mine) or not any(millis for _, millis in asked):
+            return False
+        if not standing.is_within(gang.queue, asked, mine[parts]):
+            return False
+        if parts == len(theirs):  # it runs in a queue above the gang's, on what that has to share
+            return not standing.is_within(gang.queue, asked, theirs[-1])
+        return standing.over_millis(theirs[parts]) > 0
+
+    def _path(self, queue: QueueName) -> tuple[QueueName, ...]:
+        if queue not in self._paths:
+            self._paths[queue] = tuple(one.name for one in self._standing.tree.path(queue))
+        return self._paths[queue]
+
+
+def _leave(rooms: Mapping[NodeId, NodeRoom], one: Candidate) -> None:
+    for seat in one.running.seats:
+        if seat.node in rooms:
+            running = one.running
+            rooms[seat.node].give(seat, kin=running.kin, apart_from=running.apart_from)

@@ -1,0 +1,256 @@
+"""Jobs give way: to the owners of what they borrowed, to higher priorities, and never in vain."""
+
+import pytest
+
+from corral.domain.attempt import Exit, Receipt, Save, SeatState
+from corral.domain.facts import Phase, Progress
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.moves import JobState, StopWhy
+from corral.domain.queue import ANY_TYPE, Preempt, Queue
+from corral.domain.wishes import Cancel, SetNode, SetQueues
+from corral.reconcile.attempts import EXIT_STOPPED
+from tests.worlds import SAVING, Cluster, gang, node
+
+VISION, SPEECH = QueueName("vision"), QueueName("speech")
+SAVED = Exit(code=EXIT_STOPPED, at=1.0)
+GUARD = 100.0
+
+
+def house(*, preempt: Preempt = Preempt.SAVING) -> Cluster:
+    """Two nodes of four GPUs, and two queues that own four each."""
+    cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
+    queues = [
+        Queue(name=name, nominal=((ANY_TYPE, 4000),), preempt=preempt) for name in (VISION, SPEECH)
+    ]
+    cluster.wish(SetQueues(queues=tuple(queues), whole=True, guard_seconds=GUARD))
+    return cluster
+
+
+def save_of(cluster: Cluster, id: JobId, step: int) -> Save:
+    return Save(
+        job=id, attempt=cluster.world.attempts[id].number, step=step, path=f"/shared/ckpt/{step}",
+        manifest_sha256="0" * 64, size_bytes=1, seconds=0.1, stall_seconds=0.0, at=cluster.wall,
+    )  # fmt: skip
+
+
+def run_on(cluster: Cluster, id: JobId, step: int, *, saves: tuple[Save, ...] = ()) -> None:
+    cluster.say(id, Phase.UP, progress=Progress(step=step), saves=saves)
+    cluster.tick()
+
+
+def submit(cluster: Cluster, queue: QueueName, gpus: int, **more: object) -> JobId:
+    spec = gang(f"{queue}-{gpus}", gpus=gpus, queue=queue, **more)  # type: ignore[arg-type]
+    id = cluster.submit(spec)
+    if cluster.world.jobs[id].state == JobState.STARTING:
+        cluster.say(id, Phase.UP)
+        cluster.tick()
+    return id
+
+
+def borrowed(cluster: Cluster) -> tuple[JobId, JobId]:
+    """Speech has borrowed the GPUs of vision, for longer than its guard; vision wants them back."""
+    first = submit(cluster, SPEECH, 4, checkpoint=SAVING)
+    second = submit(cluster, SPEECH, 4, checkpoint=SAVING)
+    for _ in range(3):
+        cluster.tick(seconds=GUARD / 2)
+    for step, id in enumerate((first, second)):
+        run_on(cluster, id, 10, saves=(save_of(cluster, id, 9),) if step else ())
+    return first, second
+
+
+def state(cluster: Cluster, id: JobId) -> JobState:
+    found = cluster.world.state_of(id)
+    assert found is not None
+    return found
+
+
+def gone(cluster: Cluster, id: JobId, *, step: int) -> list[Receipt]:
+    """It has saved and is seen gone; the receipts that follow."""
+    cluster.say(
+        id, Phase.ENDED, exits=((0, SAVED),), progress=Progress(step=step),
+        saves=(save_of(cluster, id, step),),
+    )  # fmt: skip
+    return list(cluster.tick().changes.receipts)
+
+
+def test_a_queue_gets_its_own_back_from_who_loses_least_and_both_get_a_receipt() -> None:
+    cluster = house()
+    dear, cheap = borrowed(cluster)
+    submitted = cluster.world.jobs[cheap].submitted
+    owner = submit(cluster, VISION, 4)
+    victim = cluster.world.jobs[cheap]
+    assert (victim.state, victim.why) == (JobState.STOPPING, StopWhy.PREEMPT)
+    assert state(cluster, dear) == JobState.RUNNING, "its work since the last save is more"
+    assert state(cluster, owner) == JobState.QUEUED
+    assert cluster.outcome is not None
+    assert cluster.outcome.reasons is not None
+    said = cluster.outcome.reasons[owner]
+    assert said.code == "Preempting"
+    assert f"speech-4 ({cheap}) has to save and stop now" in said.sentence
+    receipts = {one.job: one for one in gone(cluster, cheap, step=12)}
+    assert state(cluster, owner) == JobState.STARTING
+    back = cluster.world.jobs[cheap]
+    assert (back.state, back.submitted) == (JobState.QUEUED, submitted)
+    assert (back.infra_retries, back.user_retries) == (0, 0)
+    assert receipts[cheap].others == (owner,)
+    assert receipts[cheap].text == (
+        f"preempted for vision-4 ({owner}) of queue vision, which reclaimed its own 4 GPUs; "
+        "saved at step 12, lost no work (2.0 GPU-seconds)"
+    )
+    assert receipts[owner].kind == "taking"
+    assert receipts[owner].others == (cheap,)
+    assert receipts[owner].text == (
+        f"took 4 GPUs from speech-4 ({cheap}) of queue speech "
+        "(saved at step 12, lost no work (2.0 GPU-seconds))"
+    )
+    assert cluster.world.reservations == {}
+
+
+def test_what_was_preempted_goes_on_from_its_save_when_there_is_room_again() -> None:
+    cluster = house()
+    _, cheap = borrowed(cluster)
+    owner = submit(cluster, VISION, 4)
+    gone(cluster, cheap, step=12)
+    cluster.say(owner, Phase.UP)
+    cluster.tick(seconds=GUARD * 5)
+    assert state(cluster, cheap) == JobState.QUEUED, "it has no right to what is vision's own"
+    cluster.end(owner, Exit(code=0, at=1.0))
+    attempt = cluster.world.attempts[cheap]
+    assert (state(cluster, cheap), attempt.number, attempt.resume_step) == (
+        JobState.STARTING, 2, 12,
+    )  # fmt: skip
+
+
+def test_nobody_is_stopped_within_its_guard_and_the_owner_starts_after_it() -> None:
+    cluster = house()
+    for _ in range(2):
+        submit(cluster, SPEECH, 4, checkpoint=SAVING)
+    owner = submit(cluster, VISION, 4)
+    assert owner in cluster.world.reservations
+    cluster.tick(seconds=GUARD / 2)
+    running = [one for one in cluster.world.jobs.values() if one.state == JobState.RUNNING]
+    assert len(running) == 2
+    cluster.tick(seconds=GUARD / 2 + 1)
+    cluster.tick()
+    stopping = [id for id, one in cluster.world.jobs.items() if one.state == JobState.STOPPING]
+    assert len(stopping) == 1
+    gone(cluster, stopping[0], step=3)
+    assert state(cluster, owner) == JobState.STARTING
+
+
+def test_who_has_not_been_told_yet_is_spared_when_the_other_is_cancelled_or_starts() -> None:
+    for ends in ("cancel", "room"):
+        cluster = house()
+        first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+        owner = submit(cluster, VISION, 4)
+        (victim,) = cluster.world.reservations[owner].victims
+        if ends == "cancel":
+            cluster.wish(Cancel(job=owner))
+        else:
+            other = second if victim.job == first else first
+            cluster.end(other, Exit(code=0, at=1.0))
+            assert state(cluster, owner) == JobState.STARTING
+        cluster.tick(seconds=GUARD * 2)
+        assert cluster.world.reservations == {}
+        assert state(cluster, victim.job) == JobState.RUNNING
+
+
+def test_freed_gpus_go_to_nobody_else() -> None:
+    """Neither to one that came before, nor to one with a higher priority that has no right."""
+    cluster = house(preempt=Preempt.NEVER)
+    _, cheap = borrowed(cluster)
+    waits = submit(cluster, SPEECH, 1, priority=100)
+    owner = submit(cluster, VISION, 4)
+    gone(cluster, cheap, step=12)
+    assert state(cluster, owner) == JobState.STARTING
+    assert state(cluster, waits) == JobState.QUEUED
+
+
+def test_nobody_is_stopped_for_a_gang_that_would_not_fit_even_then() -> None:
+    cluster = house()
+    borrowed(cluster)
+    wide = cluster.submit(gang(name="wide", queue=VISION, gpus=2, nodes=2))
+    assert wide not in cluster.world.reservations, "half of it would come from speech's own"
+    assert not [one for one in cluster.world.jobs.values() if one.state == JobState.STOPPING]
+    cluster = house()
+    own = submit(cluster, VISION, 3)
+    submit(cluster, SPEECH, 4, checkpoint=SAVING)
+    submit(cluster, SPEECH, 1, checkpoint=SAVING)
+    cluster.tick(seconds=GUARD * 2)
+    waits = cluster.submit(gang(queue=VISION, gpus=2))
+    assert cluster.world.reservations == {}, "two GPUs are more than the one it has left"
+    assert state(cluster, waits) == JobState.QUEUED
+    assert state(cluster, own) == JobState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("rule", "saves", "gives_way"),
+    [
+        (Preempt.SAVING, True, True),
+        (Preempt.SAVING, False, False),
+        (Preempt.ANY, False, True),
+        (Preempt.NEVER, True, False),
+    ],
+)
+def test_a_higher_priority_goes_first_as_far_as_its_queue_lets_it(
+    rule: Preempt, saves: bool, gives_way: bool
+) -> None:
+    cluster = house(preempt=rule)
+    checkpoint = SAVING if saves else None
+    low = [submit(cluster, SPEECH, 4, checkpoint=checkpoint) for _ in range(2)]
+    cluster.tick(seconds=GUARD * 2)
+    high = submit(cluster, SPEECH, 4, priority=100)
+    stopping = [id for id in low if state(cluster, id) == JobState.STOPPING]
+    assert len(stopping) == gives_way
+    if gives_way:
+        job = cluster.world.jobs[stopping[0]]
+        assert job.reason == (
+            f"preempted for speech-4 ({high}) of queue speech, which has priority 100, above its "
+            "own 0"
+        )
+
+
+def test_a_preemptible_job_gives_way_to_any_other_and_to_no_preemptible_one() -> None:
+    cluster = house(preempt=Preempt.NEVER)
+    spot = [submit(cluster, SPEECH, 4, preemptible=True) for _ in range(2)]
+    cluster.tick(seconds=GUARD * 2)
+    submit(cluster, SPEECH, 4, preemptible=True, priority=100)
+    assert {state(cluster, id) for id in spot} == {JobState.RUNNING}
+    usual = submit(cluster, SPEECH, 4, priority=-100)
+    assert sum(state(cluster, id) == JobState.STOPPING for id in spot) == 1
+    assert usual in cluster.world.reservations
+
+
+def test_a_node_that_is_lost_or_cordoned_ends_what_was_kept_there_and_another_is_found() -> None:
+    cluster = house()
+    first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+    owner = submit(cluster, VISION, 4)
+    (victim,) = cluster.world.reservations[owner].victims
+    cluster.wish(SetNode(node=cluster.world.attempts[victim.job].nodes[0], to="cordon"))
+    (other,) = cluster.world.reservations[owner].victims
+    assert {victim.job, other.job} == {first, second}
+
+
+def test_a_victim_that_finishes_before_it_is_told_is_no_victim() -> None:
+    cluster = house()
+    for _ in range(2):
+        submit(cluster, SPEECH, 4, checkpoint=SAVING)
+    owner = submit(cluster, VISION, 4)
+    (victim,) = cluster.world.reservations[owner].victims
+    cluster.say(victim.job, Phase.ENDED, exits=((0, Exit(code=0, at=1.0)),))
+    receipts = cluster.tick().changes.receipts
+    assert receipts == ()
+    assert state(cluster, owner) == JobState.STARTING
+    assert state(cluster, victim.job) == JobState.DONE
+
+
+def test_seats_return_only_when_the_ranks_of_a_victim_are_seen_gone() -> None:
+    cluster = house()
+    _, cheap = borrowed(cluster)
+    owner = submit(cluster, VISION, 4)
+    for _ in range(5):
+        cluster.tick(seconds=10.0)
+    held = {one.state for one in cluster.world.allocations.values() if one.job == cheap}
+    assert held == {SeatState.STOPPING}
+    assert state(cluster, owner) == JobState.QUEUED
+    assert NodeId("n1") in cluster.world.nodes

@@ -258,7 +258,6 @@ WRONG = {
     "a variable that cannot be one": ["--env", "A B=c", "--", "true"],
     "a workdir that is not there": ["--workdir", "/no/such/dir", "--", "true"],
     "an empty command": ["--", "  "],
-    "no command": ["--"],
     "saves where not every node sees them": ["-N", "2", "--checkpoint", "/tmp/x", "--", "true"],
 }
 

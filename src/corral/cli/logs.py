@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from corral.cli import arrays
 from corral.cli.common import Common, Count, Ordinal
 from corral.cli.lines import Lines
-from corral.cli.output import print_json_line
+from corral.cli.output import note, print_json_line
 
 
 def logs(
@@ -47,3 +47,5 @@ def logs(
             else:
                 lines.write(piece)
         lines.finish()
+    if found.attempt == 0 and not follow:
+        note(f"{found.name} is {found.state}, it has not run yet; see: corral why {found.id}")

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from corral.client import Client
     from corral.wire import api
 
+_UNLIMITED = "memory and CPU are counted, not held: no cgroup is to be had"
+LIMITS = {"pid-namespace": _UNLIMITED, "subreaper": _UNLIMITED}
+
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     """List the nodes."""
@@ -46,6 +49,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("CPUs", f"{found.cpus:g}"),
             ("memory", size_text(found.memory_bytes)),
             ("ranks in", found.containment),
+            ("limits", LIMITS.get(found.containment, "")),
             ("own disk", "yes" if found.private_root else "no: its ranks see this machine's"),
             ("shared", ", ".join(found.shared)),
             ("labels", labels_text(found.labels)),

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+WIDEST: Final = 10_000  # columns; as good as no end
+LEAST_LAST: Final = 8  # columns that a table's last column has at least
 STYLES: Final = {
     "RUNNING": "green", "DONE": "dim", "FAILED": "red", "CANCELLED": "dim", "QUEUED": "yellow",
     "STARTING": "cyan", "STOPPING": "cyan", "RECOVERING": "yellow", "SUSPENDED": "magenta",
@@ -19,10 +21,10 @@ STYLES: Final = {
 }  # fmt: skip
 
 
-def console(*, stderr: bool = False) -> "Console":
+def console(*, stderr: bool = False, width: int | None = None) -> "Console":
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
 
 
 def say(text: "str | Text" = "", *, stderr: bool = False) -> None:
@@ -77,14 +79,28 @@ def cut(text: str) -> "Text":
 
 
 def show_table(made: "Table") -> None:
-    """Lines without blanks at their ends, so that files and diffs stay clean."""
+    """Lines without blanks at their ends, so that files and diffs stay clean. Where a terminal is
+    too narrow for all columns but the last, lines go on below: a shortened id is none."""
     out = console()
+    if (least := _least_width(made, out)) > out.width:
+        out = console(width=least)
     if out.is_terminal:
         out.print(made)
         return
     with out.capture() as captured:
         out.print(made)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def _least_width(made: "Table", out: "Console") -> int:
+    """Columns that all columns need when only the last one gives way."""
+    from rich.cells import cell_len
+    from rich.measure import Measurement
+
+    whole = Measurement.get(out, out.options.update(max_width=WIDEST), made).maximum
+    last = made.columns[-1]
+    longest = max(cell_len(str(cell)) for cell in (last.header, *last.cells))
+    return whole - max(0, longest - LEAST_LAST)
 
 
 def show_pairs(pairs: Iterable[tuple[str, "str | Text | None"]], *, stderr: bool = False) -> None:

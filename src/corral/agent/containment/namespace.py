@@ -81,11 +81,9 @@ def create(limits: Limits) -> PidNamespace:
     if first is None:
         raise OSError("the first process of the namespace has ended at once")
     view = None
-    warnings = [
-        f"no limit on {what} can be held here: there is no cgroup for it"
-        for what, asked in (("memory", limits.memory_bytes), ("cpu", limits.cpu_millis))
-        if asked
-    ]
+    warnings = []
+    if limits.memory_bytes:
+        warnings.append("no limit on memory can be held here: there is no cgroup for it")
     if answer == b"view":
         view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
     else:

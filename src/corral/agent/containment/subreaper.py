@@ -56,10 +56,9 @@ class Subreaper:
 
 
 def create(mark: str, limits: Limits) -> Subreaper:
-    asked = (("memory", limits.memory_bytes), ("cpu", limits.cpu_millis))
     warnings = [
         "neither cgroups nor pid namespaces are to be had here: a process that hides well may "
         "outlive its job",
-        *(f"no limit on {what} can be held here" for what, amount in asked if amount),
+        *(["no limit on memory can be held here"] if limits.memory_bytes else []),
     ]
     return Subreaper(shim=os.getpid(), mark=mark, warnings=warnings)

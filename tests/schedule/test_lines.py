@@ -54,14 +54,14 @@ class Columns:
 
     def kind(self, gang: Waiting, tree: QueueTree, rows: list[LineRow]) -> tuple[int, int]:
         owner: object = (gang.queue, gang.user)
-        above, by_age = self.paths[gang.queue], False
+        above = self.paths[gang.queue]
         for queue in tree.path(gang.queue):
             if queue.policy == Policy.FIFO:
-                owner, above, by_age = ("by age", queue.name), self.paths[queue.name], True
+                owner, above = ("by age", queue.name), self.paths[queue.name]
                 break
         if owner not in self.paths:
             self.paths[owner] = len(rows)
-            rows.append(LineRow(above=above, by_age=by_age))
+            rows.append(LineRow(above=above))
         return self.paths[owner], gang.priority
 
     def judge(self, tree: QueueTree, standing: Standing) -> None:

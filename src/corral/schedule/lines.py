@@ -22,7 +22,6 @@ class LineRow:
 
     above: int
     weight: float = 1.0
-    by_age: bool = False  # a line in which nothing counts but who came first
 
 
 class Lines(NamedTuple):
@@ -42,7 +41,6 @@ class Lines(NamedTuple):
     offset: Any
     played: Any
     weight: Any
-    by_age: Any
     used: Any
     share: Any
     beyond: Any
@@ -77,7 +75,7 @@ def lines_of(
         below = len(children.get(old, ()))
         lines.above[at] = moved[rows[old].above] if at else NONE
         lines.first[at], lines.below[at], lines.offset[at] = first, below, offset
-        lines.weight[at], lines.by_age[at] = rows[old].weight, rows[old].by_age
+        lines.weight[at] = rows[old].weight
         first, offset = first + below, offset + 2 * below
     for resource in range(RESOURCES):
         lines.capacity[resource] = capacity[resource]
@@ -93,7 +91,6 @@ def _empty(rows: int, groups: int, classes: int) -> Lines:
         offset=column(rows, "int"),
         played=column(2 * rows, "int", NONE),
         weight=column(rows, "float", 1.0),
-        by_age=column(rows, "bool", False),
         used=column(rows * RESOURCES, "float"),
         share=column(rows, "float"),
         beyond=column(rows, "bool", False),
@@ -155,8 +152,7 @@ def use(lines: Lines, row: int, gpus: float, cpus: float, gib: float) -> None:
         lines.used[row * RESOURCES] += gpus
         lines.used[row * RESOURCES + 1] += cpus
         lines.used[row * RESOURCES + 2] += gib
-        if not lines.by_age[row]:
-            lines.share[row] = _dominant(lines, row)
+        lines.share[row] = _dominant(lines, row)
         if row == TOP:
             return
         row = lines.above[row]

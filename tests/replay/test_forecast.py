@@ -6,15 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.replay.forecast import Arrivals, clone, draw_seconds, present_of, roll, waits
-from corral.replay.replay import Workload, state_of_workload, world_of
+from corral.replay.dice import roll
+from corral.replay.forecast import Arrivals, clone, draw_seconds, present_of, waits
+from corral.replay.replay import state_of_workload, world_of
+from corral.replay.workload import Workload
 from corral.replay.world import NOW, SUBMITTED, World, advance_to, advance_until_started, log_of
 from corral.schedule.backlog import WAITING
 from corral.schedule.compiled import column
 from corral.schedule.history import LEVELS, history_of, learn_end, relearn
 from corral.schedule.order import DEFAULT, POLICIES, Named
-from corral.schedule.turns import State
-from tests.replay.test_replay import NODES, workloads
+from corral.schedule.state import State
+from tests.replay.workloads import NODES, workloads
 
 LOG = log_of(gpus=0, is_kept=False)
 LATE = 1e12

@@ -8,56 +8,68 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.replay import Workload, metrics_of, replay
+from corral.replay import Failures, Workload, largest_gang, metrics_of, replay
 from corral.replay.replay import Event
 from corral.schedule.order import DEFAULT, POLICIES, Named
 from tests.replay.checker import check, longest_wait, mean_completion, mean_slowdown
-
-NODES = (8, 8, 4, 2)
-
-
-@st.composite
-def workloads(draw: st.DrawFn, most: int = 40) -> Workload:
-    jobs = draw(
-        st.lists(
-            st.tuples(
-                st.integers(0, 3_000),
-                st.sampled_from((1, 7, 40, 400, 3_000, 50_000, 400_000)),
-                st.sampled_from((1, 1, 1, 2, 3, 4, 8, 8, 10, 16, 18)),
-                st.integers(0, 2),
-            ),
-            min_size=1,
-            max_size=most,
-        )
-    )
-    jobs.sort()
-    submits, durations, gpus, queues = zip(*jobs, strict=True)
-    return Workload(
-        submits=[float(at) for at in submits],
-        durations=[float(own) for own in durations],
-        gpus=gpus,
-        queues=queues,
-    )
+from tests.replay.workloads import NODES, workloads
 
 
 def restarting(named: Named, seconds: float) -> Named:
     return replace(named, policy=named.policy._replace(restart_seconds=seconds))
 
 
+FAILING = (
+    Failures(),
+    Failures(mtbf_seconds=20_000, save_seconds=1_000, seed=3),
+    Failures(mtbf_seconds=4e5),
+)
+
+
 @pytest.mark.parametrize("name", POLICIES)
-@given(work=workloads(), restart=st.sampled_from((0.0, 60.0, 600.0)))
+@given(work=workloads(), restart=st.sampled_from((0.0, 60.0, 600.0)), fail=st.sampled_from(FAILING))
 @settings(max_examples=30, deadline=None)
-def test_books_balance_and_give_the_same_numbers(name: str, work: Workload, restart: float) -> None:
+def test_books_balance_and_give_the_same_numbers(
+    name: str, work: Workload, restart: float, fail: Failures
+) -> None:
     events: list[Event] = []
     named = restarting(POLICIES[name], restart)
-    outcome = replay(work, NODES, named, on_event=events.append)
-    books, metrics = check(work, NODES, restart, events), metrics_of(outcome)
+    outcome = replay(work, NODES, named, failures=fail, on_event=events.append)
+    books = check(work, NODES, restart, events, save_seconds=fail.save_seconds)
+    metrics = metrics_of(outcome)
     assert metrics.jct_mean_s == pytest.approx(mean_completion(work, books))
     assert metrics.wait_max_s == pytest.approx(longest_wait(work, books), abs=1e-6)
     assert metrics.slowdown_mean == pytest.approx(mean_slowdown(work, books))
     assert metrics.preemptions == books.preemptions
+    assert outcome.failures == books.failures
     assert metrics.lost_gpu_s == pytest.approx(books.lost, abs=1e-3)
     assert outcome.held_gpu_seconds == pytest.approx(books.held, abs=1e-3)
+    window = work.submits[-1] * sum(NODES) / len(outcome.used)
+    assert sum(outcome.used) * window == pytest.approx(books.held, abs=1e-3)
+    assert 0 <= outcome.fragmentation <= 1
+
+
+def test_failures_are_the_dice_of_the_seed() -> None:
+    work = Workload(submits=[0.0], durations=[500_000.0], gpus=[2], queues=[0])
+
+    def ended(seed: int, save: float) -> float:
+        fails = Failures(mtbf_seconds=100_000, save_seconds=save, seed=seed)
+        return float(replay(work, [2], POLICIES[DEFAULT], failures=fails).ended[0])
+
+    assert ended(1, 600.0) == ended(1, 600.0) != ended(2, 600.0)
+    assert 500_000 < ended(1, 600.0) < ended(1, 50_000.0) < ended(1, 0.0)
+
+
+@pytest.mark.parametrize(("nodes", "gpus"), [([8, 8, 4, 2], 20), ([1] * 5, 5), ([8], 8)])
+def test_a_gang_larger_than_the_nodes_can_hold_is_refused(nodes: list[int], gpus: int) -> None:
+    assert largest_gang(nodes) == gpus
+
+    def work(size: int) -> Workload:
+        return Workload(submits=[0.0], durations=[5.0], gpus=[size], queues=[0])
+
+    assert replay(work(gpus), nodes, POLICIES["fifo"]).ended == [5.0]
+    with pytest.raises(ValueError, match="room for"):
+        replay(work(gpus + 1), nodes, POLICIES["fifo"])
 
 
 @given(work=workloads())

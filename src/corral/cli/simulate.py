@@ -17,8 +17,8 @@ from corral.domain.units import duration_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.replay import Metrics
-    from corral.replay.replay import Event, Workload
+    from corral.replay import Metrics, Workload
+    from corral.replay.replay import Event
     from corral.schedule.order import Named
 
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")

@@ -7,7 +7,16 @@ order itself goes by; and who will come, from a stretch of the past that is play
 from bisect import bisect_left
 from typing import Any, Final, NamedTuple
 
-from corral.replay.world import NOW, SUBMITTED, World, advance_until_started, log_of
+from corral.replay.dice import dice_of, roll
+from corral.replay.world import (
+    FAILS_AT,
+    LATER,
+    NOW,
+    SUBMITTED,
+    World,
+    advance_until_started,
+    log_of,
+)
 from corral.schedule.backlog import (
     AT_RUNNING,
     AT_WAITING,
@@ -22,11 +31,10 @@ from corral.schedule.compiled import column, compiled
 from corral.schedule.history import LEVELS, History, hazard_of, level_after
 from corral.schedule.order import Policy
 from corral.schedule.pool import NOBODY, hold
-from corral.schedule.turns import State, state_of
+from corral.schedule.state import State, state_of
 
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of arrivals may begin
 MOST_ARRIVALS: Final = 4_000  # of one run
-PRIME: Final = 2_147_483_647
 _COPIED: Final = (
     *("submitted", "gpus", "klass", "expected", "weight", "turn", "level", "started", "overhead"),
     *("attained", "queued", "preempted", "key", "elder_until"),
@@ -46,16 +54,6 @@ class Stretch(NamedTuple):
     first: int
     rows: int
     later: float
-
-
-@compiled
-def roll(dice: Any) -> float:
-    """A uniform draw between 0 and 1. `dice` has one row, 1 to PRIME - 1.
-
-    Source: Park and Miller 1988, Random number generators: good ones are hard to find.
-    """
-    dice[0] = dice[0] * 16_807 % PRIME
-    return float(dice[0] / PRIME)
 
 
 @compiled
@@ -89,7 +87,7 @@ def waits(
     `present` has the jobs of now in its first rows, as many as run and wait, and MOST_ARRIVALS
     more; it is left as it is. A run that sees no start by the horizon counts as the horizon.
     """
-    dice = column(1, "int", 1 + seed % (PRIME - 1))
+    dice = dice_of(seed)
     log = log_of(gpus=0, is_kept=False)
     here = int(present.jobs.count[AT_RUNNING] + present.jobs.count[AT_WAITING])
     found = []
@@ -120,10 +118,15 @@ def _world(here: int, jobs: int, now: float) -> World:
         submits=column(jobs, "float"),
         duration=column(jobs, "float"),
         ended=column(jobs, "float"),
-        count=column(2, "int"),
-        number=column(3, "float"),
+        mtbf=0.0,
+        save=0.0,
+        windows=column(1, "float"),
+        dice=dice_of(0),
+        count=column(3, "int"),
+        number=column(6, "float"),
     )
     world.number[NOW] = now
+    world.number[FAILS_AT] = LATER
     world.count[SUBMITTED] = here
     return world
 
@@ -193,4 +196,10 @@ def clone(state: State) -> State:
 
 
 def _clone_part(part: Any) -> Any:
-    return type(part)(*(value if isinstance(value, int) else value.copy() for value in part))
+    return type(part)(*map(_clone_value, part))
+
+
+def _clone_value(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    return _clone_part(value) if isinstance(value, tuple) else value.copy()

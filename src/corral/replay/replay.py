@@ -1,36 +1,45 @@
 """A workload through the scheduler in virtual time: from event to event, a pass at each."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from corral.replay.world import HELD, LOST, Log, World, advance, log_of
+from corral.replay.dice import dice_of
+from corral.replay.workload import Workload, largest_gang
+from corral.replay.world import (
+    CUT,
+    FAILS_AT,
+    HELD,
+    IDLE,
+    LATER,
+    LOST,
+    SPLIT,
+    WINDOWS,
+    Log,
+    World,
+    advance,
+    log_of,
+    plan_failure,
+)
 from corral.schedule.compiled import column
-from corral.schedule.order import Named
-from corral.schedule.turns import State, state_of
+from corral.schedule.order import POLICIES, Named
+from corral.schedule.predict import enter_kin
+from corral.schedule.state import State, state_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
-    """Jobs in the order of submission, one in each position of every column.
+class Failures:
+    """Each node fails every `mtbf_seconds` on the average (0: never), by the dice of `seed`.
 
-    `queues` are numbers of queues; jobs of one queue and one size are a class. `limits`: seconds
-    that the user allows, 0 where no limit is known. `names` are for reports only.
+    Its jobs go on from their last save, one every `save_seconds` of service; 0: they have none.
     """
 
-    submits: Sequence[float]
-    durations: Sequence[float]
-    gpus: Sequence[int]
-    queues: Sequence[int]
-    limits: Sequence[float] = ()
-    names: Sequence[str] = ()
+    mtbf_seconds: float = 0.0
+    save_seconds: float = 0.0
+    seed: int = 0
 
-    def __post_init__(self) -> None:
-        if any(later < sooner for sooner, later in pairwise(self.submits)):
-            raise ValueError("jobs come in the order of submission")
-        if self.durations and min(min(self.durations), min(self.gpus)) <= 0:
-            raise ValueError("each job takes some time and at least one GPU")
+
+NEVER: Final = Failures()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,9 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """`ended`: seconds at which each job ended. GPU-seconds: held until the last submission, and
-    spent on restarts."""
+    lost to restarts and failures. `failures`: starts that a failing node cut short. `used`: the
+    share of GPUs held in each of the windows up to the last submission. `fragmentation`: of the GPU
+    time that was free while jobs waited, the share on nodes in part held."""
 
     workload: Workload
     nodes: tuple[int, ...]
@@ -56,6 +67,9 @@ class Outcome:
     preemptions: int
     held_gpu_seconds: float
     lost_gpu_seconds: float
+    failures: int
+    used: Sequence[float]
+    fragmentation: float
 
     @property
     def waits(self) -> list[float]:
@@ -70,16 +84,21 @@ def replay(
     nodes: Sequence[int],
     named: Named,
     *,
+    failures: Failures = NEVER,
     on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
     """Run all jobs to their ends on nodes of so many GPUs. The same input gives the same outcome.
 
-    Raises: ValueError when a job is larger than all nodes together.
+    Raises: ValueError when a job is larger than the nodes can hold.
     """
-    if max(workload.gpus, default=0) > sum(nodes):
-        raise ValueError(f"a job asks for {max(workload.gpus)} GPUs, all nodes have {sum(nodes)}")
-    world, state = world_of(workload), state_of_workload(workload, nodes, named)
-    log = log_of(gpus=sum(nodes), is_kept=on_event is not None)
+    if max(workload.gpus, default=0) > largest_gang(nodes):
+        raise ValueError(f"a job of {max(workload.gpus)} GPUs, room for {largest_gang(nodes)}")
+    if named.with_limits and workload.limits and min(workload.limits) > 0:
+        named = _with_limits(named)
+    world = world_of(workload, failures)
+    state = state_of_workload(workload, nodes, named)
+    plan_failure(world, state)
+    log = log_of(gpus=sum(nodes), jobs=len(workload.submits), is_kept=on_event is not None)
     is_done = False
     while not is_done:
         is_done = advance(named.policy, world, state, log)
@@ -89,24 +108,43 @@ def replay(
         workload=workload,
         nodes=tuple(nodes),
         ended=_plain(world.ended),
-        preemptions=int(sum(_plain(state.jobs.preempted))),
+        preemptions=int(sum(_plain(state.jobs.preempted)) - world.count[CUT]),
         held_gpu_seconds=float(world.number[HELD]),
         lost_gpu_seconds=float(world.number[LOST]),
+        failures=int(world.count[CUT]),
+        used=_shares(_plain(world.windows), world.horizon * sum(nodes) / WINDOWS),
+        fragmentation=float(world.number[SPLIT] / world.number[IDLE] if world.number[IDLE] else 0),
     )
 
 
-def world_of(workload: Workload) -> World:
+def _shares(held: Sequence[float], whole: float) -> list[float]:
+    return [gpu_seconds / whole if whole else 0.0 for gpu_seconds in held]
+
+
+def _with_limits(named: Named) -> Named:
+    """The policy that takes the place of this one, at the same cost of a restart."""
+    chosen, restart = POLICIES[named.with_limits], named.policy.restart_seconds
+    return replace(chosen, policy=chosen.policy._replace(restart_seconds=restart))
+
+
+def world_of(workload: Workload, failures: Failures = NEVER) -> World:
     """Nobody has come yet."""
     jobs = len(workload.submits)
-    return World(
+    world = World(
         jobs=jobs,
         horizon=float(workload.submits[-1]) if jobs else 0.0,
         submits=_filled(workload.submits),
         duration=_filled(workload.durations),
         ended=column(jobs, "float"),
-        count=column(2, "int"),
-        number=column(3, "float"),
+        mtbf=failures.mtbf_seconds,
+        save=failures.save_seconds,
+        windows=column(WINDOWS, "float"),
+        dice=dice_of(failures.seed),
+        count=column(3, "int"),
+        number=column(6, "float"),
     )
+    world.number[FAILS_AT] = LATER
+    return world
 
 
 def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) -> State:
@@ -116,19 +154,47 @@ def state_of_workload(workload: Workload, nodes: Sequence[int], named: Named) ->
         classes.setdefault(kind, len(classes))
         for kind in zip(workload.queues, workload.gpus, strict=True)
     ]
+    kin, kin_rows = _kin(workload) if named.policy.predicts else ([], 0)
     state = state_of(
         list(nodes),
         jobs=len(klass),
         class_gpus=[gpus for _, gpus in classes],
         policy=named.policy,
+        kin=kin_rows,
     )
+    enter_kin(state.kin, kin)
     jobs = state.jobs
     for job, gpus in enumerate(workload.gpus):
         jobs.gpus[job] = gpus
         jobs.klass[job] = klass[job]
         jobs.weight[job] = jobs.class_weight[klass[job]]
-        jobs.expected[job] = workload.durations[job] if named.is_oracle else 0.0
+        jobs.limit[job] = workload.limits[job] if workload.limits else 0.0
+        if named.is_oracle:
+            jobs.expected[job] = jobs.limit[job] = workload.durations[job]
     return state
+
+
+def _kin(workload: Workload) -> tuple[list[list[int]], int]:
+    """The groups of each job, from those of its user and name to all jobs; and how many."""
+    rows: dict[tuple[int, ...], int] = {}
+    unknown = [-1] * len(workload.submits)
+    columns = zip(
+        workload.users or unknown,
+        workload.kinds or unknown,
+        workload.queues,
+        workload.gpus,
+        strict=True,
+    )
+    groups = [
+        [
+            rows.setdefault((0, user, kind, gpus), len(rows)) if min(user, kind) >= 0 else -1,
+            rows.setdefault((1, user, gpus), len(rows)) if user >= 0 else -1,
+            rows.setdefault((2, queue, gpus), len(rows)),
+            rows.setdefault((3,), len(rows)),
+        ]
+        for user, kind, queue, gpus in columns
+    ]
+    return groups, len(rows)
 
 
 def _filled(values: Sequence[float]) -> Any:

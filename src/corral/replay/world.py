@@ -4,16 +4,19 @@ How long jobs take lies here, where the scheduler does not look. All that is com
 is in this one file: numba keeps code by the text of its file, and `compiled` by that of schedule.
 """
 
+from math import log
 from typing import Any, Final, NamedTuple
 
+from corral.replay.dice import roll
 from corral.schedule.ageing import earn
-from corral.schedule.backlog import AT_RUNNING, WAITING
+from corral.schedule.backlog import AT_RUNNING, WAITING, served
 from corral.schedule.compiled import column, compiled
-from corral.schedule.order import Policy, has_waiting, preempts
+from corral.schedule.order import CONSERVATIVE, Policy, has_waiting, preempts
 from corral.schedule.pool import NOBODY, USED
-from corral.schedule.turns import STARTED, State, conclude, submit, take_turns
+from corral.schedule.state import PREEMPTED, STARTED, State
+from corral.schedule.turns import conclude, put_back, submit, take_turns
 
-STARTED_ON, PREEMPTED, ENDED = 0, 1, 2
+BEGAN_ON, GAVE_WAY, ENDED, WAS_PROMISED, FAILED = 0, 1, 2, 3, 4
 LOG_ROWS: Final = 1 << 16
 LATER: Final = 1e300
 TOGETHER_SECONDS: Final = 1e-9  # events so near to one another are one
@@ -22,27 +25,36 @@ TOGETHER_SECONDS: Final = 1e-9  # events so near to one another are one
 class World(NamedTuple):
     """Columns of jobs, in the order of submission.
 
-    `count`: jobs submitted so far, and ended so far. `number`: now, GPU-seconds held before
-    `horizon`, GPU-seconds spent on restarts.
+    `count`: jobs submitted so far, ended so far, and starts cut short by a failing node. `number`:
+    now; GPU-seconds held before `horizon`, lost to restarts and
+    failures, free while somebody waited, and of these on nodes in part held; the next failure.
+    `windows`: GPU-seconds held in equal parts of the time before `horizon`. A node fails every
+    `mtbf` seconds (0: never) and is back at once; its jobs keep what they saved every `save`.
     """
 
     jobs: int
     horizon: float
+    mtbf: float
+    save: float
     submits: Any
     duration: Any
     ended: Any
+    windows: Any
+    dice: Any
     count: Any
     number: Any
 
 
-SUBMITTED, DONE = 0, 1
-NOW, HELD, LOST = 0, 1, 2
+SUBMITTED, DONE, CUT = 0, 1, 2
+NOW, HELD, LOST, IDLE, SPLIT, FAILS_AT = 0, 1, 2, 3, 4, 5
+WINDOWS: Final = 120
 
 
 class Log(NamedTuple):
-    """Columns of rows: one for each node of a start, one for a preemption, one for an end.
+    """Columns of rows: one for each node of a start, one for any other event.
 
-    `service`: the seconds of service that the job has had by then. With no rows nothing is kept.
+    `service`: the seconds of service that the job has had by then; of a promise, when the job
+    starts at the latest. With no rows nothing is kept.
     """
 
     rows: int
@@ -56,8 +68,9 @@ class Log(NamedTuple):
     count: Any
 
 
-def log_of(*, gpus: int, is_kept: bool) -> Log:
-    headroom = 8 * (gpus + 1)
+def log_of(*, gpus: int, is_kept: bool, jobs: int = 0) -> Log:
+    """`jobs`: how many may be promised a start at one moment."""
+    headroom = 8 * (gpus + 1) + jobs
     rows = LOG_ROWS + headroom if is_kept else 0
     return Log(
         rows=rows,
@@ -95,9 +108,13 @@ def note_moves(world: World, state: State, log: Log) -> None:
         if moves.kind[row] == STARTED:
             world.number[LOST] += jobs.overhead[job] * jobs.gpus[job]
             note_start(world, state, log, job)
+        elif moves.kind[row] == PREEMPTED:
+            world.number[LOST] -= moves.seconds[row] * jobs.gpus[job]
+            note(world, state, log, GAVE_WAY, job)
         else:
-            world.number[LOST] -= moves.unspent[row] * jobs.gpus[job]
-            note(world, state, log, PREEMPTED, job)
+            note(world, state, log, WAS_PROMISED, job)
+            if log.rows > 0:
+                log.service[log.count[0] - 1] = moves.seconds[row]
     moves.count[0] = 0
 
 
@@ -107,7 +124,7 @@ def note_start(world: World, state: State, log: Log, job: int) -> None:
     seat = pool.first_seat[job] if log.rows > 0 else NOBODY
     while seat != NOBODY:
         at = log.count[0]
-        note(world, state, log, STARTED_ON, job)
+        note(world, state, log, BEGAN_ON, job)
         log.node[at] = pool.seat_node[seat]
         log.gpus[at] = pool.seat_gpus[seat]
         seat = pool.seat_next[seat]
@@ -129,10 +146,53 @@ def note(world: World, state: State, log: Log, kind: int, job: int) -> None:
 
 @compiled
 def pass_time(world: World, state: State, now: float) -> None:
-    """Count the GPUs held until now, as far as that is before the horizon."""
-    seconds = min(now, world.horizon) - min(world.number[NOW], world.horizon)
-    world.number[HELD] += seconds * state.pool.total[USED]
+    """Count the GPUs held, and those left over, until now, as far as that is before the horizon."""
+    begun, pool = world.number[NOW], state.pool
+    seconds = min(now, world.horizon) - min(begun, world.horizon)
     world.number[NOW] = now
+    if seconds <= 0:
+        return
+    world.number[HELD] += seconds * pool.total[USED]
+    wide = world.horizon / WINDOWS
+    at = begun
+    for window in range(int(begun / wide), WINDOWS):
+        until = min(now, world.horizon, (window + 1) * wide)
+        if until <= at:
+            break
+        world.windows[window] += (until - at) * pool.total[USED]
+        at = until
+    if has_waiting(state.jobs):
+        world.number[IDLE] += seconds * (pool.gpus - pool.total[USED])
+        for free in range(1, pool.wide):
+            world.number[SPLIT] += seconds * free * pool.with_free[free]
+
+
+@compiled
+def plan_failure(world: World, state: State) -> None:
+    """Somewhere in the cluster a node will fail."""
+    if world.mtbf <= 0:
+        world.number[FAILS_AT] = LATER
+        return
+    seconds = -log(roll(world.dice)) * world.mtbf / state.pool.nodes
+    world.number[FAILS_AT] = world.number[NOW] + seconds
+
+
+@compiled
+def fail_node(policy: Policy, world: World, state: State, log: Log) -> None:
+    """The node's jobs wait again with what they saved last; the node itself is back at once."""
+    jobs, pool, now = state.jobs, state.pool, world.number[NOW]
+    node = int(roll(world.dice) * pool.nodes)
+    while pool.holders[node] > 0:
+        job = pool.seat_job[pool.held[node * pool.wide]]
+        done = served(jobs, job, now)
+        saved = done // world.save * world.save if world.save > 0 else 0.0
+        kept = max(saved, jobs.attained[job]) if world.save > 0 else 0.0
+        unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)
+        world.number[LOST] += (done - kept - unspent) * jobs.gpus[job]
+        world.count[CUT] += 1
+        put_back(policy, state, job, kept, now)
+        note(world, state, log, FAILED, job)
+    plan_failure(world, state)
 
 
 @compiled
@@ -150,6 +210,8 @@ def step(policy: Policy, world: World, state: State, log: Log) -> None:
     pass_time(world, state, now)
     earn(policy, state.jobs, state.pool, state.ageing, now)
     _end_jobs(policy, world, state, log, now)
+    if now >= world.number[FAILS_AT]:
+        fail_node(policy, world, state, log)
     while world.count[SUBMITTED] < world.jobs and (world.submits[world.count[SUBMITTED]] <= now):
         submit(policy, state, world.count[SUBMITTED], now)
         world.count[SUBMITTED] += 1
@@ -182,8 +244,9 @@ def advance_to(policy: Policy, world: World, state: State, log: Log, submitted: 
 
 @compiled
 def _next_event(policy: Policy, world: World, state: State) -> float:
-    """The next submission or end; a tick while somebody waits who might preempt by then."""
-    soonest, jobs = LATER, state.jobs
+    """The next submission, end or failure; a tick while somebody waits who might preempt by
+    then, or the start that was promised next."""
+    soonest, jobs = world.number[FAILS_AT], state.jobs
     if world.count[SUBMITTED] < world.jobs:
         soonest = world.submits[world.count[SUBMITTED]]
     for place in range(jobs.count[AT_RUNNING]):
@@ -191,6 +254,8 @@ def _next_event(policy: Policy, world: World, state: State) -> float:
     if preempts(policy) and has_waiting(jobs):
         tick = policy.tick_seconds
         soonest = min(soonest, (world.number[NOW] // tick + 1) * tick)
+    if policy.rule == CONSERVATIVE and state.promises.next[0] > world.number[NOW]:
+        soonest = min(soonest, state.promises.next[0])
     return float(soonest)
 
 

@@ -1,7 +1,8 @@
 """Jobs as columns, and those that wait in groups of which only the first need be looked at.
 
 The jobs of a group are alike: one class (queue, size) and, where service counts, one level. In each
-group they lie in a skew heap by `turn`, so a pass looks at one job a group however many wait.
+group they lie in a skew heap by `turn`, so a pass looks at one job a group however many wait. Under
+backfill there are no groups: `waiting` is one line in the order of turns.
 """
 
 from typing import Any, Final, NamedTuple
@@ -16,9 +17,11 @@ class Jobs(NamedTuple):
     """Columns of jobs in the order of submission; the last four blocks are of other lengths.
 
     Known at submission: `submitted` (seconds), `gpus`, `klass`, `expected` (seconds of service, 0
-    where nobody says) and `weight` (the size as the order weighs it). `turn`: order in the group.
-    `attained`: seconds of service before the present start. `overhead`: seconds that this start
-    spends on restoring. `key`: what a running job is worth keeping by, small is better.
+    where nobody says), `limit` (seconds that it may run at most; where nobody says, a guess) and
+    `weight` (the size as the order weighs it). `turn`: order in the group or line. `attained`:
+    seconds of service before the present start. `overhead`: seconds that this start spends on
+    restoring. `ends`: when a running job ends at the latest. `key`: what a running job is worth
+    keeping by, small is better.
     `elder_until`: until when age protects it. `running`, `waiting`: rows in no order; `place` is a
     job's in either. `class_gpus`, `class_weight`: by class. `root`, `is_active`, `rank`: by group.
     """
@@ -27,6 +30,7 @@ class Jobs(NamedTuple):
     gpus: Any
     klass: Any
     expected: Any
+    limit: Any
     weight: Any
     state: Any
     turn: Any
@@ -37,6 +41,7 @@ class Jobs(NamedTuple):
     attained: Any
     queued: Any
     preempted: Any
+    ends: Any
     key: Any
     elder_until: Any
     place: Any
@@ -60,11 +65,11 @@ def jobs_of(jobs: int, *, gpus: int, classes: int, levels: int) -> Jobs:
     """Room for so many jobs on so many GPUs, nothing submitted yet."""
     groups = classes * levels
     ints = ("gpus", "klass", "state", "level", "preempted", "waiting")
-    floats = ("submitted", "expected", "weight", "turn", "started", "overhead", "attained")
+    floats = ("submitted", "expected", "limit", "weight", "turn", "started", "overhead")
     links = ("group", "place", "left", "right")
     return Jobs(
         **{name: column(jobs, "int") for name in ints},
-        **{name: column(jobs, "float") for name in (*floats, "queued", "key")},
+        **{name: column(jobs, "float") for name in (*floats, "attained", "ends", "queued", "key")},
         **{name: column(jobs, "int", NONE) for name in links},
         elder_until=column(jobs, "float", NONE),
         running=column(gpus + 1, "int"),

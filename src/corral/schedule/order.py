@@ -1,6 +1,7 @@
 """Who is tried first: named rules, each a key of a group or of a running job; small goes first."""
 
 from dataclasses import dataclass
+from math import log
 from typing import Final, NamedTuple
 
 from corral.schedule.backlog import (
@@ -15,6 +16,7 @@ from corral.schedule.compiled import compiled
 from corral.schedule.history import LEVELS, History, is_due, level_after, relearn
 
 FIFO, FIFO_SKIP, SHORTEST, SHORTEST_LEFT, LEAST_SERVED, LEARNED = 0, 1, 2, 3, 4, 5
+EASY, EASY_SHORTEST, CONSERVATIVE = 6, 7, 8
 KEPT: Final = -1.0  # the key of a running job that nobody may preempt
 
 
@@ -25,7 +27,9 @@ class Policy(NamedTuple):
     preemptor's key must be so many times better. `patience`: so many times the restart that it
     costs a preemptor must have waited. `elder_seconds`: from this wait on age counts; the oldest
     then share (wait / `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
-    `elder_turn_seconds`; with 0 as the scale age never counts.
+    `elder_turn_seconds`; with 0 as the scale age never counts. `short_seconds`: under backfill,
+    who asks for e times less (limit times weight) counts as having come so many seconds sooner.
+    `predicts`: whether a job's kin tell how long it will run, where nobody else does.
     """
 
     rule: int
@@ -39,31 +43,42 @@ class Policy(NamedTuple):
     elder_most: float = 0.5
     elder_turn_seconds: float = 172_800.0
     elder_tick_seconds: float = 300.0
+    short_seconds: float = 0.0
+    predicts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A policy and whether it is told how long jobs will take, which no live scheduler is."""
+    """A policy, whether it is told how long jobs will take, which no live scheduler is, and the
+    name of the one that takes its place where the users gave all jobs a limit."""
 
     policy: Policy
     is_oracle: bool = False
+    with_limits: str = ""
 
 
 DEFAULT: Final = "default"
 POLICIES: Final = {
     "fifo": Named(policy=Policy(FIFO)),
     "fifo-skip": Named(policy=Policy(FIFO_SKIP)),
+    "sjf": Named(policy=Policy(SHORTEST, predicts=True)),
     "sjf-oracle": Named(policy=Policy(SHORTEST), is_oracle=True),
     "srtf-oracle": Named(policy=Policy(SHORTEST_LEFT), is_oracle=True),
     "las": Named(policy=Policy(LEAST_SERVED)),
+    "easy": Named(policy=Policy(EASY, predicts=True)),
+    "easy-sjf": Named(policy=Policy(EASY_SHORTEST, predicts=True)),
+    "easy-oracle": Named(policy=Policy(EASY), is_oracle=True),
+    "conservative": Named(policy=Policy(CONSERVATIVE, predicts=True)),
+    "backfill": Named(policy=Policy(EASY, short_seconds=10_000.0, predicts=True)),
     DEFAULT: Named(
+        with_limits="backfill",
         policy=Policy(
             LEARNED,
             size_power=0.35,
             margin=1.25,
             patience=1.0,
             elder_scale_seconds=2_732_000.0,
-        )
+        ),
     ),
 }
 
@@ -71,12 +86,18 @@ POLICIES: Final = {
 @compiled
 def counts_service(policy: Policy) -> bool:
     """Whether the jobs of a class are told apart by attained service."""
-    return policy.rule >= LEAST_SERVED
+    return LEAST_SERVED <= policy.rule <= LEARNED
 
 
 @compiled
 def preempts(policy: Policy) -> bool:
-    return policy.rule >= SHORTEST_LEFT
+    return SHORTEST_LEFT <= policy.rule <= LEARNED
+
+
+@compiled
+def backfills(policy: Policy) -> bool:
+    """Whether jobs wait in one line, and whoever delays nobody may go before his turn."""
+    return policy.rule >= EASY
 
 
 @compiled
@@ -86,9 +107,14 @@ def group_of(policy: Policy, klass: int, level: int) -> int:
 
 @compiled
 def turn_of(policy: Policy, jobs: Jobs, job: int) -> float:
-    """The order within a group: what is left where that is told, else the time of submission."""
+    """The order within a group or line: what is left where that is told, else who came first."""
     if policy.rule in (SHORTEST, SHORTEST_LEFT):
         return float((jobs.expected[job] - jobs.attained[job]) * jobs.weight[job])
+    if policy.rule == EASY_SHORTEST:
+        return float(jobs.limit[job])
+    if policy.short_seconds > 0:
+        asked = log(jobs.limit[job] * jobs.weight[job])
+        return float(jobs.submitted[job] + policy.short_seconds * asked)
     return float(jobs.submitted[job])
 
 

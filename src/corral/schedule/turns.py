@@ -3,26 +3,19 @@
 The same pass serves every event of virtual time and every tick of the live head.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Final
 
-from corral.schedule.ageing import Ageing, ageing_of, look_for_elder, protect
-from corral.schedule.backlog import (
-    NONE,
-    Jobs,
-    begin_running,
-    drop,
-    end_running,
-    jobs_of,
-    push,
-    served,
-)
-from corral.schedule.compiled import column, compiled
-from corral.schedule.history import LEVELS, History, history_of, learn_end, level_after, pause
+from corral.schedule.ageing import look_for_elder, protect
+from corral.schedule.backfill import backfill, leave_promises, wait_in_line
+from corral.schedule.backlog import NONE, drop, end_running, push, served
+from corral.schedule.compiled import compiled
+from corral.schedule.history import learn_end, level_after, pause
 from corral.schedule.order import (
     FIFO,
     KEPT,
     LEARNED,
     Policy,
+    backfills,
     counts_service,
     first_group,
     group_of,
@@ -33,69 +26,31 @@ from corral.schedule.order import (
     rank_groups,
     turn_of,
 )
-from corral.schedule.pool import Pool, find, hold, pool_of, release
-from corral.schedule.preempt import Victims, find_victims, victims_of
+from corral.schedule.pool import find, release
+from corral.schedule.predict import learn_seconds, predicted_seconds
+from corral.schedule.preempt import find_victims
+from corral.schedule.state import PREEMPTED, State, begin, tell
 
 ANY_SIZE: Final = 1 << 40
 ELDEST: Final = -1e17  # the key of whoever has waited longest: better than any
-STARTED, PREEMPTED = 0, 1
-HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the most
-
-
-class Moves(NamedTuple):
-    """What passes did, in order; the reader empties it by setting `count` to 0.
-
-    `unspent`: of a preempted job, the seconds of restoring that it was still to spend.
-    """
-
-    kind: Any
-    job: Any
-    unspent: Any
-    count: Any
-
-
-class State(NamedTuple):
-    """All that a pass reads and changes."""
-
-    jobs: Jobs
-    pool: Pool
-    history: History
-    ageing: Ageing
-    victims: Victims
-    moves: Moves
-
-
-def state_of(sizes: "list[int]", *, jobs: int, class_gpus: "list[int]", policy: Policy) -> State:
-    """An empty cluster of nodes of those sizes, and room for so many jobs of those classes."""
-    pool, classes = pool_of(sizes, jobs), len(class_gpus)
-    levels = LEVELS if counts_service(policy) else 1
-    rows = jobs_of(jobs, gpus=pool.gpus, classes=classes, levels=levels)
-    for klass, gpus in enumerate(class_gpus):
-        rows.class_gpus[klass] = gpus
-        rows.class_weight[klass] = float(gpus) ** policy.size_power
-    room = HEADROOM_ROWS * (pool.gpus + 1)
-    return State(
-        jobs=rows,
-        pool=pool,
-        history=history_of(classes),
-        ageing=ageing_of(),
-        victims=victims_of(pool, jobs),
-        moves=Moves(
-            kind=column(room, "int"),
-            job=column(room, "int"),
-            unspent=column(room, "float"),
-            count=column(1, "int"),
-        ),
-    )
+UNKNOWN_SECONDS: Final = 86_400.0  # how long a job may run of which nobody knows anything
 
 
 @compiled
 def submit(policy: Policy, state: State, job: int, now: float) -> None:
-    """The job waits from now on. Its `gpus`, `klass`, `weight` and `expected` are known."""
+    """The job waits from now on. Its `gpus`, `klass`, `weight`, `expected` and `limit` are known,
+    the last two as far as anybody says."""
     jobs = state.jobs
     jobs.submitted[job] = now
     jobs.queued[job] = now
+    if policy.predicts:
+        jobs.expected[job] = predicted_seconds(state.kin, job, jobs.limit[job])
+        if jobs.limit[job] <= 0:
+            jobs.limit[job] = jobs.expected[job] if jobs.expected[job] > 0 else UNKNOWN_SECONDS
     jobs.turn[job] = turn_of(policy, jobs, job)
+    if backfills(policy):
+        wait_in_line(state, job)
+        return
     push(jobs, job, group_of(policy, jobs.klass[job], 0))
 
 
@@ -106,6 +61,10 @@ def conclude(policy: Policy, state: State, job: int, now: float) -> None:
     jobs.attained[job] = served(jobs, job, now)
     end_running(jobs, job)
     release(state.pool, job)
+    if policy.predicts:
+        learn_seconds(state.kin, job, jobs.attained[job])
+    if backfills(policy):
+        leave_promises(policy, state, job, now)
     if policy.rule == LEARNED:
         level = level_after(state.history, 0, jobs.attained[job])
         learn_end(state.history, jobs.klass[job], level)
@@ -116,6 +75,9 @@ def take_turns(policy: Policy, state: State, now: float) -> None:
     """Start whom the policy prefers and who has room, or gets it; `moves` tells what was done."""
     jobs = state.jobs
     if not has_waiting(jobs):
+        return
+    if backfills(policy):
+        backfill(policy, state, now)
         return
     rank_groups(policy, jobs, state.history, now)
     worst = key_running(policy, jobs, state.history, now) if preempts(policy) else KEPT
@@ -154,37 +116,36 @@ def _start(policy: Policy, state: State, job: int, key: float, worst: float, now
     drop(jobs, job)
     if jobs.attained[job] > 0 and counts_service(policy):
         pause(state.history, jobs.klass[job], jobs.level[job], -1)
-    hold(pool, job, parts)
-    begin_running(jobs, job)
-    jobs.started[job] = now
-    jobs.overhead[job] = policy.restart_seconds if jobs.preempted[job] > 0 else 0.0
+    begin(policy, state, job, parts, now)
     jobs.key[job] = key
-    _tell(state.moves, STARTED, job, 0.0)
     return True
 
 
 @compiled
 def _preempt(policy: Policy, state: State, job: int, now: float) -> None:
-    """The job waits again, in its old turn, with the service that it has had."""
+    """The job waits again with the service that it has had."""
     jobs = state.jobs
     unspent = max(0.0, jobs.started[job] + jobs.overhead[job] - now)
-    _tell(state.moves, PREEMPTED, job, unspent)
-    jobs.attained[job] = served(jobs, job, now)
+    tell(state.moves, PREEMPTED, job, unspent)
+    put_back(policy, state, job, served(jobs, job, now), now)
+
+
+@compiled
+def put_back(policy: Policy, state: State, job: int, attained: float, now: float) -> None:
+    """A running job waits again, in its old turn, with as much service as is not lost."""
+    jobs = state.jobs
+    jobs.attained[job] = attained
     jobs.preempted[job] += 1
     jobs.queued[job] = now
     end_running(jobs, job)
     release(state.pool, job)
     jobs.turn[job] = turn_of(policy, jobs, job)
+    if backfills(policy):
+        leave_promises(policy, state, job, now)
+        wait_in_line(state, job)
+        return
     if counts_service(policy):
-        jobs.level[job] = level_after(state.history, jobs.level[job], jobs.attained[job])
-        if jobs.attained[job] > 0:
+        jobs.level[job] = level_after(state.history, 0, attained)
+        if attained > 0:
             pause(state.history, jobs.klass[job], jobs.level[job], 1)
     push(jobs, job, group_of(policy, jobs.klass[job], jobs.level[job]))
-
-
-@compiled
-def _tell(moves: Moves, kind: int, job: int, unspent: float) -> None:
-    moves.kind[moves.count[0]] = kind
-    moves.job[moves.count[0]] = job
-    moves.unspent[moves.count[0]] = unspent
-    moves.count[0] += 1

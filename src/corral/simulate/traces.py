@@ -79,18 +79,21 @@ def _trace(path: Path, rows: Sequence[LoggedJob]) -> Trace:
     if not able:
         raise SpecInvalid(f"{path} has no job with GPUs that ended")
     able.sort(key=lambda job: job.submitted)
-    first, queues = able[0].submitted, _numbers(job.queue for job in able)
+    first = able[0].submitted
     workload = Workload(
         submits=[job.submitted - first for job in able],
         durations=[max(SHORTEST_SECONDS, job.duration) for job in able],
         gpus=[ceil(job.gpus) for job in able],
-        queues=queues,
+        queues=_numbers(job.queue or "-" for job in able),
         limits=[job.limit for job in able],
         names=[job.name for job in able],
+        users=_numbers(job.user for job in able),
+        kinds=_numbers(job.kind for job in able),
     )
     return Trace(workload=workload, skipped=len(rows) - len(able))
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
-    known: dict[str, int] = {}
-    return [known.setdefault(name, len(known)) for name in names]
+    """-1 for no name."""
+    known: dict[str, int] = {"": -1}
+    return [known.setdefault(name, len(known) - 1) for name in names]

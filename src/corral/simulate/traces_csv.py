@@ -10,7 +10,8 @@ def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
     """Of job_id, vc, submit_s, duration_s, gpus and walltime_s; an empty cell is unknown."""
     columns = head.strip().split(",")
     submit, duration, gpus = (columns.index(name) for name in ("submit_s", "duration_s", "gpus"))
-    queue, limit, name = (_maybe(columns, name) for name in ("vc", "walltime_s", "job_id"))
+    maybe = ("vc", "walltime_s", "job_id", "user", "name")
+    queue, limit, name, user, kind = (_maybe(columns, name) for name in maybe)
     for row in csv.reader(lines):
         yield LoggedJob(
             name=row[name] if name >= 0 else "",
@@ -19,6 +20,8 @@ def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
             duration=float(row[duration] or -1),
             gpus=float(row[gpus] or 0),
             limit=float(row[limit] or 0) if limit >= 0 else 0.0,
+            user=row[user] if user >= 0 else "",
+            kind=row[kind] if kind >= 0 else "",
         )
 
 

@@ -4,7 +4,10 @@ from typing import NamedTuple
 
 
 class LoggedJob(NamedTuple):
-    """Seconds; `duration` below 0: it never ran or never ended. `limit` 0: the user gave none."""
+    """Seconds; `duration` below 0: it never ran or never ended. `limit` 0: the user gave none.
+
+    `kind`: the name that the user gave it, which jobs that are alike share.
+    """
 
     name: str
     queue: str
@@ -12,3 +15,5 @@ class LoggedJob(NamedTuple):
     duration: float
     gpus: float
     limit: float = 0.0
+    user: str = ""
+    kind: str = ""

@@ -31,6 +31,8 @@ def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
             duration=clock_seconds(row["Elapsed"]) or -1.0,
             gpus=gpus_of(row.get("AllocTRES") or row.get("ReqTRES", "")),
             limit=clock_seconds(row.get("Timelimit", "")),
+            user=row.get("User", ""),
+            kind=row.get("JobName", ""),
         )
 
 

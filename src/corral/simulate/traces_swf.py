@@ -8,7 +8,7 @@ from typing import Final
 
 from corral.simulate.traces_job import LoggedJob
 
-NUMBER, SUBMIT, RUN, USED, ASKED, LIMIT, QUEUE = 0, 1, 3, 4, 7, 8, 14
+NUMBER, SUBMIT, RUN, USED, ASKED, LIMIT, USER, PROGRAM, QUEUE = 0, 1, 3, 4, 7, 8, 11, 13, 14
 FIELDS: Final = 18
 
 
@@ -28,4 +28,6 @@ def jobs_of_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
             duration=float(fields[RUN]),
             gpus=asked if asked > 0 else float(fields[USED]),
             limit=max(0.0, float(fields[LIMIT])),
+            user=fields[USER],
+            kind=fields[PROGRAM].replace("-1", ""),
         )

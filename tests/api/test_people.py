@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -277,6 +278,18 @@ def test_the_log_is_read_by_operators_in_pages(head: Head) -> None:
         assert http.get(f"/v1/audit?since={time.time() + 60}").json()["entries"] == []
     with head.http("alice") as http:
         assert error(http.get("/v1/audit")) == (403, "forbidden")
+
+
+def test_users_who_share_an_account_are_told_so(head: Head, name: str) -> None:
+    house = head.app.state.house
+    with head.http() as http:
+        assert not any("run as" in one for one in http.get("/v1/status").json()["warnings"])
+        head.app.state.house = replace(house, settings=replace(house.settings, account="corral"))
+        try:
+            said = http.get("/v1/status").json()["warnings"]
+        finally:
+            head.app.state.house = house
+        assert any(one.startswith("the ranks of all users run as corral") for one in said)
 
 
 def test_a_refusal_says_what_it_takes_and_whom_to_ask(head: Head, name: str) -> None:

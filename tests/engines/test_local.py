@@ -260,6 +260,16 @@ def test_down_leaves_nothing_of_an_idle_node_behind(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="another account's ranks are run by root alone")
+def test_every_owner_may_save_to_what_all_nodes_see(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(house_of(tmp_path, nodes=1)):
+            assert (tmp_path / "shared").stat().st_mode & 0o7777 == 0o1777
+
+    asyncio.run(story())
+
+
 def test_a_node_that_the_cluster_no_longer_has_is_proven_dead(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(house_of(tmp_path, nodes=2)) as engine:

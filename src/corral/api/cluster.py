@@ -46,8 +46,16 @@ async def status(house: Within) -> api.Status:
         nodes=views.node_rows(world),
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
-        warnings=control.warnings(),
+        warnings=[*control.warnings(), *await _together(house)],
     )
+
+
+async def _together(house: House) -> list[str]:
+    """Where several people share one account, each may read what the ranks of the others write."""
+    account = house.settings.account
+    if account is None or len(await house.control.store.users()) < 2:
+        return []
+    return [f"the ranks of all users run as {account}: only a head that root starts parts them"]
 
 
 @router.get("/v1/nodes")

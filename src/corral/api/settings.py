@@ -31,6 +31,7 @@ class ApiSettings:
     seals: Seals
     stop: Callable[[], None]
     hosts: tuple[str, ...] = ()
+    account: str | None = None  # that the ranks of all users run as; None: each as its owner's
     snapshot_bytes: int = 512 * MEGABYTE
     log_bytes: int = 64 * MEGABYTE  # of one rank
 

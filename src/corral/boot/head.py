@@ -6,6 +6,7 @@ It is ready when DIR/head.json names its process; it is gone when DIR/head.lock 
 import argparse
 import asyncio
 import fcntl
+import getpass
 import json
 import os
 import signal
@@ -250,6 +251,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 version=__version__,
                 seals=KeyRing.load(place.key),
                 stop=lambda: head.stop_with_nodes(),
+                account=getpass.getuser() if os.geteuid() != 0 else None,
             )
             app = create_app(control, channels=channels, settings=about)
             head = Head(

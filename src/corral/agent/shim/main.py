@@ -99,6 +99,9 @@ def _life(plan: Plan, loop: Loop, journal: Journal) -> Life:
     journal.append(launch_record(plan, group, me))
     user = account(plan.user)
     if user is not None:
+        if user.name != plan.user:
+            said = f"this machine has no account {plan.user}: the ranks run as {user.name}"
+            logs[plan.ranks[0]].say(said)
         _give(folder, Path(plan.work), user)
     return Life(plan, loop, journal, group, logs, user)
 

@@ -18,6 +18,8 @@ OOM_SCORE: Final = 200  # above the agent's: the kernel is to choose a rank firs
 UMASK: Final = 0o022
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_NO_NEW_PRIVS: Final = 38
+NOBODY: Final = "nobody"
+SHELL: Final = "/bin/sh"  # nobody's own lets nobody in
 _SAY: Final = 3  # where a failure is said
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -40,13 +42,17 @@ class Account:
 
 
 def account(name: str | None) -> Account | None:
-    """The account to change to; None: there is none of that name, or it may or need not be done."""
+    """The account to change to; None: it may or need not be done. Whom this machine does not know
+    is nobody here, for else they would be root.
+
+    Raises: OSError when there is not even a nobody.
+    """
     if name is None or os.geteuid() != 0:
         return None
     try:
         entry = pwd.getpwnam(name)
     except (KeyError, ValueError):
-        return None
+        return _nobody(name)
     if entry.pw_uid == 0:
         return None
     groups = os.getgrouplist(name, entry.pw_gid)
@@ -54,6 +60,15 @@ def account(name: str | None) -> Account | None:
     return Account(
         name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=entry.pw_shell
     )
+
+
+def _nobody(instead_of: str) -> Account:
+    try:
+        entry = pwd.getpwnam(NOBODY)
+    except KeyError:
+        raise OSError(f"this machine has no account {instead_of} to run ranks as") from None
+    groups = (entry.pw_gid,)
+    return Account(name=NOBODY, uid=entry.pw_uid, groups=groups, home="/tmp", shell=SHELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

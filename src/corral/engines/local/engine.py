@@ -44,7 +44,12 @@ class LocalEngine:
 
     async def start(self) -> None:
         """Adopt the agents that live, start the others. Raises: OSError."""
-        (self.cluster_dir / "shared").mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared = self.cluster_dir / "shared"
+        shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            shared.chmod(
+                0o1777
+            )  # ranks run as their owners; who may not enter the folder sees none
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         for settings in self.settings.of_nodes(self.cluster_dir, memory_bytes):
             node = LocalNode(

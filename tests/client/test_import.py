@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+import corral
+
 
 def loaded(code: str) -> set[str]:
     script = f"import sys; {code}; print(*sys.modules)"
@@ -20,3 +24,12 @@ def test_the_client_loads_neither_http_nor_pydantic_nor_asyncio_until_it_is_used
 
 def test_the_package_alone_loads_no_client() -> None:
     assert not loaded("import corral") & {"corral.client", "ssl", "asyncio"}
+
+
+def test_the_errors_of_the_client_are_those_of_the_package() -> None:
+    with pytest.raises(corral.Refusal) as refused:
+        corral.Client(dir="/nowhere").submit({"name": "a", "run": "x", "nodes": 0})
+    assert (refused.value.code, bool(refused.value.hint)) == ("spec_invalid", True)
+    assert issubclass(corral.Refusal, corral.CorralError)
+    assert issubclass(corral.Trouble, corral.CorralError)
+    assert not loaded("import corral; corral.Refusal") & {"corral.client", "pydantic"}

@@ -1,6 +1,7 @@
 """A shell beside the ranks, or their own input and output."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,24 @@ async def test_a_shell_ends_when_the_person_has_gone_or_types_no_more(node_dir: 
             await here.until(lambda: left_of(node_dir) == alone, "the end of the shell")
             writer.close()
         assert here.seen(key).phase == Phase.UP
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
+async def test_an_account_that_nobody_may_log_in_to_has_a_shell_all_the_same(
+    node_dir: Path,
+) -> None:
+    node_dir.chmod(0o755)
+    (node_dir / "attempts").chmod(0o755)
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of("echo up; sleep 3600", owner="nobody"))
+        await here.says(key, "up")
+        reader, writer = await here.supervisor.attach(key, 0, True)
+        writer.write(b"echo i''am $(id -un)\n")
+        await read_until(reader, b"iam nobody")
+        assert isinstance(reader, Output)
+        reader.leave()
+        writer.close()
 
 
 async def test_a_stop_hangs_up_on_a_shell_and_does_not_wait_for_it(node_dir: Path) -> None:

@@ -19,7 +19,8 @@ UMASK: Final = 0o022
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_NO_NEW_PRIVS: Final = 38
 NOBODY: Final = "nobody"
-SHELL: Final = "/bin/sh"  # nobody's own lets nobody in
+SHELL: Final = "/bin/sh"
+LETS_NOBODY_IN: Final = ("/nologin", "/false")  # as shells: the ranks run all the same
 _SAY: Final = 3  # where a failure is said
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -57,9 +58,8 @@ def account(name: str | None) -> Account | None:
         return None
     groups = os.getgrouplist(name, entry.pw_gid)
     main_first = (entry.pw_gid, *(group for group in groups if group != entry.pw_gid))
-    return Account(
-        name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=entry.pw_shell
-    )
+    shell = SHELL if entry.pw_shell.endswith(LETS_NOBODY_IN) else entry.pw_shell
+    return Account(name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=shell)
 
 
 def _nobody(instead_of: str) -> Account:

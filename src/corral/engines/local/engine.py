@@ -47,9 +47,7 @@ class LocalEngine:
         shared = self.cluster_dir / "shared"
         shared.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0:
-            shared.chmod(
-                0o1777
-            )  # ranks run as their owners; who may not enter the folder sees none
+            shared.chmod(0o1777)  # ranks run as their owners
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         for settings in self.settings.of_nodes(self.cluster_dir, memory_bytes):
             node = LocalNode(

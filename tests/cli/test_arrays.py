@@ -1,6 +1,7 @@
 """An array is looked at and changed by its own name or id."""
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -67,6 +68,11 @@ def sweep(head: Head, agent: Agent) -> str:
     return str(jobs[0].array)
 
 
+def ageless(code: int, text: str) -> tuple[int, str]:
+    """Without what grows from one call to the next."""
+    return code, re.sub(r" +\d+s ", " AGE ", text)
+
+
 def test_an_array_is_shown_whole_by_name_and_by_id(sweep: str, corral: Say) -> None:
     code, text = corral("show", "sweep")
     assert code == 0
@@ -74,7 +80,7 @@ def test_an_array_is_shown_whole_by_name_and_by_id(sweep: str, corral: Say) -> N
     states = [line.split()[:3] for line in text.splitlines() if line.split()[1:2] != []][-4:]
     assert [words[0] for words in states] == ["0", "1", "2", "3"]
     assert [words[2] for words in states][:2] == ["DONE", "FAILED"]
-    assert corral("show", sweep) == (code, text)
+    assert ageless(*corral("show", sweep)) == ageless(code, text)
     code, text = corral("show", sweep, "--json")
     assert [job["array_index"] for job in json.loads(text)["jobs"]] == [0, 1, 2, 3]
     assert corral("show", "sweep_1")[1].startswith("job        sweep_1")

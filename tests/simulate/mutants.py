@@ -81,7 +81,7 @@ CONTROL = [
         "self._must_load = True",
         "return",
         "I3 I8",
-        seed=26,
+        seed=87,
     ),
     Mutant(
         "the time before a head began counts as silence",
@@ -113,7 +113,7 @@ CONTROL = [
         "self._counter += 1",
         "pass",
         "I10",
-        seed=3,
+        seed=16,
     ),
     Mutant(
         "a takeover does not raise the term of its words",
@@ -164,7 +164,7 @@ SILENCE = [
         "return stepped > went_silent",
         "return False and stepped > went_silent",
         "I7",
-        seed=32,
+        seed=60,
     ),
 ]
 
@@ -230,7 +230,7 @@ RECONCILE = [
         "or why == StopWhy.CANCEL",
         "",
         "I6",
-        seed=68,
+        seed=156,
     ),
     Mutant(
         "a job does not wait for another",
@@ -326,7 +326,7 @@ CHARGES = [
         "min(ends",
         "max(ends",
         "I14 I5 I17",
-        seed=52,
+        seed=187,
     ),
     Mutant(
         "who is heard last is to blame",
@@ -409,7 +409,7 @@ AGENT = [
         "if limit is None:",
         "if True:",
         "I7 I2",
-        seed=60,
+        seed=381,
     ),
     Mutant(
         "an agent tells no end",
@@ -465,14 +465,14 @@ FORGETTING = [
         "reconcile.forget:_needed",
         "yield from (after.job for after in job.spec.after)",
         "pass",
-        "kept",
+        "forget",
     ),
     Mutant(
         "a job that still holds a node is forgotten",
         "reconcile.forget:_needed",
         "yield from (allocation.job for allocation in draft.held())",
         "pass",
-        "kept bug",
+        "forget bug",
         seed=69,
     ),
     Mutant(
@@ -480,7 +480,7 @@ FORGETTING = [
         "reconcile.forget:forget",
         "place < too_many",
         "place <= too_many",
-        "kept",
+        "forget",
     ),
     Mutant(
         "nothing is ever forgotten",

@@ -21,8 +21,8 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.wanted import Launch
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.blame import Blame
+from corral.simulate.forgetting import Forgetting
 from corral.simulate.giving import Giving
-from corral.simulate.kept import Kept
 from corral.simulate.loop import inside
 from corral.simulate.placing import Placing
 
@@ -55,7 +55,7 @@ class Auditor:
         self._stepped_at: dict[tuple[int, AttemptKey, NodeId], tuple[int, float]] = {}
         self._blame = Blame(self)
         self._placing = Placing(self)
-        self.kept = Kept(self)
+        self.forgetting = Forgetting(self)
         self.giving = Giving(self)
 
     def breach(self, rule: str, text: str) -> None:
@@ -77,10 +77,10 @@ class Auditor:
         durable = self.scene.database.durable_jobs()
         for key, ids in self.keys.items():
             for id in ids:
-                if id not in durable and id not in self.kept.gone:
+                if id not in durable and id not in self.forgetting.gone:
                     self.breach("I1", f"{key} was acknowledged as {id}, which is gone")
         for id, job in self.jobs.items():
-            if durable.get(id) != (None if id in self.kept.gone else job):
+            if durable.get(id) != (None if id in self.forgetting.gone else job):
                 self.breach("I1", f"{id} was committed as {job.state} and is gone or changed")
 
     def cancel_acknowledged(self, job: JobId) -> None:
@@ -147,7 +147,7 @@ class Auditor:
             self._attempt(attempt, changes)
         self._blame.check(changes)
         self._capacity(changes)
-        self.kept.check(changes)
+        self.forgetting.check(changes)
 
     def _job(self, job: Job) -> None:
         before = self.jobs.get(job.id)

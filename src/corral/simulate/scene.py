@@ -22,8 +22,8 @@ from corral.simulate.clock import SimulatedClock
 from corral.simulate.database import Database
 from corral.simulate.evidence import Evidence
 from corral.simulate.faults import Faults
+from corral.simulate.forgetting import ALWAYS_SECONDS
 from corral.simulate.head import Head
-from corral.simulate.kept import ALWAYS_SECONDS
 from corral.simulate.lives import Life
 from corral.simulate.loop import Process, VirtualLoop
 from corral.simulate.network import Network
@@ -167,7 +167,7 @@ class Scene:
             alive = [one.key for one in self.evidence.on_node(node.id)]
             if alive or node.disk.journals:
                 return f"{node.id} still has {alive or list(node.disk.journals)}"
-        return self.auditor.kept.unfinished()
+        return self.auditor.forgetting.unfinished()
 
     # -- heads -----------------------------------------------------------------------------------
 

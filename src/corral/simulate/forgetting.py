@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ALWAYS_SECONDS = 1e9  # so long that no world lasts until a job is too old
 
 
-class Kept:
+class Forgetting:
     """Of jobs that are over: which are gone, and whether each might go."""
 
     def __init__(self, auditor: Auditor) -> None:
@@ -64,4 +64,4 @@ class Kept:
         return f"{len(durable)} ended jobs are kept" if len(durable) > keep.jobs else ""
 
     def _breach(self, text: str) -> None:
-        self._auditor.breach("kept", text)
+        self._auditor.breach("forget", text)

@@ -7,6 +7,7 @@ from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.moves import JobState, StopWhy
 from corral.domain.queue import ANY_TYPE, Preempt, Queue
+from corral.domain.use import PreemptWhy
 from corral.domain.wishes import Cancel, SetNode, SetQueues
 from corral.reconcile.attempts import EXIT_STOPPED
 from tests.worlds import SAVING, Cluster, gang, node
@@ -254,3 +255,16 @@ def test_seats_return_only_when_the_ranks_of_a_victim_are_seen_gone() -> None:
     assert held == {SeatState.STOPPING}
     assert state(cluster, owner) == JobState.QUEUED
     assert NodeId("n1") in cluster.world.nodes
+
+
+def test_who_was_told_before_other_seats_were_kept_is_written_down_with_its_right() -> None:
+    cluster = house(preempt=Preempt.ANY)
+    low = {submit(cluster, SPEECH, 4) for _ in range(2)}
+    cluster.tick(seconds=GUARD * 2)
+    high = submit(cluster, SPEECH, 4, priority=100)
+    (told,) = cluster.world.reservations[high].victims
+    assert state(cluster, told.job) == JobState.STOPPING
+    cluster.wish(SetNode(node=cluster.world.attempts[told.job].nodes[0], to="cordon"))
+    victims = cluster.world.reservations[high].victims
+    assert {one.job for one in victims} == low
+    assert {one.why for one in victims} == {PreemptWhy.PRIORITY}

@@ -245,8 +245,18 @@ def _told_before(draft: Draft, by: JobId) -> Iterator[Victim]:
                 job=job.id,
                 attempt=job.attempt,
                 due_at=job.since,
+                why=_why_then(draft, by, job),
                 gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
             )
+
+
+def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
+    """By what right it was told: there is one between two jobs, as in schedule.victims."""
+    taker = draft.job(by)
+    if victim.spec.preemptible:
+        return PreemptWhy.PREEMPTIBLE
+    same = taker is not None and taker.spec.queue == victim.spec.queue
+    return PreemptWhy.PRIORITY if same else PreemptWhy.RECLAIM
 
 
 def _drop(draft: Draft, id: JobId) -> None:

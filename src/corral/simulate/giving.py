@@ -76,10 +76,14 @@ class Giving:
 
     # -- quota -----------------------------------------------------------------------------------
 
-    def _millis(self, jobs: dict[JobId, Job], *, staying: bool = False) -> Counter[QueueName]:
-        """What each queue holds for jobs that are not preemptible; `staying`: and do not leave."""
+    def _millis(
+        self, jobs: dict[JobId, Job], *, staying: bool = False, by: JobId | None = None
+    ) -> Counter[QueueName]:
+        """What each queue holds for jobs that are not preemptible; `staying`: and do not leave, or
+        only might for `by`, for which other seats are kept now."""
         found: Counter[QueueName] = Counter()
-        doomed = {v.job for one in self._kept.values() for v in one.victims}
+        kept = (one for one in self._kept.values() if one.job != by)
+        doomed = {victim.job for one in kept for victim in one.victims}
         for one in self._held.values():
             job = jobs[one.job]
             leaves = job.id in doomed or self._leaves(job)
@@ -141,7 +145,7 @@ class Giving:
         """Only those give way from whom it may take; one after the other, as long as it may. `new`:
         what queues were given in the same commit."""
         by = jobs[one.job]
-        held = self._millis(jobs, staying=True)
+        held = self._millis(jobs, staying=True, by=one.job)
         own_left = self._own(by.spec.queue) - held[by.spec.queue] - self._kept_millis(by, jobs)
         held.update(new)
         for kept in self._kept.values():
@@ -149,11 +153,20 @@ class Giving:
                 held[jobs[kept.job].spec.queue] += kept.shape.gpu_millis
         for victim in sorted(one.victims, key=lambda victim: victim.gpu_millis):
             job = jobs[victim.job]
+            if self._was_told(one, victim):
+                continue  # it was judged then, by what queues held then
             if not self._may_take(by, job, victim, held, own_left >= one.shape.gpu_millis):
                 text = f"{victim.job} gives way to {one.job} by {victim.why}, without a right"
                 self._auditor.breach("right", text)
             if not job.spec.preemptible:
                 held[job.spec.queue] -= victim.gpu_millis
+
+    def _was_told(self, one: Reservation, victim: Victim) -> bool:
+        """Whether it stopped for this job already before the commit that is looked at."""
+        before = self._auditor.jobs[victim.job]
+        attempt = self._auditor.attempts.get((victim.job, victim.attempt))
+        told = attempt is not None and attempt.gave_way_to == one.job
+        return told and before.state in LEAVING
 
     def _kept_millis(self, by: Job, jobs: dict[JobId, Job]) -> int:
         """What is kept for others of the same queue."""

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from corral.schedule.cluster import lift, lower
 from corral.schedule.compiled import column, compiled
-from corral.schedule.forms import ask_of, millis_of, nodes_of, part_millis, rest_of
+from corral.schedule.forms import ask_of, millis_of, nodes_of, part_millis
 from corral.schedule.seat import REQUIRE, Ask, fits
 from corral.schedule.seating import NOBODY, Seating
 
@@ -56,7 +56,7 @@ def victims_of(*, jobs: int, nodes: int, seats: int) -> Victims:
 @compiled
 def find_victims(seating: Seating, victims: Victims, form: int, key: float) -> bool:
     """Whether the gang fits once they are gone who are the first `count[CHOSEN]` of `job` now."""
-    cluster, ask = seating.cluster, ask_of(seating.forms, form)
+    cluster, ask = seating.cluster, ask_of(seating.forms, form, False)
     if ask.topology != REQUIRE or nodes_of(seating.forms, form) == 1:
         return _gang(seating, victims, form, key, ANYWHERE) < NEVER
     least = NEVER
@@ -88,7 +88,7 @@ def _gang(seating: Seating, victims: Victims, form: int, key: float, domain: int
     victims.count[CHOSEN] = 0
     while found < wanted:
         is_rest = found == wanted - 1 and forms.rest[form] > 0
-        ask = rest_of(forms, form) if is_rest else ask_of(forms, form)
+        ask = ask_of(forms, form, is_rest)
         node = _cheapest_node(seating, victims, ask, key, domain)
         if node == NOBODY:
             total = NEVER

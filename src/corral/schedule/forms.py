@@ -66,28 +66,12 @@ def put_form(forms: Forms, at: int, row: FormRow) -> None:
 
 
 @compiled
-def ask_of(forms: Forms, form: int) -> Ask:
-    """What the form asks for, without its rest."""
+def ask_of(forms: Forms, form: int, is_rest: bool) -> Ask:
+    """What the form asks for: of its equal nodes, or of its one smaller node."""
     return Ask(
-        forms.nodes[form],
-        forms.gpus[form],
-        forms.share[form],
-        forms.cpu[form],
-        forms.memory[form],
-        forms.group[form],
-        forms.alone[form],
-        forms.topology[form],
-        forms.level[form],
-    )
-
-
-@compiled
-def rest_of(forms: Forms, form: int) -> Ask:
-    """What the form asks of its one smaller node."""
-    return Ask(
-        1,
-        forms.rest[form],
-        0,
+        1 if is_rest else forms.nodes[form],
+        forms.rest[form] if is_rest else forms.gpus[form],
+        0 if is_rest else forms.share[form],
         forms.cpu[form],
         forms.memory[form],
         forms.group[form],

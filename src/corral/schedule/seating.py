@@ -11,7 +11,6 @@ from corral.schedule.forms import (
     millis_of,
     nodes_of,
     part_millis,
-    rest_of,
 )
 from corral.schedule.fragment import Demand
 from corral.schedule.place import place
@@ -73,7 +72,7 @@ def find(seating: Seating, form: int) -> int:
     cluster, forms = seating.cluster, seating.forms
     wanted, found = nodes_of(forms, form), 0
     if wanted <= cluster.nodes and wanted <= seating.total[SPARE]:
-        found = place(cluster, seating.demand, ask_of(forms, form))
+        found = place(cluster, seating.demand, ask_of(forms, form, False))
     for at in range(found):
         seating.out_node[at] = cluster.out_node[at]
         seating.out_mask[at] = cluster.out_mask[at]
@@ -81,7 +80,7 @@ def find(seating: Seating, form: int) -> int:
         return int(found)
     for at in range(found):
         _take(seating, form, seating.out_node[at], seating.out_mask[at])
-    rest = place(cluster, seating.demand, rest_of(forms, form))
+    rest = place(cluster, seating.demand, ask_of(forms, form, True))
     for at in range(found):
         _give(seating, form, seating.out_node[at], seating.out_mask[at])
     seating.out_node[found] = cluster.out_node[0]

@@ -11,6 +11,8 @@ rack. After each, jobs drawn at random end until the cluster is 80 % full again.
 is that of learning from its arrival, finding its seats or none, and taking them; endings are not
 counted. `wall` is what passed, `cpu` what the thread itself used: they differ where other work
 shares the core. In the same run, on the same states: best fit over numpy columns, for the pods.
+Without numba, as in the base install (with `--copies 1`): .venv/bin/python -c "import sys, runpy;
+sys.modules['numba'] = None; runpy.run_path('b4_single.py', run_name='__main__')" from this folder.
 To reach (issue 3): p50 <= 0.1 ms, p99 <= 5 ms, >= 5,000 decisions/s, <= 1 GB.
 """
 
@@ -27,6 +29,7 @@ import numpy as np
 from openb import TRACES, machines, pods
 
 from corral.schedule.cluster import RACK, WHOLE, Cluster, NodeRow, cluster_of, give, share_millis
+from corral.schedule.compiled import IS_COMPILED
 from corral.schedule.fragment import Demand, arrive, new_demand
 from corral.schedule.place import place, take_all
 from corral.schedule.seat import PREFER, REQUIRE, Ask
@@ -152,7 +155,7 @@ def measure(by: str, decisions: int, copies: int, traces: Path, seed: int) -> di
     refused = 0
     for _ in range(decisions):
         ask = next_ask(world, chance)
-        if ask.nodes == 1 and ask.gpus < 8:
+        if IS_COMPILED and ask.nodes == 1 and ask.gpus < 8:
             times["numpy wall"].append(numpy_best_fit(world, ask))
         seats, took, used = decide(world, ask)
         refused += not seats
@@ -164,6 +167,8 @@ def measure(by: str, decisions: int, copies: int, traces: Path, seed: int) -> di
         end_some(world, chance)
     got: dict[str, float] = {"refused": refused / decisions}
     for name, some in times.items():
+        if len(some) < 2:
+            continue
         cuts = statistics.quantiles(some, n=1000)
         got |= {f"{name} p50 ms": cuts[499] * 1e3, f"{name} p99 ms": cuts[989] * 1e3}
         got |= {f"{name} max ms": max(some) * 1e3, f"{name} a second": len(some) / sum(some)}
@@ -188,8 +193,9 @@ def main() -> None:
         print(json.dumps(got))
         return
     print("| | full of pods | full of the mix |\n| --- | --- | --- |")
-    for name, value in got["pods"].items():
-        print(f"| {name} | {value:.4g} | {got['mix'][name]:.4g} |")
+    for name in dict.fromkeys([*got["pods"], *got["mix"]]):
+        values = (got[by].get(name, float("nan")) for by in got)
+        print(f"| {name} | {' | '.join(f'{value:.4g}' for value in values)} |")
 
 
 if __name__ == "__main__":

@@ -172,3 +172,37 @@ def test_a_gang_on_several_nodes_moves_whole_and_is_paid_once() -> None:
     [one] = defragment(cluster, demand, wanted, running, budget_gpu_seconds=10)
     assert one.job == 7
     assert sorted(node for node, _ in one.to) == [2, 3]
+
+
+def test_who_finds_its_own_seats_free_again_stays() -> None:
+    """The two cheapest nodes are cleared, but the gang then takes the two of one rack."""
+    nodes = [replace(EIGHT, rack=rack) for rack in (0, 0, 1, 2, 2)]
+    cluster, demand = new_state(nodes, set())
+    running = []
+    for job, gpus, on, cost in (
+        (0, 4, (0, 1), 5),
+        (1, 5, (2,), 4),
+        (2, 4, (3,), 9),
+        (3, 4, (4,), 9),
+    ):
+        ask, seats = Ask(nodes=len(on), gpus=gpus), tuple((node, (1 << gpus) - 1) for node in on)
+        turn(cluster, ask, seats, take_seats=True)
+        running.append(Running(job=job, ask=ask, seats=seats, cost_gpu_seconds=cost))
+    wanted = Ask(nodes=2, gpus=8)
+    found = defragment(cluster, demand, wanted, running[:2], budget_gpu_seconds=9)
+    assert [one.job for one in found] == [0]
+
+
+def test_of_those_who_leave_the_largest_is_placed_first() -> None:
+    """The small one would take the room that is the large one's only."""
+    nodes = [EIGHT, EIGHT, replace(EIGHT, cpu_millis=5_000)]
+    cluster, demand = new_state(nodes, set())
+    turn(cluster, Ask(gpus=4), ((1, 15),), take_seats=True)
+    running = []
+    for job, ask in enumerate((Ask(gpus=2, cpu=1), Ask(gpus=4, cpu=10_000))):
+        seats = ((0, 0b11 if job == 0 else 0b111100),)
+        turn(cluster, ask, seats, take_seats=True)
+        running.append(Running(job=job, ask=ask, seats=seats, cost_gpu_seconds=1))
+    wanted = Ask(gpus=8, cpu=90_000)
+    found = defragment(cluster, demand, wanted, running, budget_gpu_seconds=9)
+    assert [(one.job, one.to[0][0]) for one in found] == [(1, 1), (0, 2)]

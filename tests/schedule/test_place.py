@@ -262,3 +262,21 @@ def test_a_job_goes_where_the_cpu_and_memory_left_still_carry_the_free_gpus() ->
 def test_a_single_node_is_taken_of_the_rack_with_the_fewest_idle_ones() -> None:
     cluster, demand = new_state(eight(3, rack=0) + eight(2, rack=1), set())
     assert [put(cluster, demand, Ask(gpus=8))[0][0] for _ in range(3)] == [3, 4, 0]
+
+
+def test_a_job_without_gpus_goes_to_a_node_without_any_even_behind_thousands_that_are_full() -> (
+    None
+):
+    cluster, demand = new_state([*eight(1000), replace(EIGHT, gpus=0)], set())
+    assert put(cluster, demand, Ask(cpu=1000))[0][0] == 1000
+    for node in range(1000):
+        take(cluster, node, 255, 1000, 0, 0, False)
+    assert put(cluster, demand, Ask(cpu=1000))[0][0] == 1000
+
+
+def test_a_share_goes_where_its_slices_hold_no_more_than_it() -> None:
+    sevenths, thousandths = replace(EIGHT, slices=7), EIGHT
+    for nodes in ([sevenths, thousandths], [thousandths, sevenths]):
+        cluster, demand = new_state(nodes, set())
+        got = put(cluster, demand, Ask(share=500))
+        assert nodes[got[0][0]] is thousandths

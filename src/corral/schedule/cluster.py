@@ -12,7 +12,8 @@ from corral.schedule.compiled import column, compiled
 
 WHOLE: Final = 1000  # thousandths of a GPU
 BLOCK: Final = 64  # nodes that are counted together
-STEPS: Final = 10  # buckets of nodes with no whole GPU free, by the largest free part
+PARTS: Final = 10  # buckets of nodes with no whole GPU free, by the largest free part
+STEPS: Final = 1 + PARTS  # the last bucket without a whole GPU
 NVLINK, RACK, POD, ANYWHERE = 0, 1, 2, 3
 NOWHERE: Final = -1  # the bucket of nodes that take nothing
 
@@ -151,11 +152,13 @@ def _filled(values: Sequence[int]) -> Any:
 
 @compiled
 def bucket_of(cluster: Cluster, node: int) -> int:
-    """0: no GPU free; 1 to STEPS: only parts, by the largest; STEPS + n: n whole GPUs free."""
+    """0: has no GPUs; 1: none free; 2 to STEPS: only parts, by the largest; STEPS + n: n whole."""
     if not cluster.usable[node] or cluster.alone[node]:
         return NOWHERE
     if cluster.free_whole[node]:
         return int(STEPS + cluster.free_whole[node])
+    if not cluster.gpus[node]:
+        return 0
     largest = 0
     for at in range(node * cluster.max_gpus, node * cluster.max_gpus + cluster.gpus[node]):
         largest = max(largest, cluster.free_gpu[at])
@@ -164,7 +167,7 @@ def bucket_of(cluster: Cluster, node: int) -> int:
 
 @compiled
 def step_of(millis: int) -> int:
-    return 1 + (millis - 1) * STEPS // WHOLE if millis > 0 else 0
+    return 2 + (millis - 1) * PARTS // WHOLE if millis > 0 else 1
 
 
 @compiled

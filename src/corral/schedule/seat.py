@@ -35,7 +35,7 @@ def first_bucket(ask: Ask) -> int:
     """No node in a lower bucket can hold it."""
     if ask.gpus:
         return STEPS + ask.gpus
-    return max(1, step_of(ask.share - ROUNDING)) if ask.share else 0
+    return max(2, step_of(ask.share - ROUNDING)) if ask.share else 0
 
 
 @compiled
@@ -89,7 +89,7 @@ def cost(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> float:
         millis = share_millis(ask.share, cluster.slices[node])
         index = share_gpu(cluster, demand, millis, node)
         free = cluster.free_gpu[node * cluster.max_gpus + index]
-        waste = share_waste(demand, millis, free)
+        waste = share_waste(demand, millis, free) + (millis - ask.share) / WHOLE
     free = cluster.free_millis[node]
     cpu, memory = cluster.free_cpu[node], cluster.free_memory[node]
     before = stranded(demand, free, cpu, memory)
@@ -99,6 +99,8 @@ def cost(cluster: Cluster, demand: Demand, ask: Ask, node: int) -> float:
         waste += (free - millis) / WHOLE
     if cluster.preferred[ask.group * cluster.nodes + node]:
         waste -= PREFERENCE
+    if not millis:
+        waste += TIE * WHOLE * cluster.gpus[node]
     rack = cluster.domain[RACK * cluster.nodes + node]
     return float(waste + TIE * (free + cluster.rack_whole[rack]))
 

@@ -4,31 +4,16 @@ import importlib
 import inspect
 import sys
 import textwrap
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 import pytest
 
 from corral.simulate.scene import Outcome, simulate
+from tests.simulate.mutant import Mutant
+from tests.simulate.mutants_giving import GIVING
 
 MOST_WORLDS = 400  # so many are looked at before a rule is called unguarded
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    """`where` is module:function or module:Class.method below corral; `old` stands there once.
-
-    `rules` are the invariants that guard what was taken out: one of them must be broken. `seed` is
-    a world in which one is; the search begins there.
-    """
-
-    name: str
-    where: str
-    old: str
-    new: str
-    rules: str
-    seed: int = 0
 
 
 STORE = [
@@ -492,7 +477,7 @@ FORGETTING = [
 ]
 
 MUTANTS = [
-    *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *AGENT, *FORGETTING,
+    *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *GIVING, *AGENT, *FORGETTING,
 ]  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.simulate.mutants import MUTANTS, Mutant, breed, first_missed
+from tests.simulate.mutant import Mutant
+from tests.simulate.mutants import MUTANTS, breed, first_missed
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name.replace(" ", "-"))

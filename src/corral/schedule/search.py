@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class Cost(NamedTuple):
-    """What it costs to stop a gang; the least goes first. `work`: GPU-seconds of one that is not
-    preemptible; `all_work`: of any. Then the priority, how far its queue is beyond its own (less is
-    dearer), and when it began (earlier is dearer)."""
+    """What it costs to stop a gang; the least goes first. `usual`: 1 for one that is not
+    preemptible; `work`: GPU-seconds. Then the priority, how far its queue is beyond its own (less
+    is dearer), and when it began (earlier is dearer)."""
 
+    usual: int
     work: float
-    all_work: float
     priority: float
     over: float
     began: float
 
 
-NOTHING = Cost(0.0, 0.0, float("-inf"), 0.0, 0.0)
+NOTHING = Cost(0, 0.0, float("-inf"), 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,8 +50,8 @@ def cost_of(some: Iterable[Candidate]) -> Cost:
     for one in some:
         cost = one.cost
         total = Cost(
+            max(total.usual, cost.usual),
             total.work + cost.work,
-            total.all_work + cost.all_work,
             max(total.priority, cost.priority),
             total.over + cost.over,
             total.began + cost.began,
@@ -150,7 +150,7 @@ class Search:
         for one in found:
             self.standing.take(one.holding)
         if self._seat(pretended) is None:
-            return None
+            return None if alone is None else [alone]
         for one in found[-2::-1]:  # the dearest that came before the last
             _take(pretended, one)
             if self._seat(pretended) is not None:

@@ -165,7 +165,7 @@ class Victims:
             holding=holding_of(
                 one.queue, one.user, one.seats, self._types, preemptible=one.preemptible
             ),
-            cost=Cost(0.0 if one.preemptible else work, work, one.priority, -over, -one.started),
+            cost=Cost(int(not one.preemptible), work, one.priority, -over, -one.started),
         )
 
     def _leaves(self, one: Candidate) -> bool:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 LEAVING = (JobState.STOPPING, JobState.RECOVERING)
 MARGIN_SECONDS = 3.0  # between what happens on a node and what a head knows of it
-STOP_SECONDS = 20.0  # from a KILL to the next attempt's place, in a world without faults
-PATIENT_SECONDS = 50.0  # one that has waited so long may keep nodes from others
+STOP_SECONDS = 10.0  # from a KILL to the next attempt's place, in a world without faults
+PATIENT_SECONDS = 50.0  # one of a queue with some of its own left then keeps nodes from others
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,8 @@ class Giving:
     def look(self, healed_at: float) -> None:
         """In a world without faults: what is kept is soon taken, and a right is soon done."""
         now, jobs = self._auditor.scene.now(), self._auditor.jobs
-        grace = max((job.spec.grace_seconds for job in jobs.values()), default=0.0)
+        open_jobs = (job for job in jobs.values() if not job.is_final)
+        grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)
         bound = self._tree.guard_seconds + grace + STOP_SECONDS
         entitled = {job.id for job in self._entitled_now(jobs)}
         for job in entitled | self._kept.keys():
@@ -284,15 +285,22 @@ class Giving:
         """Gangs of one node that could start if just one other gave way, which would have to."""
         now = self._auditor.scene.now()
         waiting = [job for job in jobs.values() if job.state == JobState.QUEUED]
-        if any(now - self._waits_since[job.id] > PATIENT_SECONDS for job in waiting):
-            return
         held = self._millis(jobs, staying=True)
+        patient = {
+            job.id
+            for job in waiting
+            if now - self._waits_since[job.id] > PATIENT_SECONDS
+            and held[job.spec.queue] < self._own(job.spec.queue)
+        }
         for job in waiting:
             queue, asked = job.spec.queue, job.spec.resources.gpu_millis
             left = self._own(queue) - held[queue] - self._kept_millis(job, jobs)
             usual = not job.spec.preemptible and job.spec.array_limit is None
             plain = job.spec.nodes == 1 and asked and asked % MILLIS_PER_GPU == 0
-            if usual and plain and asked <= left and self._one_would_do(job, asked, held, jobs):
+            first = not patient - {job.id}
+            if not (usual and plain and first and asked <= left):
+                continue
+            if self._one_would_do(job, asked, held, jobs):
                 yield job
 
     def _one_would_do(

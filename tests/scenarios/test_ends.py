@@ -80,6 +80,8 @@ def test_an_array_runs_each_index_and_no_more_at_once_than_it_may(here: House) -
         running += 1 if line == "+" else -1
         most = max(most, running)
     assert most <= 2
+    late = here.corral("stop", "array", "-y")
+    assert (late.returncode, "all jobs of array are over" in late.stderr) == (3, True)
 
 
 def test_after_waits_for_what_it_names_and_never_means_cancelled(here: House) -> None:

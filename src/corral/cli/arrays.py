@@ -19,7 +19,7 @@ from corral.cli.output import (
 )
 from corral.cli.plan import shape_text
 from corral.cli.row import time_of, where_or_why
-from corral.domain.errors import NotFound
+from corral.domain.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from corral.client import AsyncClient, Client
@@ -42,11 +42,17 @@ def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api
 
 
 def members(client: "Client", job: str) -> list[str]:
-    """The ids that a change of `job` means: itself, or the unfinished jobs of an array."""
+    """The ids that a change of `job` means: itself, or the unfinished jobs of an array.
+
+    Raises: NotFound, Conflict when all of an array is over.
+    """
     one = found(client, job, client.job)
     if not isinstance(one, list) and not one.is_over:
         return [job]
-    return [part.id for part in client.array(job)] or [job]
+    parts = [part.id for part in client.array(job)]
+    if not parts and isinstance(one, list):
+        raise Conflict(f"all jobs of {job} are over already", hint=f"run: corral show {job}")
+    return parts or [job]
 
 
 def name_of(jobs: "Sequence[api.Job]") -> str:

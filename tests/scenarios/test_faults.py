@@ -199,3 +199,13 @@ def test_an_acknowledged_submit_is_there_after_a_kill_at_once() -> None:
             here.kill_head()
             here.up()
             assert here.until_over(id).state == "DONE"
+
+
+def test_up_waits_for_the_nodes_as_they_are_now() -> None:
+    with house("--nodes", "2") as made:
+        made.ok("down", "-y")
+        made.ok("up", "--nodes", "1", "--gpus", "2", "--pretend", "--json")
+        status = made.answer("status")
+        assert {one["id"]: one["heard"] for one in status["nodes"]} == {"n1": True, "n2": False}
+        assert status["nodes"][0]["gpus"]["total"] == 2
+        made.ok("run", "--no-workdir", "--gpus", "2", "--", "true")

@@ -43,7 +43,7 @@ async def status(house: Within) -> api.Status:
             started_at=settings.started_at,
         ),
         cluster=api.Cluster(id=world.cluster, engine=control.engine.name, term=world.term),
-        nodes=views.node_rows(world),
+        nodes=views.node_rows(world, control.facts.nodes),
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
         warnings=[*control.warnings(), *await _together(house)],
@@ -60,13 +60,13 @@ async def _together(house: House) -> list[str]:
 
 @router.get("/v1/nodes")
 async def nodes(house: Within) -> api.Nodes:
-    return api.Nodes(nodes=views.node_rows(house.control.world))
+    return api.Nodes(nodes=views.node_rows(house.control.world, house.control.facts.nodes))
 
 
 @router.get("/v1/nodes/{node}")
 async def node(node: str, house: Within) -> api.NodeDetail:
-    world = house.control.world
-    return views.node_detail(world, views.find_node(house.control, node))
+    world, heard = house.control.world, house.control.facts.nodes
+    return views.node_detail(world, heard, views.find_node(house.control, node))
 
 
 @router.post("/v1/nodes/{node}/cordon", status_code=202)
@@ -92,7 +92,7 @@ async def _set_node(
 ) -> api.NodeDetail:
     found = views.find_node(house.control, name)
     await house.control.ask(SetNode(node=found.id, to=to), by=caller.name, token=caller.token)
-    return views.node_detail(house.control.world, views.find_node(house.control, name))
+    return await node(name, house)
 
 
 @router.head("/v1/snapshots/{sha256}")

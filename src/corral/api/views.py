@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from corral.control import Control, Planned
@@ -105,16 +105,7 @@ async def why(control: Control, job: Job) -> api.Why:
     )
 
 
-def node_row(world: World, node: Node) -> api.Node:
-    held = [one for one in world.allocations.values() if one.seat.node == node.id]
-    return api.Node.of(
-        node,
-        jobs=list(dict.fromkeys(one.job for one in held)),
-        taken_gpu_millis=sum(one.seat.gpu_millis for one in held),
-    )
-
-
-def node_rows(world: World) -> list[api.Node]:
+def node_rows(world: World, heard: Container[NodeId]) -> list[api.Node]:
     """All nodes, in one pass over the allocations."""
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
     taken: Counter[NodeId] = Counter()
@@ -122,12 +113,14 @@ def node_rows(world: World) -> list[api.Node]:
         jobs.setdefault(one.seat.node, {})[one.job] = None
         taken[one.seat.node] += one.seat.gpu_millis
     return [
-        api.Node.of(node, jobs=list(jobs[node.id]), taken_gpu_millis=taken[node.id])
+        api.Node.of(
+            node, heard=node.id in heard, jobs=list(jobs[node.id]), taken_gpu_millis=taken[node.id]
+        )
         for node in sorted(world.nodes.values(), key=lambda node: node.id)
     ]
 
 
-def node_detail(world: World, node: Node) -> api.NodeDetail:
+def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeDetail:
     held = [one for one in world.allocations.values() if one.seat.node == node.id]
     inventory = node.inventory
     devices = [
@@ -144,6 +137,7 @@ def node_detail(world: World, node: Node) -> api.NodeDetail:
     ]
     return api.NodeDetail.of(
         node,
+        heard=node.id in heard,
         jobs=list(dict.fromkeys(one.job for one in held)),
         taken_gpu_millis=sum(one.seat.gpu_millis for one in held),
         boot=node.boot,

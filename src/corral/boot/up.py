@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -136,7 +136,8 @@ def bring_up(place: ClusterDir, asked: Asked) -> bool:
 
 
 def wait_for_nodes(place: ClusterDir, status: "Callable[[], api.Status]") -> "api.Status":
-    """The status once every node is alive.
+    """The status once every node is alive, and has been heard by this head: the last one may have
+    known it otherwise.
 
     Raises: StartFailed with the end of an agent's log when a node does not come.
     """
@@ -145,8 +146,8 @@ def wait_for_nodes(place: ClusterDir, status: "Callable[[], api.Status]") -> "ap
     give_up_at = time.monotonic() + NODES_SECONDS
     while True:
         found = status()
-        liveness = {node.id: node.liveness for node in found.nodes}
-        missing = _missing(wanted, liveness)
+        here = {node.id for node in found.nodes if node.heard and node.liveness == "alive"}
+        missing = [name for name in wanted if name not in here]
         if not missing:
             return found
         if time.monotonic() > give_up_at:
@@ -158,10 +159,6 @@ def wait_for_nodes(place: ClusterDir, status: "Callable[[], api.Status]") -> "ap
         f"{last_lines(log, 0)}",
         hint="run: corral status, or give it up: corral down",
     )
-
-
-def _missing(wanted: list[str], liveness: Mapping[str, str]) -> list[str]:
-    return [name for name in wanted if liveness.get(name) != "alive"]
 
 
 def _word(field: str) -> str:

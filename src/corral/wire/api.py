@@ -244,11 +244,12 @@ class NodeGpus(Answer):
 
 
 class Node(Answer):
-    """A node in a listing."""
+    """A node in a listing. `heard`: by this head; else it is as the last one knew it."""
 
     id: str
     address: str
     liveness: str
+    heard: bool
     why: str
     since: float
     cordoned: bool
@@ -261,13 +262,20 @@ class Node(Answer):
 
     @classmethod
     def of(
-        cls, node: nodes.Node, *, jobs: Sequence[str], taken_gpu_millis: int, **more: Any
+        cls,
+        node: nodes.Node,
+        *,
+        heard: bool,
+        jobs: Sequence[str],
+        taken_gpu_millis: int,
+        **more: Any,
     ) -> Self:
         total = len(node.inventory.gpus)
         return cls(
             id=node.id,
             address=node.address,
             liveness=node.liveness,
+            heard=heard,
             why=node.why,
             since=node.since,
             cordoned=node.cordoned,

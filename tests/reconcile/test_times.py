@@ -92,7 +92,7 @@ def test_a_job_that_has_not_started_by_its_start_by_fails_with_the_reason_and_a_
     outcome = cluster.tick(seconds=2.0)
     [job] = [one for one in outcome.changes.jobs if one.id == id]
     assert (job.state, job.reason_code) == (JobState.FAILED, "Deadline")
-    assert "0 of the 1 nodes that could hold its part have room now" in job.reason
+    assert "0 of the 1 node that could hold its part have room now" in job.reason
     [receipt] = outcome.changes.receipts
     assert receipt == Receipt(
         job=id, attempt=job.attempt, kind="deadline", cause=Cause.WISH, culprit="start_by",

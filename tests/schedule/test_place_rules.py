@@ -259,3 +259,16 @@ def test_a_cut_gpu_is_never_given_whole_and_an_uncut_one_not_in_slices() -> None
 def test_slices_are_counted_as_over_the_columns(asked: int, slices: int) -> None:
     count = slices_for(asked, slices)
     assert count * 1000 // slices == share_millis(asked, slices) or slices == 1
+
+
+def test_a_node_is_exclusive_until_the_last_exclusive_seat_on_it_is_let_go() -> None:
+    """Kept for one job while the seat of another, which gives way, is still there."""
+    room = NodeRoom(node("n1", 2))
+    seat = room.seat(Resources(gpu_millis=1000), exclusive=True)
+    assert seat is not None
+    room.take(seat)
+    kept = room.keep(seat)
+    room.give(seat)
+    assert room.seat(Resources()) is None
+    room.let_go(kept)
+    assert room.seat(Resources(), exclusive=True) is not None

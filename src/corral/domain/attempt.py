@@ -171,7 +171,7 @@ class Receipt:
         """One line for people, without its time."""
         by = self.culprit if self.kind == "failure" else ""
         what = ": ".join(filter(None, (by, self.evidence))) or str(self.cause)
-        return what if self.kind == "taking" else f"{what}; {self.loss}"
+        return what if self.kind in ("taking", "deadline") else f"{what}; {self.loss}"
 
     @property
     def loss(self) -> str:

@@ -1,14 +1,17 @@
 """Why a gang waits, in Slurm's word and a plain sentence, and what would help."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from corral.domain.place import Mode, PlaceRule
+from corral.domain.place import Level, Mode, PlaceRule
 from corral.domain.resources import Shape
 from corral.schedule.fleet import Fleet
 from corral.schedule.gather import is_apart
 from corral.schedule.near import largest_domain
 from corral.schedule.room import NodeRoom
 from corral.schedule.waiting import Reason, Waiting
+
+DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: "pod"}
 
 
 def explain(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, *, behind: str) -> Reason:
@@ -44,14 +47,13 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
             suggestions=_about_labels(rule, fleet),
         )
     if fleet.could_hold(shape, rule) < shape.nodes:
-        level = rule.topology.within
-        domains = len(fleet.values_of(level))
-        known = f"the largest {level} has {fleet.could_hold(shape, rule)} that could hold its part"
-        if not domains:
-            known = f"no node says in which {level} it is"
+        level, domain = rule.topology.within, DOMAINS[rule.topology.within]
+        known = f"the largest {domain} has {fleet.could_hold(shape, rule)} that could hold its part"
+        if not fleet.values_of(level):
+            known = f"no node says in which {domain} it is"
         return Reason(
             code="BadTopology",
-            sentence=f"it asks for {_nodes(shape.nodes)} in one {level}; {known}",
+            sentence=f"it asks for {_nodes(shape.nodes)} in one {domain}; {known}",
             suggestions=(
                 f"write: topology: {{mode: prefer}}, or label the nodes: corral up --label "
                 f"n1:{level}=a",
@@ -76,7 +78,7 @@ def _not_now(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, behind: str
         if len(left) < wanted <= len(room_now):
             return Reason(
                 code=code,
-                sentence=f"it asks for {shape}; of the {len(room_now)} nodes with room for its "
+                sentence=f"it asks for {shape}; of the {_nodes(len(room_now))} with room for its "
                 f"part {len(left)} {'is' if len(left) == 1 else 'are'} {what}",
                 suggestions=(suggestion,),
             )
@@ -86,8 +88,8 @@ def _not_now(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, behind: str
         if most < wanted:
             return Reason(
                 code="Topology",
-                sentence=f"it asks for {_nodes(wanted)} in one {level}; {len(apart)} have room "
-                f"now, and at most {most} of them lie in one {level}",
+                sentence=f"it asks for {_nodes(wanted)} in one {DOMAINS[level]}; {len(apart)} have "
+                f"room now, and at most {most} of them lie in one {DOMAINS[level]}",
                 suggestions=("write: topology: {mode: prefer}, and it may begin sooner",),
             )
     return _resources(gang, len(room_now), fleet, behind)
@@ -98,7 +100,7 @@ def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str) -> Reason:
     fitting = fleet.could_hold(shape, PlaceRule(constraints=gang.place.constraints))
     those = f" with {_listed(gang.place)}" if gang.place.constraints else ""
     sentence = (
-        f"it asks for {shape}; {now} of the {fitting} nodes{those} that could hold its part "
+        f"it asks for {shape}; {now} of the {_nodes(fitting)}{those} that could hold its part "
         f"{'has' if now == 1 else 'have'} room now"
     )
     if now >= shape.nodes:

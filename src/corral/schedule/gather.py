@@ -40,7 +40,6 @@ def may_use(room: NodeRoom, gang: Waiting) -> bool:
     return (
         gang.pinned_to in (None, room.id)
         and (not rule.constraints or rule.admits(room.labels))
-        and not (rule.exclusive and room.seats)
         and not is_apart(room, gang)
     )
 

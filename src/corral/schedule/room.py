@@ -31,9 +31,9 @@ class Kept(NamedTuple):
 class NodeRoom:
     """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can pretend.
 
-    `seats`: how many it has given; `alone`: one of them is exclusive. `guests`: jobs on it, by what
-    others call them; `shunned`: names that jobs on it want to be apart from. `suspicion`: how often
-    it has failed of late.
+    `seats`: how many it has given or keeps; `alone`: how many of them are exclusive. `guests`: jobs
+    on it, by what others call them; `shunned`: names that jobs on it want to be apart from.
+    `suspicion`: how often it has failed of late.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class NodeRoom:
         self.shares = inventory.gpu_shares
         self.suspicion = suspicion
         self.seats = 0
-        self.alone = False
+        self.alone = 0
         self.guests: Counter[str] = Counter()
         self.shunned: Counter[str] = Counter()
         self.free_gpu_millis = [_WHOLE] * len(inventory.gpus)
@@ -107,7 +107,7 @@ class NodeRoom:
         self.free_cpu_millis -= seat.cpu_millis
         self.free_memory_bytes -= seat.memory_bytes
         self.seats += 1
-        self.alone = self.alone or seat.exclusive
+        self.alone += seat.exclusive
         self.guests[kin] += 1
         self.shunned.update(apart_from)
         self._count()
@@ -122,7 +122,7 @@ class NodeRoom:
         self.free_cpu_millis += seat.cpu_millis
         self.free_memory_bytes += seat.memory_bytes
         self.seats -= 1
-        self.alone = self.alone and not seat.exclusive
+        self.alone -= seat.exclusive
         self.guests[kin] -= 1
         self.shunned.subtract(apart_from)
         self._count()
@@ -143,13 +143,13 @@ class NodeRoom:
             slices=tuple((i, s) for i in there for s in seat.slices if s in self.free_slices[i]),
             cpu_millis=max(0, min(seat.cpu_millis, self.free_cpu_millis)),
             memory_bytes=max(0, min(seat.memory_bytes, self.free_memory_bytes)),
-            alone=seat.exclusive and not self.alone,
+            alone=seat.exclusive,
             kin=kin,
             apart_from=tuple(apart_from),
         )
         for index, name in kept.slices:
             self.free_slices[index].remove(name)
-        self.alone = self.alone or kept.alone
+        self.alone += kept.alone
         self.shunned.update(kept.apart_from)
         self._turn(kept, -1)
         return kept
@@ -158,7 +158,7 @@ class NodeRoom:
         """Free again what was kept."""
         for index, name in kept.slices:
             self._give_slices(index, [name])
-        self.alone = self.alone and not kept.alone
+        self.alone -= kept.alone
         self.shunned.subtract(kept.apart_from)
         self._turn(kept, 1)
 

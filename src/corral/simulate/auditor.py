@@ -25,6 +25,7 @@ from corral.simulate.forgetting import Forgetting
 from corral.simulate.giving import Giving
 from corral.simulate.loop import inside
 from corral.simulate.placing import Placing
+from corral.simulate.wished import Wished
 
 if TYPE_CHECKING:
     from corral.simulate.head import Head
@@ -55,7 +56,12 @@ class Auditor:
         self._stepped_at: dict[tuple[int, AttemptKey, NodeId], tuple[int, float]] = {}
         self._blame = Blame(self)
         self._placing = Placing(self)
+<<<<<<< HEAD
+        self._wished = Wished(self)
+        self.kept = Kept(self)
+=======
         self.forgetting = Forgetting(self)
+>>>>>>> origin/main
         self.giving = Giving(self)
 
     def breach(self, rule: str, text: str) -> None:
@@ -134,6 +140,8 @@ class Auditor:
             self.breach("term", f"a head of term {term} wrote after one of term {self.term}")
         self.term = max(self.term, term)
         self._placing.check(changes)
+        since = self.scene.now() - decided_at
+        self._wished.check(changes, self._writer().control.now().wall - since)
         self.giving.check(changes)
         before = {job.id: self.jobs.get(job.id) for job in changes.jobs}
         for save in changes.saves:

@@ -75,7 +75,7 @@ class Blame:
 
     def _failed(self, job: Job, key: AttemptKey) -> None:
         own = self._auditor.scene.evidence.own[key]
-        if job.reason_code == "TimeLimit":
+        if job.reason_code in ("TimeLimit", "Deadline"):
             return
         if job.reason_code == "NodeFail":
             if job.infra_retries < job.spec.retry.infra:

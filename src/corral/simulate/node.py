@@ -143,7 +143,7 @@ class SimulatedNode:
             self.parts.pop(key, None)
 
 
-def inventory(gpus: int, *, shares: bool) -> Inventory:
+def inventory(gpus: int, *, shares: bool, labels: tuple[tuple[str, str], ...] = ()) -> Inventory:
     return Inventory(
         gpus=tuple(
             Gpu(index=index, uuid=f"pretend-{index}", type="h100", memory_bytes=80 * 10**9)
@@ -154,4 +154,5 @@ def inventory(gpus: int, *, shares: bool) -> Inventory:
         ports=tuple(range(20_000, 20_000 + 4 * max(1, gpus))),
         shared=(("/shared", "mark"),),
         gpu_shares=shares,
+        labels=labels,
     )

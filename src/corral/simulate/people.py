@@ -22,6 +22,7 @@ from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
 from corral.domain.resources import Resources
 from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.simulate.lives import draw_life
+from corral.simulate.wishes import draw_wishes
 
 if TYPE_CHECKING:
     from corral.simulate.head import Head
@@ -48,6 +49,7 @@ class People:
         self.scene = scene
         self.chance = scene.stream("people")
         self._budgets = scene.stream("budgets")
+        self._wishes = scene.stream("wishes")
         self._shares = scene.stream("queues")
         self._queues: tuple[Queue, ...] = ()
         self.told: dict[str, tuple[JobId, ...]] = {}
@@ -75,6 +77,8 @@ class People:
         self._number += 1
         name = f"job{self._number}"
         spec = self._draw_spec(name)
+        if self.scene.wishful:
+            spec = draw_wishes(self._wishes, spec, sorted(self.told))
         if self.chance.random() < 0.12:
             limit = self.chance.choice([None, 1, 2])
             count = self.chance.randint(2, 4)

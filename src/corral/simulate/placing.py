@@ -70,8 +70,13 @@ class Placing:
 
     def _order(self, job: Job, jobs: dict[JobId, Job]) -> None:
         """I10: of two that ask for the same, the higher priority, then the older, is first."""
+        shunned = {name for one in jobs.values() for name in one.spec.place.apart_from}
+        if job.spec.name in shunned:
+            return
         for before in self._auditor.jobs.values():
             other = jobs[before.id]
+            if other.spec.name in shunned:
+                continue
             waits = before.state == other.state == JobState.QUEUED
             waits = waits and not self._auditor.giving.is_kept(other.id)  # it waits for just those
             if waits and _is_alike(other, job) and _place(other) < _place(job):
@@ -94,7 +99,8 @@ def _is_alike(one: Job, other: Job) -> bool:
     same = (one.owner, mine.queue, mine.preemptible) == (
         other.owner, others.queue, others.preemptible,
     )  # fmt: skip
-    return same and not bound and one.spec.shapes == other.spec.shapes
+    alike = mine.shapes == others.shapes and mine.place == others.place
+    return same and not bound and alike
 
 
 def _place(job: Job) -> tuple[int, int, int]:

@@ -13,10 +13,11 @@ import structlog
 
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
 from corral.domain.moves import FINAL, JobState
 from corral.domain.retention import Retention
 from corral.domain.wanted import Launch
-from corral.domain.wishes import Resume, SetNode
+from corral.domain.wishes import Cancel, Resume, SetNode
 from corral.simulate.auditor import Auditor
 from corral.simulate.clock import SimulatedClock
 from corral.simulate.database import Database
@@ -30,6 +31,7 @@ from corral.simulate.network import Network
 from corral.simulate.node import SimulatedNode, inventory
 from corral.simulate.people import People
 from corral.simulate.ranks import Gang
+from corral.simulate.wishes import draw_labels
 
 KEPT_LINES = 60
 STUCK_SECONDS = 400.0  # after the last fault, so long without the end of any job is starvation
@@ -83,6 +85,7 @@ class Scene:
         self.heads: list[Head] = []
         self.gpus = self.chance.choice([1, 2, 2, 4, 8])
         self.shares = self.chance.random() < 0.4
+        self.wishful = self.stream("wishful").random() < 0.5
         self.nodes: dict[NodeId, SimulatedNode] = {}
         self.people = People(self)
         self.faults = Faults(self)
@@ -104,10 +107,13 @@ class Scene:
     # -- its course ------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
+        wishes = self.stream("labels")
         for number in range(self.chance.choice([1, 2, 3, 3, 4, 5, 6, 8])):
             id = NodeId(f"n{number + 1}")
             self.network.join(id)
-            self.nodes[id] = SimulatedNode(self, id, inventory(self.gpus, shares=self.shares))
+            labels = draw_labels(wishes) if self.wishful else ()
+            offer = inventory(self.gpus, shares=self.shares, labels=labels)
+            self.nodes[id] = SimulatedNode(self, id, offer)
         self.start_head()
         self.people.plan(self.chance.randint(5, 14), self.faulty_seconds)
         self.faults.plan(self.chance.choice([0, 2, 4, 8, 14]), self.faulty_seconds)
@@ -139,7 +145,9 @@ class Scene:
             if node.cordoned:
                 self.people.ask(SetNode(node=node.id, to="uncordon"))
         for job in self.auditor.jobs.values():
-            if job.state == JobState.SUSPENDED:
+            if self._is_hopeless(job):
+                self.people.ask(Cancel(job=job.id))
+            elif job.state == JobState.SUSPENDED:
                 self.people.ask(Resume(job=job.id))
         waiting = sum(job.state not in FINAL for job in self.auditor.jobs.values())
         if waiting < left:
@@ -152,6 +160,17 @@ class Scene:
             self.breach("I10", unfinished)
         else:
             self.loop.later(LOOK_SECONDS, self._look, waiting, deadline)
+
+    def _is_hopeless(self, job: Job) -> bool:
+        """Nobody waits for a begin that is an hour away, since the clock was set back; nor for
+        nodes that are not there, which was not known when the job was submitted."""
+        head, held = self.leading(), job.state in (JobState.HELD, JobState.SUSPENDED)
+        if head is None:
+            return False
+        if held and job.begins_at is not None:
+            return job.begins_at > head.control.now().wall + STUCK_SECONDS / 2
+        reason = head.control.reasons.get(job.id)
+        return reason is not None and reason.code in ("BadTopology", "BadConstraints")
 
     def _unfinished(self) -> str:
         """What has not come to its end yet; "" when all has."""

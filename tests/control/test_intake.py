@@ -40,3 +40,9 @@ def test_what_is_there_is_told_in_plain_words(gpus: tuple[int, ...], said: str, 
         check_specs(Cluster(*nodes).world, [gang(nodes=2, gpus=8)], {})
     assert said in refused.value.message
     assert there in refused.value.hint
+
+
+def test_where_no_node_has_gpus_it_is_told_how_to_pretend_some() -> None:
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(node("n1", gpus=0)).world, [gang(gpus=2)], {})
+    assert refused.value.hint.endswith("run: corral down; corral up --gpus 2")

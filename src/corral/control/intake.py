@@ -83,7 +83,7 @@ def _cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason) -> CannotFit:
     shape = spec.shapes[-1]
     return CannotFit(
         f"{spec.name} asks for {shape}; {_why_never(fleet, shape)}",
-        hint=_shares_hint(fleet, shape) or f"there {_what_is(fleet)}; run: corral node ls",
+        hint=_shares_hint(fleet, shape) or f"there {_what_is(fleet)}; {_where_gpus(fleet, shape)}",
     )
 
 
@@ -104,6 +104,12 @@ def _what_is(fleet: Fleet) -> str:
     plural = "s" if fleet.most_gpus > 1 else ""
     up_to = "with" if fleet.size == 1 else "of up to"
     return f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
+
+
+def _where_gpus(fleet: Fleet, shape: Shape) -> str:
+    if fleet.most_gpus or not shape.resources.gpus:
+        return "run: corral node ls"
+    return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}"
 
 
 def _shares_hint(fleet: Fleet, shape: Shape) -> str:

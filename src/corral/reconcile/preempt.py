@@ -202,15 +202,21 @@ def take_in(draft: Draft, decision: Decision) -> None:
         _end_placed(draft, placed)
     for job in decision.dropped:
         _drop(draft, job)
+    before = _told_before(draft) if decision.reserved else {}
     for reserved in decision.reserved:
-        _record(draft, reserved, decision.preempted)
+        _record(draft, reserved, decision.preempted, before.get(reserved.job, []))
     for reservation in list(standing_reservations(draft)):
         _tell_due(draft, reservation)
 
 
-def _record(draft: Draft, reserved: Reserved, preempted: tuple[Preempted, ...]) -> None:
+def _record(
+    draft: Draft,
+    reserved: Reserved,
+    preempted: tuple[Preempted, ...],
+    before: list[Victim],
+) -> None:
     victims = tuple(_victim(draft, one) for one in preempted if one.by == reserved.job)
-    victims += tuple(_told_before(draft, reserved.job))
+    victims += tuple(before)
     draft.reservations[reserved.job] = Reservation(
         job=reserved.job,
         shape=reserved.shape,
@@ -236,18 +242,21 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
     )
 
 
-def _told_before(draft: Draft, by: JobId) -> Iterator[Victim]:
-    """Those that still stop for this job, from when other seats were kept for it."""
+def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
+    """Those that still stop for a job, from when other seats were kept for it."""
+    found: dict[JobId, list[Victim]] = {}
     for job in draft.all_jobs():
-        attempt = draft.attempt(job.id)
-        if job.state == JobState.STOPPING and attempt is not None and attempt.gave_way_to == by:
-            yield Victim(
+        attempt = draft.attempt(job.id) if job.state == JobState.STOPPING else None
+        if attempt is not None and attempt.gave_way_to is not None:
+            victim = Victim(
                 job=job.id,
                 attempt=job.attempt,
                 due_at=job.since,
-                why=_why_then(draft, by, job),
+                why=_why_then(draft, attempt.gave_way_to, job),
                 gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
             )
+            found.setdefault(attempt.gave_way_to, []).append(victim)
+    return found
 
 
 def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:

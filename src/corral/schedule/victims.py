@@ -93,6 +93,7 @@ class Way:
     preempted: tuple[Preempted, ...]
 
 
+MOST_A_PASS: Final = 8  # so many gangs are let in by one pass, since each search takes its time
 _SETTLED: Final = (True, False)  # first only those past their guard, then all
 
 
@@ -113,11 +114,14 @@ class Victims:
         self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
         self._candidates: list[Candidate] | None = None
         self._doomed: set[JobId] = set()
+        self._leaving_nodes: set[NodeId] | None = None
         self._failed: set[tuple[object, ...]] = set()
+        self._found = 0
 
     def doom(self, victims: Sequence[JobId]) -> None:
         """These give way already."""
         self._doomed.update(victims)
+        self._leaving_nodes = None
 
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], rooms: Callable[[], Sequence[NodeRoom]]
@@ -130,6 +134,8 @@ class Victims:
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
         if gang.preemptible or alike in self._failed or not self._all():
             return None
+        if self._found >= MOST_A_PASS:
+            return None
         leaving = [one for one in self._all() if self._leaves(one)]
         with self._given(leaving):
             able = [one for one in self._all() if not self._leaves(one)]
@@ -138,19 +144,26 @@ class Victims:
         if way is None:
             self._failed.add(alike)
         else:
+            self._found += 1
             self.doom(way.reserved.victims)
         return way
 
     def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
         """Whether the gang will start when all who give way or are stopping have gone: some of them
         still hold a part of its seats, and its queue will let it."""
-        nodes = {seat.node for seat in reserved.seats}
-        leaving = [one for one in self._all() if self._leaves(one)]
-        if not any(seat.node in nodes for one in leaving for seat in one.running.seats):
+        if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
             return False
         asked = self._standing.millis_of(reserved.shape, self._kinds)
-        with self._given(leaving):
+        if self._standing.refusal(gang.queue, gang.user, asked) is None:
+            return True
+        with self._given([one for one in self._all() if self._leaves(one)]):
             return self._standing.refusal(gang.queue, gang.user, asked) is None
+
+    def _nodes_of_leaving(self) -> set[NodeId]:
+        if self._leaving_nodes is None:
+            leaving = (one for one in self._all() if self._leaves(one))
+            self._leaving_nodes = {seat.node for one in leaving for seat in one.running.seats}
+        return self._leaving_nodes
 
     def _all(self) -> list[Candidate]:
         if self._candidates is None:
@@ -202,8 +215,8 @@ class Victims:
             _leave(pretended, one)
         for settled in _SETTLED:
             some = [one for one in able if one.running.guard_over or not settled]
-            if settled and len(some) == len(able):
-                continue
+            if settled and len(some) in (0, len(able)):
+                continue  # the second round is the same
             for shape in shapes:
                 way = self._way(gang, shape, some, pretended)
                 if way is not None:

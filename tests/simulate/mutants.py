@@ -12,6 +12,7 @@ import pytest
 from corral.simulate.scene import Outcome, simulate
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants_giving import GIVING
+from tests.simulate.mutants_wishes import WISHES
 
 MOST_WORLDS = 400  # so many are looked at before a rule is called unguarded
 
@@ -478,6 +479,7 @@ FORGETTING = [
 
 MUTANTS = [
     *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *GIVING, *AGENT, *FORGETTING,
+    *WISHES,
 ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Rules about what jobs wish of time and place, taken out one at a time."""
 
-from tests.simulate.mutants import Mutant
+from tests.simulate.mutant import Mutant
 
 WISHES = [
     Mutant(

@@ -2,18 +2,11 @@
 
 import pytest
 
-<<<<<<< HEAD
-from tests.simulate.mutants import MUTANTS, Mutant, breed, first_missed
-from tests.simulate.mutants_wishes import WISHES
-
-ALL = [*MUTANTS, *WISHES]
-=======
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants import MUTANTS, breed, first_missed
->>>>>>> origin/main
 
 
-@pytest.mark.parametrize("mutant", ALL, ids=lambda one: one.name.replace(" ", "-"))
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.name.replace(" ", "-"))
 def test_a_rule_taken_out_is_missed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one of the invariants that guard it, and not by whatever breaks next."""
     breed(mutant, monkeypatch)
@@ -22,4 +15,4 @@ def test_a_rule_taken_out_is_missed(mutant: Mutant, monkeypatch: pytest.MonkeyPa
 
 
 def test_every_rule_taken_out_has_a_name_of_its_own() -> None:
-    assert len({mutant.name for mutant in ALL}) == len(ALL)
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)

@@ -56,12 +56,8 @@ class Auditor:
         self._stepped_at: dict[tuple[int, AttemptKey, NodeId], tuple[int, float]] = {}
         self._blame = Blame(self)
         self._placing = Placing(self)
-<<<<<<< HEAD
         self._wished = Wished(self)
-        self.kept = Kept(self)
-=======
         self.forgetting = Forgetting(self)
->>>>>>> origin/main
         self.giving = Giving(self)
 
     def breach(self, rule: str, text: str) -> None:

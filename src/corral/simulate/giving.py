@@ -145,12 +145,7 @@ class Giving:
         """Only those give way from whom it may take; one after the other, as long as it may. `new`:
         what queues were given in the same commit."""
         by = jobs[one.job]
-<<<<<<< HEAD
-        told = {victim.job for victim in self._kept[by.id].victims} if by.id in self._kept else ()
-        held = self._millis(jobs, staying=True)
-=======
         held = self._millis(jobs, staying=True, by=one.job)
->>>>>>> origin/main
         own_left = self._own(by.spec.queue) - held[by.spec.queue] - self._kept_millis(by, jobs)
         held.update(new)
         for kept in self._kept.values():
@@ -158,13 +153,8 @@ class Giving:
                 held[jobs[kept.job].spec.queue] += kept.shape.gpu_millis
         for victim in sorted(one.victims, key=lambda victim: victim.gpu_millis):
             job = jobs[victim.job]
-<<<<<<< HEAD
-            if victim.job in told:  # it is on its way out; for the same job, and judged then
-                continue
-=======
             if self._was_told(one, victim):
                 continue  # it was judged then, by what queues held then
->>>>>>> origin/main
             if not self._may_take(by, job, victim, held, own_left >= one.shape.gpu_millis):
                 text = f"{victim.job} gives way to {one.job} by {victim.why}, without a right"
                 self._auditor.breach("right", text)

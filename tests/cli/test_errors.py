@@ -15,6 +15,7 @@ from corral.domain.errors import (
     NotFound,
     SpecInvalid,
     StoreTrouble,
+    TokenRevoked,
     Unreachable,
 )
 
@@ -70,3 +71,13 @@ def test_up_and_down_are_about_a_directory_never_about_the_head_of_an_address(
     monkeypatch.setenv("CORRAL_DIR", "/nowhere/at/all")
     assert run([command]) == failure.REFUSED
     assert f"run: corral {command} --dir /nowhere/at/all" in capsys.readouterr().err
+
+
+def test_whoever_holds_the_directory_is_told_the_way_back_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CORRAL_URL", raising=False)
+    monkeypatch.delenv("CORRAL_TOKEN", raising=False)
+    assert "remove the file token" in failure.hint_of(TokenRevoked("m", hint="h"))
+    monkeypatch.setenv("CORRAL_TOKEN", "given")
+    assert failure.hint_of(TokenRevoked("m", hint="h")) == "h"

@@ -181,6 +181,7 @@ def test_people(head: Head, compare: Compare) -> None:
         "user rm carol -y",
         "token create --user carol",
         "token create --expires soon",
+        "token create --expires 0s",
         "token revoke t0 -y",
         "token revoke",
         "audit --limit 0",

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 
-from corral.api.auth import token_digest
+from corral.api.auth import Caller, token_digest
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid
@@ -48,6 +48,7 @@ async def user(user: str, house: Within, caller: Asker) -> wire.User:
 @router.patch("/v1/users/{user}")
 async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) -> wire.User:
     """A disabled user is let in no more; their jobs run on."""
+    _check_other(user, caller, "change your own role or standing")
     given = body.model_dump(exclude_none=True)
     detail = ", ".join(f"{name} {value}".lower() for name, value in given.items())
     changed = await house.control.store.change_user(
@@ -62,6 +63,7 @@ async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) 
 @router.delete("/v1/users/{user}", status_code=204)
 async def remove_user(user: str, house: Within, caller: Asker) -> None:
     """Forget the user and revoke their tokens. Not while they have unfinished jobs."""
+    _check_other(user, caller, "remove yourself")
     control = house.control
     left = [job.id for job in control.world.jobs.values() if job.owner == user]
     if left:
@@ -74,6 +76,12 @@ async def remove_user(user: str, house: Within, caller: Asker) -> None:
         UserName(user), at=now, entry=caller.entry(now, on=user)
     ):
         await find_user(house, user)
+
+
+def _check_other(user: str, caller: Caller, what: str) -> None:
+    """Raises: Conflict. An admin who is one no more could not undo it."""
+    if user == caller.name:
+        raise Conflict(f"you are {user}: you cannot {what}", hint="ask another admin to do it")
 
 
 async def find_user(house: House, name: str) -> User:

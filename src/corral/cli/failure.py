@@ -1,11 +1,12 @@
 """Errors as people and programs read them, and the exit code that each kind has."""
 
 import json
+import os
 import sys
 from typing import Final
 
 from corral.cli.output import clean
-from corral.domain.errors import Bug, CorralError, Refusal
+from corral.domain.errors import Bug, CorralError, Refusal, TokenExpired, TokenRevoked
 
 DONE: Final = 0
 JOB_FAILED: Final = 1
@@ -29,6 +30,17 @@ def exit_code_of(error: CorralError) -> int:
     if isinstance(error, Refusal):
         return REFUSED
     return BUG if isinstance(error, Bug) else UNREACHABLE
+
+
+def hint_of(error: CorralError) -> str:
+    """With the way of whoever holds the directory, where the token in it lets nobody in."""
+    given = {"CORRAL_URL", "CORRAL_TOKEN"} & os.environ.keys()
+    if given or not isinstance(error, TokenRevoked | TokenExpired):
+        return error.hint
+    return (
+        f"{error.hint}; or, where the cluster's directory is yours: end its head (kill the pid of "
+        "head.json), remove the file token there, and run: corral up"
+    )
 
 
 def tell(code: str, message: str, hint: str, *, as_json: bool) -> None:

@@ -74,7 +74,7 @@ def run(words: Sequence[str]) -> int:
         failure.tell("usage", error.message, error.hint, as_json=as_json)
         return failure.USAGE
     except CorralError as error:
-        failure.tell(error.code, error.message, error.hint, as_json=as_json)
+        failure.tell(error.code, error.message, failure.hint_of(error), as_json=as_json)
         return failure.exit_code_of(error)
     except KeyboardInterrupt:
         return failure.INTERRUPTED

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from corral.wire import people
 
 Role = Literal["viewer", "user", "operator", "admin"]
+LONGEST_SECONDS = 3650 * 86400.0  # as the head takes it
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
@@ -149,6 +150,8 @@ def create_token(
         expires: How long it lasts: 12h, 30d (until it is revoked).
     """
     seconds = None if expires is None else _seconds(expires, "--expires 30d")
+    if seconds is not None and not 1.0 <= seconds <= LONGEST_SECONDS:
+        raise Usage(f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d")
     with common.client() as client:
         made = client.create_token(user=user, role=role, expires_seconds=seconds)
     if common.json:

@@ -30,7 +30,7 @@ HERE: Final = Path(__file__).resolve().parent
 CORRAL: Final = Path(sys.executable).with_name("corral")
 KILL_AT: Final = 0.4  # of all steps, and not before a save is recorded
 POLL_SECONDS: Final = 0.05
-PATIENCE_SECONDS: Final = 240.0
+PATIENCE_SECONDS: Final = 240.0  # without a step: a busy machine is slow, not stuck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +113,14 @@ class Demo:
         run = Run(id=job.id, submitted_at=job.submitted_at)
         telling = threading.Thread(target=self._tell, args=(job.id,), daemon=True)
         telling.start()
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        last_step, stepped_at = -1, time.monotonic()
         with self._bar(name) as advance:
             while not self._look(run, lose_a_node=lose_a_node):
                 advance(run.steps)
-                if time.monotonic() > give_up_at:
-                    raise SystemExit(f"{name} has not ended: corral why {run.id}")
+                if run.steps != last_step:
+                    last_step, stepped_at = run.steps, time.monotonic()
+                if time.monotonic() > stepped_at + PATIENCE_SECONDS:
+                    raise SystemExit(f"{name} makes no step: {run.job.reason or run.job.state}")
                 time.sleep(POLL_SECONDS)
             advance(run.steps)
         telling.join(2.0)

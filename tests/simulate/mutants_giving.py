@@ -25,7 +25,7 @@ GIVING = [
         "if not standing.is_within(gang.queue, asked, mine[parts]):",
         "if False:",
         "right",
-        seed=32,
+        seed=47,
     ),
     Mutant(
         "an equal takes the place of an equal",
@@ -94,7 +94,7 @@ GIVING = [
         "if gang.preemptible or alike in self._failed or not self._all():",
         "if True:",
         "reclaim",
-        seed=471,
+        seed=527,
     ),
     Mutant(
         "seats are kept for one that is never let in",

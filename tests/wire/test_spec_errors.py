@@ -41,6 +41,7 @@ WRONG = [
     OK + "begin: 30",
     OK + "start_by: [1h]",
     OK + "start_by: 1969-01-01T00:00Z",
+    OK + "begin: 2h\nstart_by: 1h",
     OK + "deadline: 2h",
     OK + "max_duration: 1m\nwarn: {before: 2m}",
     OK + "warn: KILL@2m",

@@ -19,6 +19,14 @@ class Moment:
         if (self.at is None) == (self.after_seconds is None):
             raise ValueError(f"a moment is by the clock or after the submission: {self}")
 
+    def is_after(self, other: "Moment") -> bool:
+        """Whether this can never come before the other; False where that cannot be told yet."""
+        if self.at is not None and other.at is not None:
+            return self.at >= other.at
+        if self.after_seconds is not None and other.after_seconds is not None:
+            return self.after_seconds >= other.after_seconds
+        return False
+
     def of(self, submitted_at: float) -> float:
         """The moment by the wall clock, for a job that was submitted then."""
         return self.at if self.at is not None else submitted_at + (self.after_seconds or 0.0)

@@ -258,6 +258,14 @@ def _together(spec: Spec) -> list[Problem]:
                 hint=f"write: warn: {{before: {limit / 10:g}s}}",
             )
         )
+    if spec.begin and spec.start_by and spec.begin.is_after(spec.start_by):
+        problems.append(
+            Problem(
+                where=("start_by",),
+                text="it must have started before it may begin",
+                hint="write a start_by that is later than begin",
+            )
+        )
     if spec.topology.within and spec.topology.mode == "spread":
         problems.append(
             Problem(

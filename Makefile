@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 # The CPU build of PyTorch is enough for the tests; `make demo` on a machine with GPUs takes what pip offers.
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test check soak bench docs docs-check sim lock lock-check news clean
+.PHONY: setup demo test check soak bench bench-sched docs docs-check sim lock lock-check news clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ sim: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
+
+bench-sched: setup
+	$(BIN)/python benchmarks/sched/run.py $(ROWS)
 
 docs: setup
 	$(BIN)/python docs/generate.py

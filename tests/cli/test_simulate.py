@@ -34,7 +34,56 @@ def test_several_policies_side_by_side(
         assert 0 < numbers["utilisation"] <= 1
     logged = [json.loads(line) for line in events.read_text().splitlines()]
     assert {event["policy"] for event in logged} == {"fifo", "default"}
-    assert "<svg" in html.read_text()
+    assert html.read_text().count("<svg") == 2
+    assert "http" not in html.read_text().replace(str(tmp_path), "")
+
+
+KEYS = {
+    *("jobs", "jct_mean_s", "jct_p50_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "wait_max_s"),
+    *("slowdown_mean", "utilisation", "preemptions", "lost_gpu_s", "wall_s"),
+}
+
+
+def test_the_same_seed_gives_the_same_answer_to_the_last_digit(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["simulate", str(log), "--cluster", "2x8", "--json", "--mtbf-hours", "2", "--seed"]
+    said = []
+    for seed in ("5", "5", "6"):
+        assert run([*words, seed]) == 0
+        numbers = json.loads(capsys.readouterr().out)["policies"]["default"]
+        assert numbers.keys() >= KEYS
+        assert numbers.pop("wall_s") >= 0
+        said.append(numbers)
+    assert said[0] == said[1] != said[2]
+    assert said[0]["failures"] > 0
+
+
+def test_numbers_by_queue_and_by_size_add_up(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["simulate", str(log), "--cluster", "2x8", "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)["policies"]["default"]
+    for kind in ("queues", "sizes"):
+        parts = numbers[kind].values()
+        assert sum(part["jobs"] for part in parts) == 60
+        mean = sum(part["wait_mean_s"] * part["jobs"] for part in parts) / 60
+        assert mean == pytest.approx(numbers["wait_mean_s"])
+        assert max(part["wait_max_s"] for part in parts) == numbers["wait_max_s"]
+    assert run(["simulate", str(log), "--cluster", "2x8", "--by"]) == 0
+    assert "5 to 8" in capsys.readouterr().out
+
+
+def test_jobs_that_the_nodes_cannot_hold_are_left_out_and_told(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", str(log), "--cluster", "3x4+1x2", "--json"]) == 0
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert (answer["too_large"], answer["policies"]["default"]["jobs"]) == (0, 60)
+    assert run(["simulate", str(log), "--cluster", "1x4", "--json"]) == 0
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert answer["too_large"] == 60 - answer["policies"]["default"]["jobs"] == 28
+    assert "28 jobs ask for more than the 4 GPUs there are" in said.err
 
 
 def test_without_a_policy_it_is_the_default_on_the_nodes_beside_the_log(
@@ -54,12 +103,40 @@ def test_a_policy_of_ones_own(log: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "patience = 2.0",
+        '[a]\nlike = "magic"',
+        "[a]\nhurry = 1.0",
+        '[a]\npatience = "much"',
+        "[a]\nrule = 4",
+        "[a",
+    ],
+)
+def test_what_is_no_file_of_policies_is_refused(
+    log: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = log.with_name("mine.toml")
+    config.write_text(text)
+    assert run(["simulate", str(log), "--cluster", "2x8", "--config", str(config)]) == 3
+    assert "is not a file of policies" in capsys.readouterr().err
+
+
+def test_jobs_none_of_which_fits_are_refused(log: Path) -> None:
+    log.write_text("submit_s,duration_s,gpus\n0,5,8\n")
+    assert run(["simulate", str(log), "--cluster", "1x4"]) == 3
+
+
+@pytest.mark.parametrize(
     ("more", "code"),
     [
         ([], 2),
         (["--cluster", "2x8", "--policy", "magic"], 3),
         (["--cluster", "eight"], 3),
-        (["--cluster", "1x4"], 3),
+        (["--cluster", "1x4", "--restart-seconds", "-1"], 2),
+        (["--cluster", "1x4", "--seed", "-1"], 2),
+        (["--cluster", "1x4", "--html", "/no/such/folder/page.html"], 3),
+        (["--cluster", "1x4", "--events", "/no/such/folder/events"], 3),
         (["--cluster", "2x8", "--nodes", "n.csv"], 2),
     ],
 )

@@ -1,6 +1,7 @@
 """Logs of three kinds give the workload that they tell of; what is none of them is refused."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,49 @@ def test_sacct_without_steps_and_without_those_that_never_ran(tmp_path: Path) ->
 def test_what_is_no_log_of_jobs_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(SpecInvalid):
         read_trace(written(tmp_path, text))
+
+
+HEAD = "submit_s,duration_s,gpus\n1,2,1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("submit_s,gpus\n1,2\n", "no column duration_s"),
+        (HEAD + "1,2\n", "line 3: too few cells"),
+        (HEAD + "1,soon,1\n", "line 3: duration_s is 'soon', not a number"),
+        (HEAD + "-1,2,1\n", "line 3: submit_s is -1"),
+        (HEAD + "1,-2,1\n", "line 3: duration_s is -2"),
+        (HEAD + "1,2,-1\n", "line 3: gpus is -1"),
+        (HEAD + "1,nan,1\n", "line 3: duration_s is nan"),
+        (HEAD + "1,2,inf\n", "line 3: gpus is inf"),
+        (HEAD + ",2,1\n", "line 3: submit_s is '', not a number"),
+        (SWF + "3 1 2\n", "line 4: 3 fields"),
+        (SACCT + "4|gpu\n", "line 6: 2 cells"),
+        ('{"jobs": 5}\n', "is not a log of jobs"),
+        ("{\n", "is not a log of jobs"),
+        ("submit_s,duration_s,gpus\n", "has no job"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(SpecInvalid, match=why):
+        read_trace(written(tmp_path, text))
+
+
+def test_corrals_own_history(tmp_path: Path) -> None:
+    shape = {"nodes": 2, "gpus_per_node": 4.0}
+    job = {"id": "j1", "name": "a", "owner": "ann", "queue": "q", "shape": shape}
+    ended = job | {"submitted_at": 50.0, "started_at": 60.0, "ended_at": 90.0}
+    waits = job | {"id": "j2", "submitted_at": 55.0, "started_at": None, "ended_at": None}
+    trace = read_trace(written(tmp_path, json.dumps({"jobs": [waits, ended]}, indent=2)))
+    work = trace.workload
+    assert (work.submits, work.durations, work.gpus, work.names) == ([0], [30], [8], ["j1"])
+    assert (trace.queues, trace.skipped, work.users, work.kinds) == (("q",), 1, [0], [0])
+
+
+def test_parts_of_gpus_are_rounded_up_and_counted(tmp_path: Path) -> None:
+    trace = read_trace(written(tmp_path, CSV))
+    assert (trace.rounded, trace.queues) == (1, ("b", "a"))
 
 
 def test_a_zipped_log_reads_as_the_plain_one(tmp_path: Path) -> None:

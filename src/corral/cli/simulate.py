@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,18 +11,21 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.cli.failure import Usage
-from corral.cli.output import note, print_json, show_table, table
+from corral.cli.output import note, print_json, say, show_table, table
 from corral.domain.units import duration_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.replay import Metrics, Workload
+    from corral.replay import Failures, Workload
     from corral.replay.replay import Event
     from corral.schedule.order import Named
+    from corral.simulate.traces import Trace
 
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
-_SECONDS = Parameter(validator=Number(gte=0, lte=1e9))
+_POSITIVE = Parameter(validator=Number(gte=0, lte=1e9))
+_SEED = Parameter(validator=Number(gte=0))
+_PARTS = Parameter(negative="", show_default=False)
 
 
 def simulate(
@@ -33,69 +36,121 @@ def simulate(
     cluster: str | None = None,
     policy: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     config: Path | None = None,
-    restart_seconds: Annotated[float, _SECONDS] = 60.0,
+    restart_seconds: Annotated[float, _POSITIVE] = 60.0,
+    mtbf_hours: Annotated[float, _POSITIVE] = 0.0,
+    checkpoint_seconds: Annotated[float, _POSITIVE] = 3_600.0,
+    seed: Annotated[int, _SEED] = 0,
+    by: Annotated[bool, _PARTS] = False,
     events: Path | None = None,
     html: Path | None = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Replay a log of jobs in virtual time, and tell how long its jobs would have waited.
 
+    Policies: fifo (strict), fifo-skip, sjf (by what like jobs took), las (least attained service),
+    easy, easy-sjf, conservative, backfill (EASY, who asks for less goes sooner), default: like live
+    queues; where every job has a time limit, backfill. With -oracle (sjf-, srtf-, easy-) they are
+    told how long jobs run, which no live scheduler is.
+
     Args:
-        trace: CSV with a header, SWF, or the output of sacct -P; may be gzipped.
+        trace: CSV with a header, SWF, or the output of sacct -P or of corral ps --all --json; may
+            be gzipped.
         nodes: CSV with a column gpus, one node a row; else the file NAME.nodes.csv by the trace.
         cluster: Nodes in words instead: 88x8 is 88 nodes of 8 GPUs, 4x8+2x4 six of two kinds.
-        policy: One policy or several; without one, the policy that live queues have by default.
+        policy: One policy or several; without one, default.
         config: TOML of policies of your own: [name], like = "default", and numbers to change.
-        restart_seconds: What a preempted job loses when it starts again.
-        events: Write every start, preemption and end to this file, as JSON lines.
+        restart_seconds: What a preempted or failed job loses when it starts again.
+        mtbf_hours: Each node fails so often on the average and is back at once; 0 is never.
+        checkpoint_seconds: A job on a failing node goes on from its last save; 0: it has none.
+        seed: Of the failures: the same seed gives the same answer, to the last digit.
+        by: Show the numbers by queue and by size too.
+        events: Write every start, preemption, promise and end to this file, as JSON lines.
         html: Write a page with the numbers and plots to this file.
     """
-    from corral.domain.errors import Conflict
+    from corral.replay import Failures
+    from corral.simulate.policies import chosen
     from corral.simulate.report import page
     from corral.simulate.traces import read_trace
 
-    found = read_trace(trace)
-    if found.skipped:
-        note(f"{found.skipped} rows have no GPUs or never ended: they are not replayed")
-    sizes = _sizes(trace, nodes, cluster)
-    if max(found.workload.gpus) > sum(sizes):
-        largest = f"its largest job asks for {max(found.workload.gpus)} GPUs"
-        raise Conflict(f"{largest}, all nodes have {sum(sizes)}", hint="add nodes")
-    results: dict[str, dict[str, Any]] = {}
-    curves: dict[str, list[float]] = {}
-    for name, named in _chosen(policy, config, restart_seconds).items():
-        with _event_writer(events, name) as on_event:
-            metrics, waits, wall = _run(found.workload, sizes, named, on_event)
-        results[name] = asdict(metrics) | {"wall_s": wall}
-        curves[name] = waits
-    answer = {
-        "trace": str(trace),
-        "nodes": len(sizes),
-        "gpus": sum(sizes),
-        "restart_s": restart_seconds,
-        "skipped": found.skipped,
-        "policies": results,
-    }
+    found, sizes = read_trace(trace), _sizes(trace, nodes, cluster)
+    policies = chosen(policy or (), config, restart_seconds)
+    failures = Failures(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
+    answer: dict[str, Any] = {"trace": str(trace), "restart_s": restart_seconds}
+    answer |= _replayed(found, sizes, policies, failures, events)
     if html is not None:
-        html.write_text(page(answer, curves))
+        _write(html, page(answer))
     if json:
         print_json(answer)
     else:
-        _show(results)
+        _show(answer["policies"], by=by)
+
+
+def _replayed(
+    found: "Trace",
+    sizes: list[int],
+    policies: "dict[str, Named]",
+    failures: "Failures",
+    events: Path | None,
+) -> dict[str, Any]:
+    workload, queues, too_large = _able(found, sizes)
+    results = {}
+    with _event_file(events) as write:
+        for name, named in policies.items():
+            results[name] = _run(workload, queues, sizes, named, failures, write(name))
+    return {
+        "nodes": len(sizes),
+        "gpus": sum(sizes),
+        "skipped": found.skipped,
+        "too_large": too_large,
+        "policies": results,
+    }
 
 
 def _run(
     workload: "Workload",
+    queues: list[str],
     sizes: list[int],
     named: "Named",
+    failures: "Failures",
     on_event: "Callable[[Event], None] | None",
-) -> "tuple[Metrics, list[float], float]":
-    from corral.replay import metrics_of, replay
+) -> dict[str, Any]:
+    from corral.replay import metrics_of, parts_of, replay, size_labels
+    from corral.replay.metrics import SIZES
+    from corral.simulate.report import curve
 
     begun = perf_counter()
-    outcome = replay(workload, sizes, named, on_event=on_event)
-    metrics = metrics_of(outcome)
-    return metrics, outcome.waits, perf_counter() - begun
+    outcome = replay(workload, sizes, named, failures=failures, on_event=on_event)
+    numbers = asdict(metrics_of(outcome)) | {"wall_s": perf_counter() - begun}
+    by_queue = parts_of(outcome, queues)
+    by_size = parts_of(outcome, size_labels(workload.gpus))
+    parts = {
+        "queues": {
+            label: asdict(part)
+            for label, part in sorted(by_queue.items(), key=lambda item: -item[1].gpu_hours)
+        },
+        "sizes": {label: asdict(by_size[label]) for _, label in SIZES if label in by_size},
+    }
+    return numbers | parts | {"used": list(outcome.used), "waits_s": curve(outcome.waits)}
+
+
+def _able(found: "Trace", sizes: list[int]) -> "tuple[Workload, list[str], int]":
+    """The jobs that the nodes can hold at all, the queue of each, and how many the nodes cannot."""
+    from corral.domain.errors import Conflict
+    from corral.replay import largest_gang
+
+    most, gpus = largest_gang(sizes), found.workload.gpus
+    rows = [row for row, asked in enumerate(gpus) if asked <= most]
+    too_large = len(gpus) - len(rows)
+    if not rows:
+        raise Conflict(f"no job fits: the nodes hold {most} GPUs of one", hint="add nodes")
+    if found.skipped:
+        note(f"{found.skipped} rows have no GPUs or never ended: they are not replayed")
+    if too_large:
+        note(f"{too_large} jobs ask for more than the {most} GPUs there are: they are not replayed")
+    if found.rounded:
+        note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
+    work = found.workload.only(rows)
+    return work, [found.queues[queue] for queue in work.queues], too_large
 
 
 def _sizes(trace: Path, nodes: Path | None, cluster: str | None) -> list[int]:
@@ -111,56 +166,40 @@ def _sizes(trace: Path, nodes: Path | None, cluster: str | None) -> list[int]:
     return read_sizes(nodes or beside)
 
 
-def _chosen(names: list[str] | None, config: Path | None, restart: float) -> "dict[str, Named]":
-    from corral.domain.errors import NotFound
-    from corral.schedule.order import DEFAULT, POLICIES
-
-    known = dict(POLICIES) | (_configured(config) if config else {})
-    asked = names or ([name for name in known if name not in POLICIES] if config else [DEFAULT])
-    for name in asked:
-        if name not in known:
-            raise NotFound("policy", name, list(known), see="corral simulate --help")
-    return {
-        name: replace(known[name], policy=known[name].policy._replace(restart_seconds=restart))
-        for name in asked
-    }
-
-
-def _configured(config: Path) -> "dict[str, Named]":
-    """Policies of a TOML file; each is like a named one, but for the numbers that it gives."""
-    from tomllib import TOMLDecodeError, loads
-
-    from corral.schedule.order import DEFAULT, POLICIES
-
-    try:
-        tables = loads(config.read_text())
-        made = {}
-        for name, numbers in tables.items():
-            base = POLICIES[numbers.pop("like", DEFAULT)]
-            values: dict[str, Any] = {key: float(value) for key, value in numbers.items()}
-            made[name] = replace(base, policy=base.policy._replace(**values))
-    except (OSError, TOMLDecodeError, KeyError, ValueError, TypeError, AttributeError) as error:
-        hint = 'write, for example: [patient] like = "default" patience = 2.0'
-        raise Usage(f"{config} is not a file of policies: {error}", hint=hint) from error
-    return made
-
-
 @contextmanager
-def _event_writer(path: Path | None, name: str) -> "Iterator[Callable[[Event], None] | None]":
-    """Writes events to the file, the policy's name in each; nothing without a file."""
+def _event_file(
+    path: Path | None,
+) -> "Iterator[Callable[[str], Callable[[Event], None] | None]]":
+    """Gives, for the name of a policy, what writes its events to the file, or None without one."""
+    from corral.domain.errors import Conflict
+
     if path is None:
-        yield None
+        yield lambda name: None
         return
     from json import dumps
 
-    with path.open("a") as file:
-        yield lambda event: print(dumps({"policy": name} | asdict(event)), file=file)
+    from corral.simulate.report import event_row
+
+    try:
+        with path.open("w") as file:
+            yield lambda name: lambda event: print(dumps(event_row(name, event)), file=file)
+    except OSError as error:
+        raise Conflict(f"{path} cannot be written: {error}") from error
 
 
-def _show(results: dict[str, dict[str, Any]]) -> None:
+def _write(path: Path, text: str) -> None:
+    from corral.domain.errors import Conflict
+
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise Conflict(f"{path} cannot be written: {error}") from error
+
+
+def _show(results: dict[str, dict[str, Any]], *, by: bool) -> None:
     shown = table(
-        "policy", "jct", "jct p99", "wait", "wait p99", "longest wait", "slowdown", "used",
-        "preemptions", right=("slowdown", "used", "preemptions"),
+        "policy", "jct", "jct p99", "wait", "p99", "longest", "slowdown", "used", "split",
+        "preempted", "lost GPU h", right=("slowdown", "used", "split", "preempted", "lost GPU h"),
     )  # fmt: skip
     for name, numbers in results.items():
         shown.add_row(
@@ -171,6 +210,30 @@ def _show(results: dict[str, dict[str, Any]]) -> None:
             ),
             f"{numbers['slowdown_mean']:.1f}",
             f"{numbers['utilisation']:.1%}",
+            f"{numbers['fragmentation']:.1%}",
             str(numbers["preemptions"]),
+            f"{numbers['lost_gpu_s'] / 3_600:.0f}",
+        )
+    show_table(shown)
+    for kind in ("queues", "sizes") if by else ():
+        say()
+        _show_parts(results, kind)
+
+
+def _show_parts(results: dict[str, dict[str, Any]], kind: str) -> None:
+    """One row a queue or size, the mean and the longest wait of each policy side by side."""
+    first = next(iter(results.values()))
+    waits = [f"{name} {word}" for name in results for word in ("wait", "longest")]
+    shown = table(kind.removesuffix("s"), "jobs", "GPU h", *waits, right=("jobs", "GPU h"))
+    for label, part in first[kind].items():
+        shown.add_row(
+            label,
+            str(part["jobs"]),
+            f"{part['gpu_hours']:.0f}",
+            *(
+                duration_text(numbers[kind][label][key])
+                for numbers in results.values()
+                for key in ("wait_mean_s", "wait_max_s")
+            ),
         )
     show_table(shown)

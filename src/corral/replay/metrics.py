@@ -8,12 +8,19 @@ from corral.replay.replay import Outcome
 
 SHORTEST_SECONDS: Final = 10.0  # bounded slowdown counts shorter jobs as so long (Feitelson 1998)
 
+SIZES: Final = (
+    *((1, "1 GPU"), (4, "2 to 4"), (8, "5 to 8"), (16, "9 to 16"), (64, "17 to 64")),
+    (float("inf"), "over 64"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
     """`jct`: from submission to end. `wait`: that less the job's own run time. `slowdown`: bounded
     by 10 s. `utilisation`: GPU time held over all GPU time, from the first submission to the last.
-    `lost_gpu_s`: GPU-seconds in which restarted jobs only restored themselves."""
+    `lost_gpu_s`: GPU-seconds in which restarted jobs only restored themselves, or that a failing
+    node undid. `failures`: starts that a failing node cut short. `fragmentation`: of the GPU time
+    that was free while jobs waited, the share on nodes in part held."""
 
     jobs: int
     jct_mean_s: float
@@ -34,6 +41,22 @@ class Metrics:
     utilisation: float
     preemptions: int
     lost_gpu_s: float
+    failures: int
+    fragmentation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The numbers of some jobs only, such as those of a queue or a size."""
+
+    jobs: int
+    gpu_hours: float
+    jct_mean_s: float
+    wait_mean_s: float
+    wait_p50_s: float
+    wait_p99_s: float
+    wait_max_s: float
+    slowdown_mean: float
 
 
 def metrics_of(outcome: Outcome) -> Metrics:
@@ -41,11 +64,7 @@ def metrics_of(outcome: Outcome) -> Metrics:
     work = outcome.workload
     if not work.submits:
         raise ValueError("no job, no numbers")
-    jct = [end - begun for end, begun in zip(outcome.ended, work.submits, strict=True)]
-    slowdown = [
-        max(1.0, took / max(SHORTEST_SECONDS, own))
-        for took, own in zip(jct, work.durations, strict=True)
-    ]
+    jct, slowdown = _jct(outcome), _slowdown(outcome)
     window = (work.submits[-1] - work.submits[0]) * sum(outcome.nodes)
     return Metrics(
         jobs=len(jct),
@@ -55,7 +74,48 @@ def metrics_of(outcome: Outcome) -> Metrics:
         utilisation=outcome.held_gpu_seconds / window if window else 0.0,
         preemptions=outcome.preemptions,
         lost_gpu_s=outcome.lost_gpu_seconds,
+        failures=outcome.failures,
+        fragmentation=outcome.fragmentation,
     )
+
+
+def parts_of(outcome: Outcome, labels: Sequence[str]) -> dict[str, Part]:
+    """The numbers of the jobs of each label; `labels` has one for each job."""
+    work, waits = outcome.workload, outcome.waits
+    jct, slowdown = _jct(outcome), _slowdown(outcome)
+    rows: dict[str, list[int]] = {label: [] for label in dict.fromkeys(labels)}
+    for row, label in enumerate(labels):
+        rows[label].append(row)
+    made = {}
+    for label, own in rows.items():
+        ranked = sorted(waits[row] for row in own)
+        made[label] = Part(
+            jobs=len(own),
+            gpu_hours=sum(work.durations[row] * work.gpus[row] for row in own) / 3_600,
+            jct_mean_s=sum(jct[row] for row in own) / len(own),
+            wait_mean_s=sum(ranked) / len(own),
+            wait_p50_s=quantile(ranked, 0.5),
+            wait_p99_s=quantile(ranked, 0.99),
+            wait_max_s=ranked[-1],
+            slowdown_mean=sum(slowdown[row] for row in own) / len(own),
+        )
+    return made
+
+
+def size_labels(gpus: Sequence[int]) -> list[str]:
+    """The class of each job by how many GPUs it asks for."""
+    return [next(label for most, label in SIZES if asked <= most) for asked in gpus]
+
+
+def _jct(outcome: Outcome) -> list[float]:
+    return [end - at for end, at in zip(outcome.ended, outcome.workload.submits, strict=True)]
+
+
+def _slowdown(outcome: Outcome) -> list[float]:
+    return [
+        max(1.0, took / max(SHORTEST_SECONDS, own))
+        for took, own in zip(_jct(outcome), outcome.workload.durations, strict=True)
+    ]
 
 
 def _spread(name: str, values: Sequence[float], unit: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Logs of real clusters as workloads: CSV of jobs, SWF, and what `sacct -P` prints."""
+"""Logs of clusters as workloads: CSV of jobs, SWF, what `sacct -P` and `corral ps` print."""
 
 import gzip
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from corral.domain.errors import SpecInvalid
 from corral.replay import Workload
+from corral.simulate.traces_corral import jobs_of_corral
 from corral.simulate.traces_csv import jobs_of_csv, sizes_of_csv
 from corral.simulate.traces_job import LoggedJob
 from corral.simulate.traces_sacct import jobs_of_sacct
@@ -18,14 +19,17 @@ SHORTEST_SECONDS = 1.0  # logs count whole seconds: a job of 0 took less than on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """`skipped`: rows that cannot be replayed, as they have no GPUs or never ended."""
+    """`skipped`: rows that cannot be replayed, as they have no GPUs or never ended. `rounded`:
+    those that asked for a part of a GPU, and count as one that asks for the whole of it."""
 
     workload: Workload
+    queues: tuple[str, ...]
     skipped: int
+    rounded: int
 
 
 def read_trace(path: Path) -> Trace:
-    """The jobs of a log, by its first line: the names of CSV columns, of sacct's, or SWF.
+    """The jobs of a log, by its first line: names of CSV columns or of sacct's, JSON, or SWF.
 
     Raises: SpecInvalid when it is none of these, or has no job.
     """
@@ -34,12 +38,14 @@ def read_trace(path: Path) -> Trace:
     try:
         if "|" in head:
             jobs = list(jobs_of_sacct(head, lines))
+        elif head.lstrip().startswith("{"):
+            jobs = list(jobs_of_corral([head, *lines]))
         elif "," in head:
             jobs = list(jobs_of_csv(head, lines))
         else:
             jobs = list(jobs_of_swf([head, *lines]))
-    except (ValueError, KeyError, IndexError) as error:
-        hint = "it reads CSV with a header, SWF, and the output of: sacct -a -P -o ALL"
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        hint = "it reads CSV with a header, SWF, sacct -a -P -o ALL, and: corral ps --all --json"
         raise SpecInvalid(f"{path} is not a log of jobs: {error}", hint=hint) from error
     return _trace(path, jobs)
 
@@ -79,18 +85,23 @@ def _trace(path: Path, rows: Sequence[LoggedJob]) -> Trace:
     if not able:
         raise SpecInvalid(f"{path} has no job with GPUs that ended")
     able.sort(key=lambda job: job.submitted)
-    first = able[0].submitted
+    first, queues = able[0].submitted, [job.queue or "-" for job in able]
     workload = Workload(
         submits=[job.submitted - first for job in able],
         durations=[max(SHORTEST_SECONDS, job.duration) for job in able],
         gpus=[ceil(job.gpus) for job in able],
-        queues=_numbers(job.queue or "-" for job in able),
+        queues=_numbers(queues),
         limits=[job.limit for job in able],
         names=[job.name for job in able],
         users=_numbers(job.user for job in able),
         kinds=_numbers(job.kind for job in able),
     )
-    return Trace(workload=workload, skipped=len(rows) - len(able))
+    return Trace(
+        workload=workload,
+        queues=tuple(dict.fromkeys(queues)),
+        skipped=len(rows) - len(able),
+        rounded=sum(job.gpus % 1 > 0 for job in able),
+    )
 
 
 def _numbers(names: Iterable[str]) -> list[int]:

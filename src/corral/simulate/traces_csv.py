@@ -2,35 +2,72 @@
 
 import csv
 from collections.abc import Iterable, Iterator
+from math import isfinite
 
 from corral.simulate.traces_job import LoggedJob
 
+NEEDED = ("submit_s", "duration_s", "gpus")
+KNOWN = ("vc", "walltime_s", "job_id", "user", "name")
+
 
 def jobs_of_csv(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
-    """Of job_id, vc, submit_s, duration_s, gpus and walltime_s; an empty cell is unknown."""
-    columns = head.strip().split(",")
-    submit, duration, gpus = (columns.index(name) for name in ("submit_s", "duration_s", "gpus"))
-    maybe = ("vc", "walltime_s", "job_id", "user", "name")
-    queue, limit, name, user, kind = (_maybe(columns, name) for name in maybe)
-    for row in csv.reader(lines):
-        yield LoggedJob(
-            name=row[name] if name >= 0 else "",
-            queue=row[queue] if queue >= 0 else "",
-            submitted=float(row[submit]),
-            duration=float(row[duration] or -1),
-            gpus=float(row[gpus] or 0),
-            limit=float(row[limit] or 0) if limit >= 0 else 0.0,
-            user=row[user] if user >= 0 else "",
-            kind=row[kind] if kind >= 0 else "",
-        )
+    """Of job_id, user, name, vc, submit_s, duration_s, gpus and walltime_s; empty is unknown.
+
+    Raises: ValueError that names the line.
+    """
+    columns = _columns(head, NEEDED)
+    known = {name: columns.index(name) for name in (*NEEDED, *KNOWN) if name in columns}
+    reader = csv.reader(lines)
+    for row in reader:
+        try:
+            if row:
+                yield _job({name: row[at].strip() for name, at in known.items()})
+        except (ValueError, IndexError) as error:
+            why = "too few cells" if isinstance(error, IndexError) else error
+            raise ValueError(f"line {reader.line_num + 1}: {why}") from error
+
+
+def _job(row: dict[str, str]) -> LoggedJob:
+    return LoggedJob(
+        name=row.get("job_id", ""),
+        queue=row.get("vc", ""),
+        submitted=_number(row, "submit_s"),
+        duration=_number(row, "duration_s", unknown=-1.0),
+        gpus=_number(row, "gpus", unknown=0.0),
+        limit=_number(row, "walltime_s", unknown=0.0),
+        user=row.get("user", ""),
+        kind=row.get("name", ""),
+    )
+
+
+def _number(row: dict[str, str], name: str, *, unknown: float | None = None) -> float:
+    text = row.get(name, "")
+    if not text and unknown is not None:
+        return unknown
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{name} is {text!r}, not a number") from None
+    if not isfinite(value) or value < 0:
+        raise ValueError(f"{name} is {text}: it cannot be below 0 or without end")
+    return value
 
 
 def sizes_of_csv(head: str, lines: Iterable[str]) -> list[int]:
     """GPUs of each node that has any."""
-    gpus = head.strip().split(",").index("gpus")
-    sizes = [int(float(row[gpus] or 0)) for row in csv.reader(lines)]
+    gpus = _columns(head, ("gpus",)).index("gpus")
+    reader, sizes = csv.reader(lines), []
+    for row in reader:
+        try:
+            sizes.append(int(float(row[gpus] or 0)))
+        except (ValueError, IndexError, OverflowError) as error:
+            raise ValueError(f"line {reader.line_num + 1}: {error}") from error
     return [size for size in sizes if size > 0]
 
 
-def _maybe(columns: list[str], name: str) -> int:
-    return columns.index(name) if name in columns else -1
+def _columns(head: str, needed: Iterable[str]) -> list[str]:
+    columns = [name.strip() for name in head.lstrip("\ufeff").strip().split(",")]
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        raise ValueError(f"no column {' or '.join(missing)}")
+    return columns

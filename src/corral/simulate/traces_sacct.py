@@ -20,8 +20,13 @@ def jobs_of_sacct(head: str, lines: Iterable[str]) -> Iterator[LoggedJob]:
     for needed in ("JobID", "Submit", "Elapsed"):
         if needed not in columns:
             raise ValueError(f"no column {needed}")
-    for line in lines:
-        row = dict(zip(columns, line.rstrip("\n").split("|"), strict=True))
+    for number, line in enumerate(lines, start=2):
+        cells = line.rstrip("\n").split("|")
+        if len(cells) != len(columns):
+            raise ValueError(
+                f"line {number}: {len(cells)} cells, the first line has {len(columns)}"
+            )
+        row = dict(zip(columns, cells, strict=True))
         if "." in row["JobID"]:
             continue
         yield LoggedJob(

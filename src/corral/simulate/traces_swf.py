@@ -14,12 +14,12 @@ FIELDS: Final = 18
 
 def jobs_of_swf(lines: Iterable[str]) -> Iterator[LoggedJob]:
     """One job a line; a line that begins with ; is a comment."""
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         if line.startswith(";") or not line.strip():
             continue
         fields = line.split()
         if len(fields) != FIELDS:
-            raise ValueError(f"a line of {len(fields)} fields, SWF has {FIELDS}: {line[:60]!r}")
+            raise ValueError(f"line {number}: {len(fields)} fields, SWF has {FIELDS}")
         asked = float(fields[ASKED])
         yield LoggedJob(
             name=fields[NUMBER],

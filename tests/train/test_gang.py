@@ -164,6 +164,24 @@ def test_asked_to_stop_without_a_save_it_only_ends(world: World, tmp_path: Path)
     assert world.complete() == []
 
 
+def test_asked_to_save_it_saves_each_time_and_trains_on(world: World, tmp_path: Path) -> None:
+    """As before its max_duration is over: long before the next save is due."""
+    with shim_at(tmp_path / "shim.sock") as shim:
+        gang = world.launch(
+            1, 2, steps=100_000, interval="1000", sockets=[str(shim.path)], pause_seconds=0.002
+        )
+        wait_for(lambda: len(shim.of("progress")) > 3, "it trains")
+        shim.tell({"type": "save"})
+        wait_for(lambda: len(shim.of("save")) == 1, "it has saved")
+        shim.tell({"type": "save"})
+        wait_for(lambda: len(shim.of("save")) == 2, "it has saved again")
+        steps = [one["step"] for one in shim.of("save")]
+        wait_for(lambda: shim.of("progress")[-1]["step"] > steps[-1], "it trains on")
+        gang.kill()
+        gang.wait()
+    assert sorted(one["step"] for one in world.complete()) == steps
+
+
 def test_the_second_sigterm_ends_it_at_once(world: World) -> None:
     gang = world.launch(1, 1, steps=10, pause_seconds=60)
     wait_for(world.samples, "the first step, which sleeps")

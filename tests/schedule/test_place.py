@@ -173,7 +173,9 @@ def test_a_node_with_the_data_is_found_behind_thousands_that_fit_as_well() -> No
     cluster, demand = new_state(eight(3000), set())
     prefer(cluster, 0, 2999, True)
     assert put(cluster, demand, Ask(gpus=1))[0][0] == 2999
+    prefer(cluster, 0, 2999, True)
     prefer(cluster, 0, 2999, False)
+    assert cluster.likes[0] == 0
     assert put(cluster, demand, Ask(gpus=1))[0][0] == 2999, "it is the fullest now"
     assert put(cluster, demand, Ask(gpus=8))[0][0] == 0
 

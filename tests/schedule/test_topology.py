@@ -125,6 +125,25 @@ def test_a_gang_mixes_gpu_types_only_when_no_type_alone_has_the_nodes(
             assert len(of_types) > 1 or (topology == REQUIRE and level_of(cluster, way) > RACK)
 
 
+def placed(nodes: int, *rows: tuple[int, int, int]) -> list[int]:
+    """Where so many nodes lie of rows given as type, rack, pod."""
+    made = [
+        NodeRow(gpus=1, cpu_millis=1, memory_mib=1, gpu_type=kind, rack=rack, pod=pod)
+        for kind, rack, pod in rows
+    ]
+    return [node for node, *_ in put(cluster_of(made), new_demand(), Ask(nodes=nodes, gpus=1))]
+
+
+def test_a_rack_that_holds_the_gang_goes_before_a_fuller_pod_of_which_none_does() -> None:
+    assert placed(2, (0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 1), (0, 1, 1)) == [2, 3]
+
+
+def test_of_the_gpu_types_that_which_has_the_gang_nearer_then_the_fuller_domain_is_taken() -> None:
+    assert placed(2, (0, 0, 0), (0, 1, 0), (1, 2, 0), (1, 2, 0)) == [2, 3]
+    assert placed(2, (0, 0, 0), (0, 0, 0), (0, 0, 0), (1, 2, 0), (1, 2, 0)) == [3, 4]
+    assert placed(3, (0, 0, 0), (1, 0, 0), (0, 0, 0)) == [0, 1, 2], "mixed where it must be"
+
+
 def test_domains_of_one_number_in_different_racks_and_pods_are_different() -> None:
     rows = [
         NodeRow(gpus=1, cpu_millis=1, memory_mib=1, nvlink=0, rack=rack, pod=pod)

@@ -54,14 +54,14 @@ class Columns:
 
     def kind(self, gang: Waiting, tree: QueueTree, rows: list[LineRow]) -> tuple[int, int]:
         owner: object = (gang.queue, gang.user)
-        above = self.paths[gang.queue]
+        above, by_age = self.paths[gang.queue], False
         for queue in tree.path(gang.queue):
             if queue.policy == Policy.FIFO:
-                owner, above = ("by age", queue.name), self.paths[queue.name]
+                owner, above, by_age = ("by age", queue.name), self.paths[queue.name], True
                 break
         if owner not in self.paths:
             self.paths[owner] = len(rows)
-            rows.append(LineRow(above=above))
+            rows.append(LineRow(above=above, by_age=by_age))
         return self.paths[owner], gang.priority
 
     def judge(self, tree: QueueTree, standing: Standing) -> None:
@@ -102,6 +102,31 @@ def test_turns_are_taken_as_line_says(
         look_again(lines, jobs, line_of(lines, group), PASS)
     assert next_group(lines) == NONE
     assert line.next() is None
+
+
+def test_use_makes_no_difference_in_a_line_that_goes_by_age() -> None:
+    """Of two queues that have used as much, one with a line that counts it and one without."""
+    lines, moved = lines_of(
+        [
+            LineRow(above=TOP),
+            LineRow(above=TOP),
+            LineRow(above=TOP),
+            LineRow(above=1),
+            LineRow(above=2, by_age=True),
+        ],
+        groups=2,
+        classes=2,
+        capacity=[10.0, 0.0, 0.0],
+    )
+    jobs = jobs_of(2, gpus=1, classes=2, levels=1)
+    for klass in (0, 1):
+        lines.klass[klass], lines.line[klass] = klass, moved[3 + klass]
+        jobs.turn[klass] = klass
+        enter(lines, klass)
+        push(jobs, klass, klass)
+        use(lines, moved[3 + klass], 1.0, 0.0, 0.0)
+    look_at_all(lines, jobs, PASS)
+    assert next_group(lines) == 1
 
 
 @given(tree=trees(), waiting=gangs())

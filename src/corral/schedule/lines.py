@@ -22,6 +22,7 @@ class LineRow:
 
     above: int
     weight: float = 1.0
+    by_age: bool = False  # a line of all users, whose use makes no difference in it
 
 
 class Lines(NamedTuple):
@@ -41,6 +42,7 @@ class Lines(NamedTuple):
     offset: Any
     played: Any
     weight: Any
+    by_age: Any
     used: Any
     share: Any
     beyond: Any
@@ -75,7 +77,7 @@ def lines_of(
         below = len(children.get(old, ()))
         lines.above[at] = moved[rows[old].above] if at else NONE
         lines.first[at], lines.below[at], lines.offset[at] = first, below, offset
-        lines.weight[at] = rows[old].weight
+        lines.weight[at], lines.by_age[at] = rows[old].weight, rows[old].by_age
         first, offset = first + below, offset + 2 * below
     for resource in range(RESOURCES):
         lines.capacity[resource] = capacity[resource]
@@ -91,6 +93,7 @@ def _empty(rows: int, groups: int, classes: int) -> Lines:
         offset=column(rows, "int"),
         played=column(2 * rows, "int", NONE),
         weight=column(rows, "float", 1.0),
+        by_age=column(rows, "bool", False),
         used=column(rows * RESOURCES, "float"),
         share=column(rows, "float"),
         beyond=column(rows, "bool", False),
@@ -152,7 +155,8 @@ def use(lines: Lines, row: int, gpus: float, cpus: float, gib: float) -> None:
         lines.used[row * RESOURCES] += gpus
         lines.used[row * RESOURCES + 1] += cpus
         lines.used[row * RESOURCES + 2] += gib
-        lines.share[row] = _dominant(lines, row)
+        if not lines.by_age[row]:
+            lines.share[row] = _dominant(lines, row)
         if row == TOP:
             return
         row = lines.above[row]

@@ -73,6 +73,11 @@ def test_a_small_long_job_runs_beside_the_one_that_is_promised_a_start() -> None
     assert replay(work, (1, 1, 1), POLICIES["easy"]).ended == [100, 200, 502]
 
 
+def test_what_is_left_beside_a_promise_is_given_once() -> None:
+    work = line((100.0, 4), (100.0, 6), (500.0, 2), (500.0, 2))
+    assert replay(work, (8,), POLICIES["easy"]).ended == [100, 200, 502, 700]
+
+
 def test_who_outlasts_the_limit_delays_others_but_stops_nothing() -> None:
     work = line((1_000.0, 2), (100.0, 3), (10.0, 1), limits=[100.0, 100.0, 10.0])
     for policy in ("easy", "conservative"):

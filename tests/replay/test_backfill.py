@@ -74,7 +74,8 @@ def test_a_small_long_job_runs_beside_the_one_that_is_promised_a_start() -> None
 
 
 def test_what_is_left_beside_a_promise_is_given_once() -> None:
-    work = line((100.0, 4), (100.0, 6), (500.0, 2), (500.0, 2))
+    jobs = line((100.0, 4), (100.0, 6), (500.0, 2), (500.0, 2))
+    work = replace(jobs, submits=[0.0, 1.0, 2.0, 2.0])
     assert replay(work, (8,), POLICIES["easy"]).ended == [100, 200, 502, 700]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from corral.schedule.cluster import Cluster, give, take
+from corral.schedule.cluster import Cluster, give, refile, take
 from corral.schedule.compiled import column, compiled
 from corral.schedule.forms import (
     NO_FORM,
@@ -78,14 +78,20 @@ def find(seating: Seating, form: int) -> int:
         seating.out_mask[at] = cluster.out_mask[at]
     if not found or found == wanted:
         return int(found)
-    for at in range(found):
-        _take(seating, form, seating.out_node[at], seating.out_mask[at])
+    _open(seating, found, False)
     rest = place(cluster, seating.demand, ask_of(forms, form, True))
-    for at in range(found):
-        _give(seating, form, seating.out_node[at], seating.out_mask[at])
+    _open(seating, found, True)
     seating.out_node[found] = cluster.out_node[0]
     seating.out_mask[found] = cluster.out_mask[0]
     return int(wanted) if rest else 0
+
+
+@compiled
+def _open(seating: Seating, found: int, is_open: bool) -> None:
+    """Whether anybody finds a seat on the nodes that were just found; all of them were usable."""
+    for at in range(found):
+        seating.cluster.usable[seating.out_node[at]] = is_open
+        refile(seating.cluster, seating.out_node[at])
 
 
 @compiled

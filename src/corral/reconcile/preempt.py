@@ -243,10 +243,12 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
 
 
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
-    """Those that still stop for a job, from when other seats were kept for it."""
+    """Those that stop for a job, or have just gone, since other seats were kept for it before."""
     found: dict[JobId, list[Victim]] = {}
+    gone = {one.job for one in draft.receipts if one.kind == "preemption"}
     for job in draft.all_jobs():
-        attempt = draft.attempt(job.id) if job.state == JobState.STOPPING else None
+        leaves = job.state == JobState.STOPPING or job.id in gone
+        attempt = draft.attempt(job.id) if leaves else None
         if attempt is not None and attempt.gave_way_to is not None:
             victim = Victim(
                 job=job.id,
@@ -255,7 +257,7 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
                 why=_why_then(draft, attempt.gave_way_to, job),
                 gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
             )
-            found.setdefault(attempt.gave_way_to, []).append(victim)
+            found.setdefault(attempt.gave_way_to, []).append(_seen(draft, victim))
     return found
 
 

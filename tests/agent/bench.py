@@ -22,6 +22,7 @@ from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.channel import AttachNow
 from corral.wire.node import NodeSettings
 from tests.agent.fakehead import TOKEN, FakeHead
+from tests.agent.nodes import ME
 from tests.patience import PATIENCE_SECONDS
 
 NODE = NodeId("n1")
@@ -49,7 +50,7 @@ def launch_of(key: AttemptKey, run: str = "true", **more: object) -> Launch:
         env=(),
         secrets=(),
         workdir=None,
-        owner="tester",
+        owner=ME,
         array_index=None,
         checkpoint=None,
         resume=(),

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pwd
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,8 @@ from corral.domain.job import Per
 from corral.domain.wanted import Launch, Stop
 from corral.wire.node import NodeSettings, encode_settings
 from tests.patience import PATIENCE_SECONDS
+
+ME = pwd.getpwuid(os.geteuid()).pw_name  # whom ranks run as where a test says nothing else
 
 
 @contextmanager
@@ -139,7 +142,7 @@ def launch_of(run: str, name: str = "j1", attempt: int = 1, **changes: object) -
         env=(),
         secrets=(),
         workdir=None,
-        owner="",
+        owner=ME,
         array_index=None,
         checkpoint=None,
         resume=(),

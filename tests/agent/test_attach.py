@@ -104,7 +104,7 @@ async def test_who_listens_to_a_rank_hears_how_it_has_ended(
 
 async def test_a_shell_ends_when_the_person_has_gone_or_types_no_more(node_dir: Path) -> None:
     async with node(node_dir) as here:
-        key = await here.launch(launch_of("echo up; sleep 3600"))
+        key = await here.launch(launch_of("echo up; exec sleep 3600"))
         await here.says(key, "up")
         alone = left_of(node_dir)
         for leaves in (True, False):

@@ -25,6 +25,11 @@ async def read_until(reader: asyncio.StreamReader, words: bytes) -> bytes:
     return said
 
 
+async def read_to_end(reader: asyncio.StreamReader) -> None:
+    while await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS):
+        continue
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_shell_is_in_the_ranks_place_and_ends_with_them(node_dir: Path, kind: str) -> None:
     async with node(node_dir, kind) as here:
@@ -39,8 +44,7 @@ async def test_a_shell_is_in_the_ranks_place_and_ends_with_them(node_dir: Path, 
         assert str(here.work(key)).encode() in said
         here.supervisor.stop(stop_of(key, 0.2))
         await here.ended(key)
-        while await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS):
-            continue
+        await read_to_end(reader)
         writer.close()
         assert left_of(node_dir) == []
 
@@ -51,8 +55,7 @@ async def test_a_shell_that_is_left_ends_and_the_ranks_go_on(node_dir: Path) -> 
         await here.says(key, "up")
         reader, writer = await here.supervisor.attach(key, 0, True)
         writer.write(b"exit\n")
-        while await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS):
-            continue
+        await read_to_end(reader)
         writer.close()
         assert here.seen(key).phase == Phase.UP
 
@@ -118,6 +121,7 @@ async def test_a_shell_ends_when_the_person_has_gone_or_types_no_more(node_dir: 
                 writer.close()
             else:
                 writer.end()
+                await read_to_end(reader)
             await here.until(lambda: left_of(node_dir) == alone, "the end of the shell")
             writer.close()
         assert here.seen(key).phase == Phase.UP
@@ -150,8 +154,7 @@ async def test_a_stop_hangs_up_on_a_shell_and_does_not_wait_for_it(node_dir: Pat
         await read_until(reader, b"here")
         here.supervisor.stop(stop_of(key, 3600.0))
         await here.ended(key)
-        while await asyncio.wait_for(reader.read(4096), PATIENCE_SECONDS):
-            continue
+        await read_to_end(reader)
         writer.close()
 
 

@@ -37,6 +37,7 @@ def main() -> None:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
 
     print(f"rank {dist.get_rank()} of {dist.get_world_size()} is done", flush=True)
+    dist.barrier()  # nobody hangs up while another still talks
     dist.destroy_process_group()
 
 

@@ -13,6 +13,7 @@ from corral.agent.shim.rank import END_OF_INPUT
 from corral.domain.errors import Refusal
 
 ANSWER_SECONDS: Final = 30.0
+AGAIN_SECONDS: Final = 0.5
 END_SECONDS: Final = 2.0  # a shell lets go of its terminal a moment before it is reaped
 
 
@@ -69,11 +70,17 @@ class Input(asyncio.StreamWriter):
     def end(self) -> None:
         """No more will be typed: a shell leaves, and a rank reads an end once all is read."""
         if self.listens is None:
-            self.write(END_OF_INPUT)
+            self._type_end()
             return
         self.close()
         with suppress(OSError):
             self.listens.send(END_OF_INPUT)
+
+    def _type_end(self) -> None:
+        """Again and again until the shell has left: one that is between two prompts may miss it."""
+        if not self.is_closing():
+            self.write(END_OF_INPUT)
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._type_end)
 
 
 class _Ended(asyncio.StreamReaderProtocol):

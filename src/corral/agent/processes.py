@@ -1,9 +1,11 @@
 """Processes as /proc shows them: who lives, whose they are, what they were given."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from corral.engines.local.processes import Process, stat_of
 
@@ -19,6 +21,11 @@ __all__ = [
     "send",
     "words_of",
 ]
+
+KERNEL_OR_EXITING: Final = 0x0020_0000 | 0x4  # PF_KTHREAD, PF_EXITING in field 9 of /proc/PID/stat
+LOOKS: Final = 1000  # at a process that is being given another program
+SETTLED_LOOKS: Final = 20  # at one that seems to have been given no environment at all
+LOOK_AGAIN_SECONDS: Final = 0.001
 
 
 def myself() -> Process:
@@ -71,9 +78,34 @@ def marked(mark: bytes) -> list[int]:
     found = []
     for pid in every():
         with suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and lives(pid):
+            if mark in _environment(pid) and lives(pid):
                 found.append(pid)
     return found
+
+
+def _environment(pid: int) -> list[bytes]:
+    """What it was given. During execve a process shows none for a moment: then look again.
+
+    Raises: OSError when it is gone or not ours to look at.
+    """
+    for look in range(LOOKS):
+        text = Path(f"/proc/{pid}/environ").read_bytes()
+        if text or _is_leaving(pid) or (look > SETTLED_LOOKS and not _is_between_programs(pid)):
+            return text.split(b"\0")
+        time.sleep(LOOK_AGAIN_SECONDS)
+    return []
+
+
+def _is_leaving(pid: int) -> bool:
+    """It is gone, or on its way out, or the kernel's own: none of them is given another program."""
+    stat = stat_of(pid)
+    return stat is None or stat[0] in "ZX" or bool(int(stat[6]) & KERNEL_OR_EXITING)
+
+
+def _is_between_programs(pid: int) -> bool:
+    """Its new memory does not say yet where the environment ends (field 51)."""
+    stat = stat_of(pid)
+    return stat is not None and int(stat[48]) == 0
 
 
 def children(pid: int) -> list[int]:

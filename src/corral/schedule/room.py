@@ -201,6 +201,11 @@ class NodeRoom:
     def take_port(self) -> int | None:
         return self.free_ports.pop(0) if self.free_ports else None
 
+    def give_port(self, port: int) -> None:
+        """Free again, in its own order."""
+        free = {*self.free_ports, port}
+        self.free_ports = [one for one in self.node.inventory.ports if one in free]
+
     def mark_of(self, path: str) -> str | None:
         """The mark under which this node sees the path; None when it is not declared shared."""
         return mark_of(self.node, path)

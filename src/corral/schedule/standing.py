@@ -17,7 +17,7 @@ from corral.schedule.quota import (
     is_within,
     refused_by,
 )
-from corral.schedule.share import Amounts, dominant
+from corral.schedule.share import Amounts, accrued_seconds, constant_seconds, dominant
 from corral.schedule.waiting import Waiting
 
 Leaf = tuple[QueueName, UserName]
@@ -72,15 +72,15 @@ class Standing:
             others=names,
         )
         self._none: Column = [0] * self.columns.kinds
-        self._used: dict[QueueName, Amounts] = {}
-        self._used_by: dict[Leaf, Amounts] = {}
+        self._past: dict[QueueName | Leaf, Amounts] = {}
+        self._held: dict[QueueName | Leaf, Amounts] = {}
         self._lent: Counter[QueueName] = Counter()  # thousandths held by preemptible jobs below it
         self._of_user: Counter[Leaf] = Counter()  # thousandths of GPUs, at each queue of its path
         self._has_types = any(
             kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
         )
         for leaf, amounts in (past or {}).items():
-            self._add(leaf, amounts, 1.0)
+            self._add(self._past, leaf, amounts, 1.0)
         for one in holding:
             self.take(one)
 
@@ -105,12 +105,22 @@ class Standing:
             self._of_user[queue.name, one.user] += millis
             if one.preemptible:
                 self._lent[queue.name] += millis
-        self._add((one.queue, one.user), one.amounts, float(sign))
+        self._add(self._held, (one.queue, one.user), one.amounts, float(sign))
 
-    def _add(self, leaf: Leaf, amounts: Amounts, times: float) -> None:
-        for queue in self.tree.path(leaf[0]):
-            self._used[queue.name] = self._used.get(queue.name, Amounts()).plus(amounts, times)
-        self._used_by[leaf] = self._used_by.get(leaf, Amounts()).plus(amounts, times)
+    def _add(
+        self, book: dict[QueueName | Leaf, Amounts], leaf: Leaf, amounts: Amounts, times: float
+    ) -> None:
+        names: list[QueueName | Leaf] = [queue.name for queue in self.tree.path(leaf[0])]
+        for name in (*names, leaf):
+            book[name] = book.get(name, Amounts()).plus(amounts, times)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let past use decay for so long, and what is held meanwhile become a part of it."""
+        more = accrued_seconds(seconds, self.tree.half_life_seconds)
+        more /= constant_seconds(self.tree.half_life_seconds)
+        for name in {**self._past, **self._held} if more else ():
+            left = Amounts().plus(self._past.get(name, Amounts()), 1.0 - more)
+            self._past[name] = left.plus(self._held.get(name, Amounts()), more)
 
     # -- what is told ----------------------------------------------------------------------------
 
@@ -212,12 +222,14 @@ class Standing:
 
     def share(self, queue: QueueName) -> float:
         """The queue's dominant share, past and present, over its weight."""
-        used = self._used.get(queue, Amounts())
-        return dominant(used, self.capacity, self.tree.queue(queue).weight)
+        return dominant(self._used(queue), self.capacity, self.tree.queue(queue).weight)
 
     def user_share(self, leaf: Leaf) -> float:
         """The same of one user in the queue."""
-        return dominant(self._used_by.get(leaf, Amounts()), self.capacity, 1.0)
+        return dominant(self._used(leaf), self.capacity, 1.0)
+
+    def _used(self, name: QueueName | Leaf) -> Amounts:
+        return self._past.get(name, Amounts()).plus(self._held.get(name, Amounts()))
 
     def is_beyond(self, queue: QueueName) -> bool:
         """Whether the queue has none of its own GPUs left."""

@@ -1,0 +1,375 @@
+"""The live decision in virtual time: from event to event, a pass of `schedule.decide` at each.
+
+The same function as in the head decides here; the nodes and the queues' standing are kept in step
+with what it decides, and are never made anew.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from math import fmod, inf
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId
+from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
+from corral.schedule import Fleet, NodeRoom, Placed, Reserved, Running, Waiting, decide
+from corral.schedule.limits import holding_of
+from corral.schedule.standing import Holding, Standing
+
+TOGETHER_SECONDS: Final = 1e-6  # events so near to one another are one
+
+
+@dataclass(slots=True)
+class _Job:
+    """`left_seconds`: of service until its end, as it was when its seats were given. `starts` tells
+    an end that was planned for an earlier start. `told_by`: for whom it gives way."""
+
+    gang: Waiting
+    needs_seconds: float
+    left_seconds: float
+    can_save: bool
+    restart_seconds: float
+    overhead_seconds: float = 0.0
+    seats: tuple[Seat, ...] = ()
+    port: int = 0
+    placed_at: float = 0.0
+    starts: int = 0
+    stopping: bool = False
+    comes_back: bool = False
+    told_by: JobId | None = None
+
+    @property
+    def ends_at(self) -> float:
+        return self.placed_at + self.overhead_seconds + self.left_seconds
+
+    def worked_seconds(self, now: float) -> float:
+        """Since its seats were given, and it had restored itself."""
+        return max(0.0, now - self.placed_at - self.overhead_seconds)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is kept for a waiting gang, and who gives way to it: (job, which of its starts)."""
+
+    reserved: Reserved
+    victims: tuple[tuple[JobId, int], ...]
+
+
+class Play:
+    """One way that things may go on from the present.
+
+    Args:
+        seconds: what each gang of the present still needs: one that holds seats, until its end if
+            it is let; one that waits, of service.
+        coming: who will be submitted, the soonest first.
+        hear: is told of each start, stop and end, in the order in which they happen.
+    """
+
+    def __init__(
+        self,
+        present: Present,
+        seconds: Mapping[JobId, float],
+        coming: Sequence[Coming] = (),
+        *,
+        terms: Terms = Terms(),  # noqa: B008 - frozen
+        hear: Callable[[Happened], object] | None = None,
+    ) -> None:
+        self.now = present.now
+        self.passes = 0
+        self._terms, self._hear = terms, hear
+        self._guard_seconds = present.tree.guard_seconds
+        self._suspicion = present.suspicion
+        self._nodes = {node.id: node for node in present.nodes}
+        self._types = {n.id: tuple(gpu.type for gpu in n.inventory.gpus) for n in present.nodes}
+        self._fleet = Fleet(present.nodes)
+        self._standing = _standing(present, coming, self._fleet)
+        self._on: dict[NodeId, dict[JobId, Seat]] = {node.id: {} for node in present.nodes}
+        self._jobs: dict[JobId, _Job] = {}
+        self._running: dict[JobId, _Job] = {}
+        self._waiting: dict[JobId, tuple[Waiting, float]] = {}  # and since when
+        self._of_array: Counter[JobId] = Counter()
+        self._kept: dict[JobId, _Kept] = {}
+        self._ends: list[tuple[float, tuple[int, int], JobId, int]] = []
+        self._coming, self._came = coming, 0
+        self._is_new = True
+        self._rooms: dict[NodeId, NodeRoom] = {}
+        self._fill(present, seconds)
+
+    def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
+        for gang in present.waiting:
+            self._enter(gang, seconds[gang.job], since=present.now - gang.waited_seconds)
+        for holder in present.holders:
+            self._seat(holder, seconds[holder.gang.job])
+        for node in present.nodes:
+            if node.takes_work and node.id not in present.closed:
+                self._rooms[node.id] = self._room(node.id)
+        for one in present.reserved:
+            self._keep(one)
+
+    # -- forward ---------------------------------------------------------------------------------
+
+    def run(
+        self, *, until: float = inf, job: JobId | None = None, most_passes: float = inf
+    ) -> float | None:
+        """From event to event until nothing more happens before `until` (wall clock).
+
+        With a job it stops as soon as that one has started, and answers when; None: it has not.
+        """
+        most = self.passes + most_passes
+        while self.passes < most:
+            if job is not None and job in self._running:
+                return self._running[job].placed_at
+            at = self.now if self._is_new else self._next()
+            if at > until or at == inf:
+                break
+            self._step(max(at, self.now))
+        return None
+
+    def _next(self) -> float:
+        """The next end, submission, or moment at which somebody is told to give way."""
+        while self._ends and not self._is_due(self._ends[0]):
+            heappop(self._ends)
+        soonest = self._ends[0][0] if self._ends else inf
+        if self._came < len(self._coming):
+            soonest = min(soonest, self._coming[self._came].at)
+        return min([soonest, *(self._due_at(one) for one in self._kept.values())])
+
+    def _is_due(self, end: tuple[float, tuple[int, int], JobId, int]) -> bool:
+        """Whether it still runs in the start that this end was planned for."""
+        return end[2] in self._running and self._running[end[2]].starts == end[3]
+
+    def _step(self, now: float) -> None:
+        """All that happens at this moment, and then passes until nobody more gives way."""
+        self._standing.pass_time(now - self.now)
+        self.now = now
+        while self._ends and self._ends[0][0] <= now + TOGETHER_SECONDS:
+            end = heappop(self._ends)
+            if self._is_due(end):
+                self._leave(end[2])
+        while self._came < len(self._coming) and self._coming[self._came].at <= now:
+            at, gang, seconds, can_save = self._coming[self._came]
+            self._came += 1
+            self._enter(gang, seconds, since=at, can_save=can_save)
+        self._tell_due()
+        while self._is_new:
+            self._is_new = False
+            if self._waiting:
+                self._pass()
+            self._tell_due()
+
+    # -- jobs come and go ------------------------------------------------------------------------
+
+    def _enter(self, gang: Waiting, seconds: float, *, since: float, can_save: bool = True) -> None:
+        self._jobs[gang.job] = _Job(
+            gang=gang,
+            needs_seconds=seconds,
+            left_seconds=seconds,
+            can_save=can_save,
+            restart_seconds=self._terms.restart_seconds,
+        )
+        self._waiting[gang.job] = (gang, since)
+        self._is_new = True
+
+    def _seat(self, holder: Holder, seconds: float) -> None:
+        """One that has its seats from the beginning on."""
+        ran = max(0.0, self.now - holder.placed_at)
+        job = _Job(
+            gang=holder.gang,
+            needs_seconds=ran + seconds,
+            left_seconds=ran + seconds,
+            can_save=holder.can_save,
+            restart_seconds=holder.restart_seconds,
+            stopping=holder.frees_at is not None,
+            comes_back=holder.comes_back,
+        )
+        self._jobs[holder.gang.job] = job
+        self._begin(job, holder.seats, holder.port, holder.placed_at)
+        if holder.frees_at is not None:
+            heappush(self._ends, (holder.frees_at, job.gang.order, job.gang.job, job.starts))
+        self._standing.take(self._holding(job.gang, holder.seats))
+
+    def _start(self, placed: Placed) -> None:
+        """The pass has taken its seats already, and counted them for its queue."""
+        job = self._jobs[placed.job]
+        job.overhead_seconds = job.restart_seconds if job.starts else 0.0
+        del self._waiting[placed.job]
+        self._kept.pop(placed.job, None)
+        self._begin(job, placed.seats, placed.port, self.now)
+        self._tell(Kind.STARTED, job)
+
+    def _begin(self, job: _Job, seats: tuple[Seat, ...], port: int, at: float) -> None:
+        gang = job.gang
+        job.seats, job.port, job.placed_at = seats, port, at
+        job.starts += 1
+        self._running[gang.job] = job
+        for seat in seats:
+            self._on[seat.node][gang.job] = seat
+        if gang.array is not None:
+            self._of_array[gang.array] += 1
+        heappush(self._ends, (job.ends_at, gang.order, gang.job, job.starts))
+
+    def _leave(self, id: JobId) -> None:
+        """Its seats come free: it has ended, or it gives way and waits again in its old place."""
+        job = self._running.pop(id)
+        self._free(job)
+        self._is_new = True
+        done = job.worked_seconds(self.now)
+        if not job.comes_back or done >= job.left_seconds - TOGETHER_SECONDS:
+            job.left_seconds = 0.0
+            self._tell(Kind.ENDED, job)
+            return
+        job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
+        self._tell(Kind.PREEMPTED, job)
+        job.stopping, job.comes_back, job.told_by = False, False, None
+        self._waiting[id] = (job.gang, self.now)
+
+    def _free(self, job: _Job) -> None:
+        gang = job.gang
+        for seat in job.seats:
+            del self._on[seat.node][gang.job]
+            if seat.node in self._rooms:
+                room = self._rooms[seat.node]
+                room.give(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+        if job.port and job.seats[0].node in self._rooms:
+            self._rooms[job.seats[0].node].give_port(job.port)
+        if gang.array is not None:
+            self._of_array[gang.array] -= 1
+        self._standing.give(self._holding(gang, job.seats))
+
+    def _holding(self, gang: Waiting, seats: Sequence[Seat]) -> Holding:
+        return holding_of(gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible)
+
+    def _tell(self, kind: Kind, job: _Job) -> None:
+        if self._hear is not None:
+            service = job.needs_seconds - job.left_seconds
+            happened = Happened(self.now, kind, job.gang.job, job.seats, service, job.told_by)
+            self._hear(happened)
+
+    # -- a pass ----------------------------------------------------------------------------------
+
+    def _pass(self) -> None:
+        self.passes += 1
+        before = [self._reserved(one) for one in self._kept.values()]
+        decision = decide(
+            self._rooms.values(),
+            [replace(g, waited_seconds=self.now - since) for g, since in self._waiting.values()],
+            fleet=self._fleet,
+            running_of_array=self._of_array,
+            standing=self._standing,
+            running=self._candidates,
+            reserved=before,
+        )
+        for placed in decision.placed:
+            self._start(placed)
+        for dropped in decision.dropped:
+            del self._kept[dropped]
+            self._is_new = True  # what was kept for it may be another's
+        for one in decision.reserved:
+            self._keep(one)
+        self._take_back([*before, *decision.reserved])
+
+    def _take_back(self, reserved: Sequence[Reserved]) -> None:
+        """A pass counts what it keeps as taken; here it is not, as the next pass keeps it anew."""
+        for node in {seat.node for one in reserved for seat in one.seats}:
+            if node in self._rooms:
+                self._rooms[node] = self._room(node)
+        for one in self._kept.values():
+            gang, seats = self._jobs[one.reserved.job].gang, one.reserved.seats
+            self._standing.give(self._holding(gang, seats))
+
+    def _room(self, id: NodeId) -> NodeRoom:
+        """What is free on the node, by who holds seats there."""
+        room = NodeRoom(self._nodes[id], suspicion=self._suspicion.get(id, 0))
+        for job, seat in self._on[id].items():
+            gang, port = self._jobs[job].gang, self._jobs[job].port
+            room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+            if port in room.free_ports and self._jobs[job].seats[0].node == id:
+                room.free_ports.remove(port)
+        return room
+
+    def _candidates(self) -> list[Running]:
+        """All that run, as the head would tell of them."""
+        ranked = sorted(self._running.values(), key=lambda job: job.gang.order)
+        return [self._candidate(job) for job in ranked]
+
+    def _candidate(self, job: _Job) -> Running:
+        gang, worked = job.gang, job.worked_seconds(self.now)
+        every = self._terms.save_seconds
+        unsaved = (fmod(worked, every) if every else 0.0) if job.can_save else worked
+        gpus = sum(seat.gpu_millis for seat in job.seats) / MILLIS_PER_GPU
+        return Running(
+            job=gang.job,
+            queue=gang.queue,
+            user=gang.user,
+            priority=gang.priority,
+            seats=job.seats,
+            started=job.placed_at,
+            guard_over=self.now >= job.placed_at + self._guard_seconds,
+            lost_gpu_seconds=gpus * unsaved,
+            restart_seconds=job.restart_seconds,
+            can_save=job.can_save,
+            preemptible=gang.preemptible,
+            stopping=job.stopping,
+            kin=gang.kin,
+            apart_from=gang.place.apart_from,
+        )
+
+    # -- who gives way ---------------------------------------------------------------------------
+
+    def _keep(self, reserved: Reserved) -> None:
+        running = self._running
+        victims = tuple((id, running[id].starts) for id in reserved.victims if id in running)
+        self._kept[reserved.job] = _Kept(reserved=reserved, victims=victims)
+
+    def _left(self, kept: _Kept) -> list[_Job]:
+        """The victims that still hold their seats."""
+        found = ((self._running.get(id), start) for id, start in kept.victims)
+        return [job for job, start in found if job is not None and job.starts == start]
+
+    def _reserved(self, kept: _Kept) -> Reserved:
+        """As it stands now."""
+        left = self._left(kept)
+        nodes = {seat.node for seat in kept.reserved.seats}
+        return replace(
+            kept.reserved,
+            victims=tuple(job.gang.job for job in left),
+            pending=any(
+                job.told_by == kept.reserved.job and any(seat.node in nodes for seat in job.seats)
+                for job in left
+            ),
+        )
+
+    def _due_at(self, kept: _Kept) -> float:
+        """When all are past their guard who were not told yet; never, when there are none."""
+        untold = [job.placed_at for job in self._left(kept) if not job.stopping]
+        return max(untold) + self._guard_seconds if untold else inf
+
+    def _tell_due(self) -> None:
+        """All victims of a gang are told together, and come free after their grace."""
+        for kept in [one for one in self._kept.values() if self._due_at(one) <= self.now]:
+            for job in self._left(kept):
+                if not job.stopping:
+                    self._stop(job, kept.reserved.job)
+
+    def _stop(self, job: _Job, by: JobId) -> None:
+        job.stopping, job.comes_back, job.told_by = True, True, by
+        gone_at = self.now + self._terms.grace_seconds
+        if gone_at <= self.now:
+            self._leave(job.gang.job)
+        elif gone_at < job.ends_at:
+            heappush(self._ends, (gone_at, job.gang.order, job.gang.job, job.starts))
+
+
+def _standing(present: Present, coming: Iterable[Coming], fleet: Fleet) -> Standing:
+    gangs = [*present.waiting, *(one.gang for one in present.holders)]
+    return Standing(
+        present.tree,
+        capacity=fleet.capacity,
+        kinds={gpu.type for node in present.nodes for gpu in node.inventory.gpus},
+        past=present.past,
+        stripped=present.stripped,
+        others={gang.queue for gang in gangs} | {one.gang.queue for one in coming},
+    )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Save, Seat, SeatState
+from corral.domain.forecast import Told
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName, job_id
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.moves import JobState
@@ -135,4 +136,16 @@ def reservation(of: JobId, *, ended: str = "") -> Reservation:
         victims=(victim,),
         since=4.0,
         ended=ended,
+    )
+
+
+def told(of: JobId, at: float = 2.0, *, waited_seconds: float | None = None) -> Told:
+    return Told(
+        job=of,
+        at=at,
+        drawn_low_seconds=60.0,
+        drawn_high_seconds=600.0,
+        low_seconds=50.5,
+        high_seconds=720.25,
+        waited_seconds=waited_seconds,
     )

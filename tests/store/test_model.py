@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from corral.domain.attempt import SeatState
 from corral.domain.errors import CorralError, InvariantBroken, TermLost
+from corral.domain.forecast import Told
 from corral.domain.ids import JobId, NodeId, Sequence, UserName, job_id
 from corral.domain.moves import JobState
 from corral.domain.people import LADDER, AuditEntry, Role, Token, User, token_id
@@ -34,6 +35,7 @@ from tests.store.rows import (
     spec,
     spent,
     submit,
+    told,
     tree,
     use,
 )
@@ -178,6 +180,20 @@ class Stores(RuleBasedStateMachine):
     @rule(name=st.sampled_from("AB"), value=st.binary(max_size=4))
     def put_secret(self, name: str, value: bytes) -> None:
         self.both(lambda store: store.put_secret(name, value, by=UserName("ann"), at=1.0))
+
+    @rule(
+        rows=st.lists(
+            st.builds(told, ids, numbers, waited_seconds=st.none() | st.floats(0, 9)), max_size=3
+        ),
+        void=st.lists(ids, max_size=2),
+    )
+    def tell(self, rows: list[Told], void: list[JobId]) -> None:
+        self.both(lambda store: store.tell(rows, void=void))
+
+    @rule(limit=numbers)
+    def what_a_head_learns_from(self, limit: int) -> None:
+        self.both(lambda store: store.runs(limit=limit))
+        self.both(lambda store: store.told(limit=limit))
 
     @rule(name=st.sampled_from("AB"))
     def drop_secret(self, name: str) -> None:

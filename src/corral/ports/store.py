@@ -5,6 +5,7 @@ from collections.abc import Set
 from typing import Protocol
 
 from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.forecast import Ran, Told
 from corral.domain.ids import JobId, TokenId, UserName
 from corral.domain.job import Job
 from corral.domain.people import AuditEntry
@@ -95,6 +96,22 @@ class Store(People, Protocol):
 
     async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
         """Events with a number above `after`, oldest first."""
+        ...
+
+    async def runs(self, *, limit: int) -> Seq[Ran]:
+        """How long the newest jobs that are over have run, newest first; of so many jobs at most,
+        those that never ran left out."""
+        ...
+
+    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+        """Write down what waiting jobs were told, or what it came to: one row a job, the newest.
+
+        Rows of jobs that are not recorded (any more) are passed over; those of `void` go.
+        """
+        ...
+
+    async def told(self, *, limit: int) -> Seq[Told]:
+        """The newest of those rows, oldest first. A job that is forgotten takes its row along."""
         ...
 
     async def put_secret(

@@ -8,6 +8,7 @@ import msgspec
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
+from corral.domain.forecast import Told
 from corral.domain.job import Job
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
@@ -75,6 +76,7 @@ QUEUES: Final = Codec("queue tree", QueueTree)
 USE: Final = Codec("use", Use)
 SPENT: Final = Codec("budget", Spent)
 RESERVATION: Final = Codec("reservation", Reservation)
+TOLD: Final = Codec("forecast", Told)
 
 _ASKED: Final = {
     "submit": Codec("submit", Submit),

@@ -8,6 +8,7 @@ from typing import Any
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.errors import TermLost
+from corral.domain.forecast import Ran, Told, ran_of
 from corral.domain.ids import (
     AttemptNumber,
     ClusterId,
@@ -73,6 +74,7 @@ class MemoryStore(MemoryPeople):
         self._uses: dict[tuple[QueueName, UserName], Use] = {}
         self._spent: dict[QueueName, Spent] = {}
         self._reservations: dict[JobId, Reservation] = {}
+        self._told: dict[JobId, Told] = {}
         self._secrets: dict[str, tuple[bytes, UserName, float]] = {}
 
     async def lead(self, *, known: int | None = None) -> World:
@@ -161,6 +163,7 @@ class MemoryStore(MemoryPeople):
             self._saves,
             self._receipts,
             self._reservations,
+            self._told,
         )
         for job in jobs:
             for book in books:
@@ -231,6 +234,22 @@ class MemoryStore(MemoryPeople):
         numbers = range(max(after + 1, oldest), self._newest_event + 1)
         found = (self._events[number] for number in numbers if number in self._events)
         return list(islice((one for one in found if job in (None, one.job)), max(0, limit)))
+
+    async def runs(self, *, limit: int) -> Seq[Ran]:
+        over = sorted((job for job in self._jobs.values() if job.is_final), key=age, reverse=True)
+        found = [
+            ran_of(job, self._attempts.get(job.id, {}).values()) for job in over[: max(0, limit)]
+        ]
+        return [one for one in found if one is not None]
+
+    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+        self._told.update((row.job, row) for row in rows if row.job in self._jobs)
+        for job in void:
+            self._told.pop(job, None)
+
+    async def told(self, *, limit: int) -> Seq[Told]:
+        rows = sorted(self._told.values(), key=lambda row: (row.at, row.job))
+        return rows[max(0, len(rows) - max(0, limit)) :]
 
     async def put_secret(
         self,

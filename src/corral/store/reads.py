@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.errors import StoreTrouble
+from corral.domain.forecast import Ran, Told, ran_of
 from corral.domain.ids import ClusterId, JobId, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.moves import JobState
@@ -29,6 +30,7 @@ from corral.store.schema import (
     saves,
     secrets,
     spending,
+    told,
     usage,
     wishes,
 )
@@ -215,6 +217,24 @@ def workdirs(connection: Connection) -> set[str]:
 def attempts_of(connection: Connection, job: JobId) -> list[Attempt]:
     query = select(attempts.c.record, attempts.c.crc).where(attempts.c.job == job)
     return _rows(connection, query.order_by(attempts.c.number), codec.ATTEMPT)
+
+
+def runs(connection: Connection, limit: int) -> list[Ran]:
+    over = jobs.c.final == 1
+    newest = _JOBS.where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+    found = {job.id: job for job in _rows(connection, newest, codec.JOB)}
+    ids = select(jobs.c.id).where(over).order_by(*_NEWEST_FIRST).limit(max(0, limit))
+    theirs = select(attempts.c.record, attempts.c.crc).where(attempts.c.job.in_(ids))
+    tries: dict[JobId, list[Attempt]] = {}
+    for attempt in _rows(connection, theirs, codec.ATTEMPT):
+        tries.setdefault(attempt.job, []).append(attempt)
+    each = [ran_of(job, tries.get(job.id, ())) for job in found.values()]
+    return [one for one in each if one is not None]
+
+
+def newest_told(connection: Connection, limit: int) -> list[Told]:
+    query = select(told.c.record, told.c.crc).order_by(told.c.at.desc(), told.c.job.desc())
+    return _rows(connection, query.limit(max(0, limit)), codec.TOLD)[::-1]
 
 
 def receipts_of(connection: Connection, job: JobId) -> list[Receipt]:

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION: Final = "0003"  # of the schema below, and of the newest migration
+REVISION: Final = "0004"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 metadata: Final = MetaData()
@@ -154,6 +154,15 @@ reservations: Final = Table(
     Column("open", Integer, nullable=False),
     *record_columns(),
     Index("reservations_open", "job", sqlite_where=text("open = 1")),
+)
+
+told: Final = Table(
+    "told",
+    metadata,
+    Column("job", Text, ForeignKey("jobs.id"), primary_key=True),
+    Column("at", Float, nullable=False),
+    *record_columns(),
+    Index("told_at", "at", "job"),
 )
 
 secrets: Final = Table(

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.forecast import Ran, Told
 from corral.domain.ids import JobId, TokenId, UserName
 from corral.domain.job import Job
 from corral.domain.people import AuditEntry
@@ -101,6 +102,15 @@ class SqliteStore(SqlitePeople):
 
     async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
         return await self._listing.ask(lambda db: reads.events_after(db, after, job, limit))
+
+    async def runs(self, *, limit: int) -> Seq[Ran]:
+        return await self._listing.ask(lambda db: reads.runs(db, limit))
+
+    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+        await self._writer.ask(lambda db: writes.tell(db, rows, void))
+
+    async def told(self, *, limit: int) -> Seq[Told]:
+        return await self._listing.ask(lambda db: reads.newest_told(db, limit))
 
     async def put_secret(
         self,

@@ -9,6 +9,7 @@ from sqlalchemy.dialects.sqlite import Insert, insert
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import TermLost
+from corral.domain.forecast import Told
 from corral.domain.ids import ClusterId, JobId, Sequence, TokenId, UserName
 from corral.domain.job import Job
 from corral.domain.moves import JobState
@@ -35,6 +36,7 @@ from corral.store.schema import (
     saves,
     secrets,
     spending,
+    told,
     usage,
     wishes,
 )
@@ -66,10 +68,12 @@ _PUT_USE: Final = _upsert(usage, "queue", "user")
 _PUT_SPENT: Final = _upsert(spending, "queue")
 _PUT_RESERVATIONS: Final = _upsert(reservations, "job")
 _PUT_SECRET: Final = _upsert(secrets, "name")
+_PUT_TOLD: Final = _upsert(told, "job")
 
 _ids: Final = func.json_each(bindparam("ids")).table_valued("value")
 _STATES: Final = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(select(_ids.c.value)))
-_OF_JOBS: Final = (events, receipts, saves, attempts, allocations, reservations)
+_OF_JOBS: Final = (events, receipts, saves, attempts, allocations, reservations, told)
+_DROP_TOLD: Final = delete(told).where(told.c.job.in_(select(_ids.c.value)))
 _FORGET_JOBS: Final = (
     *(delete(table).where(table.c.job.in_(select(_ids.c.value))) for table in _OF_JOBS),
     delete(jobs).where(jobs.c.id.in_(select(_ids.c.value))),
@@ -253,6 +257,18 @@ def _spent(row: Spent) -> dict[str, Any]:
 def _reservation(row: Reservation) -> dict[str, Any]:
     record, crc = codec.RESERVATION.write(row)
     return dict(job=row.job, open=int(not row.ended), record=record, crc=crc)
+
+
+def tell(connection: Connection, rows: Seq[Told], void: Seq[JobId]) -> None:
+    known = _states(connection, {row.job for row in rows})
+    _put(connection, _PUT_TOLD, [_told(row) for row in rows if row.job in known])
+    if void:
+        connection.execute(_DROP_TOLD, {"ids": codec.text_of(void)})
+
+
+def _told(row: Told) -> dict[str, Any]:
+    record, crc = codec.TOLD.write(row)
+    return dict(job=row.job, at=row.at, record=record, crc=crc)
 
 
 def put_secret(

@@ -24,6 +24,7 @@ from tests.store.rows import (
     save,
     spec,
     submit,
+    told,
 )
 
 J1, J2, J3 = job_id(1), job_id(2), job_id(3)
@@ -56,6 +57,7 @@ def test_nothing_of_a_forgotten_job_stays_and_the_others_do(place: Place) -> Non
         for number in (1, 2):
             await store.commit(world.term, ended(number))
             world.apply(ended(number))
+        await store.tell([told(J1), told(J2)])
         other = await all_of(store, job(2))
         changes = Changes(forgotten=(J1,))
         assert changes
@@ -71,8 +73,8 @@ def test_nothing_of_a_forgotten_job_stays_and_the_others_do(place: Place) -> Non
         found = await store.lead()
         assert found == replace(world, term=found.term)
         assert found.ended_at == {J2: 20.0}
-        told = await store.commit(found.term, Changes(events=(event("four"),)))
-        assert [one.number for one in told] == [7]
+        new = await store.commit(found.term, Changes(events=(event("four"),)))
+        assert [one.number for one in new] == [7]
 
     place.run(scenario)
 

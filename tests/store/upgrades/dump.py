@@ -30,6 +30,7 @@ from tests.store.rows import (
     save,
     spent,
     submit,
+    told,
     tree,
     use,
 )
@@ -60,6 +61,7 @@ async def fill(path: Path) -> None:
         granted=Sequence(2),
     )
     await store.commit(world.term, changes)
+    await store.tell([told(J1), told(J2, waited_seconds=61.5)])
     await fill_people(store)
     await store.put_secret("HF_TOKEN", b"sealed", by=ANN, at=4.0)
     await store.close()

@@ -84,11 +84,12 @@ class Cluster:
                     inventory=one.inventory,
                     seen=tuple(self.seen.get(id, {}).values()),
                 )
-        self.outcome = reconcile(
-            self.world, self.facts, wishes, Now(wall=self.wall, serving=self.serving)
-        )
+        self.outcome = self.decide(wishes, Now(wall=self.wall, serving=self.serving))
         self.world.apply(self.outcome.changes)
         return self.outcome
+
+    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+        return reconcile(self.world, self.facts, wishes, now)
 
     def say(self, id: JobId, phase: Phase, *, on: str | None = None, **more: object) -> None:
         """Let the nodes of the newest attempt, or one of them, say this of it."""

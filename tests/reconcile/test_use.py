@@ -220,10 +220,11 @@ def test_a_job_waits_for_its_queue_and_starts_when_the_limit_is_raised() -> None
 
 def test_a_job_of_a_queue_that_is_gone_still_runs() -> None:
     cluster = house()
-    cluster.world.jobs[JobId("j9")] = replace(
-        cluster.world.jobs[cluster.submit(gang(queue=TEAM, gpus=4))], id=JobId("j9"),
-        state=JobState.QUEUED, spec=gang(queue=QueueName("gone"), gpus=4),
+    known = cluster.world.jobs[cluster.submit(gang(queue=TEAM, gpus=4))]
+    of_gone = replace(
+        known, id=JobId("j9"), state=JobState.QUEUED, spec=gang(queue=QueueName("gone"), gpus=4),
         attempt=AttemptNumber(0),
     )  # fmt: skip
+    cluster.world.apply(Changes(jobs=(of_gone,)))
     cluster.tick()
     assert cluster.world.jobs[JobId("j9")].state == JobState.STARTING

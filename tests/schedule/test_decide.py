@@ -32,7 +32,7 @@ def where(decision: Decision) -> dict[str, list[str]]:
 
 
 def why(decision: Decision) -> dict[str, str]:
-    return {one.job: one.reason.code for one in decision.held}
+    return {job: reason.code for job, reason in decision.reasons().items()}
 
 
 clusters = st.lists(st.integers(0, 8), min_size=1, max_size=8).map(
@@ -109,7 +109,7 @@ def test_a_big_gang_that_waited_long_is_not_starved_by_small_ones() -> None:
     assert seat
     rooms[0].take(seat)
     rooms[1].take(replace(seat, node=NodeId("n2")))
-    big = waiting("big", 0, nodes=2, millis=2000, waited_seconds=PATIENCE_SECONDS)
+    big = waiting("big", 0, nodes=2, millis=2000, since=-PATIENCE_SECONDS)
     smalls = [waiting(f"s{i}", i + 1) for i in range(4)]
     decision = decide(rooms, [big, *smalls], fleet=Fleet(nodes))
     assert len(decision.placed) == 1

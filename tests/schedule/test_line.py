@@ -7,6 +7,7 @@ from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
+from corral.schedule.groups import Groups
 from corral.schedule.line import Line
 from corral.schedule.share import Amounts
 from corral.schedule.standing import Holding, Standing
@@ -70,7 +71,7 @@ def test_each_is_the_first_by_the_definition_of_all_that_are_left(
     tree: QueueTree, waiting: list[Waiting], taken: list[bool]
 ) -> None:
     standing = Standing(tree, capacity=Amounts(40.0, 0.0, 0.0))
-    line = Line(waiting, standing)
+    line = Line(Groups(waiting), standing)
     left = list(waiting)
     for takes in taken[: len(waiting)]:
         expected = first_of(left, standing)
@@ -99,7 +100,7 @@ def test_a_gang_without_queues_of_its_own_kind_still_has_its_turn() -> None:
         user=UserName("ann"),
     )
     standing = Standing(tree, capacity=Amounts(), others={gone.queue})
-    assert Line([gone], standing).next() is gone
+    assert Line([[gone]], standing).next() is gone
 
 
 def test_gangs_of_one_submission_go_in_the_order_in_which_they_came() -> None:
@@ -113,5 +114,5 @@ def test_gangs_of_one_submission_go_in_the_order_in_which_they_came() -> None:
         )
         for name in ("j2", "j1", "j3")
     ]
-    line = Line(came, Standing(tree, capacity=Amounts()))
+    line = Line(Groups(came), Standing(tree, capacity=Amounts()))
     assert [gang.job for gang in iter(line.next, None)] == ["j2", "j1", "j3"]

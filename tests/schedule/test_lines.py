@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from corral.domain.queue import ANY_TYPE, Policy, QueueTree
 from corral.schedule.backlog import NONE, Jobs, drop, jobs_of, push
+from corral.schedule.groups import Groups
 from corral.schedule.line import Line
 from corral.schedule.lines import (
     TOP,
@@ -79,7 +80,7 @@ def test_turns_are_taken_as_line_says(
 ) -> None:
     standing = Standing(tree, capacity=Amounts(40.0, 0.0, 0.0))
     columns = Columns(tree, waiting, standing)
-    lines, jobs, line = columns.lines, columns.jobs, Line(waiting, standing)
+    lines, jobs, line = columns.lines, columns.jobs, Line(Groups(waiting), standing)
     columns.judge(tree, standing)
     look_at_all(lines, jobs, PASS)
     for takes in taken[: len(waiting)]:

@@ -47,7 +47,7 @@ def where(decision: Decision) -> dict[str, set[str]]:
 
 
 def why(decision: Decision) -> dict[str, str]:
-    return {one.job: one.reason.code for one in decision.held}
+    return {job: reason.code for job, reason in decision.reasons().items()}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_reservation_of_an_exclusive_job_is_not_taken_by_those_behind_it() -> 
     seat = rooms[0].seat(Resources(gpu_millis=1000))
     assert seat is not None
     rooms[0].take(seat)
-    waited = replace(gang("alone", exclusive=True), waited_seconds=1e4)
+    waited = replace(gang("alone", exclusive=True), since=-1e4)
     decision = decide(rooms, [waited, gang("small", order=1)], fleet=Fleet(nodes))
     assert why(decision) == {"alone": "Exclusive", "small": "Priority"}
 

@@ -141,16 +141,14 @@ def test_nothing_stays_idle_that_a_waiting_job_fits_and_may_hold(
     tree: QueueTree, waiting: list[Waiting]
 ) -> None:
     decision, standing, rooms = run(tree, waiting)
-    by_id = {one.job: one for one in waiting}
-    for held in decision.held:
-        one = by_id[held.job]
+    for one in (gang for held in decision.held for gang in held.gangs):
         kinds = ("a100", "h100")
         forms = standing.allowed(one, one.shapes[0], kinds)
         for shape in forms:
             exact = standing.millis_of(shape, kinds)
             if any(room.seat(shape.resources) for room in rooms):
                 typed = shape.resources.gpu_type is not None or len(exact) == 1
-                assert not typed, f"{held} could go on"
+                assert not typed, f"{one} could go on"
 
 
 @given(trees(), lines(), st.permutations(range(14)))
@@ -256,7 +254,7 @@ def test_a_job_that_its_queue_holds_back_is_told_with_numbers(
     if queue == "c":
         waiting[1:1] = []
     decision, _, _ = run(tree, waiting)
-    held = {one.job: one.reason for one in decision.held}
+    held = decision.reasons()
     assert held[JobId("j3")].code == code
     assert sentence in held[JobId("j3")].sentence
     assert held[JobId("j3")].suggestions

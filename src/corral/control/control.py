@@ -27,6 +27,7 @@ from corral.ports.engine import Engine
 from corral.ports.store import Store
 from corral.reconcile import Now, Outcome, reconcile
 from corral.reconcile.grant import ids_of
+from corral.reconcile.queued import Queued
 from corral.schedule.waiting import Reason
 
 log = structlog.get_logger("corral.control")
@@ -69,6 +70,7 @@ class Control:
         self._world: World | None = None
         self._must_load = False
         self._book = Book()
+        self._queued = Queued()
         self._touched: set[JobId] = set()
         self._wishes_waiting = True
         self._wake = asyncio.Event()
@@ -203,6 +205,7 @@ class Control:
         self._world = await self.store.lead(known=known)
         self._must_load = False
         self._book = Book()
+        self._queued = Queued()
         self._wishes_waiting = True
         self._looked_at_all = float("-inf")
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
@@ -275,6 +278,7 @@ class Control:
             touched=touched,
             keep=self.keeping.due(now.serving) if touched is None else None,
             spared=self.keeping.spared,
+            queued=self._queued,
         )
         try:
             outcome = decide(placing=not self.stopped_placing)

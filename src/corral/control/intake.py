@@ -17,8 +17,9 @@ from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Subm
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.grant import grant
-from corral.reconcile.place import rooms_of, waiting_of
+from corral.reconcile.place import queued_gangs, rooms_of
 from corral.reconcile.preempt import reserved_of
+from corral.reconcile.queued import Queued
 from corral.reconcile.use import held_now, judge_budgets, standing_of
 from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
 from corral.schedule import Fleet, NodeRoom, decide
@@ -150,13 +151,14 @@ def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list
     over = judge_budgets(draft, holding)
     decision = decide(
         rooms_of(draft).values(),
-        [waiting_of(draft, job, over) for job in draft.all_jobs() if job.state == JobState.QUEUED],
+        queued_gangs(draft, over, Queued()),
         fleet=Fleet(world.nodes.values()),
+        now=now.wall,
         standing=standing_of(draft, holding, over),
         reserved=reserved_of(draft),
     )
     placed = {one.job: one for one in decision.placed}
-    held = {one.job: one.reason for one in decision.held}
+    held = decision.reasons()
     return [
         Planned(
             spec=job.spec,

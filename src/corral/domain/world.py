@@ -1,6 +1,6 @@
 """The world: the head's memory of what is recorded. A cache, thrown away after a failed commit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
@@ -82,6 +82,17 @@ class World:
     uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
     spent: dict[QueueName, Spent] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
+    _by_state: dict[JobState, dict[JobId, Job]] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    def in_state(self, state: JobState) -> Mapping[JobId, Job]:
+        """The unfinished jobs in this state. From now on only `apply` may change them."""
+        if self._by_state is None:
+            self._by_state = {one: {} for one in JobState}
+            for id, job in self.jobs.items():
+                self._by_state[job.state][id] = job
+        return self._by_state[state]
 
     def apply(self, changes: Changes) -> None:
         """Take in what has just been committed: the world is then what a new head would load."""
@@ -98,6 +109,12 @@ class World:
             del self.ended[id], self.ended_at[id]
 
     def _apply_job(self, job: Job) -> None:
+        if self._by_state is not None:
+            before = self.jobs.get(job.id)
+            if before is not None:
+                del self._by_state[before.state][job.id]
+            if not job.is_final:
+                self._by_state[job.state][job.id] = job
         if job.is_final:
             self.ended[job.id], self.ended_at[job.id] = job.state, job.since
             for book in (self.jobs, self.attempts, self.saves):

@@ -81,6 +81,14 @@ class Draft:
         yield from (self.jobs.get(id, job) for id, job in self.world.jobs.items())
         yield from (job for id, job in self.jobs.items() if id not in self.world.jobs)
 
+    def in_states(self, *states: JobState) -> Iterator[Job]:
+        """Unfinished jobs in any of these states, without a look at the others."""
+        for state in states:
+            yield from (
+                job for id, job in self.world.in_state(state).items() if id not in self.jobs
+            )
+        yield from (job for job in self.jobs.values() if job.state in states)
+
     def all_nodes(self) -> dict[NodeId, Node]:
         return {**self.world.nodes, **self.nodes}
 

@@ -23,6 +23,7 @@ from corral.reconcile.invariants import check
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
 from corral.reconcile.preempt import see_reservations
+from corral.reconcile.queued import Queued
 from corral.reconcile.stale import see_stale
 from corral.reconcile.use import charge
 from corral.reconcile.waits import end_if_too_late, release
@@ -58,6 +59,7 @@ def reconcile(
     placing: bool = True,
     keep: Retention | None = None,
     spared: Set[JobId] = frozenset(),
+    queued: Queued | None = None,
 ) -> Outcome:
     """Decide everything that follows from what is known now; the world is not changed.
 
@@ -66,22 +68,23 @@ def reconcile(
         placing: False when placement as a whole is stopped.
         keep: how long jobs that are over are kept; None forgets none of them now.
         spared: jobs that must not be forgotten now.
+        queued: what the last tick has kept of the queue; the same is decided without.
     Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
     """
     draft = Draft(world, facts, now)
     grant(draft, wishes)
     look_at = see_nodes(draft) | set(draft.jobs)
-    look_at |= {job.id for job in draft.all_jobs()} if touched is None else set(touched)
+    look_at |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
     for id in sorted(look_at):
         _guarded(draft, id, _one_job)
     see_stale(draft)
-    for job in [one for one in draft.all_jobs() if one.state in _MAY_WAIT]:
+    for job in list(draft.in_states(*_MAY_WAIT)):
         _guarded(draft, job.id, release)
     see_reservations(draft)
     charge(draft)
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
     anything_new = touched is None or any(rows)
-    reasons = place(draft) if placing and anything_new else None
+    reasons = place(draft, queued or Queued()) if placing and anything_new else None
     _end_late_ones(draft, reasons or {})
     if keep is not None:
         forget(draft, keep, spared)
@@ -111,7 +114,8 @@ def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> Non
 
 def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
     """After the placing, so that each has had its last chance."""
-    for job in [one for one in draft.all_jobs() if one.spec.start_by is not None]:
+    waiting = draft.in_states(JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
+    for job in [one for one in waiting if one.spec.start_by is not None]:
         _guarded(draft, job.id, partial(end_if_too_late, why=reasons.get(job.id)))
 
 

@@ -7,14 +7,15 @@ from typing import Final
 from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Job
-from corral.domain.moves import JobEvent, JobState
+from corral.domain.moves import ON_NODES, JobEvent
 from corral.domain.node import Node
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
 from corral.reconcile.preempt import kept_reasons, reserved_of, running_of, take_in
+from corral.reconcile.queued import Queued, shared_paths
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
-from corral.schedule import Fleet, NodeRoom, Placed, Waiting, decide
-from corral.schedule.room import mark_of
+from corral.schedule import Fleet, Groups, NodeRoom, Placed, Waiting, decide
+from corral.schedule.room import covering, mark_of
 from corral.schedule.waiting import Reason
 
 # Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
@@ -25,18 +26,19 @@ PRIOR_WEIGHT: Final = 0.1
 SUSPECTED_SECONDS: Final = 86400.0  # a node that failed is the last to be taken for so long
 
 
-def place(draft: Draft) -> dict[JobId, Reason]:
+def place(draft: Draft, queued: Queued) -> dict[JobId, Reason]:
     """Place what fits, and answer with the reason of every job that waits."""
-    queued = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
     held = list(held_now(draft))
     over = judge_budgets(draft, held)
-    if not queued:
+    waiting = queued_gangs(draft, over, queued)
+    if not waiting:
         return {}
     standing = standing_of(draft, held, over)
     decision = decide(
         rooms_of(draft).values(),
-        [one for job in queued if (one := _guarded_waiting(draft, job, over))],
+        waiting,
         fleet=Fleet(draft.all_nodes().values()),
+        now=draft.now.wall,
         running_of_array=_arrays(draft),
         standing=standing,
         running=lambda: running_of(draft, standing, over),
@@ -45,18 +47,24 @@ def place(draft: Draft) -> dict[JobId, Reason]:
     for placed in decision.placed:
         _start(draft, placed)
     take_in(draft, decision)
-    reasons = {held.job: held.reason for held in decision.held}
+    reasons = decision.reasons()
     kept_reasons(draft, reasons)
     return reasons
 
 
-def _guarded_waiting(draft: Draft, job: Job, over: frozenset[QueueName]) -> Waiting | None:
-    """A bug met on one job holds that job and lets all the others be placed."""
-    try:
-        return waiting_of(draft, job, over)
-    except Exception as error:
-        draft.quarantine(job, error)
-        return None
+def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
+    """All that wait now, as the scheduler sees them."""
+    paths = shared_paths(draft)
+
+    def guarded(job: Job) -> Waiting | None:
+        """A bug met on one job holds that job and lets all the others be placed."""
+        try:
+            return waiting_of(draft, job, over, paths)
+        except Exception as error:
+            draft.quarantine(job, error)
+            return None
+
+    return queued.of(draft, over, guarded)
 
 
 def rooms_of(draft: Draft) -> dict[NodeId, NodeRoom]:
@@ -87,17 +95,21 @@ def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:
         room.free_ports.remove(held.port)
 
 
-def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName] = frozenset()) -> Waiting:
-    """The job as the scheduler sees it. `over`: queues whose budget is spent."""
+def waiting_of(
+    draft: Draft, job: Job, over: frozenset[QueueName], shared: frozenset[str]
+) -> Waiting:
+    """The job as the scheduler sees it. `over`: queues whose budget is spent; `shared`: paths that
+    nodes share."""
     rule = job.spec.checkpoint
     return Waiting(
         job=job.id,
         shapes=job.spec.shapes,
         priority=priority_of(draft, job, over),
         order=(job.submitted, job.spec.array_index or 0),
-        waited_seconds=max(0.0, draft.now.wall - job.since),
+        since=job.since,
         pinned_to=job.pinned_to,
         shared_path=rule.path if rule else None,
+        sharing=covering(shared, rule.path) if rule else None,
         mark=_mark_of_saves(draft, job),
         array=job.array,
         array_limit=job.spec.array_limit,
@@ -125,8 +137,7 @@ def _mark_of_saves(draft: Draft, job: Job) -> str | None:
 
 
 def _arrays(draft: Draft) -> Counter[JobId]:
-    active = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.RECOVERING)
-    return Counter(job.array for job in draft.all_jobs() if job.array and job.state in active)
+    return Counter(job.array for job in draft.in_states(*ON_NODES) if job.array)
 
 
 def _start(draft: Draft, placed: Placed) -> None:

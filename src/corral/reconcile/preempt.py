@@ -41,7 +41,7 @@ def running_of(draft: Draft, standing: Standing, over: frozenset[QueueName]) -> 
         if any(standing.over_millis(one.name) for one in draft.tree.path(queue.name))
     }
     found = []
-    for job in draft.all_jobs():
+    for job in draft.in_states(*_LIVE, *_LEAVING):
         attempt = draft.attempt(job.id)
         stopping = job.state in _LEAVING
         if attempt is not None and (stopping or _may_give_way(draft, job, beyond)):

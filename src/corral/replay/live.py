@@ -15,7 +15,7 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
-from corral.schedule import Fleet, NodeRoom, Placed, Reserved, Running, Waiting, decide
+from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reserved, Running, Waiting, decide
 from corral.schedule.limits import holding_of
 from corral.schedule.standing import Holding, Standing
 
@@ -89,7 +89,7 @@ class Play:
         self._on: dict[NodeId, dict[JobId, Seat]] = {node.id: {} for node in present.nodes}
         self._jobs: dict[JobId, _Job] = {}
         self._running: dict[JobId, _Job] = {}
-        self._waiting: dict[JobId, tuple[Waiting, float]] = {}  # and since when
+        self._waiting = Groups()
         self._of_array: Counter[JobId] = Counter()
         self._kept: dict[JobId, _Kept] = {}
         self._ends: list[tuple[float, tuple[int, int], JobId, int]] = []
@@ -100,7 +100,7 @@ class Play:
 
     def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
         for gang in present.waiting:
-            self._enter(gang, seconds[gang.job], since=present.now - gang.waited_seconds)
+            self._enter(gang, seconds[gang.job])
         for holder in present.holders:
             self._seat(holder, seconds[holder.gang.job])
         for node in present.nodes:
@@ -152,7 +152,7 @@ class Play:
         while self._came < len(self._coming) and self._coming[self._came].at <= now:
             at, gang, seconds, can_save = self._coming[self._came]
             self._came += 1
-            self._enter(gang, seconds, since=at, can_save=can_save)
+            self._enter(replace(gang, since=at), seconds, can_save=can_save)
         self._tell_due()
         while self._is_new:
             self._is_new = False
@@ -162,7 +162,7 @@ class Play:
 
     # -- jobs come and go ------------------------------------------------------------------------
 
-    def _enter(self, gang: Waiting, seconds: float, *, since: float, can_save: bool = True) -> None:
+    def _enter(self, gang: Waiting, seconds: float, *, can_save: bool = True) -> None:
         self._jobs[gang.job] = _Job(
             gang=gang,
             needs_seconds=seconds,
@@ -170,7 +170,7 @@ class Play:
             can_save=can_save,
             restart_seconds=self._terms.restart_seconds,
         )
-        self._waiting[gang.job] = (gang, since)
+        self._waiting.put(gang)
         self._is_new = True
 
     def _seat(self, holder: Holder, seconds: float) -> None:
@@ -195,7 +195,7 @@ class Play:
         """The pass has taken its seats already, and counted them for its queue."""
         job = self._jobs[placed.job]
         job.overhead_seconds = job.restart_seconds if job.starts else 0.0
-        del self._waiting[placed.job]
+        self._waiting.drop(placed.job)
         self._kept.pop(placed.job, None)
         self._begin(job, placed.seats, placed.port, self.now)
         self._tell(Kind.STARTED, job)
@@ -224,7 +224,7 @@ class Play:
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
         job.stopping, job.comes_back, job.told_by = False, False, None
-        self._waiting[id] = (job.gang, self.now)
+        self._waiting.put(replace(job.gang, since=self.now))
 
     def _free(self, job: _Job) -> None:
         gang = job.gang
@@ -255,8 +255,9 @@ class Play:
         before = [self._reserved(one) for one in self._kept.values()]
         decision = decide(
             self._rooms.values(),
-            [replace(g, waited_seconds=self.now - since) for g, since in self._waiting.values()],
+            self._waiting,
             fleet=self._fleet,
+            now=self.now,
             running_of_array=self._of_array,
             standing=self._standing,
             running=self._candidates,

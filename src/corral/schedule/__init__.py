@@ -2,6 +2,7 @@
 
 from corral.schedule.decide import Decision, Held, Placed, decide
 from corral.schedule.fleet import Fleet
+from corral.schedule.groups import Groups
 from corral.schedule.room import NodeRoom
 from corral.schedule.victims import Preempted, Reserved, Running
 from corral.schedule.waiting import Waiting
@@ -9,6 +10,7 @@ from corral.schedule.waiting import Waiting
 __all__ = [
     "Decision",
     "Fleet",
+    "Groups",
     "Held",
     "NodeRoom",
     "Placed",

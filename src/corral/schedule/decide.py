@@ -3,7 +3,7 @@ everybody; and who gives way to whom."""
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,7 @@ from corral.domain.units import gpus_text
 from corral.schedule.explain import explain
 from corral.schedule.fleet import Fleet
 from corral.schedule.gather import find_seats, nearest_to_free
+from corral.schedule.groups import Groups
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
 from corral.schedule.room import Kept, NodeRoom
@@ -41,7 +42,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    job: JobId
+    """Gangs that go on waiting, all for one reason."""
+
+    gangs: tuple[Waiting, ...]
     reason: Reason
 
 
@@ -59,6 +62,10 @@ class Decision:
     reserved: tuple[Reserved, ...] = ()
     dropped: tuple[JobId, ...] = ()
 
+    def reasons(self) -> dict[JobId, Reason]:
+        """Why each of the jobs that go on waiting does."""
+        return {gang.job: held.reason for held in self.held for gang in held.gangs}
+
 
 def _fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
     return room.fullness
@@ -73,7 +80,8 @@ class _Pass:
 
     rooms: dict[NodeId, NodeRoom]
     open: list[NodeRoom]
-    shunned: frozenset[str]  # names that some job wants to be apart from
+    now: float
+    shunned: Set[str]  # names that some job wants to be apart from
     running_of_array: Counter[JobId]
     standing: Standing
     limits: Limits
@@ -93,9 +101,10 @@ class _Pass:
 
 def decide(
     rooms: Iterable[NodeRoom],
-    waiting: Sequence[Waiting],
+    waiting: Groups | Sequence[Waiting],
     *,
     fleet: Fleet,
+    now: float = 0.0,
     running_of_array: Mapping[JobId, int] | None = None,
     standing: Standing | None = None,
     running: Callable[[], Sequence[Running]] = tuple,
@@ -106,43 +115,41 @@ def decide(
 
     `rooms` are the nodes that take work now, changed as gangs are placed; `fleet` is all that is
     known, to tell "not now" from "never"; `standing` what queues hold, changed as gangs are placed
-    (None: there is one queue, without a limit). A gang that has waited longer than
-    PATIENCE_SECONDS reserves the nodes that it is nearest to getting, so that smaller ones cannot
-    starve it; jobs behind it may use the others.
+    (None: there is one queue, without a limit). A gang that by `now` (wall clock) has waited longer
+    than PATIENCE_SECONDS reserves the nodes that it is nearest to getting, so that smaller ones
+    cannot starve it; jobs behind it may use the others.
 
     `running` answers with those who might give way, and all that are stopping; it is asked only
     when a gang would have to wait. `reserved` is what earlier passes have kept for waiting gangs.
     """
+    waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     by_id = {room.id: room for room in rooms}
+    shunned = {name for room in by_id.values() for name in room.shunned} | waiting.apart_from()
+    waiting.tell_apart(shunned)
     kinds = tuple(sorted({kind for room in by_id.values() for kind in room.kinds}))
     standing = standing or Standing(
-        QueueTree(), capacity=fleet.capacity, others={gang.queue for gang in waiting}
+        QueueTree(), capacity=fleet.capacity, others={gangs[0].queue for gangs in waiting}
     )
     types = {room.id: room.types for room in by_id.values()}
     state = _Pass(
         rooms=by_id,
         open=[],
-        shunned=frozenset(
-            [name for room in by_id.values() for name in room.shunned]
-            + [name for gang in waiting for name in gang.place.apart_from]
-        ),
+        now=now,
+        shunned=shunned,
         standing=standing,
         limits=Limits(standing, kinds),
         victims=Victims(running, standing, kinds, types),
         types=types,
         running_of_array=Counter(running_of_array or {}),
     )
-    line = Line(waiting, standing)
-    of_job = {gang.job: gang for gang in waiting} if reserved else {}
-    for one in reserved:
-        if one.job in of_job:
-            _keep(state, of_job[one.job], one)
-            state.victims.doom(one.victims)
+    _keep_all(state, waiting, reserved)
     state.open = sorted(by_id.values(), key=_fullness)
+    line = Line(_runs(waiting, frozenset(state.reserved)), standing)
     while (gang := line.next()) is not None:
         reason = _try(state, gang, fleet)
         if reason is not None:
-            state.held.append(Held(job=gang.job, reason=reason))
+            alike = () if gang.job in state.reserved else line.close()
+            state.held.append(Held(gangs=(gang, *alike), reason=reason))
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),
@@ -150,6 +157,24 @@ def decide(
         reserved=tuple(state.newly_reserved),
         dropped=tuple(state.dropped),
     )
+
+
+def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> None:
+    for one in reserved:
+        gang = waiting.get(one.job)
+        if gang is not None:
+            _keep(state, gang, one)
+            state.victims.doom(one.victims)
+
+
+def _runs(waiting: Groups, reserved: Set[JobId]) -> Iterator[Sequence[Waiting]]:
+    """The groups; those for whom something is kept are tried each for itself."""
+    for gangs in waiting:
+        if reserved and any(gang.job in reserved for gang in gangs):
+            yield from ([gang] for gang in gangs if gang.job in reserved)
+            gangs = [gang for gang in gangs if gang.job not in reserved]
+        if gangs:
+            yield gangs
 
 
 def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
@@ -173,7 +198,7 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     free = "" if state.reserved_for is None else str(state.reserved_for)
     reason = explain(gang, state.open, fleet, behind=free)
     state.refused[likeness] = reason
-    if gang.waited_seconds >= PATIENCE_SECONDS and state.reserved_for is None:
+    if state.now - gang.since >= PATIENCE_SECONDS and state.reserved_for is None:
         _reserve(state, gang)
     return reason
 

@@ -1,6 +1,6 @@
 """Who is tried next: each queue and user has a line of its own, and the lines take turns."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
@@ -14,16 +14,32 @@ Shares = tuple[float, ...]
 Key = tuple[bool, Beyond, int, Shares, tuple[int, int], int]  # from one level of the tree down
 
 
+LineKey = tuple[bool, int, tuple[int, int], int]  # in one line
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """What of a group this pass has not come to yet."""
+
+    gangs: Sequence[Waiting]
+    at: int = 0
+
+    def key(self, number: int) -> LineKey:
+        first = self.gangs[self.at]
+        return (first.preemptible, -first.priority, first.order, number)
+
+
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A queue, or a line of gangs: one of a user, or of a queue that goes by age alone.
+    """A queue, or a line of groups: one of a user, or of a queue that goes by age alone.
 
-    `heap` holds those below it that still have gangs, the one whose turn it is first.
+    `heap` holds those below it that still have gangs, the one whose turn it is first; `runs` the
+    groups of a line in the same way.
     """
 
     depth: int
     queue: QueueName | None = None  # None: above all queues, or the line of a user
-    line: list[Waiting] = field(default_factory=list)
+    runs: list[tuple[LineKey, _Run]] = field(default_factory=list)
     leaf: Leaf | None = None
     heap: list[tuple[Key, "_Node"]] = field(default_factory=list)
 
@@ -36,12 +52,13 @@ class Line:
     after each gang only its own way up the tree is put in order again.
     """
 
-    def __init__(self, waiting: Iterable[Waiting], standing: Standing) -> None:
+    def __init__(self, groups: Iterable[Sequence[Waiting]], standing: Standing) -> None:
+        """Each group: gangs of one user, queue and priority, in the order of age."""
         self._standing = standing
         self._top = _Node(depth=0)
         self._way: list[_Node] = []  # from the top to the line that the last gang came from
         self._deepest = max((depth + 1 for depth, _ in standing.tree.walk()), default=1)
-        self._fill(waiting)
+        self._fill(groups)
         self._order(self._top)
 
     def next(self) -> Waiting | None:
@@ -52,28 +69,45 @@ class Line:
         while node.heap:
             node = node.heap[0][1]
             self._way.append(node)
-        return node.line.pop() if node.line else None
+        if not node.runs:
+            return None
+        run = node.runs[0][1]
+        run.at += 1
+        return run.gangs[run.at - 1]
+
+    def close(self) -> Sequence[Waiting]:
+        """The rest of the group that the last gang was of; none of it is next any more."""
+        run = self._way[-1].runs[0][1]
+        rest, run.at = run.gangs[run.at :], len(run.gangs)
+        return rest
 
     def _put_right(self) -> None:
         """Order the way of the last gang anew, from its end up."""
+        if self._way and self._way[-1].runs:
+            runs = self._way[-1].runs
+            key, run = runs[0]
+            if run.at < len(run.gangs):
+                heapreplace(runs, (run.key(key[-1]), run))
+            else:
+                heappop(runs)
         for node in reversed(self._way[:-1]):
-            key, below = node.heap[0]
-            if below.line or below.heap:
-                heapreplace(node.heap, (self._key(below, key[-1]), below))
+            last, below = node.heap[0]
+            if below.runs or below.heap:
+                heapreplace(node.heap, (self._key(below, last[-1]), below))
             else:
                 heappop(node.heap)
 
-    def _fill(self, waiting: Iterable[Waiting]) -> None:
+    def _fill(self, groups: Iterable[Sequence[Waiting]]) -> None:
         nodes: dict[object, _Node] = {}
         lines: dict[tuple[QueueName, UserName], _Node] = {}
-        for gang in waiting:
-            asker = (gang.queue, gang.user)
+        for number, gangs in enumerate(groups):
+            asker = (gangs[0].queue, gangs[0].user)
             if asker not in lines:
-                lines[asker] = self._line_of(gang, nodes)
-            lines[asker].line.append(gang)
+                lines[asker] = self._line_of(gangs[0], nodes)
+            run = _Run(gangs)
+            lines[asker].runs.append((run.key(number), run))
         for node in lines.values():
-            node.line.sort(key=lambda one: (one.preemptible, -one.priority, one.order))
-            node.line.reverse()  # the first is taken from the end; equals stay as they came
+            heapify(node.runs)
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
         """The line of the gang's user in its queue; or of the first queue that goes by age."""
@@ -111,8 +145,7 @@ class Line:
         if node.heap:
             yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare
-            gang = node.line[-1]
-            yields, priority, order = gang.preemptible, -gang.priority, gang.order
+            yields, priority, order, _ = node.runs[0][0]
             levels = self._deepest - node.depth + (node.queue is None)
             beyond = (False,) * levels
             shares = (0.0,) * (levels + (node.queue is not None))

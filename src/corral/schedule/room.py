@@ -249,9 +249,11 @@ def slices_for(asked_millis: int, cut: int) -> int:
 
 def mark_of(node: Node, path: str) -> str | None:
     """The mark of the longest declared shared path that holds `path` on the node."""
-    holding = [
-        (len(shared), mark)
-        for shared, mark in node.inventory.shared
-        if path == shared or path.startswith(shared.rstrip("/") + "/")
-    ]
-    return max(holding)[1] if holding else None
+    marks = dict(node.inventory.shared)
+    return marks.get(covering(marks, path)) if marks else None
+
+
+def covering(shared: Iterable[str], path: str) -> str:
+    """The longest of the shared paths that holds `path`; "" where none does."""
+    holding = (one for one in shared if path == one or path.startswith(one.rstrip("/") + "/"))
+    return max(holding, key=len, default="")

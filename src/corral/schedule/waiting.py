@@ -12,18 +12,21 @@ from corral.domain.resources import Shape
 class Waiting:
     """A gang in the queue. `order` is the place in line (submission, index): smaller goes first.
 
-    `shared_path` must be seen from every node of the gang under one mark; `mark` is the one that
-    its saves lie under already. `array` and `array_limit` bound how many of an array run at once.
-    `kin` is what others call it that want to be apart from it; nodes in `avoid` come last.
+    `since`: it waits since then (wall clock). `shared_path` must be seen from every node of the
+    gang under one mark; `mark` is the one that its saves lie under already; `sharing` stands for
+    all paths that nodes see just as they see this one. `array` and `array_limit` bound how many of
+    an array run at once. `kin` is what others call it that want to be apart from it; nodes in
+    `avoid` come last.
     """
 
     job: JobId
     shapes: tuple[Shape, ...]
     priority: int
     order: tuple[int, int]
-    waited_seconds: float = 0.0
+    since: float = 0.0
     pinned_to: NodeId | None = None
     shared_path: str | None = None
+    sharing: str | None = None
     mark: str | None = None
     array: JobId | None = None
     array_limit: int | None = None
@@ -37,7 +40,8 @@ class Waiting:
     @property
     def likeness(self) -> tuple[object, ...]:
         """Gangs that are alike in this fit, or do not fit, in the same places."""
-        return (self.shapes, self.pinned_to, self.shared_path, self.mark, self.place, self.avoid)
+        path = self.shared_path if self.sharing is None else self.sharing
+        return (self.shapes, self.pinned_to, path, self.mark, self.place, self.avoid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,61 @@
+"""What is kept of the queue from tick to tick changes nothing that is decided."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from corral.domain.attempt import Exit
+from corral.domain.ids import JobId, QueueName
+from corral.domain.moves import JobState
+from corral.domain.queue import ANY_TYPE, Queue
+from corral.domain.wishes import Cancel, SetQueues, Wish
+from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile.queued import Queued
+from tests.worlds import SAVING, Cluster, gang, node
+
+QUEUES = [QueueName("default"), QueueName("team")]
+
+
+class Kept(Cluster):
+    """Each decision is made twice: with what was kept, and without."""
+
+    def __init__(self) -> None:
+        self.queued = Queued()
+        super().__init__(*[node(f"n{number}", gpus=4) for number in range(3)])
+
+    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+        kept = reconcile(self.world, self.facts, wishes, now, queued=self.queued)
+        fresh = reconcile(self.world, self.facts, wishes, now)
+        assert kept.changes == fresh.changes
+        assert kept.reasons == fresh.reasons
+        return kept
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_tick_decides_the_same_as_one_that_kept_nothing(seed: int) -> None:
+    chance, cluster = Random(seed), Kept()
+    for number in range(60):
+        match chance.randrange(6):
+            case 0 | 1 | 2:
+                cluster.submit(
+                    gang(
+                        f"job{number}",
+                        queue=chance.choice(QUEUES[:1] if number < 20 else QUEUES),
+                        nodes=chance.choice([1, 1, 2]),
+                        gpus=chance.choice([1, 1, 2, 4]),
+                        priority=chance.choice([0, 0, 100]),
+                        checkpoint=chance.choice([None, SAVING]),
+                    )
+                )
+            case 3 if running := list(cluster.world.in_state(JobState.STARTING)):
+                cluster.up(chance.choice(running))
+            case 4 if running := list(cluster.world.in_state(JobState.RUNNING)):
+                cluster.end(chance.choice(running), Exit(code=chance.choice([0, 1])))
+            case 5 if everyone := list(cluster.world.jobs):
+                cluster.wish(Cancel(job=JobId(chance.choice(everyone))))
+            case _:
+                cluster.tick()
+        if number == 19:
+            team = Queue(name=QUEUES[1], nominal=((ANY_TYPE, 4000),))
+            cluster.wish(SetQueues(queues=(team,), whole=False))

@@ -142,3 +142,58 @@ def test_jobs_none_of_which_fits_are_refused(log: Path) -> None:
 )
 def test_what_cannot_be_replayed_is_refused(log: Path, more: list[str], code: int) -> None:
     assert run(["simulate", str(log), *more]) == code
+
+
+QUEUES = "kind: queues\nguard: 30s\nqueues: [{name: a, gpus: 8}, {name: b, gpus: 8}]\n"
+
+
+@pytest.fixture
+def of_two(tmp_path: Path) -> Path:
+    """One VC takes all there is, and then another comes for its own."""
+    path = tmp_path / "two.csv"
+    rows = [f"a{n},a,{n},5000,8\n" for n in range(4)] + ["b,b,1000,500,8\n", "c,-,1000,10,1\n"]
+    path.write_text("job_id,vc,submit_s,duration_s,gpus\n" + "".join(rows))
+    return path
+
+
+def test_queues_of_a_file_own_lend_and_take_back(
+    of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, events = tmp_path / "queues.yaml", tmp_path / "events"
+    file.write_text(QUEUES)
+    words = ["simulate", str(of_two), "--cluster", "2x8", "--json", "--queues", str(file)]
+    assert run([*words, "--policy", "fifo-skip", "--events", str(events)]) == 0
+    policies = json.loads(capsys.readouterr().out)["policies"]
+    assert set(policies) == {"fifo-skip", "queues"}
+    assert policies["fifo-skip"]["queues"]["b"]["wait_mean_s"] > 0
+    assert policies["queues"]["queues"]["b"]["wait_mean_s"] == 0
+    assert policies["queues"]["preemptions"] == 1
+    logged = [json.loads(line) for line in events.read_text().splitlines()]
+    assert {event["policy"] for event in logged} == {"fifo-skip", "queues"}
+
+
+def test_each_vc_of_a_log_may_be_a_queue_with_the_gpus_of_its_nodes(
+    of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = tmp_path / "nodes.csv"
+    nodes.write_text("node_id,gpus,vc\n1,8,b\n2,8,a\n")
+    words = ["simulate", str(of_two), "--queue-per-vc", "--json"]
+    assert run([*words, "--nodes", str(nodes)]) == 0
+    own = json.loads(capsys.readouterr().out)["policies"]
+    assert set(own) == {"queues"}
+    assert own["queues"]["queues"]["b"]["wait_mean_s"] == 0
+    assert run([*words, "--cluster", "2x8"]) == 0  # b has a tenth of the GPU time
+    by_time = json.loads(capsys.readouterr().out)["policies"]["queues"]
+    assert by_time["queues"]["b"]["wait_mean_s"] > 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--queues", "none.yaml", "--queue-per-vc"],
+        ["--queue-per-vc", "--mtbf-hours", "2"],
+        ["--queues", "none.yaml"],
+    ],
+)
+def test_queues_that_cannot_be_are_refused(words: list[str], of_two: Path) -> None:
+    assert run(["simulate", str(of_two), "--cluster", "2x8", *words]) in (2, 3)

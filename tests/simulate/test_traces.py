@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.domain.errors import SpecInvalid
-from corral.simulate.traces import read_sizes, read_trace, sizes_of
+from corral.simulate.traces import read_nodes, read_trace, sizes_of
 from corral.simulate.traces_sacct import clock_seconds
 
 CSV = """gpus,submit_s,vc,duration_s,walltime_s,job_id
@@ -112,7 +112,8 @@ def test_a_zipped_log_reads_as_the_plain_one(tmp_path: Path) -> None:
 
 def test_clusters_in_words_and_as_a_list(tmp_path: Path) -> None:
     assert sizes_of("2x8+1x4") == [8, 8, 4]
-    assert read_sizes(written(tmp_path, "node_id,gpus\na,8\nb,0\nc,2\n")) == [8, 2]
+    nodes = read_nodes(written(tmp_path, "node_id,gpus,vc\na,8,v\nb,0,\nc,2\n"))
+    assert nodes == [(8, "v"), (2, "")]
     for wrong in ("8", "x8", "0x8", "2x-1", ""):
         with pytest.raises(SpecInvalid):
             sizes_of(wrong)

@@ -1,6 +1,6 @@
 """simulate: a log of jobs through the scheduler, under one policy or several side by side."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,15 +17,20 @@ from corral.domain.units import duration_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from corral.replay import Failures, Workload
+    from corral.domain.queue import QueueTree
+    from corral.replay import Failures, Outcome, Workload
     from corral.replay.replay import Event
     from corral.schedule.order import Named
     from corral.simulate.traces import Trace
+
+    OnEvent = Callable[[Event], None] | None
+    Play = Callable[[OnEvent], Outcome]
 
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
 _POSITIVE = Parameter(validator=Number(gte=0, lte=1e9))
 _SEED = Parameter(validator=Number(gte=0))
 _PARTS = Parameter(negative="", show_default=False)
+QUEUES = "queues"  # what their numbers are called among the policies
 
 
 def simulate(
@@ -36,6 +41,8 @@ def simulate(
     cluster: str | None = None,
     policy: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     config: Path | None = None,
+    queues: Path | None = None,
+    queue_per_vc: Annotated[bool, _PARTS] = False,
     restart_seconds: Annotated[float, _POSITIVE] = 60.0,
     mtbf_hours: Annotated[float, _POSITIVE] = 0.0,
     checkpoint_seconds: Annotated[float, _POSITIVE] = 3_600.0,
@@ -59,6 +66,10 @@ def simulate(
         cluster: Nodes in words instead: 88x8 is 88 nodes of 8 GPUs, 4x8+2x4 six of two kinds.
         policy: One policy or several; without one, default.
         config: TOML of policies of your own: [name], like = "default", and numbers to change.
+        queues: A file such as corral apply takes: jobs go through the very decision of a live head
+            with these queues, each in that of its vc, else in the default one.
+        queue_per_vc: Instead a queue for each vc, with the GPUs that it has by the list of nodes,
+            else by the GPU time of its jobs.
         restart_seconds: What a preempted or failed job loses when it starts again.
         mtbf_hours: Each node fails so often on the average and is back at once; 0 is never.
         checkpoint_seconds: A job on a failing node goes on from its last save; 0: it has none.
@@ -68,21 +79,72 @@ def simulate(
         html: Write a page with the numbers and plots to this file.
     """
     from corral.replay import Failures
-    from corral.simulate.policies import chosen
-    from corral.simulate.report import page
     from corral.simulate.traces import read_trace
 
-    found, sizes = read_trace(trace), _sizes(trace, nodes, cluster)
-    policies = chosen(policy or (), config, restart_seconds)
+    found, (sizes, own) = read_trace(trace), _nodes(trace, nodes, cluster)
     failures = Failures(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
+    tree = _tree(found, sizes, own, queues, per_vc=queue_per_vc, failures=failures)
+    named = _named(policy or (), config, restart_seconds, tree)
     answer: dict[str, Any] = {"trace": str(trace), "restart_s": restart_seconds}
-    answer |= _replayed(found, sizes, policies, failures, events)
-    if html is not None:
-        _write(html, page(answer))
+    answer |= _replayed(found, sizes, named, failures, events, tree, restart_seconds)
+    _write_page(html, answer)
     if json:
         print_json(answer)
     else:
         _show(answer["policies"], by=by)
+
+
+def _tree(
+    found: "Trace",
+    sizes: list[int],
+    own: dict[str, int],
+    queues: Path | None,
+    *,
+    per_vc: bool,
+    failures: "Failures",
+) -> "QueueTree | None":
+    """The queues that were asked for; None without any."""
+    from corral.simulate.queues import read_tree, tree_of_log
+
+    if queues is None and not per_vc:
+        return None
+    if queues is not None and per_vc:
+        raise Usage("--queues and --queue-per-vc both say what the queues are", hint="give one")
+    if failures.mtbf_seconds:
+        raise Usage("nodes do not fail where there are queues", hint="leave --mtbf-hours out")
+    return tree_of_log(found, sizes, own) if queues is None else read_tree(queues)
+
+
+def _named(
+    policy: Sequence[str], config: Path | None, restart_seconds: float, tree: "QueueTree | None"
+) -> "dict[str, Named]":
+    """The policies to play beside the queues; with queues there need be none."""
+    from corral.simulate.policies import chosen
+
+    alone = tree is not None and not policy and config is None
+    return {} if alone else chosen(policy, config, restart_seconds)
+
+
+def _policy(work: "Workload", sizes: list[int], named: "Named", failures: "Failures") -> "Play":
+    from corral.replay import replay
+
+    return lambda on_event: replay(work, sizes, named, failures=failures, on_event=on_event)
+
+
+def _queued(
+    work: "Workload",
+    queues: Sequence[str],
+    sizes: list[int],
+    tree: "QueueTree",
+    restart_seconds: float,
+) -> "Play":
+    from corral.replay.queued import replay_queued
+    from corral.simulate.queues import names_in
+
+    names = names_in(tree, queues)
+    return lambda on_event: replay_queued(
+        work, sizes, tree, names, restart_seconds=restart_seconds, on_event=on_event
+    )
 
 
 def _replayed(
@@ -91,12 +153,16 @@ def _replayed(
     policies: "dict[str, Named]",
     failures: "Failures",
     events: Path | None,
+    tree: "QueueTree | None",
+    restart_seconds: float,
 ) -> dict[str, Any]:
-    workload, queues, too_large = _able(found, sizes)
-    results = {}
+    work, too_large = _able(found, sizes, in_equal_parts=tree is not None)
+    plays = {name: _policy(work, sizes, named, failures) for name, named in policies.items()}
+    if tree is not None:
+        plays[QUEUES] = _queued(work, found.queues, sizes, tree, restart_seconds)
+    queues = [found.queues[queue] for queue in work.queues]
     with _event_file(events) as write:
-        for name, named in policies.items():
-            results[name] = _run(workload, queues, sizes, named, failures, write(name))
+        results = {name: _run(play, queues, write(name)) for name, play in plays.items()}
     return {
         "nodes": len(sizes),
         "gpus": sum(sizes),
@@ -106,23 +172,16 @@ def _replayed(
     }
 
 
-def _run(
-    workload: "Workload",
-    queues: list[str],
-    sizes: list[int],
-    named: "Named",
-    failures: "Failures",
-    on_event: "Callable[[Event], None] | None",
-) -> dict[str, Any]:
-    from corral.replay import metrics_of, parts_of, replay, size_labels
+def _run(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]:
+    from corral.replay import metrics_of, parts_of, size_labels
     from corral.replay.metrics import SIZES
     from corral.simulate.report import curve
 
     begun = perf_counter()
-    outcome = replay(workload, sizes, named, failures=failures, on_event=on_event)
+    outcome = play(on_event)
     numbers = asdict(metrics_of(outcome)) | {"wall_s": perf_counter() - begun}
     by_queue = parts_of(outcome, queues)
-    by_size = parts_of(outcome, size_labels(workload.gpus))
+    by_size = parts_of(outcome, size_labels(outcome.workload.gpus))
     parts = {
         "queues": {
             label: asdict(part)
@@ -133,13 +192,17 @@ def _run(
     return numbers | parts | {"used": list(outcome.used), "waits_s": curve(outcome.waits)}
 
 
-def _able(found: "Trace", sizes: list[int]) -> "tuple[Workload, list[str], int]":
-    """The jobs that the nodes can hold at all, the queue of each, and how many the nodes cannot."""
+def _able(found: "Trace", sizes: list[int], *, in_equal_parts: bool) -> "tuple[Workload, int]":
+    """The jobs that the nodes can hold at all, and how many they cannot. A head gives each node of
+    a gang an equal part."""
     from corral.domain.errors import Conflict
     from corral.replay import largest_gang
+    from corral.replay.queued import fits
 
     most, gpus = largest_gang(sizes), found.workload.gpus
-    rows = [row for row, asked in enumerate(gpus) if asked <= most]
+    able = {asked for asked in set(gpus) if asked <= most}
+    able = {asked for asked in able if fits(asked, sizes)} if in_equal_parts else able
+    rows = [row for row, asked in enumerate(gpus) if asked in able]
     too_large = len(gpus) - len(rows)
     if not rows:
         raise Conflict(f"no job fits: the nodes hold {most} GPUs of one", hint="add nodes")
@@ -149,21 +212,27 @@ def _able(found: "Trace", sizes: list[int]) -> "tuple[Workload, list[str], int]"
         note(f"{too_large} jobs ask for more than the {most} GPUs there are: they are not replayed")
     if found.rounded:
         note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
-    work = found.workload.only(rows)
-    return work, [found.queues[queue] for queue in work.queues], too_large
+    return found.workload.only(rows), too_large
 
 
-def _sizes(trace: Path, nodes: Path | None, cluster: str | None) -> list[int]:
-    from corral.simulate.traces import read_sizes, sizes_of
+def _nodes(
+    trace: Path, nodes: Path | None, cluster: str | None
+) -> tuple[list[int], dict[str, int]]:
+    """GPUs of each node; and of each vc, where the list of nodes says whose they are."""
+    from corral.simulate.traces import read_nodes, sizes_of
 
     if cluster is not None and nodes is not None:
         raise Usage("--nodes and --cluster both say what the nodes are", hint="give one of them")
     if cluster is not None:
-        return sizes_of(cluster)
+        return sizes_of(cluster), {}
     beside = trace.with_name(trace.name.removesuffix(".gz").removesuffix(".csv") + ".nodes.csv")
     if nodes is None and not beside.exists():
         raise Usage("no nodes to replay on", hint="add, for example: --cluster 88x8")
-    return read_sizes(nodes or beside)
+    found = read_nodes(nodes or beside)
+    own: dict[str, int] = {}
+    for gpus, vc in found:
+        own[vc] = own.get(vc, 0) + gpus
+    return [gpus for gpus, _ in found], {vc: gpus for vc, gpus in own.items() if vc}
 
 
 @contextmanager
@@ -187,11 +256,13 @@ def _event_file(
         raise Conflict(f"{path} cannot be written: {error}") from error
 
 
-def _write(path: Path, text: str) -> None:
+def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
     from corral.domain.errors import Conflict
+    from corral.simulate.report import page
 
     try:
-        path.write_text(text)
+        if path is not None:
+            path.write_text(page(answer))
     except OSError as error:
         raise Conflict(f"{path} cannot be written: {error}") from error
 

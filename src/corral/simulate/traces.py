@@ -9,7 +9,7 @@ from pathlib import Path
 from corral.domain.errors import SpecInvalid
 from corral.replay import Workload
 from corral.simulate.traces_corral import jobs_of_corral
-from corral.simulate.traces_csv import jobs_of_csv, sizes_of_csv
+from corral.simulate.traces_csv import jobs_of_csv, nodes_of_csv
 from corral.simulate.traces_job import LoggedJob
 from corral.simulate.traces_sacct import jobs_of_sacct
 from corral.simulate.traces_swf import jobs_of_swf
@@ -50,11 +50,11 @@ def read_trace(path: Path) -> Trace:
     return _trace(path, jobs)
 
 
-def read_sizes(path: Path) -> list[int]:
-    """GPUs of each node of a CSV with a column `gpus`."""
+def read_nodes(path: Path) -> list[tuple[int, str]]:
+    """GPUs of each node of a CSV with a column `gpus`, and its `vc` or ""."""
     lines = _lines(path)
     try:
-        return sizes_of_csv(next(lines, ""), lines)
+        return nodes_of_csv(next(lines, ""), lines)
     except (ValueError, KeyError, IndexError) as error:
         raise SpecInvalid(
             f"{path} is not a list of nodes: {error}", hint="it wants CSV with a column gpus"

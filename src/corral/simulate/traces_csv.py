@@ -53,16 +53,18 @@ def _number(row: dict[str, str], name: str, *, unknown: float | None = None) -> 
     return value
 
 
-def sizes_of_csv(head: str, lines: Iterable[str]) -> list[int]:
-    """GPUs of each node that has any."""
-    gpus = _columns(head, ("gpus",)).index("gpus")
-    reader, sizes = csv.reader(lines), []
+def nodes_of_csv(head: str, lines: Iterable[str]) -> list[tuple[int, str]]:
+    """GPUs of each node that has any, and whose it is; "" where the list does not say."""
+    columns = _columns(head, ("gpus",))
+    gpus, vc = columns.index("gpus"), columns.index("vc") if "vc" in columns else None
+    reader, nodes = csv.reader(lines), []
     for row in reader:
         try:
-            sizes.append(int(float(row[gpus] or 0)))
+            owner = "" if vc is None or vc >= len(row) else row[vc].strip()
+            nodes.append((int(float(row[gpus] or 0)), owner))
         except (ValueError, IndexError, OverflowError) as error:
             raise ValueError(f"line {reader.line_num + 1}: {error}") from error
-    return [size for size in sizes if size > 0]
+    return [node for node in nodes if node[0] > 0]
 
 
 def _columns(head: str, needed: Iterable[str]) -> list[str]:

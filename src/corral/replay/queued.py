@@ -1,0 +1,184 @@
+"""A workload through the live decision, with queues: the same numbers and log as `replay` gives."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
+from corral.domain.node import Liveness, Node
+from corral.domain.queue import QueueTree
+from corral.domain.resources import Gpu, Inventory, Resources, Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.live import Play
+from corral.replay.present import Coming, Happened, Kind, Present, Terms
+from corral.replay.replay import Event, Outcome
+from corral.replay.workload import Workload
+from corral.replay.world import BEGAN_ON, ENDED, GAVE_WAY, WINDOWS
+from corral.schedule.waiting import Waiting
+
+PORTS: Final = tuple(range(20_000, 20_064))  # as many as an agent's
+_KINDS: Final = {Kind.STARTED: BEGAN_ON, Kind.PREEMPTED: GAVE_WAY, Kind.ENDED: ENDED}
+
+
+def replay_queued(
+    workload: Workload,
+    nodes: Sequence[int],
+    tree: QueueTree,
+    names: Sequence[QueueName],
+    *,
+    restart_seconds: float = 60.0,
+    on_event: Callable[[Event], None] | None = None,
+) -> Outcome:
+    """Run all jobs to their ends as a head with these queues would. `names`: of each number in
+    `workload.queues`. Everybody can save.
+
+    Raises: ValueError when a job is larger than the nodes can hold.
+    """
+    books = _Books(workload=workload, nodes=tuple(nodes), free=list(nodes), on_event=on_event)
+    Play(
+        Present(now=0.0, nodes=[node_of(row, gpus) for row, gpus in enumerate(nodes)], tree=tree),
+        {},
+        [_coming(workload, row, names, nodes) for row in range(len(workload.submits))],
+        terms=Terms(restart_seconds=restart_seconds),
+        hear=books.hear,
+    ).run()
+    return books.outcome()
+
+
+def node_of(row: int, gpus: int) -> Node:
+    """A node that has GPUs of one type, and is never short of anything else."""
+    made = (Gpu(index=i, uuid=f"{row}-{i}", type="gpu", memory_bytes=0) for i in range(gpus))
+    return Node(
+        id=NodeId(f"{row:05d}"),
+        inventory=Inventory(gpus=tuple(made), ports=PORTS),
+        liveness=Liveness.ALIVE,
+        boot=BootId("1"),
+    )
+
+
+def shape_of(gpus: int, nodes: Sequence[int]) -> Shape:
+    """The fewest equal parts of a gang that the nodes, empty, can hold.
+
+    Raises: ValueError when there are none.
+    """
+    for parts in range(1, len(nodes) + 1):
+        if gpus % parts == 0 and sum(size >= gpus // parts for size in nodes) >= parts:
+            return Shape(
+                nodes=parts, resources=Resources(gpu_millis=gpus // parts * MILLIS_PER_GPU)
+            )
+    raise ValueError(f"a gang of {gpus} GPUs fits no nodes in equal parts")
+
+
+def fits(gpus: int, nodes: Sequence[int]) -> bool:
+    """Whether the nodes, empty, can hold a gang of so many GPUs in equal parts."""
+    try:
+        shape_of(gpus, nodes)
+    except ValueError:
+        return False
+    return True
+
+
+def _coming(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]) -> Coming:
+    user = work.users[row] if work.users else -1
+    gang = Waiting(
+        job=JobId(str(row)),
+        shapes=(shape_of(work.gpus[row], nodes),),
+        priority=0,
+        order=(row, 0),
+        queue=names[work.queues[row]],
+        user=UserName("" if user < 0 else f"u{user}"),
+    )
+    return Coming(work.submits[row], gang, work.durations[row])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Books:
+    """What the numbers need, counted from what happens. `horizon`: the last submission."""
+
+    workload: Workload
+    nodes: tuple[int, ...]
+    free: list[int]
+    on_event: Callable[[Event], None] | None
+    ended: dict[int, float] = field(default_factory=dict)
+    begun: dict[int, tuple[float, float]] = field(default_factory=dict)
+    windows: list[float] = field(default_factory=lambda: [0.0] * WINDOWS)
+    now: float = 0.0
+    submitted: int = 0
+    active: int = 0
+    preemptions: int = 0
+    held: float = 0.0
+    lost: float = 0.0
+    idle: float = 0.0
+    split: float = 0.0
+
+    def hear(self, happened: Happened) -> None:
+        job = int(happened.job)
+        self._pass_time(happened.at)
+        sign = -1 if happened.kind == Kind.STARTED else 1
+        for seat in happened.seats:
+            self.free[int(seat.node)] += sign * len(seat.gpus)
+        if happened.kind == Kind.STARTED:
+            self.active += 1
+            self.begun[job] = (happened.at, happened.service)
+        else:
+            self.active -= 1
+            self._stop(job, happened)
+        if self.on_event is not None:
+            self._log(self.on_event, job, happened)
+
+    def _stop(self, job: int, happened: Happened) -> None:
+        began, before = self.begun.pop(job)
+        worked = happened.service - before
+        self.lost += (happened.at - began - worked) * self.workload.gpus[job]
+        if happened.kind == Kind.ENDED:
+            self.ended[job] = happened.at
+        else:
+            self.preemptions += 1
+
+    def _pass_time(self, until: float) -> None:
+        """Somebody waits when more have come than hold seats or have ended."""
+        submits = self.workload.submits
+        while self.submitted < len(submits) and submits[self.submitted] <= until:
+            self._count(submits[self.submitted])
+            self.submitted += 1
+        self._count(until)
+
+    def _count(self, until: float) -> None:
+        horizon = self.workload.submits[-1]
+        begun, end = min(self.now, horizon), min(until, horizon)
+        self.now = max(self.now, until)
+        if end <= begun:
+            return
+        idle = sum(self.free)
+        used = sum(self.nodes) - idle
+        self.held += (end - begun) * used
+        if self.submitted > self.active + len(self.ended):
+            self.idle += (end - begun) * idle
+            rows = zip(self.free, self.nodes, strict=True)
+            self.split += (end - begun) * sum(free for free, size in rows if free < size)
+        wide = horizon / WINDOWS
+        for window in range(int(begun / wide), min(WINDOWS, int(end / wide) + 1)):
+            part = min(end, (window + 1) * wide) - max(begun, window * wide)
+            self.windows[window] += max(0.0, part) * used
+
+    def _log(self, on_event: Callable[[Event], None], job: int, one: Happened) -> None:
+        kind, starts = _KINDS[one.kind], one.kind == Kind.STARTED
+        for seat in one.seats if starts else one.seats[:1]:
+            node, gpus = (int(seat.node), len(seat.gpus)) if starts else (-1, 0)
+            on_event(
+                Event(at=one.at, kind=kind, job=job, node=node, gpus=gpus, service=one.service)
+            )
+
+    def outcome(self) -> Outcome:
+        whole = self.workload.submits[-1] * sum(self.nodes) / WINDOWS if self.ended else 0.0
+        return Outcome(
+            workload=self.workload,
+            nodes=self.nodes,
+            ended=[self.ended[row] for row in range(len(self.workload.submits))],
+            preemptions=self.preemptions,
+            held_gpu_seconds=self.held,
+            lost_gpu_seconds=self.lost,
+            failures=0,
+            used=[held / whole if whole else 0.0 for held in self.windows],
+            fragmentation=self.split / self.idle if self.idle else 0.0,
+        )

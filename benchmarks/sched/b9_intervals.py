@@ -25,7 +25,7 @@ from embedded import keep, report
 from corral.replay import Workload
 from corral.replay.forecast import Arrivals, present_of, waits
 from corral.replay.interval import Interval, Kept, Record, drawn_interval, told_interval
-from corral.replay.metrics import quantile
+from corral.replay.quantile import quantile
 from corral.replay.replay import Event, replay, state_of_workload, world_of
 from corral.replay.world import NOW, STARTED_ON, advance_to, log_of
 from corral.schedule.backlog import WAITING

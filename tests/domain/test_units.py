@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.units import bytes_of, duration_text, gpus_text, seconds_of, size_text
+from corral.domain.units import (
+    bytes_of,
+    duration_text,
+    gpus_text,
+    seconds_of,
+    size_text,
+    span_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +83,24 @@ def test_a_duration_for_people_is_short(seconds: float, text: str) -> None:
 @given(st.integers(0, 10**6))
 def test_gpus_for_people_read_back_exactly(millis: int) -> None:
     assert round(float(gpus_text(millis)) * 1000) == pytest.approx(millis, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [
+        (0.0, 0.0, "within 1 s"),
+        (0.0, 29.5, "within 30 s"),
+        (12.9, 61.0, "in 12 to 61 s"),
+        (30.0, 300.0, "within 5 min"),
+        (725.0, 2395.0, "in 12 to 40 min"),
+        (600.0, 600.0, "in 10 min"),
+        (3601.0, 90_000.0, "in 1 to 25 h"),
+        (90_000.0, 400_000.0, "in 1 to 5 d"),
+        (7200.0, None, "in more than 2 h"),
+        (0.0, None, "at some time"),
+    ],
+)
+def test_a_span_is_told_in_one_unit_and_rounded_outwards(
+    low: float, high: float | None, text: str
+) -> None:
+    assert span_text(low, high) == text

@@ -9,6 +9,9 @@ from corral.domain.attempt import Attempt
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import Job
 from corral.domain.resources import Shape
+from corral.domain.units import span_text
+
+PERCENT: Final = 80  # so often an interval is to hold
 
 _DIGITS: Final = re.compile(r"\d+")
 _SEPARATORS: Final = "-_."
@@ -48,6 +51,61 @@ class Told:
     low_seconds: float
     high_seconds: float
     waited_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Seconds from now, from `low` to `high`; None: later than anybody has looked ahead."""
+
+    low_seconds: float
+    high_seconds: float | None
+
+    def __post_init__(self) -> None:
+        high = self.low_seconds if self.high_seconds is None else self.high_seconds
+        if not 0 <= self.low_seconds <= high:
+            raise ValueError(f"a span goes from now or later to a later moment: {self}")
+
+    def __str__(self) -> str:
+        """For example: in 12 to 40 min."""
+        return span_text(self.low_seconds, self.high_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instead:
+    """A change to a waiting job with which it would start sooner, such as "with 1 node"."""
+
+    change: str
+    starts: Span
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """When a waiting job starts and ends, each to hold PERCENT times of 100.
+
+    `runs`: how often the present was played forward; `known`: for which part of the jobs in it kin
+    told how long they run (for the others their limits, or a guess). `told` outcomes are on the
+    record, of which `held` percent lay in what was told; None: none is. `row` is what goes on it.
+    """
+
+    starts: Span
+    ends: Span
+    runs: int
+    known: float
+    told: int
+    held: float | None
+    row: Told
+    instead: tuple[Instead, ...] = ()
+
+    @property
+    def record(self) -> str:
+        """How far its like may be believed, as a part of a sentence."""
+        if self.held is None:
+            return "no record yet" if self.known else "no record yet, by the limits of jobs alone"
+        return f"the last {self.told} held {self.held:.0f} %"
+
+    def __str__(self) -> str:
+        """For example: in 12 to 40 min (80 %); the last 200 held 83 %."""
+        return f"{self.starts} ({PERCENT} %); {self.record}"
 
 
 def stem_of(name: str) -> str:

@@ -1,6 +1,7 @@
 """Amounts as people write them. Inside, a number's name ends in its unit."""
 
 import re
+from math import ceil, floor, inf
 from typing import Final
 
 MILLIS_PER_GPU: Final = 1000  # shares of a GPU are kept in thousandths
@@ -17,6 +18,7 @@ _BYTES: Final = {
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _CLOCK: Final = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?", re.ASCII)
+_SPANS: Final = (("s", 1, 90), ("min", 60, 120), ("h", 3600, 72), ("d", 86400, inf))
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]{0,3})", re.ASCII)
 
 
@@ -61,6 +63,19 @@ def duration_text(seconds: float) -> str:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def span_text(low_seconds: float, high_seconds: float | None) -> str:
+    """From now to then, in one unit and rounded outwards: "in 12 to 40 min", "within 30 s"."""
+    if high_seconds is None:
+        return f"in more than {duration_text(low_seconds)}" if low_seconds else "at some time"
+    unit, seconds = next(
+        (name, seconds) for name, seconds, most in _SPANS if high_seconds <= most * seconds
+    )
+    low, high = floor(low_seconds / seconds), max(1, ceil(high_seconds / seconds))
+    if low == 0:
+        return f"within {high} {unit}"
+    return f"in {low} {unit}" if low == high else f"in {low} to {high} {unit}"
 
 
 def size_text(size_bytes: int) -> str:

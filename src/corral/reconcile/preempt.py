@@ -73,7 +73,7 @@ def _running(
         started=attempt.placed_at,
         guard_over=_guard_left_seconds(draft, job, attempt) <= 0,
         lost_gpu_seconds=gpus * _unsaved_seconds(draft, attempt),
-        restart_seconds=_restart_seconds(attempt),
+        restart_seconds=restart_seconds(attempt),
         can_save=job.spec.checkpoint is not None,
         preemptible=job.spec.preemptible,
         stopping=stopping,
@@ -98,7 +98,7 @@ def _unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
     return max(0.0, draft.now.wall - since)
 
 
-def _restart_seconds(attempt: Attempt) -> float:
+def restart_seconds(attempt: Attempt) -> float:
     """As long as this attempt took from being placed to its first step; a default before that."""
     if attempt.first_step_at is None:
         return DEFAULT_RESTART_SECONDS

@@ -200,26 +200,35 @@ def priority_of(draft: Draft, job: Job, over: frozenset[QueueName]) -> int:
 
 def standing_of(draft: Draft, held: list[Held], over: frozenset[QueueName]) -> Standing:
     """Quota and fair share as they are now."""
-    tree, now = draft.tree, draft.now.wall
     nodes = [node for node in draft.all_nodes().values() if node.liveness != Liveness.DEAD]
-    constant = constant_seconds(tree.half_life_seconds)
+    return Standing(
+        draft.tree,
+        capacity=Fleet(nodes).capacity,
+        kinds=sorted({gpu.type for node in nodes for gpu in node.inventory.gpus}),
+        past=past_of(draft, held),
+        holding=[one.holding for one in held],
+        stripped=stripped_of(draft, over),
+        others={job.spec.queue for job in draft.all_jobs()},
+    )
+
+
+def past_of(draft: Draft, held: list[Held]) -> dict[Leaf, Amounts]:
+    """What each user of a queue has held up to now, decayed, in the unit of what is held."""
+    now, half_life_seconds = draft.now.wall, draft.tree.half_life_seconds
+    constant = constant_seconds(half_life_seconds)
     past: dict[Leaf, Amounts] = defaultdict(Amounts)
     for leaf, use in {**draft.world.uses, **draft.uses}.items():
-        use = _decayed(use, now, tree.half_life_seconds)
+        use = _decayed(use, now, half_life_seconds)
         amounts = Amounts(use.gpu_seconds, use.cpu_seconds, use.memory_gib_seconds)
         past[leaf] = past[leaf].plus(amounts, 1.0 / constant)
     for one in held:
-        seconds = accrued_seconds(now - one.allocation.began, tree.half_life_seconds)
+        seconds = accrued_seconds(now - one.allocation.began, half_life_seconds)
         leaf = (one.holding.queue, one.holding.user)
         past[leaf] = past[leaf].plus(one.holding.amounts, seconds / constant)
-    budgets = {queue.name: queue.budget for queue in tree.queues}
-    stripped = {name for name in over if (b := budgets[name]) is not None and b.demote_to is None}
-    return Standing(
-        tree,
-        capacity=Fleet(nodes).capacity,
-        kinds=sorted({gpu.type for node in nodes for gpu in node.inventory.gpus}),
-        past=past,
-        holding=[one.holding for one in held],
-        stripped=frozenset(stripped),
-        others={job.spec.queue for job in draft.all_jobs()},
-    )
+    return past
+
+
+def stripped_of(draft: Draft, over: frozenset[QueueName]) -> frozenset[QueueName]:
+    """Of the queues whose budget is spent, those that have no GPUs of their own any more."""
+    budgets = {queue.name: queue.budget for queue in draft.tree.queues}
+    return frozenset(n for n in over if (b := budgets[n]) is not None and b.demote_to is None)

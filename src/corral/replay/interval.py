@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil, exp, log
 from typing import Final
 
-from corral.replay.metrics import quantile
+from corral.replay.quantile import quantile
 
 MISS: Final = 0.2  # how often an interval may be wrong
 KEPT: Final = 200  # how many outcomes are kept

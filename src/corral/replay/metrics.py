@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from corral.replay.quantile import quantile
 from corral.replay.replay import Outcome
 
 SHORTEST_SECONDS: Final = 10.0  # bounded slowdown counts shorter jobs as so long (Feitelson 1998)
@@ -125,11 +126,3 @@ def _spread(name: str, values: Sequence[float], unit: str) -> dict[str, float]:
         **{f"{name}_p{share}{unit}": quantile(ranked, share / 100) for share in (50, 90, 99)},
         f"{name}_max{unit}": ranked[-1],
     }
-
-
-def quantile(ranked: Sequence[float], share: float) -> float:
-    """Linear between the two nearest ranks, as numpy's default is."""
-    at = share * (len(ranked) - 1)
-    low = int(at)
-    high = min(low + 1, len(ranked) - 1)
-    return ranked[low] + (ranked[high] - ranked[low]) * (at - low)

@@ -1,0 +1,242 @@
+"""When a waiting job starts, as the world stands: what is asked, and how it is answered. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.domain.attempt import Allocation, Attempt
+from corral.domain.facts import Facts
+from corral.domain.forecast import Forecast, Instead, Ran, Span, Told, stem_of
+from corral.domain.ids import JobId
+from corral.domain.job import Job, JobSpec
+from corral.domain.moves import ON_NODES, JobState, StopWhy
+from corral.domain.world import World
+from corral.reconcile.draft import Draft, Now
+from corral.reconcile.place import suspicion_of, waiting_of
+from corral.reconcile.preempt import reserved_of, restart_seconds
+from corral.reconcile.queued import shared_paths
+from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of
+from corral.replay.interval import Interval, Kept, Record, drawn_interval, told_interval
+from corral.replay.kin import Kin
+from corral.replay.outlook import HORIZON_SECONDS, Drawn, Life, outlook
+from corral.replay.present import Holder, Present
+from corral.replay.quantile import quantile
+from corral.schedule.waiting import Waiting
+
+RUNS: Final = 40  # of the present, for what is told
+RUNS_INSTEAD: Final = 20  # for each suggestion
+PASSES: Final = 4_000  # of one answer, all runs together
+SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of the time, or less
+MOST_INSTEAD: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """When does this job start? All that the answer depends on, and nothing that changes meanwhile.
+
+    `runs` are ended jobs in the order of their submission, `told` the record with the newest
+    outcome last. `instead` are changes to the job, each with how it is called.
+    """
+
+    world: World
+    facts: Facts
+    now: Now
+    runs: tuple[Ran, ...]
+    told: tuple[Told, ...]
+    job: JobId
+    instead: tuple[tuple[str, JobSpec], ...] = ()
+
+
+def foretell(question: Question, keep_on: Callable[[], bool]) -> Forecast | None:
+    """The forecast; None for a job that does not wait, or waits for what no replay can tell.
+
+    `keep_on`: whether there is time left; it is asked between runs.
+    """
+    draft = Draft(question.world, question.facts, question.now)
+    job = draft.job(question.job)
+    if job is None or job.state != JobState.QUEUED:
+        return None
+    present, lives = present_of(draft)
+    plays = _Plays(question=question, kin=Kin(question.runs), keep_on=keep_on)
+    drawn = plays.draw(present, lives, RUNS)
+    record = record_of(question.told)
+    starts = drawn_interval(_waits(drawn))
+    told = told_interval(starts, record)
+    known = [plays.kin.knows(life.kind, life.ran_seconds) for life in lives.values()]
+    return Forecast(
+        starts=_span(told),
+        ends=_ends(drawn, told),
+        runs=len(drawn),
+        known=sum(known) / len(known),
+        told=len(record.kept),
+        held=None if record.held is None else 100 * record.held,
+        row=_row(job, question.now.wall, starts, told),
+        instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), record),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plays:
+    """The same chances for each present, so that they compare."""
+
+    question: Question
+    kin: Kin
+    keep_on: Callable[[], bool]
+
+    def draw(self, present: Present, lives: Mapping[JobId, Life], runs: int) -> list[Drawn]:
+        return outlook(
+            present,
+            lives,
+            self.kin,
+            self.question.runs,
+            self.question.job,
+            runs=runs,
+            seed=int(self.question.now.wall),
+            most_passes=PASSES / RUNS,
+            keep_on=self.keep_on,
+        )
+
+
+def _waits(drawn: Iterable[Drawn]) -> list[float]:
+    return sorted(one.wait_seconds for one in drawn)
+
+
+# -- the answer ------------------------------------------------------------------------------------
+
+
+def record_of(told: Iterable[Told]) -> Record:
+    """What came of what was told, in that order; who still waits is not in it."""
+    record = Record()
+    for one in told:
+        if one.waited_seconds is not None:
+            kept = Kept(
+                drawn=Interval(low=one.drawn_low_seconds, high=one.drawn_high_seconds),
+                told=Interval(low=one.low_seconds, high=one.high_seconds),
+                actual=one.waited_seconds,
+            )
+            record = record.after(kept)
+    return record
+
+
+def _span(told: Interval) -> Span:
+    beyond = told.high >= HORIZON_SECONDS
+    return Span(
+        low_seconds=min(told.low, HORIZON_SECONDS), high_seconds=None if beyond else told.high
+    )
+
+
+def _ends(drawn: Sequence[Drawn], told: Interval) -> Span:
+    """The start, as far as it was moved by the record, and the job's own run time behind it."""
+    ranked = sorted(one.wait_seconds + one.run_seconds for one in drawn)
+    starts = drawn_interval(_waits(drawn))
+    own = drawn_interval(ranked)
+    low = max(told.low, own.low + told.low - starts.low)
+    high = max(low, own.high + told.high - starts.high)
+    return _span(Interval(low=low, high=high))
+
+
+def _row(job: Job, now: float, drawn: Interval, told: Interval) -> Told:
+    return Told(
+        job=job.id,
+        at=now,
+        drawn_low_seconds=drawn.low,
+        drawn_high_seconds=drawn.high,
+        low_seconds=told.low,
+        high_seconds=told.high,
+    )
+
+
+def _sooner(
+    plays: _Plays,
+    present: Present,
+    lives: Mapping[JobId, Life],
+    job: Job,
+    middle_seconds: float,
+    record: Record,
+) -> tuple[Instead, ...]:
+    """The changes with which the job starts clearly sooner than in the middle of what was drawn
+    for it, the soonest first."""
+    found: list[tuple[float, Instead]] = []
+    for change, spec in plays.question.instead:
+        waiting = [
+            replace(gang, shapes=spec.shapes, queue=spec.queue) if gang.job == job.id else gang
+            for gang in present.waiting
+        ]
+        changed = replace(present, waiting=waiting)
+        other = {**lives, job.id: _life(replace(job, spec=spec), 0.0)}
+        waits = _waits(plays.draw(changed, other, RUNS_INSTEAD))
+        if quantile(waits, 0.5) <= SOONER * middle_seconds:
+            span = _span(told_interval(drawn_interval(waits), record))
+            found.append((quantile(waits, 0.5), Instead(change=change, starts=span)))
+    return tuple(one for _, one in sorted(found, key=lambda one: one[0])[:MOST_INSTEAD])
+
+
+# -- the present -----------------------------------------------------------------------------------
+
+
+def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
+    """The cluster as the scheduler sees it now, and what is known of how long its jobs run."""
+    held = list(held_now(draft))
+    over = judge_budgets(draft, held)
+    waiting = [job for job in draft.all_jobs() if job.state == JobState.QUEUED]
+    on_nodes = [
+        (job, attempt)
+        for job in draft.all_jobs()
+        if job.state in ON_NODES and (attempt := draft.attempt(job.id)) is not None
+    ]
+    lives = {job.id: _life(job, 0.0) for job in waiting}
+    lives |= {job.id: _life(job, _has_run(draft, attempt)) for job, attempt in on_nodes}
+    paths = shared_paths(draft)
+    heard = draft.facts.nodes.keys() - draft.facts.awaited
+    nodes = draft.all_nodes()
+    present = Present(
+        now=draft.now.wall,
+        nodes=tuple(nodes.values()),
+        tree=draft.tree,
+        past=past_of(draft, held),
+        holders=[
+            _holder(draft, job, attempt, waiting_of(draft, job, over, paths))
+            for job, attempt in on_nodes
+        ],
+        waiting=[waiting_of(draft, job, over, paths) for job in waiting],
+        reserved=reserved_of(draft),
+        closed=frozenset(nodes.keys() - heard),
+        suspicion={id: suspicion_of(node, draft.now.wall) for id, node in nodes.items()},
+        stripped=stripped_of(draft, over),
+    )
+    return present, lives
+
+
+def _life(job: Job, ran_seconds: float) -> Life:
+    spec = job.spec
+    kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
+    return Life(kind=kind, ran_seconds=ran_seconds, limit_seconds=spec.max_duration_seconds)
+
+
+def _has_run(draft: Draft, attempt: Attempt) -> float:
+    """Seconds since its newest attempt has its seats."""
+    return max(0.0, draft.now.wall - attempt.placed_at)
+
+
+def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> Holder:
+    held = draft.seats_of(attempt)
+    stopping = job.state in (JobState.STOPPING, JobState.RECOVERING)
+    return Holder(
+        gang=gang,
+        seats=tuple(one.seat for one in held),
+        placed_at=attempt.placed_at,
+        port=_port(held),
+        can_save=job.spec.checkpoint is not None,
+        restart_seconds=restart_seconds(attempt),
+        frees_at=_frees_at(draft, job) if stopping else None,
+        comes_back=job.state == JobState.RECOVERING or job.why == StopWhy.PREEMPT,
+    )
+
+
+def _port(held: Sequence[Allocation]) -> int:
+    return next((one.port for one in held if one.port is not None), 0)
+
+
+def _frees_at(draft: Draft, job: Job) -> float:
+    """When its grace is over at the latest."""
+    return max(draft.now.wall, job.since + job.spec.grace_seconds)

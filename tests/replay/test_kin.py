@@ -1,0 +1,76 @@
+"""How long a job runs is drawn from its kin, else from its limit, else it is a wide guess."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.domain.forecast import Ran
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.resources import Resources, Shape
+from corral.replay.dice import dice_of
+from corral.replay.kin import KEPT, LONGEST_SECONDS, Kin
+
+ANN = UserName("ann")
+KIND = (ANN, "train", 1000)
+DRAWS = 400
+
+
+def ran(seconds: float, number: int = 0) -> Ran:
+    return Ran(
+        job=JobId(f"j{number}"), user=ANN, queue=QueueName("q"), stem="train",
+        shape=Shape(nodes=1, resources=Resources(gpu_millis=1000)), priority=0, preemptible=False,
+        seconds=seconds, submitted_at=0.0, ended_at=seconds,
+    )  # fmt: skip
+
+
+def drawn(kin: Kin, ran_seconds: float = 0.0, limit_seconds: float | None = None) -> list[float]:
+    dice = dice_of(7)
+    return sorted(kin.draw(KIND, ran_seconds, limit_seconds, dice) for _ in range(DRAWS))
+
+
+def test_one_with_kin_runs_as_long_as_one_of_them() -> None:
+    assert set(drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]))) == {10.0, 20.0, 90.0}
+
+
+def test_one_that_has_run_for_a_while_ends_as_those_did_that_ran_longer() -> None:
+    assert set(drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]), 10.0)) == {20.0, 90.0}
+
+
+def test_who_has_outrun_all_kin_has_its_limit_left() -> None:
+    found = drawn(Kin([ran(10.0)]), 20.0, 120.0)
+    assert min(found) >= 20.0
+    assert found[DRAWS * 6 // 10 :] == [120.0] * (DRAWS * 4 // 10), "half run to their limit"
+    assert found[DRAWS // 10] < 60.0, "and the others end anywhere before"
+
+
+def test_without_kin_and_limit_half_run_more_than_twice_as_long_as_they_have() -> None:
+    found = drawn(Kin(), 1000.0)
+    assert 1600.0 < found[DRAWS // 2] < 2400.0
+    assert 3200.0 < found[DRAWS * 3 // 4] < 4800.0
+
+
+def test_kin_are_of_one_user_name_and_size() -> None:
+    kin = Kin([ran(10.0)])
+    assert kin.knows(KIND)
+    assert not kin.knows(KIND, 10.0)
+    for other in ((UserName("bob"), "train", 1000), (ANN, "eval", 1000), (ANN, "train", 2000)):
+        assert not kin.knows(other)
+
+
+def test_only_the_newest_are_kept() -> None:
+    kin = Kin([ran(1.0), *[ran(50.0)] * KEPT])
+    assert set(drawn(kin)) == {50.0}
+
+
+@given(
+    seconds=st.lists(st.floats(0, 1e6), max_size=9),
+    so_far=st.floats(0, 1e6),
+    limit=st.none() | st.floats(1, 1e6),
+    seed=st.integers(0, 10**6),
+)
+def test_no_job_runs_less_than_it_has_or_more_than_it_may(
+    seconds: list[float], so_far: float, limit: float | None, seed: int
+) -> None:
+    kin = Kin(ran(one) for one in seconds)
+    found = kin.draw(KIND, so_far, limit, dice_of(seed))
+    assert found >= so_far
+    assert found <= max([so_far, *([limit] if limit else [LONGEST_SECONDS, 2 * so_far, *seconds])])

@@ -13,7 +13,8 @@ from corral.replay.workload import Workload
 from corral.replay.world import NOW, SUBMITTED, World, advance_to, advance_until_started, log_of
 from corral.schedule.backlog import WAITING
 from corral.schedule.compiled import column
-from corral.schedule.history import LEVELS, history_of, learn_end, relearn
+from corral.schedule.hazard import LEVELS
+from corral.schedule.history import history_of, learn_end, relearn
 from corral.schedule.order import DEFAULT, POLICIES, Named
 from corral.schedule.state import State
 from tests.replay.workloads import NODES, workloads

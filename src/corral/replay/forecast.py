@@ -28,7 +28,8 @@ from corral.schedule.backlog import (
     served,
 )
 from corral.schedule.compiled import column, compiled
-from corral.schedule.history import LEVELS, History, hazard_of, level_after
+from corral.schedule.hazard import LEVELS
+from corral.schedule.history import History, hazard_of, level_after
 from corral.schedule.order import Policy
 from corral.schedule.pool import NOBODY, hold
 from corral.schedule.state import State, state_of

@@ -5,20 +5,18 @@ share is the hazard. A class with few jobs leans on the long record of its own, 
 record of all, and that one on a guess; jobs that still run count as having reached their level.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from corral.schedule import hazard
 from corral.schedule.compiled import column, compiled
+from corral.schedule.hazard import LEVELS, RECENT_JOBS, edges
 
-LEVELS: Final = 36
-FIRST_SECONDS: Final = 60.0  # below this, jobs are not told apart
-RATIO: Final = 1.5  # of one level's end to the one before
-GUESS: Final = 0.12  # hazard before anything is known: half of the jobs end within 5 levels
-GUESS_JOBS: Final = 2.0  # how many jobs the guess weighs
-LEAN_JOBS: Final = 5.0  # how many jobs a record weighs for a smaller one that leans on it
-RECENT_JOBS: Final = 100.0  # the recent record forgets as if it held so many: bursts are alike
 RELEARN: Final = 0.02  # the ranks are made anew when so much more has ended, and at least
 RELEARN_JOBS: Final = 50  # so many
+
+_overall_hazard = compiled(hazard.overall_hazard)
+_class_hazard = compiled(hazard.class_hazard)
+_gittins_rank = compiled(hazard.gittins_rank)
 
 
 class History(NamedTuple):
@@ -64,13 +62,6 @@ def history_of(classes: int) -> History:
         history.edge[level] = edge
     history.count[1] = RELEARN_JOBS  # the first ranks come from the guess alone
     return history
-
-
-def edges() -> Iterator[float]:
-    """Where the levels begin, and where the last one ends."""
-    yield 0.0
-    for level in range(LEVELS):
-        yield FIRST_SECONDS * RATIO**level
 
 
 @compiled
@@ -120,19 +111,22 @@ def relearn(history: History) -> None:
         for level in range(LEVELS):
             history.hazard[level] = hazard_of(history, klass, level)
         for level in range(LEVELS):
-            history.rank[start + level] = _rank(history, level)
+            history.rank[start + level] = _gittins_rank(history.hazard, history.edge, level)
 
 
 @compiled
 def hazard_of(history: History, klass: int, level: int) -> float:
     """The chance that a job of the class which has reached the level ends in it."""
     row = klass * LEVELS + level
-    long = (history.ended[row] + LEAN_JOBS * history.overall[level]) / (
-        history.reached[row] + history.live[row] + LEAN_JOBS
-    )
     return float(
-        (history.recent_ended[row] + LEAN_JOBS * long)
-        / (history.recent_reached[row] + history.live[row] + LEAN_JOBS)
+        _class_hazard(
+            history.ended[row],
+            history.reached[row],
+            history.recent_ended[row],
+            history.recent_reached[row],
+            history.live[row],
+            history.overall[level],
+        )
     )
 
 
@@ -144,19 +138,4 @@ def _overall(history: History) -> None:
             row = klass * LEVELS + level
             ended += history.ended[row]
             reached += history.reached[row] + history.live[row]
-        guess = GUESS if level < LEVELS - 1 else 0.9
-        history.overall[level] = (ended + GUESS_JOBS * guess) / (reached + GUESS_JOBS)
-
-
-@compiled
-def _rank(history: History, level: int) -> float:
-    """Source: Gittins 1979; for queues Scully, Harchol-Balter and Scheller-Wolf 2018 (SOAP)."""
-    alive, seconds, best = 1.0, 0.0, 1e30
-    for stretch in range(level, LEVELS):
-        width = history.edge[stretch + 1] - history.edge[stretch]
-        hazard = history.hazard[stretch]
-        seconds += alive * width * (1 - 0.5 * hazard)
-        alive *= 1 - hazard
-        if alive < 1 - 1e-9:
-            best = min(best, seconds / (1 - alive))
-    return best
+        history.overall[level] = _overall_hazard(ended, reached, level)

@@ -13,7 +13,8 @@ from corral.schedule.backlog import (
     served,
 )
 from corral.schedule.compiled import compiled
-from corral.schedule.history import LEVELS, History, is_due, level_after, relearn
+from corral.schedule.hazard import LEVELS
+from corral.schedule.history import History, is_due, level_after, relearn
 
 FIFO, FIFO_SKIP, SHORTEST, SHORTEST_LEFT, LEAST_SERVED, LEARNED = 0, 1, 2, 3, 4, 5
 EASY, EASY_SHORTEST, CONSERVATIVE = 6, 7, 8

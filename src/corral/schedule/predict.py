@@ -1,17 +1,17 @@
 """How long a job will run, guessed from its kin: ended jobs of the same user, name and size.
 
-Each group of kin keeps a mean that forgets: of one user's jobs about the last two count (Tsafrir,
-Etsion and Feitelson 2007), of one queue's and of all the last fifty. The nearest kin that has ended
-speaks for a job; nobody runs longer than the limit that the user gave.
+Each group of kin keeps a mean that forgets (`kin`). The nearest kin that has ended speaks for a
+job; nobody runs longer than the limit that the user gave.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from corral.schedule import kin as formulas
 from corral.schedule.compiled import column, compiled
+from corral.schedule.kin import CIRCLES
 
-CIRCLES: Final = 4  # user, name and size; user and size; queue and size; everybody
-NEW_WEIGHT: Final = (0.5, 0.5, 0.02, 0.02)  # of the newest end in a mean, once there are enough
+_mean_after = compiled(formulas.mean_after)
 
 
 class Kin(NamedTuple):
@@ -56,5 +56,4 @@ def learn_seconds(kin: Kin, job: int, seconds: float) -> None:
         group = kin.group[job * CIRCLES + circle]
         if group >= 0:
             kin.ended[group] += 1
-            weight = max(NEW_WEIGHT[circle], 1.0 / kin.ended[group])
-            kin.mean[group] += weight * (seconds - kin.mean[group])
+            kin.mean[group] = _mean_after(kin.mean[group], kin.ended[group], circle, seconds)

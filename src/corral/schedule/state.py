@@ -5,7 +5,8 @@ from typing import Any, Final, NamedTuple
 from corral.schedule.ageing import Ageing, ageing_of
 from corral.schedule.backlog import Jobs, begin_running, jobs_of
 from corral.schedule.compiled import column, compiled
-from corral.schedule.history import LEVELS, History, history_of
+from corral.schedule.hazard import LEVELS
+from corral.schedule.history import History, history_of
 from corral.schedule.order import Policy, backfills, counts_service
 from corral.schedule.pool import Pool, hold, pool_of
 from corral.schedule.predict import Kin, kin_of

@@ -1,0 +1,64 @@
+"""The chance to end soon, by attained service, and the rank that follows from it.
+
+A level is a range of attained service. Of the jobs that reached a level, some ended in it: that
+share is the hazard. This is plain text: `history` compiles it for the columns of traces, and
+`learned` uses it as it is, since a live head waits for no compiler.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+LEVELS: Final = 36
+FIRST_SECONDS: Final = 60.0  # below this, jobs are not told apart
+RATIO: Final = 1.5  # of one level's end to the one before
+GUESS: Final = 0.12  # hazard before anything is known: half of the jobs end within 5 levels
+GUESS_JOBS: Final = 2.0  # how many jobs the guess weighs
+LAST_GUESS: Final = 0.9  # the same in the last level
+LEAN_JOBS: Final = 5.0  # how many jobs a record weighs for a smaller one that leans on it
+RECENT_JOBS: Final = 100.0  # the recent record forgets as if it held so many: bursts are alike
+
+
+def edges() -> Iterator[float]:
+    """Where the levels begin, and where the last one ends."""
+    yield 0.0
+    for level in range(LEVELS):
+        yield FIRST_SECONDS * RATIO**level
+
+
+def overall_hazard(ended: float, reached: float, level: int) -> float:
+    """Of so many jobs of all classes that reached the level, so many ended in it."""
+    guess = GUESS if level < LEVELS - 1 else LAST_GUESS
+    return (ended + GUESS_JOBS * guess) / (reached + GUESS_JOBS)
+
+
+def class_hazard(
+    ended: float,
+    reached: float,
+    recent_ended: float,
+    recent_reached: float,
+    live: float,
+    overall: float,
+) -> float:
+    """The same in one class: the recent record leans on the long one, and that one on all.
+
+    `live`: jobs that have passed the level and are not over.
+    """
+    long = (ended + LEAN_JOBS * overall) / (reached + live + LEAN_JOBS)
+    return float((recent_ended + LEAN_JOBS * long) / (recent_reached + live + LEAN_JOBS))
+
+
+def gittins_rank(hazard: Any, edge: Any, level: int) -> float:
+    """The least expected seconds of service for each end, over all lengths of the next stretch.
+
+    `hazard` by level; `edge` where the levels begin, and where the last one ends.
+    Source: Gittins 1979; for queues Scully, Harchol-Balter and Scheller-Wolf 2018 (SOAP).
+    """
+    alive, seconds, best = 1.0, 0.0, 1e30
+    for stretch in range(level, LEVELS):
+        width = edge[stretch + 1] - edge[stretch]
+        chance = hazard[stretch]
+        seconds += alive * width * (1 - 0.5 * chance)
+        alive *= 1 - chance
+        if alive < 1 - 1e-9:
+            best = min(best, seconds / (1 - alive))
+    return best

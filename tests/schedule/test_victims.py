@@ -195,6 +195,27 @@ def test_victims_are_enough_are_all_needed_and_free_what_is_kept(house: House) -
             assert victim.queue != taker.queue
 
 
+@settings(max_examples=100)
+@given(st.data())
+def test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it(
+    data: st.DataObject,
+) -> None:
+    """Then all of it runs, though others fill the cluster: as soon as the last victim has run for
+    its guard, and the pass after that has seen it gone. MOST_A_PASS are let in by one pass."""
+    own = {name: data.draw(st.integers(0, 3)) for name in ("a", "b", "c")}
+    house = House(shares(**own))
+    others = data.draw(st.lists(st.sampled_from(["default", "b", "c"]), min_size=10, max_size=14))
+    house.waiting = [gang(f"o{n}", name, order=n) for n, name in enumerate(others)]
+    for _ in range(data.draw(st.integers(1, 6))):
+        house.step()
+    mine = [gang(f"a{n}", "a", order=100 + n) for n in range(own["a"])]
+    house.waiting += mine
+    asked_at = house.now
+    while not {one.job for one in mine} <= house.running.keys():
+        assert house.now <= asked_at + GUARD_SECONDS + 2 * PASS_SECONDS
+        house.step()
+
+
 def one_gang(job: str, queue: str, gpus: int, on: str, first: int, **more: object) -> Running:
     seat = Seat(node=NodeId(on), gpus=tuple(range(first, first + gpus)), gpu_millis=gpus * 1000)
     plain = Running(

@@ -96,6 +96,7 @@ class Search:
         nodes = self._nodes(group)
         if not nodes or not self._within_limits():
             return ()
+        nodes = self._with_freed(nodes, group)
         seats = self._seats(nodes)
         if not seats:
             return ()
@@ -128,6 +129,12 @@ class Search:
             for one in need:
                 self._take(one, self.right(one))
         return nodes if len(nodes) == self.shape.nodes else []
+
+    def _with_freed(self, nodes: list[NodeRoom], group: Sequence[NodeRoom]) -> list[NodeRoom]:
+        """And those that others leave besides: there the gang may need fewer to give way."""
+        known = {room.id for room in nodes}
+        freed = {seat.node for one, _ in self.chosen.values() for seat in one.running.seats} - known
+        return [*nodes, *(room for room in group if room.id in freed)] if freed else nodes
 
     def _needed(self, room: NodeRoom) -> list[Candidate] | None:
         """Who has to give way on this node for a seat, besides those chosen; None: all would be too

@@ -1,0 +1,90 @@
+"""Rules of the pass taken out, one at a time: a property misses each."""
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tests.schedule import test_brute as brute
+from tests.schedule import test_days as days
+from tests.schedule import test_victims as victims
+from tests.simulate.mutant import Mutant
+from tests.simulate.mutants import breed
+
+MOST_WORLDS = 3000  # so many are looked at before a rule is called unguarded
+Property = tuple[Any, *tuple[SearchStrategy[Any], ...]]
+
+PLACE = (
+    brute.test_a_gang_has_a_place_just_where_some_choice_of_nodes_is_one,
+    brute.steads(),
+    brute.asks(),
+)
+WAY = (
+    brute.test_somebody_gives_way_just_where_some_choice_of_victims_lets_the_gang_in,
+    brute.full_houses(),
+)
+LEAST = (brute.test_of_the_victims_none_could_be_left_alone, brute.full_houses())
+LIMITED = (LEAST[0], st.just(brute.OVER_ITS_LIMIT))
+OWN = (
+    victims.test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it,
+    st.data(),
+)
+BOUND = (
+    days.test_every_gang_begins_within_its_bound_though_small_ones_never_stop_coming,
+    st.data(),
+)
+REST = (
+    victims.test_without_new_gangs_it_comes_to_rest_and_the_work_lost_is_bounded,
+    victims.houses(),
+)
+
+MUTANTS: list[tuple[Mutant, Property]] = [
+    (Mutant("nothing is kept for one that has waited", "schedule.decide:_try",
+            "state.now - gang.since >= PATIENCE_SECONDS", "False", ""), BOUND),
+    (Mutant("a node's name counts for nothing", "schedule.gather:may_use",
+            "gang.pinned_to in (None, room.id)", "True", ""), PLACE),
+    (Mutant("labels count for nothing", "schedule.gather:may_use",
+            "not rule.constraints or rule.admits(room.labels)", "True", ""), PLACE),
+    (Mutant("who is on a node may not say who else is", "schedule.gather:is_apart",
+            "room.shunned and room.shunned[gang.kin]", "False", ""), PLACE),
+    (Mutant("who comes to a node may not say who else is", "schedule.gather:is_apart",
+            "any(room.guests[name] for name in gang.place.apart_from)", "False", ""), PLACE),
+    (Mutant("a path is seen alike everywhere", "schedule.gather:_of_one_mark",
+            "path is None", "True", ""), PLACE),
+    (Mutant("a gang begins without a port", "schedule.gather:_gather",
+            "not room.free_ports", "False", ""), PLACE),
+    (Mutant("a domain that is required is only preferred", "schedule.near:_ways",
+            "if wish.mode == Mode.REQUIRE else _ANYWHERE", "if False else _ANYWHERE", ""), PLACE),
+    (Mutant("cores are without end", "schedule.room:NodeRoom.seat",
+            "asked.cpu_millis > self.free_cpu_millis", "False", ""), PLACE),
+    (Mutant("an exclusive job has company", "schedule.room:NodeRoom.seat",
+            "self.alone or (exclusive and self.seats)", "False", ""), PLACE),
+    (Mutant("any type will do", "schedule.room:NodeRoom._wholes",
+            "asked.gpu_type is not None and", "False and", ""), PLACE),
+    (Mutant("nobody is spared", "schedule.search:Search._in",
+            "if other:", "if False:", ""), LEAST),
+    (Mutant("what those leave who are over a limit is not looked at",
+            "schedule.search:Search._with_freed", "if freed else nodes", "if False else nodes", ""),
+     LIMITED),
+    (Mutant("limits stop nobody", "schedule.search:Search._in",
+            "not self._within_limits()", "False", ""), WAY),
+    (Mutant("one node is enough", "schedule.search:Search._nodes",
+            "while heap and len(nodes) < self.shape.nodes", "while heap and not nodes", ""), WAY),
+    (Mutant("no priority is too low", "schedule.victims:Victims.right",
+            "victim.priority < gang.priority", "victim.priority <= gang.priority", ""), REST),
+    (Mutant("what is borrowed stays borrowed", "schedule.victims:Victims._borrows",
+            "standing.over_millis(theirs[parts]) > 0", "False", ""), OWN),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS])
+def test_a_rule_taken_out_is_missed(
+    mutant: Mutant, missed_by: Property, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breed(mutant, monkeypatch)
+    rule, *worlds = missed_by
+    search = settings(max_examples=MOST_WORLDS, phases=[Phase.generate], report_multiple_bugs=False)
+    with pytest.raises(AssertionError):
+        search(given(*worlds)(rule.hypothesis.inner_test))()

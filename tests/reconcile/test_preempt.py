@@ -8,7 +8,7 @@ from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.moves import JobState, StopWhy
 from corral.domain.queue import ANY_TYPE, Preempt, Queue
 from corral.domain.use import PreemptWhy
-from corral.domain.wishes import Cancel, SetNode, SetQueues
+from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.reconcile.attempts import EXIT_STOPPED
 from tests.worlds import SAVING, Cluster, gang, node
 
@@ -268,3 +268,27 @@ def test_who_was_told_before_other_seats_were_kept_is_written_down_with_its_righ
     victims = cluster.world.reservations[high].victims
     assert {one.job for one in victims} == low
     assert {one.why for one in victims} == {PreemptWhy.PRIORITY}
+
+
+def test_service_is_what_was_not_lost_of_each_attempt() -> None:
+    cluster = house()
+    first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+    cluster.tick(seconds=GUARD)
+    run_on(cluster, first, 10, saves=(save_of(cluster, first, 9),))
+    run_on(cluster, second, 10, saves=(save_of(cluster, second, 10),))
+    cluster.tick(seconds=GUARD)
+    for id in (first, second):
+        cluster.wish(Suspend(job=id))
+        cluster.end(id, SAVED)
+    kept = [cluster.world.jobs[id].served_seconds for id in (first, second)]
+    assert GUARD < kept[0] < GUARD + 10, "up to its save"
+    assert 2 * GUARD < kept[1] < 2 * GUARD + 10, "it lost nothing"
+    for id in (first, second):
+        cluster.wish(Resume(job=id))
+    cluster.up(first, 11)
+    cluster.tick()
+    cluster.tick(seconds=GUARD)
+    cluster.end(first, Exit(code=0, at=cluster.wall))
+    assert cluster.outcome is not None
+    (done,) = cluster.outcome.changes.jobs
+    assert kept[0] + GUARD <= done.served_seconds < kept[0] + GUARD + 10

@@ -21,7 +21,8 @@ _SEPARATORS: Final = "-_."
 class Ran:
     """A job that is over: how long its attempts have held their seats, in seconds together.
 
-    `stem` is its name without its numbers; the other times are wall clock.
+    `stem` is its name without its numbers; `served_seconds` what of it was not lost, as far as that
+    was written down. The other times are wall clock.
     """
 
     job: JobId
@@ -34,6 +35,7 @@ class Ran:
     seconds: float
     submitted_at: float
     ended_at: float
+    served_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,4 +131,5 @@ def ran_of(job: Job, attempts: Iterable[Attempt]) -> Ran | None:
         seconds=sum(spans),
         submitted_at=job.submitted_at,
         ended_at=job.ended_at,
+        served_seconds=job.served_seconds or sum(spans),
     )

@@ -196,6 +196,7 @@ class Job:
     user_retries: int = 0
     fruitless: int = 0  # user-class failures in a row without progress
     best_step: int = -1  # furthest step that any attempt reported
+    served_seconds: float = 0.0  # of the attempts that are over, without what was lost
     started_at: float | None = None  # of the first attempt that ran
     ended_at: float | None = None
     pinned_to: NodeId | None = None  # its saves lie on this node only

@@ -9,6 +9,7 @@ from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
 from corral.reconcile.draft import Draft
+from corral.reconcile.service import with_all
 
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
 
@@ -131,18 +132,17 @@ def _up(draft: Draft, job: Job, attempt: Attempt) -> None:
 def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
     ended = max((exit.at for part in parts for _, exit in _exits(part)), default=draft.now.wall)
     started = attempt.running_at or min((_started(part) for part in parts), default=ended)
-    draft.put_attempt(
-        replace(
-            attempt,
-            running_at=started,
-            ended_at=ended,
-            exit_code=0,
-            last_step=_last_step(parts, attempt),
-        )
+    over = replace(
+        attempt,
+        running_at=started,
+        ended_at=ended,
+        exit_code=0,
+        last_step=_last_step(parts, attempt),
     )
+    draft.put_attempt(over)
     for part in parts:
         draft.seat_to(part.allocation, SeatState.RELEASED)
-    moved = draft.move(job, JobEvent.FINISHED)
+    moved = draft.move(with_all(job, over, ended), JobEvent.FINISHED)
     draft.put(replace(moved, exit_code=0, started_at=job.started_at or started))
 
 

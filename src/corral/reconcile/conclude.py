@@ -8,6 +8,7 @@ from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
 from corral.domain.units import MILLIS_PER_GPU
 from corral.reconcile.draft import Draft
+from corral.reconcile.service import with_all, with_kept
 
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
 MOST_KEPT: Final = 8  # failures that are remembered of a node, and nodes of a job
@@ -60,6 +61,9 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         draft.tell("receipt", text, job=job.id, attempt=ended.number)
     reason = job.reason if why != StopWhy.TIME else _time_text(job)
     code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
+    goes_on = why in (StopWhy.PREEMPT, StopWhy.SUSPEND)
+    until = ended.ended_at if ended.ended_at is not None else draft.now.wall
+    job = with_kept(draft, job, ended) if goes_on else with_all(job, ended, until)
     draft.put(_with_best_step(job, ended))
     draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=code)
 
@@ -109,7 +113,7 @@ def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
         loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
         _give_up(draft, job, attempt, loop, "CrashLoop")
     else:
-        _retry(draft, replace(job, user_retries=job.user_retries + 1), why)
+        _retry(draft, replace(job, user_retries=job.user_retries + 1), attempt, why)
 
 
 def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
@@ -119,16 +123,19 @@ def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
         used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
         _give_up(draft, job, attempt, used, "NodeFail")
     else:
-        _retry(draft, replace(job, infra_retries=job.infra_retries + 1), why)
+        _retry(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
 
 
-def _retry(draft: Draft, job: Job, why: str) -> None:
-    draft.put(job)
-    draft.move(job, JobEvent.RETRY, reason=f"begins again after: {why}", code="Requeued")
+def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+    draft.put(with_kept(draft, job, attempt))
+    draft.move(
+        draft.jobs[job.id], JobEvent.RETRY, reason=f"begins again after: {why}", code="Requeued"
+    )
 
 
 def _give_up(draft: Draft, job: Job, attempt: Attempt, why: str, code: str) -> None:
-    draft.put(job)
+    ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    job = draft.put(with_all(job, attempt, ended))
     moved = draft.move(job, JobEvent.GIVE_UP, reason=why, code=code)
     draft.put(replace(moved, exit_code=attempt.exit_code))
 

@@ -210,7 +210,7 @@ def test_rooms_and_standing_kept_in_step_are_those_made_anew(
     play.run(most_passes=passes)
     for id, room in play._rooms.items():
         anew = play._room(id)
-        for name in NodeRoom.__slots__:
+        for name in sorted({*NodeRoom.__slots__} - {"_empty"}):
             kept, made = getattr(room, name), getattr(anew, name)
             assert kept == made or not (+kept - made), name
     held = Standing(

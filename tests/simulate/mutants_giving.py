@@ -29,7 +29,7 @@ GIVING = [
     ),
     Mutant(
         "an equal takes the place of an equal",
-        "schedule.victims:Victims.right",
+        "schedule.victims:Victims._right",
         "victim.priority < gang.priority",
         "victim.priority <= gang.priority",
         "right",
@@ -91,7 +91,7 @@ GIVING = [
     Mutant(
         "nobody ever gives way",
         "schedule.victims:Victims.choose",
-        "if gang.preemptible or alike in self._failed or not self._all():",
+        "if gang.preemptible or alike in self._failed or not self._all().running:",
         "if True:",
         "reclaim",
         seed=527,

@@ -40,6 +40,7 @@ class _Job:
     stopping: bool = False
     comes_back: bool = False
     told_by: JobId | None = None
+    known: Running | None = None
 
     @property
     def ends_at(self) -> float:
@@ -204,6 +205,7 @@ class Play:
         gang = job.gang
         job.seats, job.port, job.placed_at = seats, port, at
         job.starts += 1
+        job.known = None
         self._running[gang.job] = job
         for seat in seats:
             self._on[seat.node][gang.job] = seat
@@ -294,9 +296,17 @@ class Play:
     def _candidates(self) -> list[Running]:
         """All that run, as the head would tell of them."""
         ranked = sorted(self._running.values(), key=lambda job: job.gang.order)
-        return [self._candidate(job) for job in ranked]
+        return [self._known(job) for job in ranked]
 
-    def _candidate(self, job: _Job) -> Running:
+    def _known(self, job: _Job) -> Running:
+        """The same object as before as long as it would be equal."""
+        guard_over = self.now >= job.placed_at + self._guard_seconds
+        known = None if self._terms.save_seconds or not job.can_save else job.known
+        if known is None or (known.guard_over, known.stopping) != (guard_over, job.stopping):
+            known = job.known = self._candidate(job, guard_over)
+        return known
+
+    def _candidate(self, job: _Job, guard_over: bool) -> Running:
         gang, worked = job.gang, job.worked_seconds(self.now)
         every = self._terms.save_seconds
         unsaved = (fmod(worked, every) if every else 0.0) if job.can_save else worked
@@ -308,7 +318,7 @@ class Play:
             priority=gang.priority,
             seats=job.seats,
             started=job.placed_at,
-            guard_over=self.now >= job.placed_at + self._guard_seconds,
+            guard_over=guard_over,
             lost_gpu_seconds=gpus * unsaved,
             restart_seconds=job.restart_seconds,
             can_save=job.can_save,

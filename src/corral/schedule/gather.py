@@ -101,7 +101,7 @@ def nearest_to_free(rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> f
     could = [
         room
         for room in rooms
-        if NodeRoom(room.node).seat(shape.resources)
+        if room.could_seat(shape.resources)
         and gang.pinned_to in (None, room.id)
         and gang.place.admits(room.labels)
     ]

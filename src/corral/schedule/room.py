@@ -37,7 +37,7 @@ class NodeRoom:
     """
 
     __slots__ = (
-        "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes", "free_ports",
+        "_empty", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes", "free_ports",
         "free_slices", "fullness", "guests", "id", "kinds", "labels", "node", "seats", "shares",
         "shunned", "suspicion", "types", "whole",
     )  # fmt: skip
@@ -60,6 +60,7 @@ class NodeRoom:
         self.free_cpu_millis = inventory.cpu_millis
         self.free_memory_bytes = inventory.memory_bytes
         self.free_ports = list(inventory.ports)
+        self._empty: NodeRoom | None = None
         self._count()
         for allocation in taken:
             self.take(allocation.seat)
@@ -91,6 +92,12 @@ class NodeRoom:
             slices=slices,
             exclusive=exclusive,
         )
+
+    def could_seat(self, asked: Resources) -> bool:
+        """Whether the node could give these resources if nothing else ran."""
+        if self._empty is None:
+            self._empty = NodeRoom(self.node)
+        return self._empty.seat(asked) is not None
 
     def take(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> None:
         """Count the seat as taken. Indices that the node no longer has are left out.
@@ -173,15 +180,13 @@ class NodeRoom:
 
     def copy(self) -> NodeRoom:
         """The same room, to pretend with."""
-        other = NodeRoom(self.node, suspicion=self.suspicion)
-        other.seats, other.alone = self.seats, self.alone
+        other = NodeRoom.__new__(NodeRoom)
+        for name in NodeRoom.__slots__:
+            setattr(other, name, getattr(self, name))
         other.guests, other.shunned = Counter(self.guests), Counter(self.shunned)
-        other.free_gpu_millis = list(self.free_gpu_millis)
-        other.free_slices = [list(one) for one in self.free_slices]
-        other.free_cpu_millis = self.free_cpu_millis
-        other.free_memory_bytes = self.free_memory_bytes
-        other.free_ports = list(self.free_ports)
-        other._count()
+        other.free_gpu_millis = self.free_gpu_millis.copy()
+        other.free_slices = [one.copy() for one in self.free_slices]
+        other.free_ports = self.free_ports.copy()
         return other
 
     def _count(self) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
@@ -93,6 +93,15 @@ class Way:
     preempted: tuple[Preempted, ...]
 
 
+class _Told(NamedTuple):
+    """All that run; the places of those that are alike as to who has a right to stop them; and what
+    each queue borrows when it is asked."""
+
+    running: Sequence[Running]
+    alike: Mapping[tuple[object, ...], Sequence[int]]
+    over_millis: Mapping[QueueName, int]
+
+
 MOST_A_PASS: Final = 8  # so many gangs are let in by one pass, since each search takes its time
 _SETTLED: Final = (True, False)  # first only those past their guard, then all
 
@@ -112,7 +121,8 @@ class Victims:
         self._kinds = kinds
         self._types = types
         self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
-        self._candidates: list[Candidate] | None = None
+        self._told: _Told | None = None
+        self._candidates: dict[JobId, Candidate] = {}
         self._doomed: set[JobId] = set()
         self._leaving_nodes: set[NodeId] | None = None
         self._failed: set[tuple[object, ...]] = set()
@@ -132,14 +142,13 @@ class Victims:
         not given back.
         """
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
-        if gang.preemptible or alike in self._failed or not self._all():
+        if gang.preemptible or alike in self._failed or not self._all().running:
             return None
         if self._found >= MOST_A_PASS:
             return None
-        leaving = [one for one in self._all() if self._leaves(one)]
+        leaving = self._leaving()
         with self._given(leaving):
-            able = [one for one in self._all() if not self._leaves(one)]
-            able = self._with_a_right(gang, shapes, able)
+            able = self._with_a_right(gang, shapes)
             way = self._first(gang, shapes, able, leaving, rooms) if able or leaving else None
         if way is None:
             self._failed.add(alike)
@@ -156,33 +165,47 @@ class Victims:
         asked = self._standing.millis_of(reserved.shape, self._kinds)
         if self._standing.refusal(gang.queue, gang.user, asked) is None:
             return True
-        with self._given([one for one in self._all() if self._leaves(one)]):
+        with self._given(self._leaving()):
             return self._standing.refusal(gang.queue, gang.user, asked) is None
 
     def _nodes_of_leaving(self) -> set[NodeId]:
         if self._leaving_nodes is None:
-            leaving = (one for one in self._all() if self._leaves(one))
+            leaving = self._leaving()
             self._leaving_nodes = {seat.node for one in leaving for seat in one.running.seats}
         return self._leaving_nodes
 
-    def _all(self) -> list[Candidate]:
-        if self._candidates is None:
-            self._candidates = [self._candidate(one) for one in self._ask()]
-        return self._candidates
+    def _all(self) -> _Told:
+        if self._told is None:
+            running = self._ask()
+            alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
+            for place, one in enumerate(running):
+                alike[one.queue, one.priority, one.can_save, one.preemptible].append(place)
+            over = {
+                queue: self._standing.borrowed_millis(queue)
+                for queue in {one.queue for one in running}
+            }
+            self._told = _Told(running, alike, over)
+        return self._told
+
+    def _leaving(self) -> list[Candidate]:
+        """Those that give way already, or come to their end."""
+        return [self._candidate(one) for one in self._all().running if self._leaves(one)]
 
     def _candidate(self, one: Running) -> Candidate:
-        work = one.cost_gpu_seconds
-        over = self._standing.borrowed_millis(one.queue) / MILLIS_PER_GPU
-        return Candidate(
-            running=one,
-            holding=holding_of(
-                one.queue, one.user, one.seats, self._types, preemptible=one.preemptible
-            ),
-            cost=Cost(int(not one.preemptible), work, one.priority, -over, -one.started),
-        )
+        if one.job not in self._candidates:
+            over = self._all().over_millis[one.queue] / MILLIS_PER_GPU
+            work = one.cost_gpu_seconds
+            self._candidates[one.job] = Candidate(
+                running=one,
+                holding=holding_of(
+                    one.queue, one.user, one.seats, self._types, preemptible=one.preemptible
+                ),
+                cost=Cost(int(not one.preemptible), work, one.priority, -over, -one.started),
+            )
+        return self._candidates[one.job]
 
-    def _leaves(self, one: Candidate) -> bool:
-        return one.running.stopping or one.running.job in self._doomed
+    def _leaves(self, one: Running) -> bool:
+        return one.stopping or one.job in self._doomed
 
     @contextmanager
     def _given(self, leaving: Sequence[Candidate]) -> Iterator[None]:
@@ -195,12 +218,16 @@ class Victims:
             for one in leaving:
                 self._standing.take(one.holding)
 
-    def _with_a_right(
-        self, gang: Waiting, shapes: Sequence[Shape], able: list[Candidate]
-    ) -> list[Candidate]:
-        """Those that at least one of the shapes may take from as things are."""
+    def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[Candidate]:
+        """Those that at least one of the shapes may take from as things are, of all that stay."""
         asks = [self._standing.millis_of(shape, self._kinds) for shape in shapes]
-        return [one for one in able if any(self.right(gang, asked, one) for asked in asks)]
+        running, places = self._all().running, list[int]()
+        for alike in self._all().alike.values():
+            first = running[alike[0]]
+            if any(self._right(gang, asked, first) for asked in asks):
+                places += alike
+        some = (running[place] for place in sorted(places))
+        return [self._candidate(one) for one in some if not self._leaves(one)]
 
     def _first(
         self,
@@ -260,7 +287,10 @@ class Victims:
 
     def right(self, gang: Waiting, asked: Gpus, one: Candidate) -> PreemptWhy | None:
         """By what right the gang may take from this one as things stand; None: by none."""
-        victim = one.running
+        return self._right(gang, asked, one.running)
+
+    def _right(self, gang: Waiting, asked: Gpus, victim: Running) -> PreemptWhy | None:
+        """The same for all that are alike, as in `_Told`."""
         if victim.preemptible:
             return PreemptWhy.PREEMPTIBLE
         if victim.queue == gang.queue:

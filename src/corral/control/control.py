@@ -1,7 +1,7 @@
 """The loop: observe, reconcile, commit, apply. The head decides nowhere else."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from functools import partial
 
@@ -60,7 +60,7 @@ class Control:
         self.clock = clock
         self.hub = Hub()
         self.facts = Facts()
-        self.reasons: dict[JobId, Reason] = {}
+        self.reasons: Mapping[JobId, Reason] = {}
         self.stopped_placing = ""
         self.failed_placing = ""
         self.trouble = ""

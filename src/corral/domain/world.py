@@ -1,6 +1,6 @@
 """The world: the head's memory of what is recorded. A cache, thrown away after a failed commit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
@@ -60,6 +60,30 @@ class Changes:
         return any(rows) or any(shares) or not (self.queues is None and self.granted is None)
 
 
+@dataclass(slots=True)
+class _Index:
+    """Unfinished jobs by what they are looked for."""
+
+    by_state: dict[JobState, dict[JobId, Job]] = field(
+        default_factory=lambda: {state: {} for state in JobState}
+    )
+    with_deadline: dict[JobId, Job] = field(default_factory=dict)
+    in_queue: dict[QueueName, int] = field(default_factory=dict)  # how many
+
+    def put(self, job: Job) -> None:
+        self.in_queue[job.spec.queue] = self.in_queue.get(job.spec.queue, 0) + 1
+        self.by_state[job.state][job.id] = job
+        if job.spec.start_by is not None:
+            self.with_deadline[job.id] = job
+
+    def drop(self, job: Job) -> None:
+        del self.by_state[job.state][job.id]
+        self.with_deadline.pop(job.id, None)
+        self.in_queue[job.spec.queue] -= 1
+        if not self.in_queue[job.spec.queue]:
+            del self.in_queue[job.spec.queue]
+
+
 @dataclass(slots=True, kw_only=True)
 class World:
     """What is not over yet, and of what is: the states, and since when (wall clock).
@@ -82,17 +106,26 @@ class World:
     uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
     spent: dict[QueueName, Spent] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
-    _by_state: dict[JobState, dict[JobId, Job]] | None = field(
-        default=None, init=False, repr=False, compare=False
-    )
+    _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
 
     def in_state(self, state: JobState) -> Mapping[JobId, Job]:
         """The unfinished jobs in this state. From now on only `apply` may change them."""
-        if self._by_state is None:
-            self._by_state = {one: {} for one in JobState}
-            for id, job in self.jobs.items():
-                self._by_state[job.state][id] = job
-        return self._by_state[state]
+        return self._indexed().by_state[state]
+
+    def with_deadline(self) -> Mapping[JobId, Job]:
+        """The unfinished jobs that have a `start_by`. From now on only `apply` may change them."""
+        return self._indexed().with_deadline
+
+    def queues_named(self) -> Set[QueueName]:
+        """Queues that unfinished jobs are in. From now on only `apply` may change them."""
+        return self._indexed().in_queue.keys()
+
+    def _indexed(self) -> "_Index":
+        if self._index is None:
+            self._index = _Index()
+            for job in self.jobs.values():
+                self._index.put(job)
+        return self._index
 
     def apply(self, changes: Changes) -> None:
         """Take in what has just been committed: the world is then what a new head would load."""
@@ -109,12 +142,12 @@ class World:
             del self.ended[id], self.ended_at[id]
 
     def _apply_job(self, job: Job) -> None:
-        if self._by_state is not None:
+        if self._index is not None:
             before = self.jobs.get(job.id)
             if before is not None:
-                del self._by_state[before.state][job.id]
+                self._index.drop(before)
             if not job.is_final:
-                self._by_state[job.state][job.id] = job
+                self._index.put(job)
         if job.is_final:
             self.ended[job.id], self.ended_at[job.id] = job.state, job.since
             for book in (self.jobs, self.attempts, self.saves):

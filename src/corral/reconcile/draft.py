@@ -89,6 +89,22 @@ class Draft:
             )
         yield from (job for job in self.jobs.values() if job.state in states)
 
+    def queued(self) -> dict[JobId, Job]:
+        """All that wait for a place now."""
+        found = dict(self.world.in_state(JobState.QUEUED))
+        for id, job in self.jobs.items():
+            if job.state == JobState.QUEUED:
+                found[id] = job
+            else:
+                found.pop(id, None)
+        return found
+
+    def with_deadline(self) -> Iterator[Job]:
+        """Unfinished jobs that have a `start_by`, without a look at the others."""
+        yield from (self.jobs.get(id, job) for id, job in self.world.with_deadline().items())
+        new = (job for id, job in self.jobs.items() if id not in self.world.jobs)
+        yield from (job for job in new if job.spec.start_by is not None)
+
     def all_nodes(self) -> dict[NodeId, Node]:
         return {**self.world.nodes, **self.nodes}
 

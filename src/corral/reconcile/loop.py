@@ -43,7 +43,7 @@ class Outcome:
     """
 
     changes: Changes
-    reasons: dict[JobId, Reason] | None = None
+    reasons: Mapping[JobId, Reason] | None = None
     nap_seconds: float = LONGEST_NAP_SECONDS
     frozen: frozenset[NodeId] = frozenset()
     bugs: tuple[tuple[JobId, Exception], ...] = ()
@@ -85,7 +85,7 @@ def reconcile(
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
     anything_new = touched is None or any(rows)
     reasons = place(draft, queued or Queued()) if placing and anything_new else None
-    _end_late_ones(draft, reasons or {})
+    _end_late_ones(draft, {} if reasons is None else reasons)
     if keep is not None:
         forget(draft, keep, spared)
     check(draft)
@@ -114,8 +114,7 @@ def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> Non
 
 def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:
     """After the placing, so that each has had its last chance."""
-    waiting = draft.in_states(JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
-    for job in [one for one in waiting if one.spec.start_by is not None]:
+    for job in list(draft.with_deadline()):
         _guarded(draft, job.id, partial(end_if_too_late, why=reasons.get(job.id)))
 
 

@@ -14,9 +14,8 @@ from corral.reconcile.draft import Draft
 from corral.reconcile.preempt import kept_reasons, reserved_of, running_of, take_in
 from corral.reconcile.queued import Queued, shared_paths
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
-from corral.schedule import Fleet, Groups, NodeRoom, Placed, Waiting, decide
+from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reasons, Waiting, decide
 from corral.schedule.room import covering, mark_of
-from corral.schedule.waiting import Reason
 
 # Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
 # 8 GPUs are one in 264 node-days (Llama Team 2024, arXiv:2407.21783, section 3.3.4); smaller sites
@@ -26,13 +25,13 @@ PRIOR_WEIGHT: Final = 0.1
 SUSPECTED_SECONDS: Final = 86400.0  # a node that failed is the last to be taken for so long
 
 
-def place(draft: Draft, queued: Queued) -> dict[JobId, Reason]:
+def place(draft: Draft, queued: Queued) -> Reasons:
     """Place what fits, and answer with the reason of every job that waits."""
     held = list(held_now(draft))
     over = judge_budgets(draft, held)
     waiting = queued_gangs(draft, over, queued)
     if not waiting:
-        return {}
+        return Reasons()
     standing = standing_of(draft, held, over)
     decision = decide(
         rooms_of(draft).values(),
@@ -47,9 +46,7 @@ def place(draft: Draft, queued: Queued) -> dict[JobId, Reason]:
     for placed in decision.placed:
         _start(draft, placed)
     take_in(draft, decision)
-    reasons = decision.reasons()
-    kept_reasons(draft, reasons)
-    return reasons
+    return kept_reasons(draft, decision.reasons())
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:

@@ -15,7 +15,7 @@ from corral.domain.use import PreemptWhy, Reservation, Victim
 from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.draft import Draft
 from corral.reconcile.use import priority_of
-from corral.schedule import Decision, Placed, Preempted, Reserved, Running
+from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, Running
 from corral.schedule.standing import Standing
 from corral.schedule.waiting import Reason
 
@@ -348,14 +348,15 @@ def _taken_text(draft: Draft, victim: Victim) -> str:
     return f"took {gpus(victim.gpu_millis)} from {_name(draft, victim.job)}{of} ({loss})"
 
 
-def kept_reasons(draft: Draft, reasons: dict[JobId, Reason]) -> None:
+def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with reserved seats say so with the names of the others."""
+    over = {}
     for one in standing_reservations(draft):
         if one.job in reasons:
             see = tuple(f"run: corral why {victim.job}" for victim in one.victims[:1])
-            reasons[one.job] = Reason(
-                code="Preempting", sentence=_kept_text(draft, one), suggestions=see
-            )
+            said = Reason(code="Preempting", sentence=_kept_text(draft, one), suggestions=see)
+            over[one.job] = said
+    return reasons.instead(over) if over else reasons
 
 
 def _kept_text(draft: Draft, one: Reservation) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
-from corral.domain.moves import JobState
 from corral.reconcile.draft import Draft
 from corral.schedule import Groups, Waiting
 
@@ -22,6 +21,7 @@ class Queued:
     def __init__(self) -> None:
         self._basis: Basis = ()
         self._jobs: dict[JobId, Job] = {}
+        self._have_saves: set[JobId] = set()  # where these lie is in no row of the job's own
         self._groups = Groups()
 
     def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
@@ -29,22 +29,30 @@ class Queued:
         basis = (draft.tree, over, shared_paths(draft))
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
-        queued = {job.id: job for job in draft.in_states(JobState.QUEUED)}
+            self._have_saves = set()
+        queued = draft.queued()
         for id in self._jobs.keys() - queued.keys():
-            del self._jobs[id]
-            self._groups.drop(id)
-        for id, job in queued.items():
-            if self._jobs.get(id) is not job or _has_saves(job):
-                self._put(job, make(job))
+            self._drop(id)
+        known = self._jobs.get
+        new = [job for id, job in queued.items() if known(id) is not job]
+        for job in [*new, *(queued[id] for id in self._have_saves)]:
+            self._put(job, make(job))
         return self._groups
 
     def _put(self, job: Job, gang: Waiting | None) -> None:
         if gang is None:
-            self._groups.drop(job.id)
-            self._jobs.pop(job.id, None)
-        elif self._groups.get(job.id) != gang:
+            self._drop(job.id)
+            return
+        self._jobs[job.id] = job
+        if job.spec.checkpoint is not None and job.attempt > 0:
+            self._have_saves.add(job.id)
+        if self._groups.get(job.id) != gang:
             self._groups.put(gang)
-            self._jobs[job.id] = job
+
+    def _drop(self, id: JobId) -> None:
+        self._jobs.pop(id, None)
+        self._have_saves.discard(id)
+        self._groups.drop(id)
 
 
 def shared_paths(draft: Draft) -> frozenset[str]:
@@ -56,8 +64,3 @@ def shared_paths(draft: Draft) -> frozenset[str]:
 def _is_same(basis: Basis, other: Basis) -> bool:
     """The tree is compared as an object: a changed one is another."""
     return bool(other) and basis[0] is other[0] and basis[1:] == other[1:]
-
-
-def _has_saves(job: Job) -> bool:
-    """Where its saves lie is in no row of its own."""
-    return job.spec.checkpoint is not None and job.attempt > 0

@@ -208,7 +208,7 @@ def standing_of(draft: Draft, held: list[Held], over: frozenset[QueueName]) -> S
         past=past_of(draft, held),
         holding=[one.holding for one in held],
         stripped=stripped_of(draft, over),
-        others={job.spec.queue for job in draft.all_jobs()},
+        others={*draft.world.queues_named(), *(job.spec.queue for job in draft.jobs.values())},
     )
 
 

@@ -1,6 +1,7 @@
 """Waiting gangs and free nodes -> who goes where, and for everybody else why not. Pure."""
 
-from corral.schedule.decide import Decision, Held, Placed, decide
+from corral.schedule.decide import decide
+from corral.schedule.decision import Decision, Held, Placed, Reasons
 from corral.schedule.fleet import Fleet
 from corral.schedule.groups import Groups
 from corral.schedule.room import NodeRoom
@@ -15,6 +16,7 @@ __all__ = [
     "NodeRoom",
     "Placed",
     "Preempted",
+    "Reasons",
     "Reserved",
     "Running",
     "Waiting",

@@ -12,6 +12,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Shape
 from corral.domain.units import gpus_text
+from corral.schedule.decision import Decision, Held, Placed
 from corral.schedule.explain import explain
 from corral.schedule.fleet import Fleet
 from corral.schedule.gather import find_seats, nearest_to_free
@@ -24,47 +25,6 @@ from corral.schedule.victims import Preempted, Reserved, Running, Victims
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
-    """A gang's seats, the first node first, and the port of its rendezvous there (0: none free).
-
-    `borrowed_millis`: how much of its GPUs is not its queue's own.
-    """
-
-    job: JobId
-    shape: Shape
-    seats: tuple[Seat, ...]
-    port: int
-    borrowed_millis: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Gangs that go on waiting, all for one reason."""
-
-    gangs: tuple[Waiting, ...]
-    reason: Reason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """Every waiting job is in just one of the first two.
-
-    `preempted` are those who now have to give way, and `reserved` what is kept for whom from now
-    on; `dropped` are jobs whose seats are kept no longer, though they still wait.
-    """
-
-    placed: tuple[Placed, ...] = ()
-    held: tuple[Held, ...] = ()
-    preempted: tuple[Preempted, ...] = ()
-    reserved: tuple[Reserved, ...] = ()
-    dropped: tuple[JobId, ...] = ()
-
-    def reasons(self) -> dict[JobId, Reason]:
-        """Why each of the jobs that go on waiting does."""
-        return {gang.job: held.reason for held in self.held for gang in held.gangs}
 
 
 def _fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 from corral.domain.attempt import Allocation, Seat
@@ -37,7 +38,8 @@ class NodeRoom:
     """
 
     __slots__ = (
-        "_empty", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes", "free_ports",
+        "_empty", "_gpus", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes",
+        "free_ports",
         "free_slices", "fullness", "guests", "id", "kinds", "labels", "node", "seats", "shares",
         "shunned", "suspicion", "types", "whole",
     )  # fmt: skip
@@ -45,6 +47,7 @@ class NodeRoom:
     def __init__(self, node: Node, taken: Iterable[Allocation] = (), *, suspicion: int = 0) -> None:
         inventory = node.inventory
         self.node = node
+        self._gpus = inventory.gpus
         self.id: NodeId = node.id
         self.labels = node.labels
         self.types = [gpu.type for gpu in inventory.gpus]
@@ -155,7 +158,7 @@ class NodeRoom:
             apart_from=tuple(apart_from),
         )
         for index, name in kept.slices:
-            self.free_slices[index].remove(name)
+            self.free_slices[index] = [one for one in self.free_slices[index] if one != name]
         self.alone += kept.alone
         self.shunned.update(kept.apart_from)
         self._turn(kept, -1)
@@ -185,7 +188,7 @@ class NodeRoom:
             setattr(other, name, getattr(self, name))
         other.guests, other.shunned = Counter(self.guests), Counter(self.shunned)
         other.free_gpu_millis = self.free_gpu_millis.copy()
-        other.free_slices = [one.copy() for one in self.free_slices]
+        other.free_slices = list(self.free_slices)  # a GPU's is replaced, never changed
         other.free_ports = self.free_ports.copy()
         return other
 
@@ -201,7 +204,7 @@ class NodeRoom:
 
     def _is_whole(self, index: int) -> bool:
         """A cut GPU is never given whole, free as it may be."""
-        return self.free_gpu_millis[index] == _WHOLE and not self.node.inventory.gpus[index].slices
+        return self.free_gpu_millis[index] == _WHOLE and not self._gpus[index].slices
 
     def take_port(self) -> int | None:
         return self.free_ports.pop(0) if self.free_ports else None
@@ -218,10 +221,11 @@ class NodeRoom:
     def _wholes(self, asked: Resources) -> tuple[int, ...] | None:
         if asked.gpus > self.whole:
             return None
-        free = [i for i in range(len(self.types)) if self._is_whole(i)] if asked.gpus else []
+        free: Iterable[int] = range(len(self.types))
         if asked.gpu_type is not None and self.kinds != {asked.gpu_type}:
-            free = [i for i in free if self.types[i] == asked.gpu_type]
-        return tuple(free[: asked.gpus]) if len(free) >= asked.gpus else None
+            free = (index for index in free if self.types[index] == asked.gpu_type)
+        found = tuple(islice(filter(self._is_whole, free), asked.gpus))
+        return found if len(found) == asked.gpus else None
 
     def _share(self, asked: Resources) -> tuple[int, ...] | None:
         fits = [

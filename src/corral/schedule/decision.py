@@ -1,0 +1,81 @@
+"""What one pass has decided: who goes where, who waits and why, who gives way, what is kept."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId
+from corral.domain.resources import Shape
+from corral.schedule.victims import Preempted, Reserved
+from corral.schedule.waiting import Reason, Waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A gang's seats, the first node first, and the port of its rendezvous there (0: none free).
+
+    `borrowed_millis`: how much of its GPUs is not its queue's own.
+    """
+
+    job: JobId
+    shape: Shape
+    seats: tuple[Seat, ...]
+    port: int
+    borrowed_millis: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Gangs that go on waiting, all for one reason."""
+
+    gangs: tuple[Waiting, ...]
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Every waiting job is in just one of the first two.
+
+    `preempted` are those who now have to give way, and `reserved` what is kept for whom from now
+    on; `dropped` are jobs whose seats are kept no longer, though they still wait.
+    """
+
+    placed: tuple[Placed, ...] = ()
+    held: tuple[Held, ...] = ()
+    preempted: tuple[Preempted, ...] = ()
+    reserved: tuple[Reserved, ...] = ()
+    dropped: tuple[JobId, ...] = ()
+
+    def reasons(self) -> "Reasons":
+        """Why each of the jobs that go on waiting does."""
+        return Reasons(self.held)
+
+
+class Reasons(Mapping[JobId, Reason]):
+    """By job; looked up for all of them only when somebody asks for one."""
+
+    def __init__(
+        self, held: Sequence[Held] = (), over: Mapping[JobId, Reason] | None = None
+    ) -> None:
+        """`over`: what is to be said of some of them instead."""
+        self._held = held
+        self._over = over or {}
+        self._found: dict[JobId, Reason] | None = None
+
+    def instead(self, over: Mapping[JobId, Reason]) -> "Reasons":
+        return Reasons(self._held, {**self._over, **over})
+
+    def __getitem__(self, job: JobId) -> Reason:
+        return self._all()[job]
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[JobId, Reason]:
+        if self._found is None:
+            self._found = {gang.job: held.reason for held in self._held for gang in held.gangs}
+            self._found.update(self._over)
+        return self._found

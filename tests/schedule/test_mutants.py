@@ -72,7 +72,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
             "not self._within_limits()", "False", ""), WAY),
     (Mutant("one node is enough", "schedule.search:Search._nodes",
             "while heap and len(nodes) < self.shape.nodes", "while heap and not nodes", ""), WAY),
-    (Mutant("no priority is too low", "schedule.victims:Victims.right",
+    (Mutant("no priority is too low", "schedule.victims:Victims._right",
             "victim.priority < gang.priority", "victim.priority <= gang.priority", ""), REST),
     (Mutant("what is borrowed stays borrowed", "schedule.victims:Victims._borrows",
             "standing.over_millis(theirs[parts]) > 0", "False", ""), OWN),

@@ -38,6 +38,8 @@ FOUND = {
     466: "the time that a head waited for its store counted as a node's silence",
     589: "a node obeyed a word from before its last boot",
     802: "a node was given up for a silence that began with the proof of its death",
+    2110: "a gang that had waited long kept the node that others had just left for another",
+    5815: "who had gone for seats given up since was not named when others were kept",
     906: "max_duration counted from the first rank of a gang, after the head's restart",
 }
 

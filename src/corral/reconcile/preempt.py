@@ -216,7 +216,8 @@ def _record(
     before: list[Victim],
 ) -> None:
     victims = tuple(_victim(draft, one) for one in preempted if one.by == reserved.job)
-    victims += tuple(before)
+    told = {one.job: one for one in (*_gone_before(draft, reserved.job), *before)}
+    victims += tuple(told.values())
     draft.reservations[reserved.job] = Reservation(
         job=reserved.job,
         shape=reserved.shape,
@@ -240,6 +241,13 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
         why=one.why,
         gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
     )
+
+
+def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
+    """Those who have gone already for the seats that were kept for it until now."""
+    known = draft.reservations.get(id) or draft.world.reservations.get(id)
+    victims = known.victims if known is not None else ()
+    return [one for one in victims if one.gone_at is not None and one.was_stopped]
 
 
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:

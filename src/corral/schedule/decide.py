@@ -296,8 +296,13 @@ def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) ->
 
 
 def _reserve(state: _Pass, gang: Waiting) -> None:
-    """Keep the nodes that are nearest to free for the gang; nobody behind it may use them."""
-    kept = nearest_to_free(state.rooms.values(), gang, gang.shapes[0])
+    """Keep the nodes that are nearest to free for the gang; nobody behind it may use them.
+
+    Where others have given way, or are about to, for somebody else, the nodes are not to be had.
+    """
+    awaited = {seat.node for one in state.reserved.values() for seat in one.seats}
+    rooms = [room for id, room in state.rooms.items() if id not in awaited]
+    kept = nearest_to_free(rooms, gang, gang.shapes[0])
     if kept:
         state.reserved_for = gang.job
         state.open = [room for room in state.open if room.id not in kept]

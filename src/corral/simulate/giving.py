@@ -162,11 +162,9 @@ class Giving:
                 held[job.spec.queue] -= victim.gpu_millis
 
     def _was_told(self, one: Reservation, victim: Victim) -> bool:
-        """Whether it stopped for this job already before the commit that is looked at."""
-        before = self._auditor.jobs[victim.job]
+        """Whether it was told to stop for this job already before the commit that is looked at."""
         attempt = self._auditor.attempts.get((victim.job, victim.attempt))
-        told = attempt is not None and attempt.gave_way_to == one.job
-        return told and before.state in LEAVING
+        return attempt is not None and attempt.gave_way_to == one.job
 
     def _kept_millis(self, by: Job, jobs: dict[JobId, Job]) -> int:
         """What is kept for others of the same queue."""
@@ -296,7 +294,9 @@ class Giving:
             queue, asked = job.spec.queue, job.spec.resources.gpu_millis
             left = self._own(queue) - held[queue] - self._kept_millis(job, jobs)
             usual = not job.spec.preemptible and job.spec.array_limit is None
-            plain = job.spec.nodes == 1 and asked and asked % MILLIS_PER_GPU == 0
+            rule = job.spec.place
+            free = not (rule.exclusive or rule.constraints or rule.apart_from)
+            plain = free and job.spec.nodes == 1 and asked and asked % MILLIS_PER_GPU == 0
             first = not patient - {job.id}
             if not (usual and plain and first and asked <= left):
                 continue

@@ -54,7 +54,8 @@ class Wished:
             there[allocation.key] = allocation.job
 
     def _neighbours(self, allocation: Allocation, jobs: dict[JobId, Job]) -> None:
-        """Nobody shares an exclusive node; who wants to be apart is, by either's wish."""
+        """Nobody shares an exclusive node; who wants to be apart is, by either's wish, from jobs
+        that are not over."""
         node, key = allocation.seat.node, allocation.key
         own = jobs[allocation.job].spec
         for other_key, id in self._on_node[node].items():
@@ -63,7 +64,8 @@ class Wished:
                 continue
             if own.place.exclusive or other.place.exclusive:
                 self._auditor.breach("exclusive", f"{key} and {other_key} share {node}")
-            if other.name in own.place.apart_from or own.name in other.place.apart_from:
+            shuns = other.name in own.place.apart_from or own.name in other.place.apart_from
+            if shuns and not jobs[id].is_final:
                 self._auditor.breach("apart", f"{key} and {other_key} meet on {node}")
 
     def _placed(self, job: Job, attempt: Attempt) -> None:

@@ -34,14 +34,16 @@ def standing_reservations(draft: Draft) -> Iterator[Reservation]:
 
 
 def running_of(draft: Draft, standing: Standing, over: frozenset[QueueName]) -> list[Running]:
-    """Those that somebody might have a right to stop, and all that are coming to their end."""
+    """Those that somebody might have a right to stop, and all that are coming to their end. In the
+    order of submission: of two that cost the same, any head stops the same one."""
     beyond = {
         queue.name
         for queue in draft.tree.queues
         if any(standing.over_millis(one.name) for one in draft.tree.path(queue.name))
     }
     found = []
-    for job in draft.in_states(*_LIVE, *_LEAVING):
+    jobs = draft.in_states(*_LIVE, *_LEAVING)
+    for job in sorted(jobs, key=lambda job: (job.submitted, job.spec.array_index or 0)):
         attempt = draft.attempt(job.id)
         stopping = job.state in _LEAVING
         if attempt is not None and (stopping or _may_give_way(draft, job, beyond)):

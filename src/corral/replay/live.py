@@ -4,59 +4,25 @@ The same function as in the head decides here; the nodes and the queues' standin
 with what it decides, and are never made anew.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
-from math import fmod, inf
+from math import fmod, inf, nextafter
 from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.played import Job, Kept, standing_of
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
 from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reserved, Running, Waiting, decide
+from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.limits import holding_of
-from corral.schedule.standing import Holding, Standing
+from corral.schedule.standing import Holding
 
 TOGETHER_SECONDS: Final = 1e-6  # events so near to one another are one
-
-
-@dataclass(slots=True)
-class _Job:
-    """`left_seconds`: of service until its end, as it was when its seats were given. `starts` tells
-    an end that was planned for an earlier start. `told_by`: for whom it gives way."""
-
-    gang: Waiting
-    needs_seconds: float
-    left_seconds: float
-    can_save: bool
-    restart_seconds: float
-    overhead_seconds: float = 0.0
-    seats: tuple[Seat, ...] = ()
-    port: int = 0
-    placed_at: float = 0.0
-    starts: int = 0
-    stopping: bool = False
-    comes_back: bool = False
-    told_by: JobId | None = None
-    known: Running | None = None
-
-    @property
-    def ends_at(self) -> float:
-        return self.placed_at + self.overhead_seconds + self.left_seconds
-
-    def worked_seconds(self, now: float) -> float:
-        """Since its seats were given, and it had restored itself."""
-        return max(0.0, now - self.placed_at - self.overhead_seconds)
-
-
-@dataclass(slots=True)
-class _Kept:
-    """What is kept for a waiting gang, and who gives way to it: (job, which of its starts)."""
-
-    reserved: Reserved
-    victims: tuple[tuple[JobId, int], ...]
+MOST_AT_ONCE: Final = 20  # passes at one moment, should it not come to rest
 
 
 class Play:
@@ -86,21 +52,22 @@ class Play:
         self._nodes = {node.id: node for node in present.nodes}
         self._types = {n.id: tuple(gpu.type for gpu in n.inventory.gpus) for n in present.nodes}
         self._fleet = Fleet(present.nodes)
-        self._standing = _standing(present, coming, self._fleet)
+        self._standing = standing_of(present, coming, self._fleet)
         self._on: dict[NodeId, dict[JobId, Seat]] = {node.id: {} for node in present.nodes}
-        self._jobs: dict[JobId, _Job] = {}
-        self._running: dict[JobId, _Job] = {}
+        self._jobs: dict[JobId, Job] = {}
+        self._running: dict[JobId, Job] = {}
         self._waiting = Groups()
         self._of_array: Counter[JobId] = Counter()
-        self._kept: dict[JobId, _Kept] = {}
+        self._kept: dict[JobId, Kept] = {}
         self._ends: list[tuple[float, tuple[int, int], JobId, int]] = []
+        self._patience: deque[tuple[float, JobId, float]] = deque()
         self._coming, self._came = coming, 0
         self._is_new = True
         self._rooms: dict[NodeId, NodeRoom] = {}
         self._fill(present, seconds)
 
     def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
-        for gang in present.waiting:
+        for gang in sorted(present.waiting, key=lambda gang: gang.since):
             self._enter(gang, seconds[gang.job])
         for holder in present.holders:
             self._seat(holder, seconds[holder.gang.job])
@@ -130,10 +97,14 @@ class Play:
         return None
 
     def _next(self) -> float:
-        """The next end, submission, or moment at which somebody is told to give way."""
+        """The next end or submission; or the moment at which somebody is told to give way, or has
+        waited for so long that nodes may be kept for it."""
         while self._ends and not self._is_due(self._ends[0]):
             heappop(self._ends)
+        while self._patience and not self._still_waits(self._patience[0]):
+            self._patience.popleft()
         soonest = self._ends[0][0] if self._ends else inf
+        soonest = min(soonest, self._patience[0][0] if self._patience else inf)
         if self._came < len(self._coming):
             soonest = min(soonest, self._coming[self._came].at)
         return min([soonest, *(self._due_at(one) for one in self._kept.values())])
@@ -141,6 +112,10 @@ class Play:
     def _is_due(self, end: tuple[float, tuple[int, int], JobId, int]) -> bool:
         """Whether it still runs in the start that this end was planned for."""
         return end[2] in self._running and self._running[end[2]].starts == end[3]
+
+    def _still_waits(self, patient: tuple[float, JobId, float]) -> bool:
+        gang = self._waiting.get(patient[1])
+        return gang is not None and gang.since == patient[2]
 
     def _step(self, now: float) -> None:
         """All that happens at this moment, and then passes until nobody more gives way."""
@@ -154,9 +129,14 @@ class Play:
             at, gang, seconds, can_save = self._coming[self._came]
             self._came += 1
             self._enter(replace(gang, since=at), seconds, can_save=can_save)
-        self._tell_due()
-        while self._is_new:
+        while self._patience and self._patience[0][0] <= now:
+            self._is_new |= self._still_waits(self._patience.popleft())
+        self._is_new |= any(self._due_at(one) <= now for one in self._kept.values())
+        most = self.passes + MOST_AT_ONCE
+        while self._is_new:  # as in the head: who can start without them is placed first
             self._is_new = False
+            if self.passes == most:
+                break
             if self._waiting:
                 self._pass()
             self._tell_due()
@@ -164,20 +144,27 @@ class Play:
     # -- jobs come and go ------------------------------------------------------------------------
 
     def _enter(self, gang: Waiting, seconds: float, *, can_save: bool = True) -> None:
-        self._jobs[gang.job] = _Job(
+        self._jobs[gang.job] = Job(
             gang=gang,
             needs_seconds=seconds,
             left_seconds=seconds,
             can_save=can_save,
             restart_seconds=self._terms.restart_seconds,
         )
+        self._wait(gang)
+
+    def _wait(self, gang: Waiting) -> None:
         self._waiting.put(gang)
         self._is_new = True
+        over = gang.since + PATIENCE_SECONDS
+        over = over if over - gang.since >= PATIENCE_SECONDS else nextafter(over, inf)
+        if over > self.now:
+            self._patience.append((over, gang.job, gang.since))
 
     def _seat(self, holder: Holder, seconds: float) -> None:
         """One that has its seats from the beginning on."""
         ran = max(0.0, self.now - holder.placed_at)
-        job = _Job(
+        job = Job(
             gang=holder.gang,
             needs_seconds=ran + seconds,
             left_seconds=ran + seconds,
@@ -201,7 +188,7 @@ class Play:
         self._begin(job, placed.seats, placed.port, self.now)
         self._tell(Kind.STARTED, job)
 
-    def _begin(self, job: _Job, seats: tuple[Seat, ...], port: int, at: float) -> None:
+    def _begin(self, job: Job, seats: tuple[Seat, ...], port: int, at: float) -> None:
         gang = job.gang
         job.seats, job.port, job.placed_at = seats, port, at
         job.starts += 1
@@ -226,9 +213,9 @@ class Play:
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
         job.stopping, job.comes_back, job.told_by = False, False, None
-        self._waiting.put(replace(job.gang, since=self.now))
+        self._wait(replace(job.gang, since=self.now))
 
-    def _free(self, job: _Job) -> None:
+    def _free(self, job: Job) -> None:
         gang = job.gang
         for seat in job.seats:
             del self._on[seat.node][gang.job]
@@ -244,7 +231,7 @@ class Play:
     def _holding(self, gang: Waiting, seats: Sequence[Seat]) -> Holding:
         return holding_of(gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible)
 
-    def _tell(self, kind: Kind, job: _Job) -> None:
+    def _tell(self, kind: Kind, job: Job) -> None:
         if self._hear is not None:
             service = job.needs_seconds - job.left_seconds
             happened = Happened(self.now, kind, job.gang.job, job.seats, service, job.told_by)
@@ -269,10 +256,11 @@ class Play:
             self._start(placed)
         for dropped in decision.dropped:
             del self._kept[dropped]
-            self._is_new = True  # what was kept for it may be another's
         for one in decision.reserved:
             self._keep(one)
         self._take_back([*before, *decision.reserved])
+        # shares have changed, and what is kept: the next look of a head might decide more
+        self._is_new |= bool(decision.placed or decision.dropped or decision.reserved)
 
     def _take_back(self, reserved: Sequence[Reserved]) -> None:
         """A pass counts what it keeps as taken; here it is not, as the next pass keeps it anew."""
@@ -298,7 +286,7 @@ class Play:
         ranked = sorted(self._running.values(), key=lambda job: job.gang.order)
         return [self._known(job) for job in ranked]
 
-    def _known(self, job: _Job) -> Running:
+    def _known(self, job: Job) -> Running:
         """The same object as before as long as it would be equal."""
         guard_over = self.now >= job.placed_at + self._guard_seconds
         known = None if self._terms.save_seconds or not job.can_save else job.known
@@ -306,10 +294,10 @@ class Play:
             known = job.known = self._candidate(job, guard_over)
         return known
 
-    def _candidate(self, job: _Job, guard_over: bool) -> Running:
-        gang, worked = job.gang, job.worked_seconds(self.now)
+    def _candidate(self, job: Job, guard_over: bool) -> Running:
+        gang, ran = job.gang, self.now - job.placed_at
         every = self._terms.save_seconds
-        unsaved = (fmod(worked, every) if every else 0.0) if job.can_save else worked
+        unsaved = (fmod(ran, every) if every else 0.0) if job.can_save else ran
         gpus = sum(seat.gpu_millis for seat in job.seats) / MILLIS_PER_GPU
         return Running(
             job=gang.job,
@@ -333,14 +321,14 @@ class Play:
     def _keep(self, reserved: Reserved) -> None:
         running = self._running
         victims = tuple((id, running[id].starts) for id in reserved.victims if id in running)
-        self._kept[reserved.job] = _Kept(reserved=reserved, victims=victims)
+        self._kept[reserved.job] = Kept(reserved=reserved, victims=victims)
 
-    def _left(self, kept: _Kept) -> list[_Job]:
+    def _left(self, kept: Kept) -> list[Job]:
         """The victims that still hold their seats."""
         found = ((self._running.get(id), start) for id, start in kept.victims)
         return [job for job, start in found if job is not None and job.starts == start]
 
-    def _reserved(self, kept: _Kept) -> Reserved:
+    def _reserved(self, kept: Kept) -> Reserved:
         """As it stands now."""
         left = self._left(kept)
         nodes = {seat.node for seat in kept.reserved.seats}
@@ -353,7 +341,7 @@ class Play:
             ),
         )
 
-    def _due_at(self, kept: _Kept) -> float:
+    def _due_at(self, kept: Kept) -> float:
         """When all are past their guard who were not told yet; never, when there are none."""
         untold = [job.placed_at for job in self._left(kept) if not job.stopping]
         return max(untold) + self._guard_seconds if untold else inf
@@ -365,22 +353,10 @@ class Play:
                 if not job.stopping:
                     self._stop(job, kept.reserved.job)
 
-    def _stop(self, job: _Job, by: JobId) -> None:
+    def _stop(self, job: Job, by: JobId) -> None:
         job.stopping, job.comes_back, job.told_by = True, True, by
         gone_at = self.now + self._terms.grace_seconds
         if gone_at <= self.now:
             self._leave(job.gang.job)
         elif gone_at < job.ends_at:
             heappush(self._ends, (gone_at, job.gang.order, job.gang.job, job.starts))
-
-
-def _standing(present: Present, coming: Iterable[Coming], fleet: Fleet) -> Standing:
-    gangs = [*present.waiting, *(one.gang for one in present.holders)]
-    return Standing(
-        present.tree,
-        capacity=fleet.capacity,
-        kinds={gpu.type for node in present.nodes for gpu in node.inventory.gpus},
-        past=present.past,
-        stripped=present.stripped,
-        others={gang.queue for gang in gangs} | {one.gang.queue for one in coming},
-    )

@@ -1,0 +1,59 @@
+"""A job of a play, what is kept for one, and where its queues stand at first."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId
+from corral.replay.present import Coming, Present
+from corral.schedule import Fleet, Reserved, Running, Waiting
+from corral.schedule.standing import Standing
+
+
+@dataclass(slots=True)
+class Job:
+    """`left_seconds`: of service until its end, as it was when its seats were given. `starts` tells
+    an end that was planned for an earlier start. `told_by`: for whom it gives way."""
+
+    gang: Waiting
+    needs_seconds: float
+    left_seconds: float
+    can_save: bool
+    restart_seconds: float
+    overhead_seconds: float = 0.0
+    seats: tuple[Seat, ...] = ()
+    port: int = 0
+    placed_at: float = 0.0
+    starts: int = 0
+    stopping: bool = False
+    comes_back: bool = False
+    told_by: JobId | None = None
+    known: Running | None = None
+
+    @property
+    def ends_at(self) -> float:
+        return self.placed_at + self.overhead_seconds + self.left_seconds
+
+    def worked_seconds(self, now: float) -> float:
+        """Since its seats were given, and it had restored itself."""
+        return max(0.0, now - self.placed_at - self.overhead_seconds)
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is kept for a waiting gang, and who gives way to it: (job, which of its starts)."""
+
+    reserved: Reserved
+    victims: tuple[tuple[JobId, int], ...]
+
+
+def standing_of(present: Present, coming: Iterable[Coming], fleet: Fleet) -> Standing:
+    gangs = [*present.waiting, *(one.gang for one in present.holders)]
+    return Standing(
+        present.tree,
+        capacity=fleet.capacity,
+        kinds={gpu.type for node in present.nodes for gpu in node.inventory.gpus},
+        past=present.past,
+        stripped=present.stripped,
+        others={gang.queue for gang in gangs} | {one.gang.queue for one in coming},
+    )

@@ -1,0 +1,118 @@
+"""One day through the live path and through the fast path: the same decisions, to the GPU.
+
+The live path is the real control with its store, its loop and its records; the fast path is
+`replay.live`, which start intervals and the simulator with queues go through.
+"""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
+from corral.domain.node import Liveness, Node
+from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, whole_tree
+from corral.domain.resources import Gpu, Inventory, Resources, Shape
+from corral.replay.live import Play
+from corral.replay.present import Coming, Happened, Kind, Present, Terms
+from corral.schedule import Waiting
+from tests.replay.live_head import Decided, Row, decided_live
+
+DAY_SECONDS = 86_400
+RESTART_SECONDS = 60.0  # as a head takes it to be before it has measured one
+# GPUs asked for and how often, as in SenseTime's Venus (Hu et al. 2021, SC), up to 4 nodes
+SIZES = ((1, 2654), (2, 248), (4, 411), (8, 1546), (16, 301), (24, 69), (32, 142))
+
+
+def node(row: int) -> Node:
+    gpus = (Gpu(index=i, uuid=f"{row}-{i}", type="v100", memory_bytes=0) for i in range(8))
+    return Node(
+        id=NodeId(f"n{row:02d}"),
+        boot=BootId("1"),
+        inventory=Inventory(
+            gpus=tuple(gpus), cpu_millis=64_000, memory_bytes=2**38, shared=(("/shared", "m"),),
+            ports=tuple(range(20_000, 20_064)),
+        ),
+        liveness=Liveness.ALIVE,
+    )  # fmt: skip
+
+
+def day(seed: int, jobs: int, *, priorities: Sequence[int] = (0,)) -> list[Row]:
+    """Most jobs take minutes and some a day; most come by day; a few users have most of them."""
+    chance = Random(seed)
+    sizes, weights = zip(*SIZES, strict=True)
+    rows = []
+    for _ in range(jobs):
+        hour = chance.choices(range(24), [1] * 8 + [4] * 12 + [2] * 4)[0]
+        gpus = chance.choices(sizes, weights)[0]
+        seconds = min(2 * DAY_SECONDS, 1 + int(chance.lognormvariate(7.0, 2.2)))
+        rows.append(
+            Row(
+                at=float(hour * 3600 + chance.randrange(3600)), seconds=float(seconds),
+                nodes=max(1, gpus // 8), gpus=min(8, gpus), queue=chance.choice("aaabbc"),
+                user=chance.choice(("ann", "ann", "bob", "eve")),
+                priority=chance.choice(priorities),
+            )
+        )  # fmt: skip
+    return sorted(rows)
+
+
+def decided_fast(rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree) -> list[Decided]:
+    found: list[Decided] = []
+
+    def hear(one: Happened) -> None:
+        row = int(one.job)
+        if one.kind == Kind.STARTED:
+            seats = tuple(sorted((seat.node, seat.gpus) for seat in one.seats))
+            found.append(Decided(one.at, "started", row, seats))
+        elif one.kind == Kind.PREEMPTED:
+            assert one.by is not None
+            found.append(Decided(one.at, "preempted", row, by=int(one.by)))
+
+    terms = Terms(restart_seconds=RESTART_SECONDS, save_seconds=float("inf"))
+    coming = [Coming(row.at, gang(number, row), row.seconds) for number, row in enumerate(rows)]
+    Play(Present(now=0.0, nodes=nodes, tree=tree), {}, coming, terms=terms, hear=hear).run()
+    return found
+
+
+def gang(number: int, row: Row) -> Waiting:
+    shape = Shape(nodes=row.nodes, resources=Resources(gpu_millis=row.gpus * 1000))
+    return Waiting(
+        job=JobId(str(number)), shapes=(shape,), priority=row.priority, order=(number, 0),
+        queue=QueueName(row.queue), user=UserName(row.user),
+    )  # fmt: skip
+
+
+def queues(**own: int) -> QueueTree:
+    return whole_tree(
+        [
+            Queue(
+                name=QueueName(name), preempt=Preempt.ANY,
+                nominal=((ANY_TYPE, gpus * 1000),) if gpus else (),
+            )
+            for name, gpus in own.items()
+        ],
+        guard_seconds=300.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tree", "priorities"),
+    [(queues(a=32, b=24, c=8), (0,)), (queues(a=16, b=0, c=0), (0, 0, 0, 100))],
+    ids=["each its own", "little its own, and priorities"],
+)
+def test_a_day_is_decided_alike_by_the_live_path_and_the_fast_one(
+    tree: QueueTree, priorities: Sequence[int]
+) -> None:
+    rows, nodes = day(2020, 200, priorities=priorities), [node(row) for row in range(8)]
+    live = decided_live(rows, nodes, tree, restart_seconds=RESTART_SECONDS)
+    fast = decided_fast(rows, nodes, tree)
+    assert sum(one.kind == "preempted" for one in fast) > 5, "somebody gives way"
+    waits = [one for one in fast if one.kind == "started" and one.at > rows[one.row].at]
+    assert len(waits) > 20, "somebody waits"
+    for at in sorted({one.at for one in (*live, *fast)}):
+        assert by_moment(live, at) == by_moment(fast, at)
+
+
+def by_moment(decided: Sequence[Decided], at: float) -> list[Decided]:
+    return sorted(one for one in decided if one.at == at)

@@ -4,6 +4,8 @@ import pytest
 
 from corral.cli.plan import show_plan
 from corral.client.spec import Wished
+from corral.domain.forecast import Forecast, Instead, Span, Told
+from corral.domain.ids import JobId
 from corral.wire import api
 
 PLANNED = api.PlannedJob(
@@ -38,3 +40,29 @@ def test_a_dry_run_answers_on_stdout_with_the_environment(
     told = capsys.readouterr()
     assert "RANK=0" in told.out
     assert told.err == ""
+
+
+def test_who_would_wait_is_told_when_it_starts_and_what_would_be_sooner(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    starts = Span(low_seconds=725.0, high_seconds=2395.0)
+    row = Told(
+        job=JobId("j1"), at=0.0, drawn_low_seconds=725.0, drawn_high_seconds=2395.0,
+        low_seconds=725.0, high_seconds=2395.0,
+    )  # fmt: skip
+    forecast = Forecast(
+        starts=starts,
+        ends=Span(low_seconds=7200.0, high_seconds=None),
+        runs=40,
+        known=1.0,
+        told=200,
+        held=83.0,
+        row=row,
+        instead=(Instead(change="with 1 node instead of 2", starts=starts),),
+    )
+    planned = PLANNED.model_copy(update={"forecast": api.Forecast.of(forecast)})
+    show_plan([planned], NOTHING, whole=True)
+    told = capsys.readouterr().out
+    assert "starts    in 12 to 40 min (80 %); the last 200 held 83 %" in told
+    assert "ends      in more than 2 h" in told
+    assert "sooner    with 1 node instead of 2 it starts in 12 to 40 min" in told

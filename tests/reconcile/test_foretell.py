@@ -6,12 +6,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.forecast import Forecast, Ran, Told
+from corral.domain.forecast import Forecast, Question, Ran, Told
 from corral.domain.ids import JobId
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
 from corral.domain.resources import Resources, Shape
-from corral.reconcile.draft import Now
-from corral.reconcile.foretell import Question, foretell
+from corral.reconcile.foretell import foretell
 from corral.replay.interval import FEW
 from tests.worlds import ALICE, Cluster, gang, node
 
@@ -34,7 +33,8 @@ def asked(
     question = Question(
         world=cluster.world,
         facts=cluster.facts,
-        now=Now(wall=cluster.wall, serving=cluster.serving),
+        wall=cluster.wall,
+        serving=cluster.serving,
         runs=tuple(runs),
         told=tuple(told),
         job=job,

@@ -18,13 +18,19 @@ from corral.api.logs import LogKeeper
 from corral.api.rights import Rights
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
-from corral.control import Control
+from corral.control import Control, Forecasts
 from corral.domain.errors import CorralError
 
 TITLE: Final = "Corral"
 
 
-def create_app(control: Control, *, channels: Channels, settings: ApiSettings) -> FastAPI:
+def create_app(
+    control: Control,
+    *,
+    channels: Channels,
+    settings: ApiSettings,
+    forecasts: Forecasts | None = None,
+) -> FastAPI:
     """The head's ASGI app. `control` must have been started before the first request.
 
     Raises: ValueError when a route has no rights.
@@ -51,6 +57,7 @@ def create_app(control: Control, *, channels: Channels, settings: ApiSettings) -
     app.add_exception_handler(RequestValidationError, errors.on_invalid)
     app.state.house = House(
         control=control,
+        forecasts=forecasts,
         channels=channels,
         settings=settings,
         keeper=LogKeeper(settings.logs, most_bytes=settings.log_bytes),

@@ -14,16 +14,17 @@ from corral.api.errors import RequestInvalid
 from corral.api.logs import LogKeeper
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
-from corral.control import Control
+from corral.control import Control, Forecasts
 from corral.domain.ids import JobId
 from corral.wire import api
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class House:
-    """One head. `tasks` are what goes on after an answer."""
+    """One head. `tasks` are what goes on after an answer; `forecasts` None: nothing is foretold."""
 
     control: Control
+    forecasts: Forecasts | None
     channels: Channels
     settings: ApiSettings
     keeper: LogKeeper

@@ -1,6 +1,6 @@
 """Routes of jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from corral.api.house import House, house_of
 from corral.api.rights import LOGS
 from corral.api.secrets import secrets_for
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
+from corral.domain.forecast import Forecast
 from corral.domain.job import After, Job, JobSpec
 from corral.domain.wishes import Cancel, Resume, Suspend
 from corral.wire import api
@@ -35,14 +36,22 @@ async def submit(
     With `dry_run` nothing happens: the answer is 200 and what would happen.
     """
     if dry_run:
-        planned = house.control.dry_run(await _specs(house, body, caller))
-        return _json(api.Plan(plan=[views.planned(one) for one in planned]))
+        return _json(await _planned(house, await _specs(house, body, caller), caller))
     jobs = await house.control.submitted(body.key, by=caller.name)
     if jobs is None:
         specs = await _specs(house, body, caller)
         jobs = await house.control.submit(specs, key=body.key, by=caller.name, token=caller.token)
     rows = await views.job_rows(house.control, jobs)
     return _json(api.Jobs(jobs=rows), status=201)
+
+
+async def _planned(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
+    planned = house.control.dry_run(specs)
+    waits = [place for place, one in enumerate(planned) if not one.seats]
+    told: Mapping[int, Forecast] = {}
+    if waits and house.forecasts is not None:
+        told = await house.forecasts.planned([one.spec for one in planned], waits, caller.name)
+    return api.Plan(plan=[views.planned(one, told.get(i)) for i, one in enumerate(planned)])
 
 
 def _json(answer: BaseModel, status: int = 200) -> Response:
@@ -129,8 +138,10 @@ async def _detail(house: House, job: Job, caller: Caller) -> api.JobDetail:
 
 @router.get("/v1/jobs/{job}/why")
 async def why(job: str, house: Within) -> api.Why:
-    """Why it is where it is, and what would change that."""
-    return await views.why(house.control, await views.find_job(house.control, job))
+    """Why it is where it is, what would change that, and when it will start."""
+    found = await views.find_job(house.control, job)
+    told = await house.forecasts.of(found) if house.forecasts is not None else None
+    return await views.why(house.control, found, told)
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)

@@ -8,6 +8,7 @@ from typing import Final
 from corral.control import Control, Planned
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.errors import NotFound
+from corral.domain.forecast import Forecast
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.node import Node
@@ -91,7 +92,7 @@ async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetai
     )
 
 
-async def why(control: Control, job: Job) -> api.Why:
+async def why(control: Control, job: Job, forecast: Forecast | None) -> api.Why:
     receipts = [one for one in await control.store.receipts(job.id) if one.kind in PREEMPTION]
     reason = control.reason(job)
     return api.Why(
@@ -102,6 +103,7 @@ async def why(control: Control, job: Job) -> api.Why:
         code=reason.code,
         suggestions=list(reason.suggestions),
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
+        forecast=api.Forecast.of(forecast) if forecast is not None else None,
     )
 
 
@@ -165,7 +167,7 @@ def gpus(world: World) -> api.Gpus:
     )
 
 
-def planned(one: Planned) -> api.PlannedJob:
+def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
     """What would happen to one job of a submission."""
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
@@ -180,6 +182,7 @@ def planned(one: Planned) -> api.PlannedJob:
         reason=one.reason.sentence if one.reason else "",
         code=one.reason.code if one.reason else "",
         suggestions=list(one.reason.suggestions) if one.reason else [],
+        forecast=api.Forecast.of(forecast) if forecast is not None else None,
     )
 
 

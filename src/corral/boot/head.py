@@ -29,6 +29,7 @@ from corral import __version__
 from corral.api import ApiSettings, Channels, create_app
 from corral.boot.admit import admit_admin, admit_node
 from corral.boot.clock import SystemClock
+from corral.boot.foreteller import ForetellerProcess
 from corral.boot.log import configure
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import (
@@ -39,7 +40,7 @@ from corral.boot.settings import (
     write_atomically,
 )
 from corral.boot.sweep import keep_swept
-from corral.control import Control
+from corral.control import Control, Forecasts
 from corral.domain.errors import Conflict, CorralError
 from corral.domain.ids import NodeId
 from corral.engines.local.engine import LocalEngine
@@ -126,6 +127,7 @@ class Head:
     """What is built for one run. `down` is set when the nodes are to go with the head."""
 
     control: Control
+    forecasts: Forecasts
     engine: LocalEngine
     server: Server
     announce: Callable[[], None]
@@ -148,6 +150,7 @@ class Head:
         parts = [
             asyncio.create_task(self.server.serve(sockets=[listening])),
             asyncio.create_task(self.control.run()),
+            asyncio.create_task(self.forecasts.run()),
             asyncio.create_task(self._look_after()),
             asyncio.create_task(keep_swept(self.control, self.about)),
             asyncio.create_task(self.stopping.wait()),
@@ -219,6 +222,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
     clock = SystemClock()
     channels = Channels()
     store = SqliteStore(place.database, fresh_id=clock.fresh_id)
+    foreteller = ForetellerProcess()
     try:
         await admit_admin(store, token, clock.wall())
         head: Head
@@ -253,9 +257,11 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 stop=lambda: head.stop_with_nodes(),
                 account=getpass.getuser() if os.geteuid() != 0 else None,
             )
-            app = create_app(control, channels=channels, settings=about)
+            forecasts = Forecasts(control, foreteller)
+            app = create_app(control, channels=channels, settings=about, forecasts=forecasts)
             head = Head(
                 control=control,
+                forecasts=forecasts,
                 engine=engine,
                 server=Server(uvicorn_config(app, settings)),
                 announce=lambda: announce(place, about),
@@ -268,6 +274,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 loop.add_signal_handler(number, head.stop)
             await head.run(listening)
     finally:
+        await foreteller.close()
         await store.close()
 
 

@@ -17,7 +17,7 @@ from corral.cli.output import (
     state,
     table,
 )
-from corral.cli.plan import shape_text
+from corral.cli.plan import instead_text, shape_text
 from corral.cli.row import time_of, where_or_why
 from corral.domain.errors import Conflict, NotFound
 
@@ -111,8 +111,17 @@ def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> No
         reason = f": {of}{clean(one.reason)}" if one.reason else ""
         are = "is" if len(group) == 1 else "are"
         say(f"{name} {spans_of(group)} {are} {one.state}{reason}")
-        for suggestion in one.suggestions:
-            say(f"  {clean(suggestion)}")
+        say_sooner(one)
+
+
+def say_sooner(found: "api.Why") -> None:
+    """When it starts, and what would let it start sooner."""
+    if found.forecast is not None:
+        say(f"  it starts {found.forecast.text}, and ends {found.forecast.ends.text}")
+    for suggestion in found.suggestions:
+        say(f"  {clean(suggestion)}")
+    for one in found.forecast.instead if found.forecast is not None else ():
+        say(f"  {clean(instead_text(one))}")
 
 
 def spans_of(jobs: "Sequence[api.Job]") -> str:

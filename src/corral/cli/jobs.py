@@ -214,8 +214,7 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
         print_json(found)
         return
     say(f"{found.name} is {found.state}" + (f": {clean(found.reason)}" if found.reason else ""))
-    for suggestion in found.suggestions:
-        say(f"  {clean(suggestion)}")
+    arrays.say_sooner(found)
     for one in found.receipts:
         say(_receipt_text(one))
 

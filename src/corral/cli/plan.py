@@ -36,9 +36,19 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
         yield "waits", one.reason
     for suggestion in one.suggestions:
         yield "sooner", suggestion
+    if one.forecast is not None:
+        yield "starts", one.forecast.text
+        yield "ends", one.forecast.ends.text
+        for other in one.forecast.instead:
+            yield "sooner", instead_text(other)
     if whole:
         for name, value in sorted(one.environment.items()):
             yield "env", f"{name}={clean(value)}"
+
+
+def instead_text(one: "api.Instead") -> str:
+    """For example: with 1 node instead of 2 it starts in 2 to 5 min."""
+    return f"{one.change} it starts {one.starts.text}"
 
 
 def shape_text(shape: "api.Shape") -> str:

@@ -1,7 +1,8 @@
 """The head's mind: intake of wishes, and the loop: observe, reconcile, commit, apply."""
 
 from corral.control.control import Control
+from corral.control.forecasts import Forecasts
 from corral.control.hub import Hub
 from corral.control.intake import Planned
 
-__all__ = ["Control", "Hub", "Planned"]
+__all__ = ["Control", "Forecasts", "Hub", "Planned"]

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.domain.attempt import Attempt
+from corral.domain.facts import Facts
 from corral.domain.ids import JobId, QueueName, UserName
-from corral.domain.job import Job
+from corral.domain.job import Job, JobSpec
 from corral.domain.resources import Shape
 from corral.domain.units import span_text
+from corral.domain.world import World
 
 PERCENT: Final = 80  # so often an interval is to hold
 
@@ -108,6 +110,25 @@ class Forecast:
     def __str__(self) -> str:
         """For example: in 12 to 40 min (80 %); the last 200 held 83 %."""
         return f"{self.starts} ({PERCENT} %); {self.record}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """When does this job start? All that the answer depends on, and nothing that changes meanwhile.
+
+    `wall` and `serving`: the moment on the head's two clocks. `runs` are ended jobs, the newest
+    last, `told` the record with the newest outcome last. `instead` are changes to the
+    job, each with how it is called.
+    """
+
+    world: World
+    facts: Facts
+    wall: float
+    serving: float
+    runs: tuple[Ran, ...]
+    told: tuple[Told, ...]
+    job: JobId
+    instead: tuple[tuple[str, JobSpec], ...] = ()
 
 
 def stem_of(name: str) -> str:

@@ -1,16 +1,14 @@
-"""When a waiting job starts, as the world stands: what is asked, and how it is answered. Pure."""
+"""When a waiting job starts, as the world stands. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.domain.attempt import Allocation, Attempt
-from corral.domain.facts import Facts
-from corral.domain.forecast import Forecast, Instead, Ran, Span, Told, stem_of
+from corral.domain.forecast import Forecast, Instead, Question, Ran, Span, Told, stem_of
 from corral.domain.ids import JobId
-from corral.domain.job import Job, JobSpec
+from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobState, StopWhy
-from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.place import suspicion_of, waiting_of
 from corral.reconcile.preempt import reserved_of, restart_seconds
@@ -30,34 +28,19 @@ SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of 
 MOST_INSTEAD: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """When does this job start? All that the answer depends on, and nothing that changes meanwhile.
-
-    `runs` are ended jobs in the order of their submission, `told` the record with the newest
-    outcome last. `instead` are changes to the job, each with how it is called.
-    """
-
-    world: World
-    facts: Facts
-    now: Now
-    runs: tuple[Ran, ...]
-    told: tuple[Told, ...]
-    job: JobId
-    instead: tuple[tuple[str, JobSpec], ...] = ()
-
-
 def foretell(question: Question, keep_on: Callable[[], bool]) -> Forecast | None:
     """The forecast; None for a job that does not wait, or waits for what no replay can tell.
 
     `keep_on`: whether there is time left; it is asked between runs.
     """
-    draft = Draft(question.world, question.facts, question.now)
+    now = Now(wall=question.wall, serving=question.serving)
+    draft = Draft(question.world, question.facts, now)
     job = draft.job(question.job)
     if job is None or job.state != JobState.QUEUED:
         return None
     present, lives = present_of(draft)
-    plays = _Plays(question=question, kin=Kin(question.runs), keep_on=keep_on)
+    past = sorted(question.runs, key=lambda ran: ran.submitted_at)
+    plays = _Plays(question=question, kin=Kin(question.runs), past=past, keep_on=keep_on)
     drawn = plays.draw(present, lives, RUNS)
     record = record_of(question.told)
     starts = drawn_interval(_waits(drawn))
@@ -70,7 +53,7 @@ def foretell(question: Question, keep_on: Callable[[], bool]) -> Forecast | None
         known=sum(known) / len(known),
         told=len(record.kept),
         held=None if record.held is None else 100 * record.held,
-        row=_row(job, question.now.wall, starts, told),
+        row=_row(job, question.wall, starts, told),
         instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), record),
     )
 
@@ -81,6 +64,7 @@ class _Plays:
 
     question: Question
     kin: Kin
+    past: Sequence[Ran]
     keep_on: Callable[[], bool]
 
     def draw(self, present: Present, lives: Mapping[JobId, Life], runs: int) -> list[Drawn]:
@@ -88,10 +72,10 @@ class _Plays:
             present,
             lives,
             self.kin,
-            self.question.runs,
+            self.past,
             self.question.job,
             runs=runs,
-            seed=int(self.question.now.wall),
+            seed=int(self.question.wall),
             most_passes=PASSES / RUNS,
             keep_on=self.keep_on,
         )
@@ -185,7 +169,10 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
         if job.state in ON_NODES and (attempt := draft.attempt(job.id)) is not None
     ]
     lives = {job.id: _life(job, 0.0) for job in waiting}
-    lives |= {job.id: _life(job, _has_run(draft, attempt)) for job, attempt in on_nodes}
+    lives |= {
+        job.id: _life(job, max(0.0, draft.now.wall - attempt.placed_at))
+        for job, attempt in on_nodes
+    }
     paths = shared_paths(draft)
     heard = draft.facts.nodes.keys() - draft.facts.awaited
     nodes = draft.all_nodes()
@@ -208,14 +195,15 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
 
 
 def _life(job: Job, ran_seconds: float) -> Life:
-    spec = job.spec
+    """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin tell of all."""
+    spec, served = job.spec, job.served_seconds
     kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
-    return Life(kind=kind, ran_seconds=ran_seconds, limit_seconds=spec.max_duration_seconds)
-
-
-def _has_run(draft: Draft, attempt: Attempt) -> float:
-    """Seconds since its newest attempt has its seats."""
-    return max(0.0, draft.now.wall - attempt.placed_at)
+    limit = spec.max_duration_seconds
+    return Life(
+        kind=kind,
+        ran_seconds=served + ran_seconds,
+        limit_seconds=None if limit is None else served + limit,
+    )
 
 
 def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> Holder:

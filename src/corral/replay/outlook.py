@@ -74,7 +74,7 @@ def outlook(
         until = present.now + HORIZON_SECONDS
         at = play.run(until=until, job=job, most_passes=most_passes)
         wait = HORIZON_SECONDS if at is None else max(0.0, at - present.now)
-        found.append(Drawn(wait_seconds=wait, run_seconds=whole[job]))
+        found.append(Drawn(wait_seconds=wait, run_seconds=left[job]))
     return found
 
 

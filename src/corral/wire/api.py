@@ -14,7 +14,18 @@ from corral.domain import node as nodes
 from corral.domain.facts import Progress as Beat
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.world import Event as Happened
-from corral.wire.parts import Answer, Attempt, Checkpoint, Place, Progress, Receipt, Seat, Shape
+from corral.wire.parts import (
+    Answer,
+    Attempt,
+    Checkpoint,
+    Forecast,
+    Instead,
+    Place,
+    Progress,
+    Receipt,
+    Seat,
+    Shape,
+)
 
 __all__ = [
     "Answer",
@@ -27,9 +38,11 @@ __all__ = [
     "ErrorBody",
     "Event",
     "Events",
+    "Forecast",
     "Gpus",
     "Head",
     "HeadDown",
+    "Instead",
     "Job",
     "JobDetail",
     "JobSubmit",
@@ -181,7 +194,7 @@ class Jobs(Answer):
 
 class Why(Answer):
     """Why a job is where it is, and what would change it. `receipts` are those of its newest
-    preemptions, on either side."""
+    preemptions, on either side; `forecast` is null for one that does not wait for a place."""
 
     id: str
     name: str
@@ -190,6 +203,7 @@ class Why(Answer):
     code: str
     suggestions: list[str]
     receipts: list[Receipt]
+    forecast: Forecast | None = None
 
 
 class Event(Answer):
@@ -343,7 +357,7 @@ class Status(Answer):
 
 class PlannedJob(Answer):
     """Where a job would start now, or why it would wait. `environment` is that of its first rank,
-    as far as it is known before the start."""
+    as far as it is known before the start; `forecast` that of the first job that would wait."""
 
     name: str
     starts_now: bool
@@ -354,6 +368,7 @@ class PlannedJob(Answer):
     reason: str
     code: str
     suggestions: list[str]
+    forecast: Forecast | None = None
 
 
 class Plan(Answer):

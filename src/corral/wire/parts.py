@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from corral.domain import attempt as attempts
+from corral.domain import forecast as forecasts
 from corral.domain import place as places
 from corral.domain import resources as needs
 from corral.domain.facts import Progress as Beat
@@ -160,3 +161,58 @@ class Receipt(Answer):
     def of(cls, receipt: attempts.Receipt) -> Self:
         fields = {name: getattr(receipt, name) for name in cls.model_fields}
         return cls(**{**fields, "others": list(receipt.others)})
+
+
+class Span(Answer):
+    """Seconds from now; `high_seconds` null: later than anybody has looked ahead. `text` is it for
+    people: in 12 to 40 min."""
+
+    low_seconds: float
+    high_seconds: float | None
+    text: str
+
+    @classmethod
+    def of(cls, span: forecasts.Span) -> Self:
+        return cls(low_seconds=span.low_seconds, high_seconds=span.high_seconds, text=str(span))
+
+
+class Instead(Answer):
+    """A change with which the job would start sooner: with 1 node instead of 2."""
+
+    change: str
+    starts: Span
+
+
+class Forecast(Answer):
+    """When a waiting job starts and ends, as an interval that is to hold `percent` times of 100.
+
+    `runs`: so often the present was played forward. `known_percent` of the jobs in it have kin that
+    tell how long they run; the others go by their limits, or by a guess. `told` is how many
+    outcomes are on the record, and `held_percent` how many of these lay in what was told.
+    """
+
+    starts: Span
+    ends: Span
+    percent: int
+    runs: int
+    known_percent: float
+    told: int
+    held_percent: float | None
+    text: str
+    instead: list[Instead]
+
+    @classmethod
+    def of(cls, found: forecasts.Forecast) -> Self:
+        return cls(
+            starts=Span.of(found.starts),
+            ends=Span.of(found.ends),
+            percent=forecasts.PERCENT,
+            runs=found.runs,
+            known_percent=100 * found.known,
+            told=found.told,
+            held_percent=found.held,
+            text=str(found),
+            instead=[
+                Instead(change=one.change, starts=Span.of(one.starts)) for one in found.instead
+            ],
+        )

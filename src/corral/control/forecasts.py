@@ -1,0 +1,232 @@
+"""When waiting jobs start: asked of a process beside the loop, which goes on meanwhile.
+
+What is learned from, ended jobs and the record of what was told, is followed by the events that the
+loop publishes; nothing is added to a tick.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from corral.control.control import Control
+from corral.control.suggest import changes_of
+from corral.domain.errors import Trouble
+from corral.domain.facts import Facts
+from corral.domain.forecast import Forecast, Question, Ran, Told, ran_of
+from corral.domain.ids import JobId, UserName
+from corral.domain.ids import Sequence as WishNumber
+from corral.domain.job import Job, JobSpec
+from corral.domain.moves import JobState
+from corral.domain.wishes import Submit, Wish
+from corral.domain.world import Event, World
+from corral.ports.foreteller import Foreteller
+from corral.reconcile.draft import Draft
+from corral.reconcile.grant import grant
+
+RUNS: Final = 5_000  # ended jobs that are learned from
+OUTCOMES: Final = 1_000  # rows of the record
+MOST_JOBS: Final = 5_000  # unfinished ones, beyond which nothing is told
+ROUND_SECONDS: Final = 0.5  # so often it is learned from what has happened
+MOST_A_ROUND: Final = 20  # ended jobs that are looked up
+REST: Final = 9.0  # a forecast that nobody has asked for is followed by so many times its own time
+FRESH_SECONDS: Final = 2.0
+log = structlog.get_logger("corral.control")
+
+
+class Forecasts:
+    """Of one head. `run` keeps it up to date; without it nothing is learned."""
+
+    def __init__(self, control: Control, foreteller: Foreteller) -> None:
+        self._control = control
+        self._foreteller = foreteller
+        self._runs: deque[Ran] = deque(maxlen=RUNS)
+        self._outcomes: deque[Told] = deque(maxlen=OUTCOMES)
+        self._open: dict[JobId, Told] = {}
+        self._fresh: dict[JobId, tuple[float, Forecast]] = {}
+        self._untold: deque[JobId] = deque(maxlen=MOST_A_ROUND)
+        self._rests_until = 0.0
+
+    # -- what is asked ---------------------------------------------------------------------------
+
+    async def of(self, job: Job) -> Forecast | None:
+        """When a waiting job starts, and what would let it start sooner; None: it cannot be told.
+
+        The answer of the last seconds serves again.
+        """
+        if job.state != JobState.QUEUED:
+            return None
+        now = self._control.clock.monotonic()
+        at, known = self._fresh.get(job.id, (float("-inf"), None))
+        if known is not None and now - at < FRESH_SECONDS:
+            return known
+        changes = changes_of(self._control.world, job.spec)
+        found = await self._forecast(_kept(self._control.world), job.id, changes)
+        if len(self._fresh) >= MOST_JOBS:
+            self._fresh.clear()
+        if found is not None:
+            self._fresh[job.id] = (now, found)
+        return found
+
+    async def planned(
+        self, specs: Seq[JobSpec], places: Seq[int], by: UserName
+    ) -> dict[int, Forecast]:
+        """Of the first of these places of a submission whose job would be in the queue: as if it
+        were submitted now."""
+        world = _kept(self._control.world)
+        now = self._control.now()
+        sequence = WishNumber(world.granted + 1)
+        wish = Wish(sequence=sequence, by=by, at=now.wall, asked=Submit(specs=tuple(specs), key=""))
+        draft = Draft(world, self._control.facts, now)
+        grant(draft, [wish])
+        new = list(draft.jobs.values())
+        world.jobs |= draft.jobs
+        place = next((one for one in places if new[one].state == JobState.QUEUED), None)
+        if place is None:
+            return {}
+        changes = changes_of(world, new[place].spec)
+        found = await self._forecast(world, new[place].id, changes)
+        return {} if found is None else {place: found}
+
+    async def _forecast(
+        self, world: World, job: JobId, changes: tuple[tuple[str, JobSpec], ...]
+    ) -> Forecast | None:
+        if len(world.jobs) > MOST_JOBS or job not in world.jobs:
+            return None
+        facts, now = self._control.facts, self._control.now()
+        question = Question(
+            world=world,
+            facts=Facts(nodes=dict(facts.nodes), awaited=set(facts.awaited)),
+            wall=now.wall,
+            serving=now.serving,
+            runs=tuple(self._runs),
+            told=tuple(self._outcomes),
+            job=job,
+            instead=changes,
+        )
+        try:
+            return await self._foreteller.forecast(question)
+        except Trouble as error:
+            log.warning("no_forecast", job=job, error=error.message)
+            return None
+
+    # -- what is learned -------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """For ever: learn from what happens, and tell each job that has to wait."""
+        async with self._control.hub.follow(None) as news:
+            behind = True
+            while True:
+                try:
+                    if behind:
+                        await self._load()
+                    behind = await self._round(_drained(news))
+                except Trouble as error:
+                    log.warning("forecasts_behind", error=error.message)
+                    behind = True
+                except Exception:  # a fault of ours must not end the head
+                    log.exception("forecasts_failed")
+                    behind = True
+                await asyncio.sleep(ROUND_SECONDS)
+
+    async def _load(self) -> None:
+        """What the store has: a new head knows what the old one knew."""
+        store = self._control.store
+        runs = await store.runs(limit=RUNS)
+        self._runs = deque(reversed(runs), maxlen=RUNS)
+        rows = await store.told(limit=OUTCOMES)
+        over = [row for row in rows if row.waited_seconds is not None]
+        self._outcomes = deque(sorted(over, key=_settled_at), maxlen=OUTCOMES)
+        self._open = {row.job: row for row in rows if row.waited_seconds is None}
+        await self._settle(list(self._open))
+
+    async def _round(self, events: list[Event] | None) -> bool:
+        """Whether more has happened than was told: all must be loaded anew."""
+        if events is None:
+            return True
+        jobs = self._control.world.jobs
+        named = dict.fromkeys(event.job for event in events if event.job is not None)
+        over = [id for id in named if id not in jobs]
+        await self._settle([id for id in named if id in self._open])
+        await self._learn(over[:MOST_A_ROUND])
+        self._untold.extend(
+            event.job for event in events if event.kind == "submitted" and event.job is not None
+        )
+        await self._tell_next()
+        return False
+
+    async def _settle(self, ids: Iterable[JobId]) -> None:
+        """What came of what these were told: their first start, or that it is put off by a wish."""
+        rows, void = [], []
+        for id in ids:
+            attempts = await self._control.store.attempts(id)
+            if attempts:
+                told = self._open[id]
+                waited = max(0.0, attempts[0].placed_at - told.at)
+                rows.append(replace(told, waited_seconds=waited))
+            elif not self._still_waits(id):
+                void.append(id)
+        if rows or void:
+            await self._control.store.tell(rows, void=void)
+        self._outcomes.extend(rows)
+        for id in [row.job for row in rows] + void:
+            del self._open[id]
+
+    async def _learn(self, ids: Iterable[JobId]) -> None:
+        for id in ids:
+            job = await self._control.store.job(id)
+            ran = ran_of(job, await self._control.store.attempts(id)) if job is not None else None
+            if ran is not None:
+                self._runs.append(ran)
+
+    async def _tell_next(self) -> None:
+        """Write down when the next one that waits will start, unless that was dear of late."""
+        began = self._control.clock.monotonic()
+        while self._untold and began >= self._rests_until:
+            id = self._untold.popleft()
+            job = self._control.world.jobs.get(id)
+            if job is None or job.state != JobState.QUEUED or job.attempt or id in self._open:
+                continue
+            found = await self._forecast(_kept(self._control.world), id, ())
+            if found is not None and self._still_waits(id):
+                await self._control.store.tell([found.row])
+                self._open[id] = found.row
+            ended = self._control.clock.monotonic()
+            self._rests_until = ended + REST * (ended - began)
+
+    def _still_waits(self, id: JobId) -> bool:
+        job = self._control.world.jobs.get(id)
+        return job is not None and job.state == JobState.QUEUED
+
+
+def _settled_at(row: Told) -> float:
+    return row.at + (row.waited_seconds or 0.0)
+
+
+def _drained(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
+    """What has happened since; None when not all of it was told."""
+    found = [news.get_nowait() for _ in range(news.qsize())]
+    known = [event for event in found if event is not None]
+    return known if len(known) == len(found) else None
+
+
+def _kept(world: World) -> World:
+    """The world as it is now, without what is over: rows never change, the books that hold them
+    do."""
+    return replace(
+        world,
+        jobs=dict(world.jobs),
+        ended={},
+        ended_at={},
+        attempts=dict(world.attempts),
+        allocations=dict(world.allocations),
+        saves=dict(world.saves),
+        nodes=dict(world.nodes),
+        uses=dict(world.uses),
+        spent=dict(world.spent),
+        reservations=dict(world.reservations),
+    )

@@ -15,6 +15,8 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
     """Seats for the whole gang in this shape, or none. `rooms` come in the order of best fit."""
     asked = shape.resources
     least = 0 if asked.is_share else asked.gpus
+    if shape.nodes == 1 and not gang.avoid and gang.mark is None:
+        return _first_seat(rooms, gang, shape)
     able = [room for room in rooms if room.whole >= least and may_use(room, gang)]
     if len(able) < shape.nodes:
         return ()
@@ -31,6 +33,19 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
         ):
             if seats := _gather(way, gang, shape):
                 return seats
+    return ()
+
+
+def _first_seat(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[Seat, ...]:
+    """The same for a gang of one node that may be any: the first that has room, suspected ones come
+    last in the order of best fit."""
+    asked, exclusive = shape.resources, gang.place.exclusive
+    least = 0 if asked.is_share else asked.gpus
+    for room in rooms:
+        if room.whole >= least and may_use(room, gang):
+            seat = room.seat(asked, exclusive=exclusive)
+            if seat is not None:
+                return (seat,)
     return ()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from corral.agent.ports import PORTS, PortBlock
 from corral.agent.probe import Probe
-from corral.agent.survey import mark_of, pretend_gpus, short_type
+from corral.agent.survey import mark_of, numa_of, pretend_gpus, short_type
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
 from corral.wire.node import NodeSettings, encode_settings
@@ -295,3 +295,29 @@ def test_ports_lie_outside_those_of_outgoing_connections(tmp_path: Path) -> None
     block = PortBlock(tmp_path / "ports")
     assert not any(low <= port <= high for port in block.ports)
     block.close()
+
+
+def test_eight_pretend_gpus_are_on_two_sockets(tmp_path: Path) -> None:
+    few = pretend_gpus(settings_of(tmp_path, pretend_gpus=4))
+    many = pretend_gpus(settings_of(tmp_path, pretend_gpus=8))
+    assert {gpu.numa for gpu in few} == {0}
+    assert [gpu.numa for gpu in many] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("bus_id", "numa"),
+    [
+        ("00000000:17:00.0", 1),
+        ("00010000:01:00.0", 2),
+        ("00000000:AB:00.0", 0),  # the kernel says -1: there is one NUMA node
+        ("00000000:FF:00.0", 0),  # it says nothing
+        ("", 0),
+    ],
+)
+def test_the_numa_node_of_a_gpu_is_that_of_its_place_on_the_bus(
+    tmp_path: Path, bus_id: str, numa: int
+) -> None:
+    for name, told in (("0000:17:00.0", "1"), ("10000:01:00.0", "2"), ("0000:ab:00.0", "-1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "numa_node").write_text(f"{told}\n")
+    assert numa_of(bus_id, tmp_path) == numa

@@ -29,6 +29,7 @@ _PRETEND_GIB: Final = {
     "a40": 48, "a10": 24, "a10g": 24, "a6000": 48, "v100": 32, "t4": 16, "rtx4090": 24,
     "rtx5090": 32, "mi300x": 192,
 }  # fmt: skip
+_SOCKETS, _OF_TWO_SOCKETS = 2, 8  # a pretend machine of eight GPUs and more has two, as servers do
 _MAKERS: Final = frozenset({"nvidia", "tesla", "geforce", "quadro", "graphics", "device"})
 
 
@@ -54,8 +55,9 @@ def short_type(name: str) -> str:
 
 
 def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
-    """As many as the settings say, of their type."""
+    """As many as the settings say, of their type; eight and more are on two sockets."""
     memory_bytes = _PRETEND_GIB.get(settings.gpu_type, 16) * _GIB
+    count = settings.pretend_gpus or 0
     return tuple(
         Gpu(
             index=index,
@@ -66,8 +68,9 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
             slices=tuple(
                 f"MIG-pretend-{settings.node}-{index}-{part}" for part in range(settings.gpu_slices)
             ),
+            numa=_SOCKETS * index // count if count >= _OF_TWO_SOCKETS else 0,
         )
-        for index in range(settings.pretend_gpus or 0)
+        for index in range(count)
     )
 
 
@@ -104,7 +107,30 @@ def _nvidia(place: int, index: int) -> Gpu:
         type=short_type(_text(pynvml.nvmlDeviceGetName(handle))),
         memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
         slices=_slices(handle),
+        numa=numa_of(_bus_of(handle)),
     )
+
+
+def _bus_of(handle: Any) -> str:
+    """Where the GPU is on the PCI bus; "" where the driver does not say."""
+    import pynvml
+
+    try:
+        return _text(pynvml.nvmlDeviceGetPciInfo(handle).busId)
+    except pynvml.NVMLError:
+        return ""
+
+
+def numa_of(bus_id: str, devices: Path = Path("/sys/bus/pci/devices")) -> int:
+    """The NUMA node of a PCI device; 0 where the machine has one only, or does not say.
+
+    NVML writes the domain of a bus id with eight digits, Linux with at least four.
+    """
+    try:
+        domain, _, rest = bus_id.lower().partition(":")
+        return max(0, int((devices / f"{int(domain, 16):04x}:{rest}" / "numa_node").read_text()))
+    except (OSError, ValueError):
+        return 0
 
 
 def _slices(handle: Any) -> tuple[str, ...]:

@@ -133,6 +133,7 @@ def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeD
             memory_bytes=gpu.memory_bytes,
             pretend=gpu.pretend,
             slices=len(gpu.slices),
+            numa=gpu.numa,
             jobs=[one.job for one in held if gpu.index in one.seat.gpus],
         )
         for gpu in inventory.gpus

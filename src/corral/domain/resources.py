@@ -66,7 +66,8 @@ class Gpu:
     """One GPU of a node. `uuid` is the vendor's, or the pretend one's own.
 
     `slices`: the vendor's names of the equal parts that it is cut into (MIG); then it is given in
-    these parts, and never whole: no program can use two of them as one.
+    these parts, and never whole: no program can use two of them as one. `numa`: the NUMA node of
+    the machine that it is near; a job is given GPUs of one, where it can be.
     """
 
     index: int
@@ -75,6 +76,7 @@ class Gpu:
     memory_bytes: int
     pretend: bool = False
     slices: tuple[str, ...] = ()
+    numa: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

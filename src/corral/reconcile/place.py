@@ -115,6 +115,7 @@ def waiting_of(
         place=job.spec.place,
         kin=job.spec.kin,
         avoid=frozenset(job.failed_on),
+        likes=_nodes_of_last(draft, job),
         preemptible=job.spec.preemptible,
     )
 
@@ -131,6 +132,12 @@ def _mark_of_saves(draft: Draft, job: Job) -> str | None:
         return None
     node = draft.node(attempt.seats[0].node)
     return mark_of(node, job.spec.checkpoint.path) if node is not None else None
+
+
+def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
+    """Where the job ran last and was not failed: its files are there, what it read is cached."""
+    attempt = draft.attempt(job.id)
+    return frozenset(attempt.nodes) - set(job.failed_on) if attempt is not None else frozenset()
 
 
 def _arrays(draft: Draft) -> Counter[JobId]:

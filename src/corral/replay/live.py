@@ -213,7 +213,9 @@ class Play:
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
         job.stopping, job.comes_back, job.told_by = False, False, None
-        self._wait(replace(job.gang, since=self.now))
+        self._wait(
+            replace(job.gang, since=self.now, likes=frozenset(seat.node for seat in job.seats))
+        )
 
     def _free(self, job: Job) -> None:
         gang = job.gang

@@ -15,7 +15,7 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
     """Seats for the whole gang in this shape, or none. `rooms` come in the order of best fit."""
     asked = shape.resources
     least = 0 if asked.is_share else asked.gpus
-    if shape.nodes == 1 and not gang.avoid and gang.mark is None:
+    if shape.nodes == 1 and gang.mark is None and not (gang.avoid or gang.likes):
         return _first_seat(rooms, gang, shape)
     able = [room for room in rooms if room.whole >= least and may_use(room, gang)]
     if len(able) < shape.nodes:
@@ -29,6 +29,7 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
             shape.nodes,
             gang.place.topology,
             avoid=gang.avoid,
+            likes=gang.likes,
             of_one_type=asked.gpu_millis > 0,
         ):
             if seats := _gather(way, gang, shape):

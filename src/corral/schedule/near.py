@@ -35,13 +35,16 @@ def in_order(
     wish: Topology,
     *,
     avoid: frozenset[NodeId] = frozenset(),
+    likes: frozenset[NodeId] = frozenset(),
     of_one_type: bool = True,
 ) -> Iterator[list[NodeRoom]]:
     """Ways to place a gang of so many nodes, the best first: rooms in the order to be taken.
 
-    `able`: those with room for a part of it, in the order of best fit. `of_one_type`: it has GPUs,
-    and would rather not mix them.
+    `able`: those with room for a part of it, in the order of best fit. `likes`: of equally near
+    ones these go first. `of_one_type`: it has GPUs, and would rather not mix them.
     """
+    if likes:
+        able = sorted(able, key=lambda room: room.id not in likes)
     clean = [room for room in able if not room.suspicion and room.id not in avoid]
     if len(clean) < len(able):
         others = [room for room in able if room.suspicion or room.id in avoid]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
 from corral.domain.attempt import Allocation, Seat
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
-from corral.domain.resources import Resources
+from corral.domain.resources import Gpu, Resources
 from corral.domain.units import MILLIS_PER_GPU
 
 _WHOLE: Final = MILLIS_PER_GPU
+
+
+def _numa(gpus: Sequence[Gpu]) -> tuple[int, ...]:
+    """The NUMA node of each; () where all are near the same."""
+    numa = tuple(gpu.numa for gpu in gpus)
+    return numa if len(set(numa)) > 1 else ()
 
 
 class Kept(NamedTuple):
@@ -39,9 +45,8 @@ class NodeRoom:
 
     __slots__ = (
         "_empty", "_gpus", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes",
-        "free_ports",
-        "free_slices", "fullness", "guests", "id", "kinds", "labels", "node", "seats", "shares",
-        "shunned", "suspicion", "types", "whole",
+        "free_ports", "free_slices", "fullness", "guests", "id", "kinds", "labels", "node", "numa",
+        "seats", "shares", "shunned", "suspicion", "types", "whole",
     )  # fmt: skip
 
     def __init__(self, node: Node, taken: Iterable[Allocation] = (), *, suspicion: int = 0) -> None:
@@ -52,6 +57,7 @@ class NodeRoom:
         self.labels = node.labels
         self.types = [gpu.type for gpu in inventory.gpus]
         self.kinds = frozenset(self.types)
+        self.numa = _numa(inventory.gpus)
         self.shares = inventory.gpu_shares
         self.suspicion = suspicion
         self.seats = 0
@@ -73,7 +79,8 @@ class NodeRoom:
     def seat(self, asked: Resources, *, exclusive: bool = False) -> Seat | None:
         """The best seat for these resources here, or None; nothing is taken yet.
 
-        Whole GPUs: the lowest free indices. A share: the fullest GPU that still holds it.
+        Whole GPUs: the lowest free indices, of one NUMA node where it can be. A share: the fullest
+        GPU that still holds it.
         """
         if asked.cpu_millis > self.free_cpu_millis or asked.memory_bytes > self.free_memory_bytes:
             return None
@@ -224,8 +231,10 @@ class NodeRoom:
         free: Iterable[int] = range(len(self.types))
         if asked.gpu_type is not None and self.kinds != {asked.gpu_type}:
             free = (index for index in free if self.types[index] == asked.gpu_type)
-        found = tuple(islice(filter(self._is_whole, free), asked.gpus))
-        return found if len(found) == asked.gpus else None
+        free = filter(self._is_whole, free)
+        found = near(list(free), self.numa, asked.gpus) if self.numa else islice(free, asked.gpus)
+        indices = tuple(found)
+        return indices if len(indices) == asked.gpus else None
 
     def _share(self, asked: Resources) -> tuple[int, ...] | None:
         fits = [
@@ -248,6 +257,28 @@ class NodeRoom:
             count = slices_for(asked_millis, cut)
             return count * _WHOLE // cut, count
         return (asked_millis, 0) if self.shares else (0, 0)
+
+
+def near(free: Sequence[int], numa: Sequence[int], wanted: int) -> list[int]:
+    """So many of the free GPUs, of as few NUMA nodes as can be, in the order of their indices.
+
+    The NUMA node with the fewest free that are enough, the first of equals; where none has enough,
+    all of the one with the most, and the rest likewise. Fewer where there are fewer.
+    """
+    groups: dict[int, list[int]] = {node: [] for node in numa}
+    for index in free:
+        groups[numa[index]].append(index)
+    found: list[int] = []
+    while any(groups.values()) and len(found) < wanted:
+        left = wanted - len(found)
+        enough = [node for node, some in groups.items() if len(some) >= left]
+        best = (
+            min(enough, key=lambda node: len(groups[node]))
+            if enough
+            else max(groups, key=lambda node: len(groups[node]))
+        )
+        found += groups.pop(best)[:left]
+    return sorted(found)
 
 
 def slices_for(asked_millis: int, cut: int) -> int:

@@ -16,7 +16,7 @@ class Waiting:
     gang under one mark; `mark` is the one that its saves lie under already; `sharing` stands for
     all paths that nodes see just as they see this one. `array` and `array_limit` bound how many of
     an array run at once. `kin` is what others call it that want to be apart from it; nodes in
-    `avoid` come last.
+    `avoid` come last, and those in `likes`, which have its data, first.
     """
 
     job: JobId
@@ -35,13 +35,15 @@ class Waiting:
     place: PlaceRule = field(default_factory=PlaceRule)
     kin: str = ""
     avoid: frozenset[NodeId] = frozenset()
+    likes: frozenset[NodeId] = frozenset()
     preemptible: bool = False
 
     @property
     def likeness(self) -> tuple[object, ...]:
         """Gangs that are alike in this fit, or do not fit, in the same places."""
         path = self.shared_path if self.sharing is None else self.sharing
-        return (self.shapes, self.pinned_to, path, self.mark, self.place, self.avoid)
+        nodes = (self.pinned_to, self.avoid, self.likes)
+        return (self.shapes, nodes, path, self.mark, self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

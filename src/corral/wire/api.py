@@ -248,6 +248,7 @@ class NodeGpu(Answer):
     memory_bytes: int
     pretend: bool
     slices: int = 0  # into so many parts it is cut; 0: it is whole
+    numa: int = 0  # the NUMA node of the machine that it is near
     jobs: list[str]
 
 

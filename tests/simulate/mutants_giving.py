@@ -22,7 +22,7 @@ GIVING = [
     Mutant(
         "a queue beyond its own takes from others",
         "schedule.victims:Victims._borrows",
-        "if not standing.is_within(gang.queue, asked, mine[parts]):",
+        "if not self._is_within(gang, asked, mine[parts]):",
         "if False:",
         "right",
         seed=47,

@@ -189,8 +189,9 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
     """Stop others for the gang, if it has a right to what they hold and starts then."""
 
     def rooms() -> list[NodeRoom]:
-        """Copies in which all that is reserved is taken, whoever holds it still."""
-        copies = {room.id: room.copy() for room in state.open}
+        """All that is reserved is taken in them, whoever holds it still; those are copies."""
+        there = {seat.node for one in state.reserved.values() for seat in one.seats}
+        copies = {room.id: room.copy() if room.id in there else room for room in state.open}
         for job, parts in state.kept.items():
             for node, kept in parts:
                 if node in copies:

@@ -142,6 +142,9 @@ class Search:
         pretended = self._pretend(room)
         if self._seat(pretended) is not None:
             return []
+        if room.id not in self.by_node:
+            return None
+        pretended = pretended.copy()
         found: list[Candidate] = []
         alone: Candidate | None = None
         for one in self.by_node.get(room.id, ()):
@@ -174,14 +177,19 @@ class Search:
         return room.seat(self.shape.resources, exclusive=self.gang.place.exclusive)
 
     def _is_enough(self, room: NodeRoom, one: Candidate) -> bool:
-        pretended = self._pretend(room)
+        pretended = self._pretend(room).copy()
         _give(pretended, one)
         return self._seat(pretended) is not None
 
     def _pretend(self, room: NodeRoom) -> NodeRoom:
-        """The node without those chosen."""
-        pretended = room.copy()
-        for one, _ in self.chosen.values():
+        """The node without those chosen; the room itself, where none of them is."""
+        gone = [
+            one
+            for one, _ in self.chosen.values()
+            if any(seat.node == room.id for seat in one.running.seats)
+        ]
+        pretended = room.copy() if gone else room
+        for one in gone:
             _give(pretended, one)
         return pretended
 

@@ -124,22 +124,25 @@ class Victims:
         self._told: _Told | None = None
         self._candidates: dict[JobId, Candidate] = {}
         self._doomed: set[JobId] = set()
+        self._left: list[Candidate] | None = None
         self._leaving_nodes: set[NodeId] | None = None
+        self._rights: dict[tuple[object, ...], bool] = {}
+        self._rights_version = -1
         self._failed: set[tuple[object, ...]] = set()
         self._found = 0
 
     def doom(self, victims: Sequence[JobId]) -> None:
         """These give way already."""
         self._doomed.update(victims)
-        self._leaving_nodes = None
+        self._left = self._leaving_nodes = None
 
     def choose(
         self, gang: Waiting, shapes: Sequence[Shape], rooms: Callable[[], Sequence[NodeRoom]]
     ) -> Way | None:
         """Who gives way to the gang so that it has one of these shapes; None: nobody is enough.
 
-        `rooms` are copies, with what is kept for others taken, and what others still hold of it
-        not given back.
+        `rooms`: with what is kept for others taken, and what others still hold of it not given
+        back. They are not changed.
         """
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
         if gang.preemptible or alike in self._failed or not self._all().running:
@@ -189,7 +192,10 @@ class Victims:
 
     def _leaving(self) -> list[Candidate]:
         """Those that give way already, or come to their end."""
-        return [self._candidate(one) for one in self._all().running if self._leaves(one)]
+        if self._left is None:
+            running = self._all().running
+            self._left = [self._candidate(one) for one in running if self._leaves(one)]
+        return self._left
 
     def _candidate(self, one: Running) -> Candidate:
         if one.job not in self._candidates:
@@ -238,6 +244,9 @@ class Victims:
         rooms: Callable[[], Sequence[NodeRoom]],
     ) -> Way | None:
         pretended = {room.id: room for room in rooms()}
+        for node in {seat.node for one in leaving for seat in one.running.seats}:
+            if node in pretended:
+                pretended[node] = pretended[node].copy()
         for one in leaving:
             _leave(pretended, one)
         for settled in _SETTLED:
@@ -299,7 +308,33 @@ class Victims:
             lower = victim.priority < gang.priority
             may = lower and (rule == Preempt.ANY or loses_little)
             return PreemptWhy.PRIORITY if may else None
-        return PreemptWhy.RECLAIM if self._borrows(gang, asked, victim.queue) else None
+        return PreemptWhy.RECLAIM if self._reclaims(gang, asked, victim.queue) else None
+
+    def _reclaims(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
+        """As `_borrows`, found once for as long as nothing is taken or given."""
+        return self._once("borrows", gang, asked, queue, self._borrows)
+
+    def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
+        """As the standing tells, in the same way."""
+        return self._once("within", gang, asked, level, self._tells)
+
+    def _tells(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
+        return self._standing.is_within(gang.queue, asked, level)
+
+    def _once(
+        self,
+        what: str,
+        gang: Waiting,
+        asked: Gpus,
+        queue: QueueName,
+        find: Callable[[Waiting, Gpus, QueueName], bool],
+    ) -> bool:
+        if self._rights_version != self._standing.version:
+            self._rights, self._rights_version = {}, self._standing.version
+        key = (what, gang.queue, asked, queue)
+        if key not in self._rights:
+            self._rights[key] = find(gang, asked, queue)
+        return self._rights[key]
 
     def _borrows(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
         """Whether what the queue holds is the gang's to take back: where their ways up the tree
@@ -310,7 +345,7 @@ class Victims:
             parts += 1
         if parts == len(mine) or not any(millis for _, millis in asked):
             return False
-        if not standing.is_within(gang.queue, asked, mine[parts]):
+        if not self._is_within(gang, asked, mine[parts]):
             return False
         if parts == len(theirs):  # it runs in a queue above the gang's, on what that has to share
             return not standing.is_within(gang.queue, asked, theirs[-1])

@@ -38,7 +38,7 @@ class Here:
         self.asked.append(question)
         if self.trouble:
             raise Trouble("no answer", hint="")
-        return foretell(question, lambda: True)
+        return foretell(question, lambda part: True)
 
 
 @pytest.fixture(autouse=True)

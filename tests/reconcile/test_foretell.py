@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def asked(
         job=job,
         instead=tuple(instead),
     )
-    return foretell(question, lambda: True)
+    return foretell(question, lambda part: True)
 
 
 def full(seconds_ago: float, *names: str) -> Cluster:
@@ -97,6 +98,22 @@ def test_what_can_start_in_no_way_has_no_end() -> None:
     assert found is not None
     assert found.starts.high_seconds is None
     assert str(found.starts) == "in more than 10 d"
+
+
+def test_where_the_time_is_over_it_is_told_how_far_it_was_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("corral.reconcile.foretell.PASSES", 3)
+    monkeypatch.setattr("corral.replay.outlook.PASSES_AT_ONCE", 1)
+    cluster = full(100.0, "train-1", "train-2")
+    for number in range(3, 9):
+        cluster.submit(gang(f"train-{number}"))
+    found = asked(cluster, cluster.submit(gang("train-9")), [ended("train", 400.0)])
+    assert found is not None
+    assert found.starts.high_seconds is None
+    assert found.starts.low_seconds > 0
+    assert str(found.starts).startswith("in more than ")
+    assert not found.is_bounded
 
 
 def test_one_that_does_not_wait_has_no_forecast() -> None:

@@ -22,7 +22,7 @@ from corral.domain.errors import Trouble
 from corral.domain.forecast import Forecast, Question
 
 LENGTH_BYTES: Final = 8
-THINK_SECONDS: Final = 1.0  # then no further run of the present is begun
+THINK_SECONDS: Final = 2.0  # then no further run of the present is begun
 ANSWER_SECONDS: Final = 20.0  # then the process is taken for lost
 MOST_IN_LINE: Final = 16
 NICENESS: Final = 10
@@ -108,8 +108,8 @@ def main() -> None:
     clock = SystemClock()
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     while question := _read(asked):
-        keep_on = partial(_is_before, clock.monotonic() + THINK_SECONDS, clock)
-        text = _answer(foretell, question, keep_on)
+        is_within = partial(_is_within, clock.monotonic(), clock)
+        text = _answer(foretell, question, is_within)
         try:
             answers.write(len(text).to_bytes(LENGTH_BYTES) + text)
             answers.flush()
@@ -117,8 +117,8 @@ def main() -> None:
             return
 
 
-def _is_before(moment: float, clock: SystemClock) -> bool:
-    return clock.monotonic() < moment
+def _is_within(began: float, clock: SystemClock, part: float) -> bool:
+    return clock.monotonic() - began < part * THINK_SECONDS
 
 
 def _read(asked: BinaryIO) -> Question | None:
@@ -129,13 +129,13 @@ def _read(asked: BinaryIO) -> Question | None:
 
 
 def _answer(
-    foretell: Callable[[Question, Callable[[], bool]], Forecast | None],
+    foretell: Callable[[Question, Callable[[float], bool]], Forecast | None],
     question: Question,
-    keep_on: Callable[[], bool],
+    is_within: Callable[[float], bool],
 ) -> bytes:
     """A fault met on one question is its answer: the next one is another matter."""
     try:
-        return pickle.dumps(foretell(question, keep_on))
+        return pickle.dumps(foretell(question, is_within))
     except Exception as error:
         return pickle.dumps(repr(error))
 

@@ -192,7 +192,7 @@ class Forecasts:
             if job is None or job.state != JobState.QUEUED or job.attempt or id in self._open:
                 continue
             found = await self._forecast(_kept(self._control.world), id, ())
-            if found is not None and self._still_waits(id):
+            if found is not None and found.is_bounded and self._still_waits(id):
                 await self._control.store.tell([found.row])
                 self._open[id] = found.row
             ended = self._control.clock.monotonic()

@@ -101,6 +101,11 @@ class Forecast:
     instead: tuple[Instead, ...] = ()
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether it says until when: only then what comes of it can be held against it."""
+        return self.starts.high_seconds is not None
+
+    @property
     def record(self) -> str:
         """How far its like may be believed, as a part of a sentence."""
         if self.held is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final
 
 from corral.domain.attempt import Allocation, Attempt
@@ -14,7 +15,7 @@ from corral.reconcile.place import suspicion_of, waiting_of
 from corral.reconcile.preempt import reserved_of, restart_seconds
 from corral.reconcile.queued import shared_paths
 from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of
-from corral.replay.interval import Interval, Kept, Record, drawn_interval, told_interval
+from corral.replay.interval import MISS, Interval, Kept, Record, drawn_interval, told_interval
 from corral.replay.kin import Kin
 from corral.replay.outlook import HORIZON_SECONDS, Drawn, Life, outlook
 from corral.replay.present import Holder, Present
@@ -23,15 +24,18 @@ from corral.schedule.waiting import Waiting
 
 RUNS: Final = 40  # of the present, for what is told
 RUNS_INSTEAD: Final = 20  # for each suggestion
-PASSES: Final = 4_000  # of one answer, all runs together
+FEWEST: Final = 5  # runs, where they take no more than PATIENCE times the time for all
+PATIENCE: Final = 3
+PASSES: Final = 2_000  # of one run
+FIRST_PART: Final = 0.5  # of the time is for what is told, the rest for suggestions
 SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of the time, or less
 MOST_INSTEAD: Final = 3
 
 
-def foretell(question: Question, keep_on: Callable[[], bool]) -> Forecast | None:
+def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast | None:
     """The forecast; None for a job that does not wait, or waits for what no replay can tell.
 
-    `keep_on`: whether there is time left; it is asked between runs.
+    `is_within`: whether no more than this part of the time for it is gone; asked between runs.
     """
     now = Now(wall=question.wall, serving=question.serving)
     draft = Draft(question.world, question.facts, now)
@@ -40,10 +44,10 @@ def foretell(question: Question, keep_on: Callable[[], bool]) -> Forecast | None
         return None
     present, lives = present_of(draft)
     past = sorted(question.runs, key=lambda ran: ran.submitted_at)
-    plays = _Plays(question=question, kin=Kin(question.runs), past=past, keep_on=keep_on)
-    drawn = plays.draw(present, lives, RUNS)
+    plays = _Plays(question=question, kin=Kin(question.runs), past=past, is_within=is_within)
+    drawn = plays.draw(present, lives, RUNS, FIRST_PART)
     record = record_of(question.told)
-    starts = drawn_interval(_waits(drawn))
+    starts = _interval(drawn)
     told = told_interval(starts, record)
     known = [plays.kin.knows(life.kind, life.ran_seconds) for life in lives.values()]
     return Forecast(
@@ -65,9 +69,12 @@ class _Plays:
     question: Question
     kin: Kin
     past: Sequence[Ran]
-    keep_on: Callable[[], bool]
+    is_within: Callable[[float], bool]
 
-    def draw(self, present: Present, lives: Mapping[JobId, Life], runs: int) -> list[Drawn]:
+    def draw(
+        self, present: Present, lives: Mapping[JobId, Life], runs: int, part: float
+    ) -> list[Drawn]:
+        """So many runs, or as many as are begun before that part of the time is gone."""
         return outlook(
             present,
             lives,
@@ -76,13 +83,24 @@ class _Plays:
             self.question.job,
             runs=runs,
             seed=int(self.question.wall),
-            most_passes=PASSES / RUNS,
-            keep_on=self.keep_on,
+            most_passes=PASSES,
+            keep_on=lambda found: self.is_within(part * (PATIENCE if found < FEWEST else 1)),
         )
 
 
 def _waits(drawn: Iterable[Drawn]) -> list[float]:
-    return sorted(one.wait_seconds for one in drawn)
+    """Ranked; one that was cut counts as the horizon."""
+    return sorted(HORIZON_SECONDS if one.is_cut else one.wait_seconds for one in drawn)
+
+
+def _interval(drawn: Sequence[Drawn]) -> Interval:
+    """The middle four fifths of the starts. Those that were cut are at least as late as they were
+    followed, which is all that the lower end may lean on; the upper is the horizon as soon as it
+    would lean on one of them."""
+    least = drawn_interval(sorted(one.wait_seconds for one in drawn)).low
+    waits = _waits(drawn)
+    is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
+    return Interval(low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high)
 
 
 # -- the answer ------------------------------------------------------------------------------------
@@ -111,11 +129,12 @@ def _span(told: Interval) -> Span:
 
 def _ends(drawn: Sequence[Drawn], told: Interval) -> Span:
     """The start, as far as it was moved by the record, and the job's own run time behind it."""
-    ranked = sorted(one.wait_seconds + one.run_seconds for one in drawn)
-    starts = drawn_interval(_waits(drawn))
-    own = drawn_interval(ranked)
+    starts = _interval(drawn)
+    own = _interval(
+        [replace(one, wait_seconds=one.wait_seconds + one.run_seconds) for one in drawn]
+    )
     low = max(told.low, own.low + told.low - starts.low)
-    high = max(low, own.high + told.high - starts.high)
+    high = max(low, told.high, own.high + told.high - starts.high)
     return _span(Interval(low=low, high=high))
 
 
@@ -141,16 +160,21 @@ def _sooner(
     """The changes with which the job starts clearly sooner than in the middle of what was drawn
     for it, the soonest first."""
     found: list[tuple[float, Instead]] = []
-    for change, spec in plays.question.instead:
+    changes = plays.question.instead
+    for number, (change, spec) in enumerate(changes, start=1):
+        part = FIRST_PART + (1 - FIRST_PART) * number / len(changes)
+        if not plays.is_within(part):
+            continue
         waiting = [
             replace(gang, shapes=spec.shapes, queue=spec.queue) if gang.job == job.id else gang
             for gang in present.waiting
         ]
         changed = replace(present, waiting=waiting)
         other = {**lives, job.id: _life(replace(job, spec=spec), 0.0)}
-        waits = _waits(plays.draw(changed, other, RUNS_INSTEAD))
+        other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
+        waits = _waits(other_drawn)
         if quantile(waits, 0.5) <= SOONER * middle_seconds:
-            span = _span(told_interval(drawn_interval(waits), record))
+            span = _span(told_interval(_interval(other_drawn), record))
             found.append((quantile(waits, 0.5), Instead(change=change, starts=span)))
     return tuple(one for _, one in sorted(found, key=lambda one: one[0])[:MOST_INSTEAD])
 

@@ -5,14 +5,15 @@ with what it decides, and are never made anew.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import fmod, inf, nextafter
 from typing import Final
 
 from corral.domain.attempt import Seat
-from corral.domain.ids import JobId, NodeId
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.queue import Preempt
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.played import Job, Kept, standing_of
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
@@ -55,6 +56,7 @@ class Play:
         self._standing = standing_of(present, coming, self._fleet)
         self._on: dict[NodeId, dict[JobId, Seat]] = {node.id: {} for node in present.nodes}
         self._jobs: dict[JobId, Job] = {}
+        self._queues: set[QueueName] = set()  # of these jobs
         self._running: dict[JobId, Job] = {}
         self._waiting = Groups()
         self._of_array: Counter[JobId] = Counter()
@@ -144,6 +146,7 @@ class Play:
     # -- jobs come and go ------------------------------------------------------------------------
 
     def _enter(self, gang: Waiting, seconds: float, *, can_save: bool = True) -> None:
+        self._queues.add(gang.queue)
         self._jobs[gang.job] = Job(
             gang=gang,
             needs_seconds=seconds,
@@ -174,6 +177,7 @@ class Play:
             comes_back=holder.comes_back,
         )
         self._jobs[holder.gang.job] = job
+        self._queues.add(holder.gang.queue)
         self._begin(job, holder.seats, holder.port, holder.placed_at)
         if holder.frees_at is not None:
             heappush(self._ends, (holder.frees_at, job.gang.order, job.gang.job, job.starts))
@@ -284,9 +288,24 @@ class Play:
         return room
 
     def _candidates(self) -> list[Running]:
-        """All that run, as the head would tell of them."""
-        ranked = sorted(self._running.values(), key=lambda job: job.gang.order)
-        return [self._known(job) for job in ranked]
+        """Those that somebody might have a right to stop, and all that are stopping, as the head
+        would tell of them."""
+        tree, over = self._standing.tree, self._standing.over_millis
+        queues = tree.queues if len(self._queues) > 1 else ()
+        beyond = {q.name for q in queues if any(over(one.name) for one in tree.path(q.name))}
+        found = [
+            job
+            for job in self._running.values()
+            if job.stopping or job.can_save or self._may_give_way(job.gang, beyond)
+        ]
+        return [self._known(job) for job in sorted(found, key=lambda job: job.gang.order)]
+
+    def _may_give_way(self, gang: Waiting, beyond: Set[QueueName]) -> bool:
+        """One that cannot save."""
+        tree = self._standing.tree
+        if gang.preemptible or gang.queue in beyond or gang.queue not in tree.by_name:
+            return True
+        return tree.queue(gang.queue).preempt == Preempt.ANY
 
     def _known(self, job: Job) -> Running:
         """The same object as before as long as it would be equal."""

@@ -20,7 +20,7 @@ from corral.schedule.waiting import Waiting
 HORIZON_SECONDS: Final = 10 * 86_400.0  # so far ahead it is looked; no start by then counts as this
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of submissions may begin
 MOST_COMING: Final = 200  # of one run
-FEWEST: Final = 5  # runs, however long they take
+PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +34,12 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One run: seconds from now to the start, and from there to the end."""
+    """One run: seconds from now to the start, and from there to the end. `is_cut`: it was followed
+    no further, and the start comes later."""
 
     wait_seconds: float
     run_seconds: float
+    is_cut: bool = False
 
 
 def outlook(
@@ -49,21 +51,21 @@ def outlook(
     *,
     runs: int,
     seed: int,
-    most_passes: float,
-    keep_on: Callable[[], bool],
+    most_passes: int,
+    keep_on: Callable[[int], bool],
 ) -> list[Drawn]:
-    """What becomes of the waiting job, one of each run; fewer where `keep_on` says that it is
-    enough.
+    """What becomes of the waiting job, one of each run. `keep_on` is told how many there are, and
+    says whether there is time for more; a run is always begun.
 
     Args:
         lives: of every gang of the present.
         past: ended jobs in the order in which they were submitted.
-        most_passes: of one run. One that sees no start within them counts as the horizon.
+        most_passes: of one run.
     """
     dice = dice_of(seed)
     submits = [ran.submitted_at for ran in past]
     found: list[Drawn] = []
-    while len(found) < runs and (len(found) < FEWEST or keep_on()):
+    while len(found) < runs and (not found or keep_on(len(found))):
         whole = {
             id: kin.draw(life.kind, life.ran_seconds, life.limit_seconds, dice)
             for id, life in lives.items()
@@ -71,11 +73,31 @@ def outlook(
         left = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
         coming = _coming(present.now, past, submits, kin, dice)
         play = Play(present, left, coming)
-        until = present.now + HORIZON_SECONDS
-        at = play.run(until=until, job=job, most_passes=most_passes)
-        wait = HORIZON_SECONDS if at is None else max(0.0, at - present.now)
-        found.append(Drawn(wait_seconds=wait, run_seconds=left[job]))
+        at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(found), keep_on)
+        if at is None and found and not keep_on(len(found)):
+            break  # that it was cut tells of the time it took, not of the job
+        wait = max(0.0, (play.now if at is None else at) - present.now)
+        found.append(Drawn(wait_seconds=wait, run_seconds=left[job], is_cut=at is None))
     return found
+
+
+def _start(
+    play: Play,
+    job: JobId,
+    until: float,
+    most_passes: int,
+    found: int,
+    keep_on: Callable[[int], bool],
+) -> float | None:
+    """When the job starts; None where it was not followed so far. Never is the horizon."""
+    while play.passes < most_passes and (not play.passes or keep_on(found)):
+        before = play.passes
+        at = play.run(until=until, job=job, most_passes=PASSES_AT_ONCE)
+        if at is not None:
+            return at
+        if play.passes < before + PASSES_AT_ONCE:
+            return until
+    return None
 
 
 def _coming(

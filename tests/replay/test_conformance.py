@@ -4,18 +4,26 @@ The live path is the real control with its store, its loop and its records; the 
 `replay.live`, which start intervals and the simulator with queues go through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from random import Random
 
 import pytest
 
 from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
+from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.node import Liveness, Node
-from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue, QueueTree, whole_tree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
+from corral.replay import Workload, replay
 from corral.replay.live import Play
 from corral.replay.present import Coming, Happened, Kind, Present, Terms
+from corral.replay.queued import replay_queued
+from corral.replay.replay import Event
+from corral.replay.world import BEGAN_ON
 from corral.schedule import Waiting
+from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.order import POLICIES
 from tests.replay.live_head import Decided, Row, decided_live
 
 DAY_SECONDS = 86_400
@@ -116,3 +124,52 @@ def test_a_day_is_decided_alike_by_the_live_path_and_the_fast_one(
 
 def by_moment(decided: Sequence[Decided], at: float) -> list[Decided]:
     return sorted(one for one in decided if one.at == at)
+
+
+# -- the columns, which replay 50,000 jobs a second ------------------------------------------------
+
+
+def whole_nodes(rows: Sequence[Row]) -> Workload:
+    """The same day without queues: jobs of one node, or of whole ones."""
+    return Workload(
+        submits=[row.at for row in rows],
+        durations=[row.seconds for row in rows],
+        gpus=[row.nodes * row.gpus for row in rows],
+        queues=[0] * len(rows),
+    )
+
+
+def starts(play: Callable[[Callable[[Event], None]], object]) -> list[tuple[float, int, int, int]]:
+    """(when, job, node, GPUs), in the order of the log."""
+    found: list[Event] = []
+    play(found.append)
+    return sorted((one.at, one.job, one.node, one.gpus) for one in found if one.kind == BEGAN_ON)
+
+
+def both(seed: int) -> tuple[list[tuple[float, int, int, int]], list[tuple[float, int, int, int]]]:
+    """By the columns, first come, first served, with leave to skip; and by the live decision."""
+    work, nodes = whole_nodes(day(seed, 300)), [8] * 8
+    name = DEFAULT_QUEUE
+    tree = QueueTree(queues=(Queue(name=name, policy=Policy.FIFO),))
+    columns = starts(lambda hear: replay(work, nodes, POLICIES["fifo-skip"], on_event=hear))
+    live = starts(lambda hear: replay_queued(work, nodes, tree, [name], on_event=hear))
+    return columns, live
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_patience(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("corral.schedule.decide"), "PATIENCE_SECONDS", float("inf"))
+    columns, live = both(seed)
+    assert columns == live
+    assert len({at for at, *_ in columns}) > 100
+
+
+def test_with_patience_they_part_only_after_somebody_has_waited_for_so_long() -> None:
+    columns, live = both(1)
+    first = min(at for at, *_ in set(columns) ^ set(live))
+    submits = whole_nodes(day(1, 300)).submits
+    began = {job: at for at, job, *_ in live}
+    waited = [first - at for job, at in enumerate(submits) if at <= first <= began[job]]
+    assert max(waited) >= PATIENCE_SECONDS

@@ -7,7 +7,8 @@ order, then pods drawn from it at random, until 130 % of the cluster's GPUs were
 that finds no place is gone, none leaves. Figure: allocated over all GPUs at the end. Where a trace
 alone asks for more than 130 %, what comes after is left out. Every policy places whatever fits:
 none holds a place back. FGD knows the whole trace beforehand (its typical pods), as published;
-Corral learns prices from the pods that have arrived so far. Memory counts for all of them.
+Corral learns prices from the pods that have arrived so far. Memory counts for all of them. With
+--live the head's own decision places them as well, one pod a pass (`schedule.decide`).
 To reach (issue 3): >= 96.0 % on default, and above FGD on every seed of every variant.
 """
 
@@ -27,10 +28,13 @@ from openb import (
     ask_of,
     classes_of,
     cluster_for,
+    gang_of,
     machines,
+    nodes_of,
     pods,
 )
 
+from corral.schedule import Fleet, NodeRoom, Shares, decide
 from corral.schedule.fragment import arrive, new_demand
 from corral.schedule.place import place, take_all
 
@@ -52,11 +56,24 @@ def corral(nodes: list[Machine], trace: list[Pod], line: list[Pod]) -> float:
     return got / capacity(nodes)
 
 
+def live(nodes: list[Machine], line: list[Pod]) -> float:
+    """The same by `schedule.decide`, as a head calls it."""
+    rooms, shares, got = [NodeRoom(node) for node in nodes_of(nodes)], Shares(), 0
+    fleet = Fleet([])
+    for number, pod in enumerate(line):
+        gang = gang_of(pod, number)
+        shares.arrive(gang.shapes[0])
+        got += pod.millis * len(decide(rooms, [gang], fleet=fleet, shares=shares).placed)
+    return got / capacity(nodes)
+
+
 def capacity(nodes: list[Machine]) -> int:
     return sum(node.gpus for node in nodes) * 1000
 
 
-def measure(variant: str, seeds: int, traces: Path) -> dict[str, list[float]]:
+def measure(
+    variant: str, seeds: int, traces: Path, *, is_live: bool = False
+) -> dict[str, list[float]]:
     """Percent allocated by policy, one a seed."""
     nodes, trace = machines(traces), pods(variant, traces)
     baseline = Baseline(nodes, trace)
@@ -66,6 +83,8 @@ def measure(variant: str, seeds: int, traces: Path) -> dict[str, list[float]]:
         for name, policy in POLICIES.items():
             got[name].append(100 * baseline.run(policy, line, seed))
         got["corral"].append(100 * corral(nodes, trace, line))
+        if is_live:
+            got.setdefault("live", []).append(100 * live(nodes, line))
     return got
 
 
@@ -75,10 +94,11 @@ def main() -> None:
     parser.add_argument("--variants", default=",".join(VARIANTS))
     parser.add_argument("--traces", type=Path, default=TRACES)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--live", action="store_true")
     asked = parser.parse_args()
     begun, all_got = time.perf_counter(), {}
     for variant in asked.variants.split(","):
-        got = all_got[variant] = measure(variant, asked.seeds, asked.traces)
+        got = all_got[variant] = measure(variant, asked.seeds, asked.traces, is_live=asked.live)
         if not asked.json:
             means = " | ".join(f"{statistics.mean(got[name]):.2f}" for name in got)
             ahead = min(ours - fgd for ours, fgd in zip(got["corral"], got["fgd"], strict=True))

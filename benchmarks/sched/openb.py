@@ -3,10 +3,14 @@
 import csv
 import gzip
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from corral.domain.ids import BootId, JobId, NodeId
+from corral.domain.node import Liveness, Node
+from corral.domain.resources import Gpu, Inventory, Resources, Shape
+from corral.schedule import Waiting
 from corral.schedule.cluster import WHOLE, Cluster, NodeRow, cluster_of
 from corral.schedule.seat import Ask
 
@@ -106,3 +110,34 @@ def ask_of(pod: Pod, classes: Sequence[tuple[str, ...]]) -> Ask:
         memory=pod.memory_mib,
         group=classes.index(pod.types),
     )
+
+
+def nodes_of(of: Sequence[Machine]) -> list[Node]:
+    """The machines as a head knows them; all of them share their GPUs."""
+    return [
+        Node(
+            id=NodeId(f"n{number:04}"),
+            boot=BootId("b"),
+            liveness=Liveness.ALIVE,
+            inventory=Inventory(
+                gpus=tuple(
+                    Gpu(index=i, uuid=f"{number}-{i}", type=one.type, memory_bytes=1)
+                    for i in range(one.gpus)
+                ),
+                cpu_millis=one.cpu_millis,
+                memory_bytes=one.memory_mib << 20,
+                gpu_shares=True,
+            ),
+        )
+        for number, one in enumerate(of)
+    ]
+
+
+def gang_of(pod: Pod, number: int) -> Waiting:
+    """A pod as a head knows it: a shape for each type that it wishes for."""
+    asked = Resources(
+        gpu_millis=pod.millis, cpu_millis=pod.cpu_millis, memory_bytes=pod.memory_mib << 20
+    )
+    typed = [replace(asked, gpu_type=one) for one in pod.types] if pod.millis else []
+    shapes = tuple(Shape(nodes=1, resources=one) for one in typed or [asked])
+    return Waiting(job=JobId(f"j{number}"), shapes=shapes, priority=0, order=(number, 0))

@@ -25,6 +25,9 @@ import uvicorn
 import uvloop
 from fastapi import FastAPI
 
+if __name__ == "__main__":
+    sys.modules["numba"] = None  # type: ignore[assignment]  # a head never waits for a compiler
+
 from corral import __version__
 from corral.api import ApiSettings, Channels, create_app
 from corral.boot.admit import admit_admin, admit_node

@@ -42,6 +42,7 @@ def place(draft: Draft, queued: Queued) -> Reasons:
         standing=standing,
         running=lambda: running_of(draft, standing, over),
         reserved=reserved_of(draft),
+        shares=queued.shares,
     )
     for placed in decision.placed:
         _start(draft, placed)

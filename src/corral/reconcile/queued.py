@@ -4,25 +4,30 @@ A row of a job that is still the same object needs no second look, so a tick cos
 Only what gangs are made of beside their own rows, the basis, makes all of them be made anew.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
 from corral.reconcile.draft import Draft
-from corral.schedule import Groups, Waiting
+from corral.schedule import Groups, Shares, Waiting
 
 Basis = tuple[object, ...]
 Make = Callable[[Job], Waiting | None]
 
 
 class Queued:
-    """A cache: without it a tick decides the same."""
+    """A cache: without it a tick decides the same, but for what parts of GPUs it takes for usual.
+
+    `shares`: learned from all jobs that were unfinished when this head began, and from each since.
+    """
 
     def __init__(self) -> None:
         self._basis: Basis = ()
         self._jobs: dict[JobId, Job] = {}
         self._have_saves: set[JobId] = set()  # where these lie is in no row of the job's own
         self._groups = Groups()
+        self.shares = Shares()
+        self._newest = -1  # submission that shares are learned from
 
     def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
         """All gangs that wait now. `make` answers None where it has met a fault of ours."""
@@ -35,9 +40,17 @@ class Queued:
             self._drop(id)
         known = self._jobs.get
         new = [job for id, job in queued.items() if known(id) is not job]
+        self._learn(new if self._newest >= 0 else list(draft.all_jobs()))
         for job in [*new, *(queued[id] for id in self._have_saves)]:
             self._put(job, make(job))
         return self._groups
+
+    def _learn(self, jobs: Sequence[Job]) -> None:
+        """From those that are submitted since the last look, in their order."""
+        came = [job for job in jobs if job.submitted > self._newest]
+        for job in sorted(came, key=lambda job: (job.submitted, job.spec.array_index or 0)):
+            self.shares.arrive(job.spec.shapes[0])
+            self._newest = job.submitted
 
     def _put(self, job: Job, gang: Waiting | None) -> None:
         if gang is None:

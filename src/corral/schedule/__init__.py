@@ -5,6 +5,7 @@ from corral.schedule.decision import Decision, Held, Placed, Reasons
 from corral.schedule.fleet import Fleet
 from corral.schedule.groups import Groups
 from corral.schedule.room import NodeRoom
+from corral.schedule.shares import Shares
 from corral.schedule.victims import Preempted, Reserved, Running
 from corral.schedule.waiting import Waiting
 
@@ -19,6 +20,7 @@ __all__ = [
     "Reasons",
     "Reserved",
     "Running",
+    "Shares",
     "Waiting",
     "decide",
 ]

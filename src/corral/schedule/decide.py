@@ -20,6 +20,7 @@ from corral.schedule.groups import Groups
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
 from corral.schedule.room import Kept, NodeRoom
+from corral.schedule.shares import Shares
 from corral.schedule.standing import Holding, Standing
 from corral.schedule.victims import Preempted, Reserved, Running, Victims
 from corral.schedule.waiting import Reason, Waiting
@@ -45,6 +46,7 @@ class _Pass:
     running_of_array: Counter[JobId]
     standing: Standing
     limits: Limits
+    shares: Shares
     victims: Victims
     types: Mapping[NodeId, Sequence[str]]
     reserved: dict[JobId, Reserved] = field(default_factory=dict)
@@ -69,6 +71,7 @@ def decide(
     standing: Standing | None = None,
     running: Callable[[], Sequence[Running]] = tuple,
     reserved: Sequence[Reserved] = (),
+    shares: Shares | None = None,
 ) -> Decision:
     """Place whole gangs in the order of Line, within what their queues may hold; the fullest nodes
     first.
@@ -81,6 +84,7 @@ def decide(
 
     `running` answers with those who might give way, and all that are stopping; it is asked only
     when a gang would have to wait. `reserved` is what earlier passes have kept for waiting gangs.
+    `shares`: what parts of GPUs are usual, as far as that is known.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     by_id = {room.id: room for room in rooms}
@@ -98,18 +102,14 @@ def decide(
         shunned=shunned,
         standing=standing,
         limits=Limits(standing, kinds),
+        shares=shares or Shares(),
         victims=Victims(running, standing, kinds, types),
         types=types,
         running_of_array=Counter(running_of_array or {}),
     )
     _keep_all(state, waiting, reserved)
     state.open = sorted(by_id.values(), key=_fullness)
-    line = Line(_runs(waiting, frozenset(state.reserved)), standing)
-    while (gang := line.next()) is not None:
-        reason = _try(state, gang, fleet)
-        if reason is not None:
-            alike = () if gang.job in state.reserved else line.close()
-            state.held.append(Held(gangs=(gang, *alike), reason=reason))
+    _take_turns(state, Line(_runs(waiting, frozenset(state.reserved)), standing), fleet)
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),
@@ -117,6 +117,14 @@ def decide(
         reserved=tuple(state.newly_reserved),
         dropped=tuple(state.dropped),
     )
+
+
+def _take_turns(state: _Pass, line: Line, fleet: Fleet) -> None:
+    while (gang := line.next()) is not None:
+        reason = _try(state, gang, fleet)
+        if reason is not None:
+            alike = () if gang.job in state.reserved else line.close()
+            state.held.append(Held(gangs=(gang, *alike), reason=reason))
 
 
 def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> None:
@@ -174,8 +182,12 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 
 
 def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> bool:
+    may_be_any = state.shares.any and gang.mark is None and not (gang.avoid or gang.likes)
     for shape in shapes:
-        seats = find_seats(state.open, gang, shape)
+        if may_be_any and shape.nodes == 1 and shape.resources.gpu_millis:
+            seats = state.shares.best(state.open, gang, shape)
+        else:
+            seats = find_seats(state.open, gang, shape)
         if seats:
             _take(state, gang, shape, seats)
             return True

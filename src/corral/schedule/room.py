@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -14,6 +14,7 @@ from corral.domain.resources import Gpu, Resources
 from corral.domain.units import MILLIS_PER_GPU
 
 _WHOLE: Final = MILLIS_PER_GPU
+Waste = Callable[[int, int], float]  # of taking so much of a GPU's free thousandths, in GPUs
 
 
 def _numa(gpus: Sequence[Gpu]) -> tuple[int, ...]:
@@ -76,17 +77,19 @@ class NodeRoom:
             if allocation.port in self.free_ports:
                 self.free_ports.remove(allocation.port)
 
-    def seat(self, asked: Resources, *, exclusive: bool = False) -> Seat | None:
+    def seat(
+        self, asked: Resources, *, exclusive: bool = False, waste: Waste | None = None
+    ) -> Seat | None:
         """The best seat for these resources here, or None; nothing is taken yet.
 
-        Whole GPUs: the lowest free indices, of one NUMA node where it can be. A share: the fullest
-        GPU that still holds it.
+        Whole GPUs: the lowest free indices, of one NUMA node where it can be. A share: the GPU
+        where it wastes least, the fullest of equals.
         """
         if asked.cpu_millis > self.free_cpu_millis or asked.memory_bytes > self.free_memory_bytes:
             return None
         if self.alone or (exclusive and self.seats):
             return None
-        gpus = self._share(asked) if asked.is_share else self._wholes(asked)
+        gpus = self._share(asked, waste) if asked.is_share else self._wholes(asked)
         if gpus is None:
             return None
         millis, slices = asked.gpu_millis, tuple[str, ...]()
@@ -236,11 +239,17 @@ class NodeRoom:
         indices = tuple(found)
         return indices if len(indices) == asked.gpus else None
 
-    def _share(self, asked: Resources) -> tuple[int, ...] | None:
+    def _share(self, asked: Resources, waste: Waste | None) -> tuple[int, ...] | None:
         fits = [
             i for i in range(len(self.types)) if self._fits(i, asked.gpu_type, asked.gpu_millis)
         ]
-        return (min(fits, key=lambda i: (self.free_gpu_millis[i], i)),) if fits else None
+
+        def cost(index: int) -> tuple[float, int, int]:
+            free = self.free_gpu_millis[index]
+            taken, _ = self._taken_by(asked.gpu_millis, index)
+            return (waste(taken, free) if waste else 0.0, free, index)
+
+        return (min(fits, key=cost),) if fits else None
 
     def _fits(self, index: int, wanted_type: str | None, asked_millis: int) -> bool:
         if wanted_type is not None and self.types[index] != wanted_type:

@@ -177,7 +177,7 @@ def test_wishes_that_cannot_be_granted_are_refused() -> None:
 def test_a_dry_run_says_where_and_nothing_happens() -> None:
     async def tell() -> None:
         head = await Head().start()
-        planned = head.control.dry_run([gang(nodes=2, gpus=2), gang(gpus=1)])
+        planned = head.control.dry_run([gang(nodes=2, gpus=2)] * 2)
         assert [len(one.seats) for one in planned] == [2, 0]
         assert planned[1].reason is not None
         assert planned[1].reason.code == "Resources"

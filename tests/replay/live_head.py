@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from corral.control import Control
+from corral.control.learning import Learning
 from corral.domain.attempt import Exit
 from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.ids import JobId, NodeId, QueueName, UserName, job_id
@@ -88,6 +89,14 @@ class Life:
     ends_at: float
 
 
+class LearnsNothing(Learning):
+    """Both paths order by age: these nodes do not tell what their attempts have saved."""
+
+    @property
+    def table(self) -> None:
+        return None
+
+
 class LiveHead:
     """`left`: seconds of service that each row still needs."""
 
@@ -105,6 +114,7 @@ class LiveHead:
 
     async def play(self, tree: QueueTree) -> list[Decided]:
         await self.control.start()
+        self.control._learning = LearnsNothing((), self.control.world, self.control.now())
         await self._tick()
         wish = SetQueues(
             queues=tree.queues, whole=True, half_life_seconds=tree.half_life_seconds,

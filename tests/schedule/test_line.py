@@ -1,5 +1,7 @@
 """Lines of queues and users take turns as if all gangs were sorted anew after each."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +10,8 @@ from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.schedule.groups import Groups
+from corral.schedule.keys import Keys
+from corral.schedule.learned import Class, Ended, Learned
 from corral.schedule.line import Line
 from corral.schedule.share import Amounts
 from corral.schedule.standing import Holding, Standing
@@ -27,7 +31,7 @@ def trees(draw: st.DrawFn) -> QueueTree:
             parent=QueueName(PARENTS[name]) if name in PARENTS else None,
             nominal=((ANY_TYPE, own * 1000),) if own else (),
             weight=draw(st.sampled_from([1.0, 2.0])),
-            policy=draw(st.sampled_from([Policy.DEFAULT, Policy.DEFAULT, Policy.FIFO])),
+            policy=draw(st.sampled_from([Policy.DEFAULT, Policy.DEFAULT, Policy.FIFO, Policy.SJF])),
         )
 
     return QueueTree(queues=tuple(queue(name) for name in NAMES))
@@ -43,38 +47,70 @@ def gangs(draw: st.DrawFn) -> list[Waiting]:
             order=(number, 0),
             queue=QueueName(draw(st.sampled_from(NAMES))),
             user=UserName(draw(st.sampled_from(["ann", "bob"]))),
+            served_seconds=draw(st.sampled_from([0.0, 0.0, 7200.0])),
+            stem=draw(st.sampled_from(["eval", "train"])),
         )
 
     return [gang(number) for number in range(draw(st.integers(0, 12)))]
 
 
-def first_of(waiting: list[Waiting], standing: Standing) -> Waiting:
-    """The definition: the key of every gang from the top of the tree down, compared at once."""
+def learned() -> Learned:
+    """Of ann's jobs train is long and eval is short; who has run for two hours runs for days."""
+
+    def end(user: str, stem: str, seconds: float) -> Ended:
+        one = Class(QueueName("a"), 1000)
+        return Ended(job_class=one, user=UserName(user), stem=stem, seconds=seconds)
+
+    return Learned([end("ann", "train", 3e5), end("ann", "eval", 9.0), *[end("bob", "", 99.0)] * 9])
+
+
+def line_of(gang: Waiting, tree: QueueTree) -> object:
+    """Gangs of one user in a queue wait in one line, or all of a queue with one for all."""
+    ways = (queue.name for queue in tree.path(gang.queue) if queue.policy != Policy.DEFAULT)
+    return next(ways, (gang.queue, gang.user))
+
+
+def first_of(waiting: list[Waiting], standing: Standing, keys: Keys) -> Waiting:
+    """The definition: the first of each line by its policy, and of these the one with the least
+    key from the top of the tree down, compared at once."""
+    lines: dict[object, list[Waiting]] = {}
+    for gang in waiting:
+        lines.setdefault(line_of(gang, standing.tree), []).append(gang)
+    firsts = [
+        min(line, key=lambda gang: (-gang.priority, keys.of_waiting(gang), gang.order))
+        for line in lines.values()
+    ]
 
     def key(gang: Waiting) -> tuple[object, ...]:
         beyond, shares = [], []
         for queue in standing.tree.path(gang.queue):
             beyond.append(standing.is_beyond(queue.name))
             shares.append(standing.share(queue.name))
-            if queue.policy == Policy.FIFO:
+            if queue.policy != Policy.DEFAULT:
                 break
         else:
             shares.append(standing.user_share((gang.queue, gang.user)))
         flat = (*beyond, *[False] * (5 - len(beyond))), (*shares, *[0.0] * (5 - len(shares)))
         return flat[0], -gang.priority, flat[1], gang.order
 
-    return min(waiting, key=key)
+    return min(firsts, key=key)
 
 
-@given(tree=trees(), waiting=gangs(), taken=st.lists(st.booleans(), min_size=12, max_size=12))
+@given(
+    tree=trees(),
+    waiting=gangs(),
+    taken=st.lists(st.booleans(), min_size=12, max_size=12),
+    table=st.sampled_from([None, learned()]),
+)
 def test_each_is_the_first_by_the_definition_of_all_that_are_left(
-    tree: QueueTree, waiting: list[Waiting], taken: list[bool]
+    tree: QueueTree, waiting: list[Waiting], taken: list[bool], table: Learned | None
 ) -> None:
     standing = Standing(tree, capacity=Amounts(40.0, 0.0, 0.0))
-    line = Line(Groups(waiting), standing)
+    keys = Keys(tree, table)
+    line = Line(Groups(waiting), standing, keys)
     left = list(waiting)
     for takes in taken[: len(waiting)]:
-        expected = first_of(left, standing)
+        expected = first_of(left, standing, keys)
         assert line.next() is expected
         left.remove(expected)
         if takes:
@@ -116,3 +152,31 @@ def test_gangs_of_one_submission_go_in_the_order_in_which_they_came() -> None:
     ]
     line = Line(Groups(came), Standing(tree, capacity=Amounts()))
     assert [gang.job for gang in iter(line.next, None)] == ["j2", "j1", "j3"]
+
+
+def in_order(policy: Policy, came: list[Waiting]) -> list[str]:
+    tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, policy=policy),))
+    keys = Keys(tree, learned())
+    line = Line(Groups(came), Standing(tree, capacity=Amounts()), keys)
+    return [gang.job for gang in iter(line.next, None)]
+
+
+def test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age() -> None:
+    def one(job: str, order: int, **more: object) -> Waiting:
+        shapes = (Shape(nodes=1, resources=Resources(gpu_millis=1000)),)
+        plain = Waiting(
+            job=JobId(job), shapes=shapes, priority=0, order=(order, 0), user=UserName("ann")
+        )
+        return replace(plain, **more)  # type: ignore[arg-type]
+
+    large = (Shape(nodes=8, resources=Resources(gpu_millis=8000)),)
+    came = [
+        one("ran-long", 1, served_seconds=7200.0, stem="eval"),
+        one("large", 2, shapes=large, stem="train"),
+        one("new", 3, stem="train"),
+        one("newer", 4, stem="eval"),
+        one("urgent", 5, priority=100, stem="train"),
+    ]
+    assert in_order(Policy.DEFAULT, came) == ["urgent", "new", "newer", "large", "ran-long"]
+    assert in_order(Policy.FIFO, came) == ["urgent", "ran-long", "large", "new", "newer"]
+    assert in_order(Policy.SJF, came) == ["urgent", "ran-long", "newer", "large", "new"]

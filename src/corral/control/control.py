@@ -12,6 +12,7 @@ from corral.control.heard import changed, stepped
 from corral.control.hub import Hub
 from corral.control.intake import Planned, check_asked, check_specs, normal, plan, reason_held
 from corral.control.keeping import Keeping
+from corral.control.learning import Learning
 from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
@@ -28,6 +29,7 @@ from corral.ports.store import Store
 from corral.reconcile import Now, Outcome, reconcile
 from corral.reconcile.grant import ids_of
 from corral.reconcile.queued import Queued
+from corral.schedule.learned import MOST_ENDED
 from corral.schedule.waiting import Reason
 
 log = structlog.get_logger("corral.control")
@@ -138,7 +140,7 @@ class Control:
         """What submitting would do now. Raises the same refusals."""
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
-        return plan(self.world, self.facts, asked, self.now())
+        return plan(self.world, self.facts, asked, self.now(), self._learning.table)
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""
@@ -206,6 +208,8 @@ class Control:
         self._must_load = False
         self._book = Book()
         self._queued = Queued()
+        runs = await self.store.runs(limit=MOST_ENDED)
+        self._learning = Learning(runs, self._world, self.now())
         self._wishes_waiting = True
         self._looked_at_all = float("-inf")
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
@@ -245,7 +249,7 @@ class Control:
         if outcome.changes or now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS:
             self.keeping.leaving(outcome.changes)
             events = await self.store.commit(self.world.term, outcome.changes)
-            self.world.apply(outcome.changes)
+            self._learning.take_in(self.world, outcome.changes, now)
             self.keeping.left(outcome.changes)
             self._wrote_at = now.serving
             self.hub.publish(events)
@@ -279,6 +283,7 @@ class Control:
             keep=self.keeping.due(now.serving) if touched is None else None,
             spared=self.keeping.spared,
             queued=self._queued,
+            learned=self._learning.table,
         )
         try:
             outcome = decide(placing=not self.stopped_placing)

@@ -22,7 +22,7 @@ from corral.reconcile.preempt import reserved_of
 from corral.reconcile.queued import Queued
 from corral.reconcile.use import held_now, judge_budgets, standing_of
 from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
-from corral.schedule import Fleet, NodeRoom, decide
+from corral.schedule import Fleet, Learned, NodeRoom, decide
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
 
@@ -136,7 +136,13 @@ def _check_shared(
     )
 
 
-def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list[Planned]:
+def plan(
+    world: World,
+    facts: Facts,
+    specs: Sequence[JobSpec],
+    now: Now,
+    learned: Learned | None = None,
+) -> list[Planned]:
     """What the scheduler would do with the jobs now; nothing happens."""
     draft = Draft(world, facts, now)
     wish = Wish(
@@ -155,6 +161,7 @@ def plan(world: World, facts: Facts, specs: Sequence[JobSpec], now: Now) -> list
         fleet=Fleet(world.nodes.values()),
         now=now.wall,
         standing=standing_of(draft, holding, over),
+        learned=learned,
         reserved=reserved_of(draft),
     )
     placed = {one.job: one for one in decision.placed}

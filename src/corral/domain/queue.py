@@ -24,8 +24,9 @@ Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
 class Policy(StrEnum):
     """In which order a queue lets its jobs start; a higher priority always goes first."""
 
-    DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by age
+    DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by service
     FIFO = "fifo"  # by age alone
+    SJF = "sjf"  # by how long the jobs of the same user, name and size have run
 
 
 class Preempt(StrEnum):
@@ -142,6 +143,11 @@ class QueueTree:
             queue = self.by_name[queue.parent]
             found.append(queue)
         return tuple(reversed(found))
+
+    def policy_of(self, name: QueueName) -> Policy:
+        """Of the line that the queue's jobs wait in: that of the first queue with one for all."""
+        policies = (queue.policy for queue in self.path(name))
+        return next((one for one in policies if one != Policy.DEFAULT), Policy.DEFAULT)
 
     def walk(self) -> Iterator[tuple[int, Queue]]:
         """(depth, queue), each below its parent, in the order given."""

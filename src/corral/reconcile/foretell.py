@@ -14,12 +14,14 @@ from corral.reconcile.draft import Draft, Now
 from corral.reconcile.place import suspicion_of, waiting_of
 from corral.reconcile.preempt import reserved_of, restart_seconds
 from corral.reconcile.queued import shared_paths
+from corral.reconcile.service import ended_before, live_of
 from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of
 from corral.replay.interval import MISS, Interval, Kept, Record, drawn_interval, told_interval
 from corral.replay.kin import Kin
 from corral.replay.outlook import HORIZON_SECONDS, Drawn, Life, outlook
 from corral.replay.present import Holder, Present
 from corral.replay.quantile import quantile
+from corral.schedule import Learned
 from corral.schedule.waiting import Waiting
 
 RUNS: Final = 40  # of the present, for what is told
@@ -43,6 +45,8 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast
     if job is None or job.state != JobState.QUEUED:
         return None
     present, lives = present_of(draft)
+    learned = Learned(ended_before(question.runs), live_of(draft.world, draft.now.wall))
+    present = replace(present, learned=learned)
     past = sorted(question.runs, key=lambda ran: ran.submitted_at)
     plays = _Plays(question=question, kin=Kin(question.runs), past=past, is_within=is_within)
     drawn = plays.draw(present, lives, RUNS, FIRST_PART)

@@ -27,6 +27,7 @@ from corral.reconcile.queued import Queued
 from corral.reconcile.stale import see_stale
 from corral.reconcile.use import charge
 from corral.reconcile.waits import end_if_too_late, release
+from corral.schedule import Learned
 from corral.schedule.waiting import Reason
 
 LONGEST_NAP_SECONDS = 1.0
@@ -60,6 +61,7 @@ def reconcile(
     keep: Retention | None = None,
     spared: Set[JobId] = frozenset(),
     queued: Queued | None = None,
+    learned: Learned | None = None,
 ) -> Outcome:
     """Decide everything that follows from what is known now; the world is not changed.
 
@@ -68,6 +70,7 @@ def reconcile(
         placing: False when placement as a whole is stopped.
         keep: how long jobs that are over are kept; None forgets none of them now.
         spared: jobs that must not be forgotten now.
+        learned: what ended jobs teach about those that wait; None orders them by age.
         queued: what the last tick has kept of the queue; the same is decided without.
     Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
     """
@@ -84,7 +87,7 @@ def reconcile(
     charge(draft)
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
     anything_new = touched is None or any(rows)
-    reasons = place(draft, queued or Queued()) if placing and anything_new else None
+    reasons = place(draft, queued or Queued(), learned) if placing and anything_new else None
     _end_late_ones(draft, {} if reasons is None else reasons)
     if keep is not None:
         forget(draft, keep, spared)

@@ -2,19 +2,21 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypedDict
 
 from corral.domain.attempt import Allocation, Attempt
+from corral.domain.forecast import stem_of
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent
 from corral.domain.node import Node
+from corral.domain.queue import Policy
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
 from corral.reconcile.preempt import kept_reasons, reserved_of, running_of, take_in
 from corral.reconcile.queued import Queued, shared_paths
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
-from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reasons, Waiting, decide
+from corral.schedule import Fleet, Groups, Learned, NodeRoom, Placed, Reasons, Waiting, decide
 from corral.schedule.room import covering, mark_of
 
 # Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
@@ -25,7 +27,14 @@ PRIOR_WEIGHT: Final = 0.1
 SUSPECTED_SECONDS: Final = 86400.0  # a node that failed is the last to be taken for so long
 
 
-def place(draft: Draft, queued: Queued) -> Reasons:
+class Expects(TypedDict, total=False):
+    """How long a job may take, as far as its kin and its user tell."""
+
+    stem: str
+    limit_seconds: float | None
+
+
+def place(draft: Draft, queued: Queued, learned: Learned | None) -> Reasons:
     """Place what fits, and answer with the reason of every job that waits."""
     held = list(held_now(draft))
     over = judge_budgets(draft, held)
@@ -40,6 +49,7 @@ def place(draft: Draft, queued: Queued) -> Reasons:
         now=draft.now.wall,
         running_of_array=_arrays(draft),
         standing=standing,
+        learned=learned,
         running=lambda: running_of(draft, standing, over),
         reserved=reserved_of(draft),
         shares=queued.shares,
@@ -118,7 +128,16 @@ def waiting_of(
         avoid=frozenset(job.failed_on),
         likes=_nodes_of_last(draft, job),
         preemptible=job.spec.preemptible,
+        served_seconds=job.served_seconds,
+        **_asked_by_order(draft, job),
     )
+
+
+def _asked_by_order(draft: Draft, job: Job) -> Expects:
+    """What only a queue that orders by it is told, so that elsewhere gangs are more alike."""
+    if draft.tree.policy_of(job.spec.queue) != Policy.SJF:
+        return {}
+    return {"stem": stem_of(job.spec.name), "limit_seconds": job.spec.max_duration_seconds}
 
 
 def suspicion_of(node: Node, now: float) -> int:

@@ -1,10 +1,16 @@
 """The service that a job has had: the seconds of its attempts that were not lost."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from corral.domain.attempt import Attempt
+from corral.domain.forecast import Ran, stem_of
+from corral.domain.ids import QueueName
 from corral.domain.job import Job
+from corral.domain.resources import Shape
+from corral.domain.world import World
 from corral.reconcile.draft import Draft
+from corral.schedule.learned import Class, Ended
 
 
 def attempt_seconds(attempt: Attempt, until: float) -> float:
@@ -28,3 +34,48 @@ def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
         return job
     is_whole = attempt.last_step is not None and attempt.last_step <= saves[-1].step
     return with_all(job, attempt, ended if is_whole else min(ended, saves[-1].at))
+
+
+# -- what is learned of it -------------------------------------------------------------------------
+
+
+def ended_of(job: Job) -> Ended | None:
+    """A job that is over as others learn from it; None for one that never ran."""
+    if not job.is_final or job.served_seconds <= 0:
+        return None
+    spec = job.spec
+    return Ended(
+        job_class=_class(spec.queue, spec.shapes[0]),
+        user=job.owner,
+        stem=stem_of(spec.name),
+        seconds=job.served_seconds,
+    )
+
+
+def ended_before(runs: Iterable[Ran]) -> list[Ended]:
+    """The same of recorded jobs, the first that ended first."""
+    return [
+        Ended(
+            job_class=_class(one.queue, one.shape),
+            user=one.user,
+            stem=one.stem,
+            seconds=one.served_seconds,
+        )
+        for one in sorted(runs, key=lambda one: (one.ended_at, one.job))
+        if one.served_seconds > 0
+    ]
+
+
+def live_of(world: World, now: float) -> Iterator[tuple[Class, float]]:
+    """Class and service of each job that has had some and is not over, by now (wall clock)."""
+    for id, attempt in world.attempts.items():
+        job = world.jobs[id]
+        seconds = job.served_seconds
+        if attempt.ended_at is None:
+            seconds += attempt_seconds(attempt, now)
+        if seconds > 0:
+            yield _class(job.spec.queue, job.spec.shapes[0]), seconds
+
+
+def _class(queue: QueueName, shape: Shape) -> Class:
+    return Class(queue, shape.nodes * shape.resources.gpu_millis)

@@ -5,7 +5,7 @@ with what it decides, and are never made anew.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import fmod, inf, nextafter
@@ -15,10 +15,12 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.queue import Preempt
 from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.learning import Learning
 from corral.replay.played import Job, Kept, standing_of
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
 from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reserved, Running, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.learned import Lessons
 from corral.schedule.limits import holding_of
 from corral.schedule.standing import Holding
 
@@ -33,6 +35,7 @@ class Play:
         seconds: what each gang of the present still needs: one that holds seats, until its end if
             it is let; one that waits, of service.
         coming: who will be submitted, the soonest first.
+        lessons: learns from each end; None keeps to what is learned at present.
         hear: is told of each start, stop and end, in the order in which they happen.
     """
 
@@ -44,10 +47,12 @@ class Play:
         *,
         terms: Terms = Terms(),  # noqa: B008 - frozen
         hear: Callable[[Happened], object] | None = None,
+        lessons: Lessons | None = None,
     ) -> None:
         self.now = present.now
         self.passes = 0
         self._terms, self._hear = terms, hear
+        self._learning = Learning(lessons, present.learned)
         self._guard_seconds = present.tree.guard_seconds
         self._suspicion = present.suspicion
         self._nodes = {node.id: node for node in present.nodes}
@@ -63,8 +68,7 @@ class Play:
         self._kept: dict[JobId, Kept] = {}
         self._ends: list[tuple[float, tuple[int, int], JobId, int]] = []
         self._patience: deque[tuple[float, JobId, float]] = deque()
-        self._coming, self._came = coming, 0
-        self._is_new = True
+        self._coming, self._came, self._is_new = coming, 0, True
         self._rooms: dict[NodeId, NodeRoom] = {}
         self._fill(present, seconds)
 
@@ -142,6 +146,7 @@ class Play:
             if self._waiting:
                 self._pass()
             self._tell_due()
+            self._learning.learn(now, self._served)
 
     # -- jobs come and go ------------------------------------------------------------------------
 
@@ -213,13 +218,22 @@ class Play:
         if not job.comes_back or done >= job.left_seconds - TOGETHER_SECONDS:
             job.left_seconds = 0.0
             self._tell(Kind.ENDED, job)
+            self._learning.hear(job.gang, done)
             return
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
         job.stopping, job.comes_back, job.told_by = False, False, None
+        if job.can_save:
+            job.gang = replace(job.gang, served_seconds=job.gang.served_seconds + done)
         self._wait(
             replace(job.gang, since=self.now, likes=frozenset(seat.node for seat in job.seats))
         )
+
+    def _served(self) -> Iterator[tuple[Waiting, float]]:
+        for job in self._running.values():
+            yield job.gang, job.gang.served_seconds + job.worked_seconds(self.now)
+        for gangs in self._waiting:
+            yield from ((gang, gang.served_seconds) for gang in gangs)
 
     def _free(self, job: Job) -> None:
         gang = job.gang
@@ -255,6 +269,7 @@ class Play:
             now=self.now,
             running_of_array=self._of_array,
             standing=self._standing,
+            learned=self._learning.table,
             running=self._candidates,
             reserved=before,
         )

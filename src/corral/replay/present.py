@@ -9,6 +9,7 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.schedule.learned import Learned
 from corral.schedule.share import Amounts
 from corral.schedule.standing import Leaf
 from corral.schedule.victims import Reserved
@@ -39,8 +40,8 @@ class Present:
 
     `nodes` are all that are known; those in `closed` take no work. `past`: what each user of a
     queue has used up to now, also of what is still held, decayed to now, in the unit of what is
-    held (as for Standing). `stripped` are queues whose budget is spent. `suspicion`: how often a
-    node was to blame of late.
+    held (as for Standing). `learned`: what ended jobs teach (None: age alone counts). `stripped`
+    are queues whose budget is spent. `suspicion`: how often a node was to blame of late.
     """
 
     now: float
@@ -53,6 +54,7 @@ class Present:
     closed: frozenset[NodeId] = frozenset()
     suspicion: Mapping[NodeId, int] = field(default_factory=dict)
     stripped: frozenset[QueueName] = frozenset()
+    learned: Learned | None = None
 
 
 class Coming(NamedTuple):

@@ -14,6 +14,7 @@ from corral.replay.present import Coming, Happened, Kind, Present, Terms
 from corral.replay.replay import Event, Outcome
 from corral.replay.workload import Workload
 from corral.replay.world import BEGAN_ON, ENDED, GAVE_WAY, WINDOWS
+from corral.schedule.learned import Lessons
 from corral.schedule.waiting import Waiting
 
 PORTS: Final = tuple(range(20_000, 20_064))  # as many as an agent's
@@ -41,6 +42,7 @@ def replay_queued(
         [_coming(workload, row, names, nodes) for row in range(len(workload.submits))],
         terms=Terms(restart_seconds=restart_seconds),
         hear=books.hear,
+        lessons=Lessons(),
     ).run()
     return books.outcome()
 

@@ -4,6 +4,7 @@ from corral.schedule.decide import decide
 from corral.schedule.decision import Decision, Held, Placed, Reasons
 from corral.schedule.fleet import Fleet
 from corral.schedule.groups import Groups
+from corral.schedule.learned import Learned
 from corral.schedule.room import NodeRoom
 from corral.schedule.shares import Shares
 from corral.schedule.victims import Preempted, Reserved, Running
@@ -14,6 +15,7 @@ __all__ = [
     "Fleet",
     "Groups",
     "Held",
+    "Learned",
     "NodeRoom",
     "Placed",
     "Preempted",

@@ -17,6 +17,8 @@ from corral.schedule.explain import explain
 from corral.schedule.fleet import Fleet
 from corral.schedule.gather import find_seats, nearest_to_free
 from corral.schedule.groups import Groups
+from corral.schedule.keys import Keys
+from corral.schedule.learned import Learned
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
 from corral.schedule.room import Kept, NodeRoom
@@ -69,6 +71,7 @@ def decide(
     now: float = 0.0,
     running_of_array: Mapping[JobId, int] | None = None,
     standing: Standing | None = None,
+    learned: Learned | None = None,
     running: Callable[[], Sequence[Running]] = tuple,
     reserved: Sequence[Reserved] = (),
     shares: Shares | None = None,
@@ -80,7 +83,8 @@ def decide(
     known, to tell "not now" from "never"; `standing` what queues hold, changed as gangs are placed
     (None: there is one queue, without a limit). A gang that by `now` (wall clock) has waited longer
     than PATIENCE_SECONDS reserves the nodes that it is nearest to getting, so that smaller ones
-    cannot starve it; jobs behind it may use the others.
+    cannot starve it; jobs behind it may use the others. `learned` orders them by attained service
+    (None: by age).
 
     `running` answers with those who might give way, and all that are stopping; it is asked only
     when a gang would have to wait. `reserved` is what earlier passes have kept for waiting gangs.
@@ -109,7 +113,8 @@ def decide(
     )
     _keep_all(state, waiting, reserved)
     state.open = sorted(by_id.values(), key=_fullness)
-    _take_turns(state, Line(_runs(waiting, frozenset(state.reserved)), standing), fleet)
+    line = Line(_runs(waiting, frozenset(state.reserved)), standing, Keys(standing.tree, learned))
+    _take_turns(state, line, fleet)
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),

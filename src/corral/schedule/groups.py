@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import count
 
 from corral.domain.ids import JobId
+from corral.schedule.learned import level_of
 from corral.schedule.waiting import Waiting
 
 Order = tuple[tuple[int, int], int]  # the gang's own, and which of equals was put first
@@ -76,4 +77,5 @@ class Groups:
     def _kind(self, gang: Waiting) -> tuple[object, ...]:
         kin = gang.kin if gang.kin in self._shunned else ""
         return (*gang.likeness, gang.queue, gang.user, gang.priority, gang.preemptible,
-                gang.array, gang.array_limit, kin)  # fmt: skip
+                gang.array, gang.array_limit, kin,
+                level_of(gang.served_seconds), gang.stem, gang.limit_seconds)  # fmt: skip

@@ -7,8 +7,8 @@ for is worked out, so a table that nobody asks costs nothing.
 """
 
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -25,6 +25,8 @@ from corral.schedule.hazard import (
 from corral.schedule.kin import CIRCLES, mean_after
 
 MOST_ENDED: Final = 5_000  # jobs that a head learns from, the newest
+RELEARN: Final = 0.02  # a table is made anew when so much more has ended,
+RELEARN_SECONDS: Final = 10.0  # and not more often than this
 EDGES: Final = tuple(edges())
 
 
@@ -43,6 +45,9 @@ class Ended:
     user: UserName
     stem: str
     seconds: float
+
+
+Live = Callable[[], Iterable[tuple[Class, float]]]
 
 
 class _Record(NamedTuple):
@@ -65,7 +70,7 @@ class Learned:
     over and have had some."""
 
     def __init__(
-        self, ended: Sequence[Ended] = (), live: Iterable[tuple[Class, float]] = ()
+        self, ended: Iterable[Ended] = (), live: Iterable[tuple[Class, float]] = ()
     ) -> None:
         self._ended = tuple(ended)
         self._live = tuple(live)
@@ -142,6 +147,28 @@ class Learned:
                 mean, ended = found.get(circle, (0.0, 0))
                 found[circle] = mean_after(mean, ended + 1, place, one.seconds), ended + 1
         return found
+
+
+class Lessons:
+    """The record of the newest ended jobs, and the table of it, made anew as more of them end.
+
+    `live` is as for Learned; it is asked only when there is a table to make.
+    """
+
+    def __init__(self, ended: Iterable[Ended] = (), live: Live = tuple) -> None:
+        self._ended = deque(ended, maxlen=MOST_ENDED)
+        self._new = 0
+        self._made_at = float("-inf")
+        self.table = Learned(self._ended, live())
+
+    def learn(self, ended: Iterable[Ended], now: float, live: Live) -> None:
+        """These have ended by now, in seconds of a clock that does not go back."""
+        for one in ended:
+            self._ended.append(one)
+            self._new += 1
+        if self._new > RELEARN * len(self._ended) and now - self._made_at >= RELEARN_SECONDS:
+            self.table = Learned(self._ended, live())
+            self._new, self._made_at = 0, now
 
 
 def _record(ends: Sequence[int], lives: Sequence[int]) -> _Record:

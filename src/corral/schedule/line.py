@@ -6,6 +6,7 @@ from heapq import heapify, heappop, heapreplace
 
 from corral.domain.ids import QueueName, UserName
 from corral.domain.queue import Policy
+from corral.schedule.keys import Keys
 from corral.schedule.standing import Leaf, Standing
 from corral.schedule.waiting import Waiting
 
@@ -14,24 +15,25 @@ Shares = tuple[float, ...]
 Key = tuple[bool, Beyond, int, Shares, tuple[int, int], int]  # from one level of the tree down
 
 
-LineKey = tuple[bool, int, tuple[int, int], int]  # in one line
+LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
 
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """What of a group this pass has not come to yet."""
+    """What of a group this pass has not come to yet. `rank`: its key by the queue's policy."""
 
     gangs: Sequence[Waiting]
+    rank: float
     at: int = 0
 
     def key(self, number: int) -> LineKey:
         first = self.gangs[self.at]
-        return (first.preemptible, -first.priority, first.order, number)
+        return (first.preemptible, -first.priority, self.rank, first.order, number)
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A queue, or a line of groups: one of a user, or of a queue that goes by age alone.
+    """A queue, or a line of groups: one of a user, or of a queue that has one for all.
 
     `heap` holds those below it that still have gangs, the one whose turn it is first; `runs` the
     groups of a line in the same way.
@@ -46,15 +48,18 @@ class _Node:
 
 class Line:
     """Waiting gangs in the order of: queues with GPUs of their own left, then priority, then fair
-    share, then age. Preemptible ones come after all others.
+    share, then the key of the queue's policy, then age. Preemptible ones come after all others.
 
     What a gang takes changes the shares of its own queue and of those above it, and of no other. So
     after each gang only its own way up the tree is put in order again.
     """
 
-    def __init__(self, groups: Iterable[Sequence[Waiting]], standing: Standing) -> None:
-        """Each group: gangs of one user, queue and priority, in the order of age."""
+    def __init__(
+        self, groups: Iterable[Sequence[Waiting]], standing: Standing, keys: Keys | None = None
+    ) -> None:
+        """Each group: gangs of one user, queue, priority and key, in the order of age."""
         self._standing = standing
+        self._keys = keys or Keys(standing.tree, None)
         self._top = _Node(depth=0)
         self._way: list[_Node] = []  # from the top to the line that the last gang came from
         self._deepest = max((depth + 1 for depth, _ in standing.tree.walk()), default=1)
@@ -104,17 +109,17 @@ class Line:
             asker = (gangs[0].queue, gangs[0].user)
             if asker not in lines:
                 lines[asker] = self._line_of(gangs[0], nodes)
-            run = _Run(gangs)
+            run = _Run(gangs, self._keys.of_waiting(gangs[0]))
             lines[asker].runs.append((run.key(number), run))
         for node in lines.values():
             heapify(node.runs)
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
-        """The line of the gang's user in its queue; or of the first queue that goes by age."""
+        """The line of the gang's user in its queue; or of the first queue with one for all."""
         node = self._top
         for queue in self._standing.tree.path(gang.queue):
             node = self._below(node, queue.name, nodes, queue=queue.name)
-            if queue.policy == Policy.FIFO:
+            if queue.policy != Policy.DEFAULT:
                 return node
         leaf = (gang.queue, gang.user)
         return self._below(node, leaf, nodes, leaf=leaf)
@@ -145,7 +150,7 @@ class Line:
         if node.heap:
             yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare
-            yields, priority, order, _ = node.runs[0][0]
+            yields, priority, _, order, _ = node.runs[0][0]
             levels = self._deepest - node.depth + (node.queue is None)
             beyond = (False,) * levels
             shares = (0.0,) * (levels + (node.queue is not None))

@@ -16,7 +16,9 @@ class Waiting:
     gang under one mark; `mark` is the one that its saves lie under already; `sharing` stands for
     all paths that nodes see just as they see this one. `array` and `array_limit` bound how many of
     an array run at once. `kin` is what others call it that want to be apart from it; nodes in
-    `avoid` come last, and those in `likes`, which have its data, first.
+    `avoid` come last, and those in `likes`, which have its data, first. `served_seconds`: the
+    service that it has had. `stem`, its name without numbers, and `limit_seconds` are told only
+    where the order asks for them.
     """
 
     job: JobId
@@ -37,6 +39,9 @@ class Waiting:
     avoid: frozenset[NodeId] = frozenset()
     likes: frozenset[NodeId] = frozenset()
     preemptible: bool = False
+    served_seconds: float = 0.0
+    stem: str = ""
+    limit_seconds: float | None = None
 
     @property
     def likeness(self) -> tuple[object, ...]:

@@ -1,0 +1,37 @@
+"""What a play learns from the gangs that end in it."""
+
+from collections.abc import Callable, Iterable
+
+from corral.schedule.keys import class_of
+from corral.schedule.learned import Ended, Learned, Lessons
+from corral.schedule.waiting import Waiting
+
+Served = Iterable[tuple[Waiting, float]]  # each gang that is not over, and its service in seconds
+
+
+class Learning:
+    """With `lessons` it learns on; without, it keeps to what was `learned` before."""
+
+    def __init__(self, lessons: Lessons | None, learned: Learned | None) -> None:
+        self._lessons = lessons
+        self._learned = learned
+        self._ended: list[Ended] = []
+
+    def hear(self, gang: Waiting, seconds: float) -> None:
+        """It has ended after so much service since it started last."""
+        seconds += gang.served_seconds
+        self._ended.append(
+            Ended(job_class=class_of(gang), user=gang.user, stem=gang.stem, seconds=seconds)
+        )
+
+    def learn(self, now: float, served: Callable[[], Served]) -> None:
+        """Learn from those that were heard of, as a head does after what it has decided."""
+        if self._lessons is not None and self._ended:
+            self._lessons.learn(
+                self._ended, now, lambda: ((class_of(gang), s) for gang, s in served() if s > 0)
+            )
+        self._ended = []
+
+    @property
+    def table(self) -> Learned | None:
+        return self._learned if self._lessons is None else self._lessons.table

@@ -6,15 +6,15 @@ is asked from a pipe of the head's, and leaves when that is closed.
 
 import asyncio
 import os
-import pickle
 import sys
 from asyncio.subprocess import PIPE, Process, create_subprocess_exec
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final
 
+import msgspec
 import structlog
 
 from corral.boot.clock import SystemClock
@@ -25,8 +25,20 @@ LENGTH_BYTES: Final = 8
 THINK_SECONDS: Final = 2.0  # then no further run of the present is begun
 ANSWER_SECONDS: Final = 20.0  # then the process is taken for lost
 MOST_IN_LINE: Final = 16
-NICENESS: Final = 10
+NICENESS: Final = 5
 log = structlog.get_logger("corral.boot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """`fault`: a bug that was met on this question; the next one is another matter."""
+
+    forecast: Forecast | None = None
+    fault: str = ""
+
+
+_QUESTIONS: Final = msgspec.msgpack.Decoder(Question)
+_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
 
 
 @dataclass(slots=True)
@@ -49,24 +61,22 @@ class ForetellerProcess:
         try:
             async with self._turn, asyncio.timeout(ANSWER_SECONDS):
                 return await self._ask(question)
-        except (TimeoutError, OSError, EOFError, pickle.PickleError) as error:
+        except (TimeoutError, OSError, EOFError, msgspec.MsgspecError) as error:
             log.warning("foreteller_lost", error=repr(error))
             raise Trouble("when it starts was not told in time", hint="ask again") from error
         finally:
             self._in_line -= 1
 
     async def _ask(self, question: Question) -> Forecast | None:
-        text = await asyncio.to_thread(pickle.dumps, question, pickle.HIGHEST_PROTOCOL)
         process = await self._running()
         try:
-            answer = await _exchange(process, text)
+            answer = await _exchange(process, msgspec.msgpack.encode(question))
         except BaseException:  # its answer may still come, and would be taken for the next one's
             self._kill()
             raise
-        if isinstance(answer, str):
-            raise Trouble(f"a fault of Corral was met: {answer}", hint="run: corral status")
-        assert answer is None or isinstance(answer, Forecast)
-        return answer
+        if answer.fault:
+            raise Trouble(f"a fault of Corral was met: {answer.fault}", hint="run: corral status")
+        return answer.forecast
 
     async def _running(self) -> Process:
         if self._process is None or self._process.returncode is not None:
@@ -88,7 +98,7 @@ class ForetellerProcess:
             await process.communicate()
 
 
-async def _exchange(process: Process, text: bytes) -> object:
+async def _exchange(process: Process, text: bytes) -> Answer:
     """What is answered to it. Raises: EOFError, OSError when the process is gone."""
     pipe_in, pipe_out = process.stdin, process.stdout
     assert pipe_in is not None
@@ -96,7 +106,7 @@ async def _exchange(process: Process, text: bytes) -> object:
     pipe_in.write(len(text).to_bytes(LENGTH_BYTES) + text)
     await pipe_in.drain()
     length = int.from_bytes(await pipe_out.readexactly(LENGTH_BYTES))
-    return cast(object, pickle.loads(await pipe_out.readexactly(length)))
+    return _ANSWERS.decode(await pipe_out.readexactly(length))
 
 
 def main() -> None:
@@ -109,7 +119,7 @@ def main() -> None:
     asked, answers = sys.stdin.buffer, sys.stdout.buffer
     while question := _read(asked):
         is_within = partial(_is_within, clock.monotonic(), clock)
-        text = _answer(foretell, question, is_within)
+        text = msgspec.msgpack.encode(_answer(foretell, question, is_within))
         try:
             answers.write(len(text).to_bytes(LENGTH_BYTES) + text)
             answers.flush()
@@ -125,19 +135,18 @@ def _read(asked: BinaryIO) -> Question | None:
     """None when the head has gone."""
     length = int.from_bytes(asked.read(LENGTH_BYTES))
     text = asked.read(length) if length else b""
-    return pickle.loads(text) if text and len(text) == length else None
+    return _QUESTIONS.decode(text) if text and len(text) == length else None
 
 
 def _answer(
     foretell: Callable[[Question, Callable[[float], bool]], Forecast | None],
     question: Question,
     is_within: Callable[[float], bool],
-) -> bytes:
-    """A fault met on one question is its answer: the next one is another matter."""
+) -> Answer:
     try:
-        return pickle.dumps(foretell(question, is_within))
+        return Answer(forecast=foretell(question, is_within))
     except Exception as error:
-        return pickle.dumps(repr(error))
+        return Answer(fault=repr(error))
 
 
 if __name__ == "__main__":

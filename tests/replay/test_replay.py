@@ -49,6 +49,14 @@ def test_books_balance_and_give_the_same_numbers(
     assert 0 <= outcome.fragmentation <= 1
 
 
+def test_windows_hold_all_that_was_held_also_where_their_bounds_are_rounded() -> None:
+    """23 / (46 / 120) comes to a little less than 60, where the 60th window begins."""
+    work = Workload(submits=[0.0, 23.0, 46.0], durations=[99.0] * 3, gpus=[1] * 3, queues=[0] * 3)
+    outcome = replay(work, [2], POLICIES["fifo"])
+    assert outcome.held_gpu_seconds == 23 + 2 * 23
+    assert sum(outcome.used) * 46 * 2 / len(outcome.used) == pytest.approx(69)
+
+
 def test_failures_are_the_dice_of_the_seed() -> None:
     work = Workload(submits=[0.0], durations=[500_000.0], gpus=[2], queues=[0])
 

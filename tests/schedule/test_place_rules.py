@@ -118,15 +118,17 @@ def test_jobs_alike_but_in_name_are_told_apart_when_one_is_shunned() -> None:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> list[Node]:
-    """Nodes that say where they are, or leave a part of it out."""
+def clusters(draw: st.DrawFn, *, nested: bool = False) -> list[Node]:
+    """Nodes that say where they are, or leave a part of it out; `nested`: then the smaller ones as
+    well, as the columns do."""
     made = []
     for at in range(draw(st.integers(1, 6))):
-        labels = {
-            level: draw(st.sampled_from(names))
-            for level, names in PLACES.items()
-            if draw(st.integers(0, 3))
-        }
+        labels: dict[str, str] = {}
+        for level, names in reversed(PLACES.items()):
+            if draw(st.integers(0, 3)):
+                labels[level] = draw(st.sampled_from(names))
+            elif nested:
+                break
         made.append(labelled(f"n{at}", draw(st.integers(1, 2)), **labels))
     return made
 
@@ -162,7 +164,12 @@ def test_a_gang_gets_the_smallest_domain_that_holds_it(
         assert level_of(chosen) == least
 
 
-@given(clusters(), st.integers(2, 4), st.sampled_from(list(Mode)), st.sampled_from(list(Level)))
+@given(
+    clusters(nested=True),
+    st.integers(2, 4),
+    st.sampled_from(list(Mode)),
+    st.sampled_from(list(Level)),
+)
 def test_the_choice_of_domains_is_that_of_the_columns(
     nodes: list[Node], wanted: int, mode: Mode, within: Level
 ) -> None:

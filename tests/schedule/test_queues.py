@@ -275,7 +275,7 @@ def test_use_decays_the_same_in_one_piece_and_in_two(a: float, b: float, half: f
     twice = decayed(accrued_seconds(a, half), b, half) + accrued_seconds(b, half)
     assert twice == pytest.approx(once, rel=1e-9, abs=1e-6)
     assert 0 <= once <= constant_seconds(half) * (1 + 1e-12)
-    assert once <= (a + b) * (1 + 1e-9)
+    assert once <= (a + b) * (1 + 1e-9) + 1e-300  # denormal numbers round by more than a part
     assert decayed(8.0, half, half) == pytest.approx(4.0)
 
 

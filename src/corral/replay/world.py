@@ -154,13 +154,13 @@ def pass_time(world: World, state: State, now: float) -> None:
         return
     world.number[HELD] += seconds * pool.total[USED]
     wide = world.horizon / WINDOWS
-    at = begun
-    for window in range(int(begun / wide), WINDOWS):
-        until = min(now, world.horizon, (window + 1) * wide)
-        if until <= at:
-            break
-        world.windows[window] += (until - at) * pool.total[USED]
-        at = until
+    at, end, window = begun, min(now, world.horizon), int(begun / wide)
+    while at < end and window < WINDOWS:
+        until = min(end, (window + 1) * wide)
+        if until > at:  # not so where the quotient was rounded down over a bound
+            world.windows[window] += (until - at) * pool.total[USED]
+            at = until
+        window += 1
     if has_waiting(state.jobs):
         world.number[IDLE] += seconds * (pool.gpus - pool.total[USED])
         for free in range(1, pool.wide):

@@ -66,8 +66,8 @@ def test_a_share_takes_part_of_one_gpu_and_more_than_one_is_whole(millis: int) -
     [
         (Resources(), "no GPU"),
         (Resources(gpu_millis=500), "0.5 GPU"),
-        (Resources(gpu_millis=8000, gpu_type="h100"), "8 h100 GPU"),
-        (Resources(gpu_millis=1000, cpu_millis=1500), "1 GPU, 1.5 CPU"),
+        (Resources(gpu_millis=8000, gpu_type="h100"), "8 h100 GPUs"),
+        (Resources(gpu_millis=1000, cpu_millis=1500), "1 GPU, 1.5 CPUs"),
         (Resources(memory_bytes=10**9), "1 GB memory"),
     ],
 )

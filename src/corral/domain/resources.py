@@ -32,11 +32,10 @@ class Resources:
     def __str__(self) -> str:
         parts = []
         if self.gpu_millis:
-            parts.append(
-                f"{gpus_text(self.gpu_millis)} {self.gpu_type or ''} GPU".replace("  ", " ")
-            )
+            kind = f"{self.gpu_type} " if self.gpu_type else ""
+            parts.append(f"{gpus_text(self.gpu_millis)} {kind}GPU{'s' * (self.gpus > 1)}")
         if self.cpu_millis:
-            parts.append(f"{self.cpu_millis / 1000:g} CPU")
+            parts.append(f"{self.cpu_millis / 1000:g} CPU{'s' * (self.cpu_millis > 1000)}")
         if self.memory_bytes:
             parts.append(f"{size_text(self.memory_bytes)} memory")
         return ", ".join(parts) or "no GPU"

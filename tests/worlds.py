@@ -12,6 +12,7 @@ from corral.domain.resources import Gpu, Inventory, Resources
 from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import World
 from corral.reconcile import Now, Outcome, reconcile
+from corral.schedule import Learned
 
 ALICE = UserName("alice")
 
@@ -59,6 +60,7 @@ class Cluster:
         self.nodes = {one.id: one for one in nodes}
         self.mute: set[NodeId] = set()
         self.outcome: Outcome | None = None
+        self.learned: Learned | None = None
         self.tick()
 
     def wish(self, asked: Asked) -> Wish:
@@ -89,7 +91,7 @@ class Cluster:
         return self.outcome
 
     def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
-        return reconcile(self.world, self.facts, wishes, now)
+        return reconcile(self.world, self.facts, wishes, now, learned=self.learned)
 
     def say(self, id: JobId, phase: Phase, *, on: str | None = None, **more: object) -> None:
         """Let the nodes of the newest attempt, or one of them, say this of it."""

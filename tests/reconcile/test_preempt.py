@@ -10,7 +10,8 @@ from corral.domain.queue import ANY_TYPE, Preempt, Queue
 from corral.domain.use import PreemptWhy
 from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.reconcile.attempts import EXIT_STOPPED
-from tests.worlds import SAVING, Cluster, gang, node
+from corral.schedule.learned import Class, Ended, Learned
+from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 VISION, SPEECH = QueueName("vision"), QueueName("speech")
 SAVED = Exit(code=EXIT_STOPPED, at=1.0)
@@ -292,3 +293,32 @@ def test_service_is_what_was_not_lost_of_each_attempt() -> None:
     assert cluster.outcome is not None
     (done,) = cluster.outcome.changes.jobs
     assert kept[0] + GUARD <= done.served_seconds < kept[0] + GUARD + 10
+
+
+def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_for_long() -> None:
+    cluster = house()
+    fours = Class(SPEECH, 4000)
+    cluster.learned = Learned(
+        Ended(job_class=fours, user=ALICE, stem="", seconds=took) for took in [30.0] * 40 + [9e5]
+    )
+    young, old = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+    cluster.tick(seconds=7200.0)
+    for id in (young, old):
+        run_on(cluster, id, 10, saves=(save_of(cluster, id, 10),))
+    short = submit(cluster, SPEECH, 4)
+    cluster.tick(seconds=2.0)
+    assert state(cluster, old) == JobState.RUNNING, "it has not waited for that yet"
+    cluster.tick(seconds=2.0 * 7200.0)
+    stopping = [id for id in (young, old) if state(cluster, id) == JobState.STOPPING]
+    assert len(stopping) == 1
+    (victim,) = cluster.world.reservations[short].victims
+    assert victim.why == PreemptWhy.SERVICE
+    receipts = {one.job: one for one in gone(cluster, stopping[0], step=12)}
+    assert state(cluster, short) == JobState.STARTING
+    assert receipts[stopping[0]].text.startswith(
+        f"preempted for speech-4 ({short}) of queue speech, which is likely to end sooner and has "
+        "waited for as long as that costs; saved at step 12, lost no work"
+    )
+    assert receipts[short].others == (stopping[0],)
+    cluster.tick(seconds=7200.0)
+    assert state(cluster, stopping[0]) == JobState.QUEUED, "it does not take its place back"

@@ -30,7 +30,7 @@ class Policy(StrEnum):
 
 
 class Preempt(StrEnum):
-    """Which jobs of a queue give way to a waiting one of it that has a higher priority."""
+    """Which jobs of a queue give way to a waiting one of it, by priority or by service."""
 
     NEVER = "never"
     SAVING = "saving"  # those with a checkpoint rule: they lose little

@@ -13,7 +13,13 @@ from corral.domain.node import Node
 from corral.domain.queue import Policy
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
-from corral.reconcile.preempt import kept_reasons, reserved_of, running_of, take_in
+from corral.reconcile.preempt import (
+    kept_reasons,
+    reserved_of,
+    restart_seconds,
+    running_of,
+    take_in,
+)
 from corral.reconcile.queued import Queued, shared_paths
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
 from corral.schedule import Fleet, Groups, Learned, NodeRoom, Placed, Reasons, Waiting, decide
@@ -108,7 +114,7 @@ def waiting_of(
 ) -> Waiting:
     """The job as the scheduler sees it. `over`: queues whose budget is spent; `shared`: paths that
     nodes share."""
-    rule = job.spec.checkpoint
+    rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
     return Waiting(
         job=job.id,
         shapes=job.spec.shapes,
@@ -129,6 +135,7 @@ def waiting_of(
         likes=_nodes_of_last(draft, job),
         preemptible=job.spec.preemptible,
         served_seconds=job.served_seconds,
+        restart_seconds=restart_seconds(attempt) if attempt is not None else 0.0,
         **_asked_by_order(draft, job),
     )
 

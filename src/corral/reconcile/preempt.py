@@ -14,6 +14,7 @@ from corral.domain.units import MILLIS_PER_GPU, gpus_text
 from corral.domain.use import PreemptWhy, Reservation, Victim
 from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.draft import Draft
+from corral.reconcile.service import serves_since
 from corral.reconcile.use import priority_of
 from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, Running
 from corral.schedule.standing import Standing
@@ -81,6 +82,8 @@ def _running(
         stopping=stopping,
         kin=job.spec.kin,
         apart_from=job.spec.place.apart_from,
+        served_seconds=job.served_seconds,
+        serves_since=serves_since(attempt),
     )
 
 
@@ -276,8 +279,10 @@ def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
     taker = draft.job(by)
     if victim.spec.preemptible:
         return PreemptWhy.PREEMPTIBLE
-    same = taker is not None and taker.spec.queue == victim.spec.queue
-    return PreemptWhy.PRIORITY if same else PreemptWhy.RECLAIM
+    if taker is None or taker.spec.queue != victim.spec.queue:
+        return PreemptWhy.RECLAIM
+    is_equal = taker.spec.priority == victim.spec.priority
+    return PreemptWhy.SERVICE if is_equal else PreemptWhy.PRIORITY
 
 
 def _drop(draft: Draft, id: JobId) -> None:
@@ -316,6 +321,8 @@ def _by_right(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
     if why == PreemptWhy.PRIORITY:
         mine, other = by.spec.priority, job.spec.priority
         return f"{of}, which has priority {mine}, above its own {other}"
+    if why == PreemptWhy.SERVICE:
+        return f"{of}, which is likely to end sooner and has waited for as long as that costs"
     return f"{of}, since it is preemptible"
 
 

@@ -13,11 +13,16 @@ from corral.reconcile.draft import Draft
 from corral.schedule.learned import Class, Ended
 
 
-def attempt_seconds(attempt: Attempt, until: float) -> float:
-    """Service of one attempt by then (wall clock), without what it took to get back to a save."""
-    begun = attempt.running_at
+def serves_since(attempt: Attempt) -> float | None:
+    """When its service began (wall clock): it was up, and back at the save that it began with."""
     if attempt.resume_step is not None and attempt.first_step_at is not None:
-        begun = attempt.first_step_at
+        return attempt.first_step_at
+    return attempt.running_at
+
+
+def attempt_seconds(attempt: Attempt, until: float) -> float:
+    """Service of one attempt by then (wall clock)."""
+    begun = serves_since(attempt)
     return 0.0 if begun is None else max(0.0, until - begun)
 
 

@@ -223,8 +223,8 @@ class Play:
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
         job.stopping, job.comes_back, job.told_by = False, False, None
-        if job.can_save:
-            job.gang = replace(job.gang, served_seconds=job.gang.served_seconds + done)
+        served = job.gang.served_seconds + (done if job.can_save else 0.0)
+        job.gang = replace(job.gang, served_seconds=served, restart_seconds=job.restart_seconds)
         self._wait(
             replace(job.gang, since=self.now, likes=frozenset(seat.node for seat in job.seats))
         )
@@ -350,6 +350,8 @@ class Play:
             stopping=job.stopping,
             kin=gang.kin,
             apart_from=gang.place.apart_from,
+            served_seconds=gang.served_seconds,
+            serves_since=job.placed_at + job.overhead_seconds,
         )
 
     # -- who gives way ---------------------------------------------------------------------------

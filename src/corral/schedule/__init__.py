@@ -6,8 +6,9 @@ from corral.schedule.fleet import Fleet
 from corral.schedule.groups import Groups
 from corral.schedule.learned import Learned
 from corral.schedule.room import NodeRoom
+from corral.schedule.running import Running
 from corral.schedule.shares import Shares
-from corral.schedule.victims import Preempted, Reserved, Running
+from corral.schedule.victims import Preempted, Reserved
 from corral.schedule.waiting import Waiting
 
 __all__ = [

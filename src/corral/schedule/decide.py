@@ -12,6 +12,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Shape
 from corral.domain.units import gpus_text
+from corral.schedule.buying import Buying
 from corral.schedule.decision import Decision, Held, Placed
 from corral.schedule.explain import explain
 from corral.schedule.fleet import Fleet
@@ -22,9 +23,10 @@ from corral.schedule.learned import Learned
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
 from corral.schedule.room import Kept, NodeRoom
+from corral.schedule.running import Running
 from corral.schedule.shares import Shares
 from corral.schedule.standing import Holding, Standing
-from corral.schedule.victims import Preempted, Reserved, Running, Victims
+from corral.schedule.victims import Preempted, Reserved, Victims
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
@@ -99,6 +101,7 @@ def decide(
         QueueTree(), capacity=fleet.capacity, others={gangs[0].queue for gangs in waiting}
     )
     types = {room.id: room.types for room in by_id.values()}
+    keys = Keys(standing.tree, learned)
     state = _Pass(
         rooms=by_id,
         open=[],
@@ -107,14 +110,13 @@ def decide(
         standing=standing,
         limits=Limits(standing, kinds),
         shares=shares or Shares(),
-        victims=Victims(running, standing, kinds, types),
+        victims=Victims(running, standing, kinds, types, Buying(standing, keys, now)),
         types=types,
         running_of_array=Counter(running_of_array or {}),
     )
     _keep_all(state, waiting, reserved)
     state.open = sorted(by_id.values(), key=_fullness)
-    line = Line(_runs(waiting, frozenset(state.reserved)), standing, Keys(standing.tree, learned))
-    _take_turns(state, line, fleet)
+    _take_turns(state, Line(_runs(waiting, frozenset(state.reserved)), standing, keys), fleet)
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),

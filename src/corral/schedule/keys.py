@@ -29,6 +29,10 @@ class Keys:
         self._tree = tree
         self._learned = learned
 
+    @property
+    def is_taught(self) -> bool:
+        return self._learned is not None
+
     def policy(self, queue: QueueName) -> Policy:
         return self._tree.policy_of(queue)
 

@@ -17,7 +17,7 @@ from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Waiting
 
 if TYPE_CHECKING:
-    from corral.schedule.victims import Running
+    from corral.schedule.running import Running
 
 
 class Cost(NamedTuple):

@@ -1,7 +1,8 @@
 """Who is stopped so that a waiting gang can start: only if it then starts, and least lost first.
 
 A gang takes from those who borrow while it is within its own, from those who may be preempted by
-anybody, and, where its queue lets it, from those of its queue with a lower priority.
+anybody, and, where its queue lets it, from those of its queue with a lower priority; after all
+that, from those of its own priority by service (`buying`).
 """
 
 from collections import defaultdict
@@ -11,53 +12,22 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from corral.domain.attempt import Seat
-from corral.domain.ids import JobId, NodeId, QueueName, UserName
+from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.queue import Preempt
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy
+from corral.schedule.buying import Buying
 from corral.schedule.limits import holding_of
 from corral.schedule.room import NodeRoom
+from corral.schedule.running import Running
 from corral.schedule.search import Candidate, Cost, Search
 from corral.schedule.standing import Standing
 from corral.schedule.waiting import Waiting
 
 Gpus = tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """A gang that holds its seats. Times are seconds, `started` is wall clock.
-
-    `guard_over`: it has run for so long that it may be stopped. `lost_gpu_seconds`: its work since
-    the newest committed save. `restart_seconds`: from being placed to its first step. `can_save`:
-    it has a checkpoint rule. `stopping`: it comes to its end already, for whatever reason. `kin` is
-    what others call it that want to be apart from it, and `apart_from` what it wants to be.
-    """
-
-    job: JobId
-    queue: QueueName
-    user: UserName
-    priority: int
-    seats: tuple[Seat, ...]
-    started: float
-    guard_over: bool
-    lost_gpu_seconds: float
-    restart_seconds: float
-    can_save: bool = False
-    preemptible: bool = False
-    stopping: bool = False
-    kin: str = ""
-    apart_from: tuple[str, ...] = ()
-
-    @property
-    def gpu_millis(self) -> int:
-        return sum(seat.gpu_millis for seat in self.seats)
-
-    @property
-    def cost_gpu_seconds(self) -> float:
-        """What it loses when it is stopped now: work, and the way back to it."""
-        return self.lost_gpu_seconds + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
+Rooms = Callable[[], Sequence[NodeRoom]]
+Right = Callable[[Waiting, Gpus, Candidate], PreemptWhy | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +85,14 @@ class Victims:
         standing: Standing,
         kinds: Sequence[str],
         types: Mapping[NodeId, Sequence[str]],
+        buying: Buying | None = None,
     ) -> None:
         self._ask = running
         self._standing = standing
         self._kinds = kinds
         self._types = types
+        self._buying = buying
+        self._offers = 0
         self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
         self._told: _Told | None = None
         self._candidates: dict[JobId, Candidate] = {}
@@ -136,29 +109,67 @@ class Victims:
         self._doomed.update(victims)
         self._left = self._leaving_nodes = None
 
-    def choose(
-        self, gang: Waiting, shapes: Sequence[Shape], rooms: Callable[[], Sequence[NodeRoom]]
-    ) -> Way | None:
+    def choose(self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms) -> Way | None:
         """Who gives way to the gang so that it has one of these shapes; None: nobody is enough.
 
         `rooms`: with what is kept for others taken, and what others still hold of it not given
         back. They are not changed.
         """
         alike = (gang.queue, gang.user, gang.priority, gang.likeness)
-        if gang.preemptible or alike in self._failed or not self._all().running:
+        if gang.preemptible or not self._all().running or self._found >= MOST_A_PASS:
             return None
-        if self._found >= MOST_A_PASS:
-            return None
-        leaving = self._leaving()
-        with self._given(leaving):
-            able = self._with_a_right(gang, shapes)
-            way = self._first(gang, shapes, able, leaving, rooms) if able or leaving else None
-        if way is None:
-            self._failed.add(alike)
-        else:
+        way = None
+        if alike not in self._failed:
+            way = self._by_right(gang, shapes, rooms)
+            if way is None:
+                self._failed.add(alike)
+        way = way or self._bought(gang, shapes, rooms)
+        if way is not None:
             self._found += 1
             self.doom(way.reserved.victims)
         return way
+
+    def _by_right(self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms) -> Way | None:
+        leaving = self._leaving()
+        with self._given(leaving):
+            able = self._with_a_right(gang, shapes)
+            if not able and not leaving:
+                return None
+            return self._first(gang, shapes, able, leaving, rooms, self.right)
+
+    def _bought(self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms) -> Way | None:
+        """Places of others in its queue that its key is better than, if it has paid for them."""
+        buying = self._buying
+        if buying is None or self._offers >= MOST_A_PASS or not buying.may_buy(gang):
+            return None
+        able = self._outranked(gang, buying)
+        cheapest = min(able, key=lambda one: one.running.price_gpu_seconds, default=None)
+        if cheapest is None or not buying.has_paid(gang, shapes[0], [cheapest.running]):
+            return None
+        self._offers += 1
+
+        def right(gang: Waiting, _: Gpus, one: Candidate) -> PreemptWhy | None:
+            return PreemptWhy.SERVICE if buying.may_take(gang, one.running) else None
+
+        leaving = self._leaving()
+        with self._given(leaving):
+            way = self._first(gang, shapes, able, leaving, rooms, right)
+        if way is None or not way.preempted:
+            return None
+        victims = [one.running for one in able if one.running.job in way.reserved.victims]
+        return way if buying.has_paid(gang, way.reserved.shape, victims) else None
+
+    def _outranked(self, gang: Waiting, buying: Buying) -> list[Candidate]:
+        told = self._all()
+        places = [
+            place
+            for (queue, priority, _, preemptible), alike in told.alike.items()
+            if (queue, priority, preemptible) == (gang.queue, gang.priority, False)
+            for place in alike
+        ]
+        some = (told.running[place] for place in sorted(places))
+        able = (one for one in some if not self._leaves(one) and buying.may_take(gang, one))
+        return [self._candidate(one) for one in able]
 
     def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
         """Whether the gang will start when all who give way or are stopping have gone: some of them
@@ -241,7 +252,8 @@ class Victims:
         shapes: Sequence[Shape],
         able: list[Candidate],
         leaving: list[Candidate],
-        rooms: Callable[[], Sequence[NodeRoom]],
+        rooms: Rooms,
+        right: Right,
     ) -> Way | None:
         pretended = {room.id: room for room in rooms()}
         for node in {seat.node for one in leaving for seat in one.running.seats}:
@@ -254,13 +266,18 @@ class Victims:
             if settled and len(some) in (0, len(able)):
                 continue  # the second round is the same
             for shape in shapes:
-                way = self._way(gang, shape, some, pretended)
+                way = self._way(gang, shape, some, pretended, right)
                 if way is not None:
                     return way
         return None
 
     def _way(
-        self, gang: Waiting, shape: Shape, able: list[Candidate], rooms: dict[NodeId, NodeRoom]
+        self,
+        gang: Waiting,
+        shape: Shape,
+        able: list[Candidate],
+        rooms: dict[NodeId, NodeRoom],
+        right: Right,
     ) -> Way | None:
         asked = self._standing.millis_of(shape, self._kinds)
         by_node: dict[NodeId, list[Candidate]] = defaultdict(list)
@@ -273,7 +290,7 @@ class Victims:
             shape=shape,
             asked=asked,
             by_node=by_node,
-            right=lambda one: self.right(gang, asked, one),
+            right=lambda one: right(gang, asked, one),
         )
         found = search.run(list(rooms.values()))
         if found is None or not (found.victims or self._standing.is_own(gang.queue, asked)):

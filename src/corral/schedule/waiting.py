@@ -17,8 +17,8 @@ class Waiting:
     all paths that nodes see just as they see this one. `array` and `array_limit` bound how many of
     an array run at once. `kin` is what others call it that want to be apart from it; nodes in
     `avoid` come last, and those in `likes`, which have its data, first. `served_seconds`: the
-    service that it has had. `stem`, its name without numbers, and `limit_seconds` are told only
-    where the order asks for them.
+    service that it has had, and `restart_seconds` what it needs to get back to that. `stem`, its
+    name without numbers, and `limit_seconds` are told only where the order asks for them.
     """
 
     job: JobId
@@ -40,6 +40,7 @@ class Waiting:
     likes: frozenset[NodeId] = frozenset()
     preemptible: bool = False
     served_seconds: float = 0.0
+    restart_seconds: float = 0.0
     stem: str = ""
     limit_seconds: float | None = None
 

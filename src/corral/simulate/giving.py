@@ -11,7 +11,7 @@ from corral.domain.attempt import Allocation, Attempt, SeatState
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobState, StopWhy
-from corral.domain.queue import Preempt, QueueTree
+from corral.domain.queue import Policy, Preempt, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy, Reservation, Victim
 from corral.domain.world import AllocationKey, Changes
@@ -187,8 +187,19 @@ class Giving:
                 saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
                 higher = by.spec.priority > job.spec.priority
                 return by.spec.queue == job.spec.queue and higher and (saves or rule == Preempt.ANY)
+            case PreemptWhy.SERVICE:
+                rule, policy = self._rule(by)
+                saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
+                may = policy == Policy.DEFAULT and (saves or rule == Preempt.ANY)
+                mine, other = by.spec, job.spec
+                same = (mine.queue, mine.priority) == (other.queue, other.priority)
+                return may and same and not job.spec.preemptible
             case PreemptWhy.RECLAIM:
                 return within_own and held[job.spec.queue] > self._own(job.spec.queue)
+
+    def _rule(self, by: Job) -> tuple[Preempt, Policy]:
+        queue = self._tree.queue(by.spec.queue)
+        return queue.preempt, queue.policy
 
     # -- each job --------------------------------------------------------------------------------
 

@@ -1,0 +1,66 @@
+"""By attained service: a gang may buy the place of a running one of its queue and priority.
+
+The rule of `preempt` for live gangs. It must be better by the margin and by what the victim's
+restart costs, and it must have waited as long as all the restarts take, shared out over its own
+GPUs: so no more GPU time is ever lost by it than takers have waited for. Nobody takes from a user
+who has had less, and nobody from a job within its guard.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.queue import Policy, Preempt
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule.keys import Keys, class_of, weight_of
+from corral.schedule.learned import Class
+from corral.schedule.running import Running
+from corral.schedule.standing import Standing
+from corral.schedule.waiting import Waiting
+
+MARGIN: Final = 1.25  # a taker's key must be so many times better
+
+
+@dataclass(frozen=True, slots=True)
+class Buying:
+    """As things stand in one pass, at `now` (wall clock)."""
+
+    standing: Standing
+    keys: Keys
+    now: float
+
+    def may_buy(self, gang: Waiting) -> bool:
+        """Whether gangs of its queue give way by service at all."""
+        orders = self.keys.is_taught and self.keys.policy(gang.queue) == Policy.DEFAULT
+        return orders and self.standing.tree.queue(gang.queue).preempt != Preempt.NEVER
+
+    def may_take(self, gang: Waiting, victim: Running) -> bool:
+        """Whether the gang's key is better by enough; not yet whether it has paid."""
+        if (victim.queue, victim.priority) != (gang.queue, gang.priority):
+            return False
+        rule = self.standing.tree.queue(gang.queue).preempt
+        if not victim.guard_over or not (rule == Preempt.ANY or victim.can_save):
+            return False
+        return self._is_better(gang, victim) and self._has_had_less(gang, victim)
+
+    def has_paid(self, gang: Waiting, shape: Shape, victims: Iterable[Running]) -> bool:
+        """Whether it has waited as long as they need to get back to where they are."""
+        price = sum(one.price_gpu_seconds for one in victims)
+        gpus = shape.nodes * shape.resources.gpu_millis / MILLIS_PER_GPU
+        return max(0.0, self.now - gang.since) * gpus >= price
+
+    def _is_better(self, gang: Waiting, victim: Running) -> bool:
+        weight, back = weight_of(victim.gpu_millis), weight_of(class_of(gang).gpu_millis)
+        own = self.keys.of_waiting(gang) + gang.restart_seconds * back
+        asked = Class(victim.queue, victim.gpu_millis)
+        worth = self.keys.of_service(asked, victim.served_by(self.now))
+        bar = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, victim.gpu_millis) * weight
+        return own * MARGIN + bar < worth
+
+    def _has_had_less(self, gang: Waiting, victim: Running) -> bool:
+        """In the line the gang's user would come before the victim's, or he is the same."""
+        if gang.user == victim.user:
+            return True
+        share = self.standing.user_share
+        return share((gang.queue, gang.user)) <= share((victim.queue, victim.user))

@@ -1,0 +1,57 @@
+"""What the scheduler knows of a gang that holds its seats."""
+
+from dataclasses import dataclass
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.units import MILLIS_PER_GPU
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A gang that holds its seats. Times are seconds, `started` is wall clock.
+
+    `guard_over`: it has run for so long that it may be stopped. `lost_gpu_seconds`: its work since
+    the newest committed save. `restart_seconds`: from being placed to its first step. `can_save`:
+    it has a checkpoint rule. `stopping`: it comes to its end already, for whatever reason. `kin` is
+    what others call it that want to be apart from it, and `apart_from` what it wants to be.
+    `served_seconds`: its service before this attempt, which serves since `serves_since` (wall
+    clock; None: it is not up yet).
+    """
+
+    job: JobId
+    queue: QueueName
+    user: UserName
+    priority: int
+    seats: tuple[Seat, ...]
+    started: float
+    guard_over: bool
+    lost_gpu_seconds: float
+    restart_seconds: float
+    can_save: bool = False
+    preemptible: bool = False
+    stopping: bool = False
+    kin: str = ""
+    apart_from: tuple[str, ...] = ()
+    served_seconds: float = 0.0
+    serves_since: float | None = None
+
+    @property
+    def gpu_millis(self) -> int:
+        return sum(seat.gpu_millis for seat in self.seats)
+
+    @property
+    def cost_gpu_seconds(self) -> float:
+        """What it loses when it is stopped now: work, and the way back to it."""
+        return self.lost_gpu_seconds + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
+
+    @property
+    def price_gpu_seconds(self) -> float:
+        """The same of one that saves when it is told to stop: the way back alone."""
+        restart = self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
+        return restart if self.can_save else self.cost_gpu_seconds
+
+    def served_by(self, now: float) -> float:
+        """Its service by then (wall clock), in seconds."""
+        serves = 0.0 if self.serves_since is None else max(0.0, now - self.serves_since)
+        return self.served_seconds + serves

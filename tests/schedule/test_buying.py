@@ -1,0 +1,249 @@
+"""By attained service a gang buys the place of a running one: better by enough, paid by waiting."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
+from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.queue import Policy, Preempt, Queue, QueueTree
+from corral.domain.resources import Resources, Shape
+from corral.replay.live import Play
+from corral.replay.present import Coming, Happened, Kind, Present, Terms
+from corral.schedule.buying import MARGIN, Buying
+from corral.schedule.keys import Keys, weight_of
+from corral.schedule.learned import Class, Ended, Learned, Lessons
+from corral.schedule.running import Running
+from corral.schedule.share import Amounts
+from corral.schedule.standing import Holding, Standing
+from corral.schedule.waiting import Waiting
+from tests.schedule import test_line as lines
+from tests.simulate.mutant import Mutant
+from tests.simulate.mutants import breed
+from tests.worlds import node
+
+ANN, BOB = UserName("ann"), UserName("bob")
+ONE = Class(DEFAULT_QUEUE, 1000)
+LEARNED = Learned(
+    Ended(job_class=ONE, user=ANN, stem="", seconds=took) for took in [30.0] * 40 + [9e4] * 9
+)
+NOW, HOUR = 1e6, 3600.0
+
+
+def waits(**more: object) -> Waiting:
+    shapes = (Shape(nodes=1, resources=Resources(gpu_millis=1000)),)
+    plain = Waiting(
+        job=JobId("j2"), shapes=shapes, priority=0, order=(2, 0), since=NOW - HOUR, user=ANN
+    )
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def runs(**more: object) -> Running:
+    seat = Seat(node=NodeId("n1"), gpus=(0,), gpu_millis=1000)
+    plain = Running(
+        job=JobId("j1"), queue=DEFAULT_QUEUE, user=ANN, priority=0, seats=(seat,), started=0.0,
+        guard_over=True, lost_gpu_seconds=500.0, restart_seconds=60.0, can_save=True,
+        serves_since=NOW - 2 * HOUR,
+    )  # fmt: skip
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def buying(learned: Learned | None = LEARNED, **of_queue: object) -> Buying:
+    queue = replace(Queue(name=DEFAULT_QUEUE), **of_queue)  # type: ignore[arg-type]
+    tree = QueueTree(queues=(queue,))
+    held = Holding(queue=DEFAULT_QUEUE, user=ANN, amounts=Amounts(1.0, 0.0, 0.0))
+    standing = Standing(tree, capacity=Amounts(4.0, 0.0, 0.0), holding=[held])
+    return Buying(standing, Keys(tree, learned), NOW)
+
+
+def test_a_new_job_may_take_the_place_of_one_that_has_run_for_long() -> None:
+    assert buying().may_buy(waits())
+    assert buying().may_take(waits(), runs())
+    assert not buying().may_take(waits(served_seconds=2 * HOUR), runs(serves_since=NOW))
+
+
+@pytest.mark.parametrize(
+    "victim",
+    [
+        {"priority": -100},
+        {"queue": QueueName("other")},
+        {"guard_over": False},
+        {"can_save": False},
+        {"serves_since": NOW},
+        {"serves_since": None},
+        {"restart_seconds": 1e9},
+        {"user": BOB},
+    ],
+)
+def test_it_may_not_take_from(victim: dict[str, object]) -> None:
+    """Of another priority (that is another right) or queue, within the guard, without a save, new,
+    dear to restart, or of a user who has had less."""
+    assert not buying().may_take(waits(), runs(**victim))
+
+
+def test_the_queue_says_whether_and_from_whom() -> None:
+    assert buying(preempt=Preempt.ANY).may_take(waits(), runs(can_save=False, lost_gpu_seconds=1.0))
+    assert not buying(preempt=Preempt.NEVER).may_buy(waits())
+    assert not buying(policy=Policy.FIFO).may_buy(waits())
+    assert not buying(policy=Policy.SJF).may_buy(waits())
+    assert not buying(None).may_buy(waits())
+
+
+def test_it_is_better_by_the_margin_and_by_both_restarts() -> None:
+    here = buying()
+    own = here.keys.of_waiting(waits())
+    worth = here.keys.of_service(ONE, 2 * HOUR)
+    bar = worth - own * MARGIN
+    assert bar > 60.0
+    assert here.may_take(waits(), runs(restart_seconds=bar - 1))
+    assert not here.may_take(waits(), runs(restart_seconds=bar + 1))
+    back = bar / MARGIN / weight_of(1000)
+    assert not here.may_take(waits(restart_seconds=back), runs())
+
+
+def test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus() -> None:
+    here, shape = buying(), waits().shapes[0]
+    two = [runs(restart_seconds=HOUR / 2)] * 2
+    assert here.has_paid(waits(), shape, two)
+    assert not here.has_paid(waits(since=NOW - HOUR + 1), shape, two)
+    assert here.has_paid(waits(since=NOW - HOUR / 2), replace(shape, nodes=2), two)
+    lost = [runs(can_save=False, restart_seconds=0.0, lost_gpu_seconds=HOUR + 1)]
+    assert not here.has_paid(waits(), shape, lost), "what it would lose is paid as well"
+
+
+# -- in a queue that goes on -----------------------------------------------------------------------
+
+NODES = [node("n1", 4), node("n2", 4)]
+TREE = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, preempt=Preempt.ANY),), guard_seconds=30.0)
+
+
+@st.composite
+def comings(draw: st.DrawFn) -> list[Coming]:
+    """Up to 40 gangs of two users, of which some run for long, over some hours."""
+    rows = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 20_000), st.sampled_from([1, 1, 2, 4]),
+                st.sampled_from([20.0, 100.0, 20_000.0]), st.sampled_from([ANN, ANN, BOB]),
+            ),
+            min_size=10,
+            max_size=40,
+        )
+    )  # fmt: skip
+    return [
+        Coming(
+            float(at),
+            Waiting(
+                job=JobId(f"j{number}"), priority=0, order=(number, 0), user=user,
+                shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
+            ),
+            seconds,
+        )
+        for number, (at, gpus, seconds, user) in enumerate(sorted(rows, key=lambda row: row[0]))
+    ]  # fmt: skip
+
+
+def play(coming: list[Coming], restart_seconds: float) -> list[Happened]:
+    told: list[Happened] = []
+    Play(
+        Present(now=0.0, nodes=NODES, tree=TREE), {}, coming,
+        terms=Terms(restart_seconds=restart_seconds), hear=told.append, lessons=Lessons(),
+    ).run()  # fmt: skip
+    return told
+
+
+@settings(max_examples=30, deadline=None)
+@given(coming=comings(), restart=st.sampled_from([10.0, 120.0]))
+def test_all_end_and_no_more_is_lost_than_takers_have_waited_for(
+    coming: list[Coming], restart: float
+) -> None:
+    gpus = {c.gang.job: c.gang.shapes[0].resources.gpu_millis / 1000 for c in coming}
+    since = {c.gang.job: c.at for c in coming}
+    lost, waited, ended = 0.0, 0.0, Counter[JobId]()
+    for one in play(coming, restart):
+        if one.kind == Kind.STARTED:
+            waited += (one.at - since[one.job]) * gpus[one.job]
+        elif one.kind == Kind.PREEMPTED:
+            lost += restart * gpus[one.job]
+            since[one.job] = one.at
+        else:
+            ended[one.job] += 1
+    assert lost <= waited
+    assert ended == Counter(list(gpus))
+
+
+def test_a_long_job_gives_way_to_short_ones_and_all_are_done() -> None:
+    long = [(0.0, 4, 50_000.0)] * 2
+    short = [(100.0 + 200.0 * n, 4, 20.0) for n in range(60)]
+    coming = [
+        Coming(
+            at,
+            Waiting(
+                job=JobId(f"j{number}"), priority=0, order=(number, 0), user=ANN,
+                shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
+            ),
+            seconds,
+        )
+        for number, (at, gpus, seconds) in enumerate([*long, *short])
+    ]  # fmt: skip
+    told = play(coming, 10.0)
+    stopped = [one for one in told if one.kind == Kind.PREEMPTED]
+    assert {one.job for one in stopped} <= {"j0", "j1"}
+    assert 1 <= len(stopped) <= 60
+    ends = {one.job: one.at for one in told if one.kind == Kind.ENDED}
+    assert len(ends) == 62
+    late = [ends[one.gang.job] - one.at for one in coming[-30:]]
+    assert max(late) < 1000.0, "they do not wait for the long ones"
+
+
+def each_refused() -> None:
+    for victim in ({"guard_over": False}, {"priority": -100}, {"user": BOB}, {"can_save": False}):
+        test_it_may_not_take_from(dict[str, object](victim))
+
+
+MUTANTS = [
+    (Mutant("nobody pays", "schedule.buying:Buying.has_paid", ">= price", ">= 0.0", ""),
+     test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus),
+    (Mutant("any better key will do", "schedule.buying:Buying._is_better", "own * MARGIN", "own",
+            ""), test_it_is_better_by_the_margin_and_by_both_restarts),
+    (Mutant("a restart costs nothing", "schedule.buying:Buying._is_better", "+ bar <", "<", ""),
+     test_it_is_better_by_the_margin_and_by_both_restarts),
+    (Mutant("who comes back takes as if he were new", "schedule.buying:Buying._is_better",
+            "gang.restart_seconds * back", "0.0", ""),
+     test_it_is_better_by_the_margin_and_by_both_restarts),
+    (Mutant("the guard does not hold", "schedule.buying:Buying.may_take",
+            "not victim.guard_over or", "", ""), each_refused),
+    (Mutant("every priority is one", "schedule.buying:Buying.may_take",
+            "(victim.queue, victim.priority) != (gang.queue, gang.priority)", "False", ""),
+     each_refused),
+    (Mutant("who has had less gives way", "schedule.buying:Buying._has_had_less",
+            "gang.user == victim.user", "True", ""), each_refused),
+    (Mutant("who cannot save gives way", "schedule.buying:Buying.may_take",
+            "rule == Preempt.ANY or victim.can_save", "True", ""), each_refused),
+    (Mutant("every queue sells", "schedule.buying:Buying.may_buy",
+            "preempt != Preempt.NEVER", "preempt != None", ""),
+     test_the_queue_says_whether_and_from_whom),
+    (Mutant("every policy sells", "schedule.buying:Buying.may_buy",
+            "self.keys.policy(gang.queue) == Policy.DEFAULT", "True", ""),
+     test_the_queue_says_whether_and_from_whom),
+    (Mutant("nobody gives way by service", "schedule.victims:Victims._bought",
+            "buying is None or", "True or", ""),
+     test_a_long_job_gives_way_to_short_ones_and_all_are_done),
+    (Mutant("service counts for nothing in a line", "schedule.line:_Run.key",
+            "self.rank", "0.0", ""),
+     lines.test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mutant", "missed_by"), MUTANTS, ids=[one.name for one, _ in MUTANTS])
+def test_a_rule_taken_out_is_missed(
+    mutant: Mutant, missed_by: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breed(mutant, monkeypatch)
+    with pytest.raises(AssertionError):
+        missed_by()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.domain.forecast import Forecast, Question, Ran, Told
-from corral.domain.ids import JobId
+from corral.domain.ids import JobId, UserName
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
 from corral.domain.resources import Resources, Shape
 from corral.reconcile.foretell import foretell
@@ -194,3 +194,23 @@ def test_an_interval_begins_now_or_later_and_ends_no_sooner(
             assert found.starts.high_seconds is not None, "Span checks the order of its own ends"
             assert found.ends.low_seconds >= found.starts.low_seconds
             assert found.ends.high_seconds >= found.starts.high_seconds
+
+
+def test_those_who_usually_come_may_go_first() -> None:
+    """Bob has used nothing, and submits a job a minute: his are served before Alice's."""
+    cluster = Cluster(node("n1", gpus=1))
+    cluster.up(cluster.submit(gang("train-1")))
+    waiting = cluster.submit(gang("train-2"))
+    runs = [replace(ended("train", 4000.0), submitted_at=cluster.wall - 12_000.0)]
+    alone = asked(cluster, waiting, runs)
+    bob = UserName("bob")
+    came = [
+        replace(ended("bob", 3000.0), user=bob, submitted_at=cluster.wall - 60.0 * minute)
+        for minute in range(1, 200)
+    ]
+    among = asked(cluster, waiting, [*came, *runs])
+    assert alone is not None
+    assert among is not None
+    assert alone.starts.high_seconds is not None
+    assert alone.starts.high_seconds <= 4000
+    assert among.starts.high_seconds is None or among.starts.high_seconds > 4000

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from corral.domain.forecast import Ran
 from corral.domain.ids import JobId
+from corral.domain.queue import Policy
 from corral.replay.dice import dice_of, roll
 from corral.replay.kin import Kin, Kind
 from corral.replay.live import Play
@@ -71,7 +72,7 @@ def outlook(
             for id, life in lives.items()
         }
         left = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
-        coming = _coming(present.now, past, submits, kin, dice)
+        coming = _coming(present, past, submits, kin, dice)
         play = Play(present, left, coming)
         at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(found), keep_on)
         if at is None and found and not keep_on(len(found)):
@@ -101,10 +102,10 @@ def _start(
 
 
 def _coming(
-    now: float, past: Sequence[Ran], submits: Sequence[float], kin: Kin, dice: Any
+    present: Present, past: Sequence[Ran], submits: Sequence[float], kin: Kin, dice: Any
 ) -> list[Coming]:
     """Those of a stretch of the past, submitted again from now on."""
-    where = float(roll(dice))
+    now, where = present.now, float(roll(dice))
     if not past:
         return []
     oldest = max(submits[0], now - PAST_SECONDS)
@@ -112,11 +113,14 @@ def _coming(
     first = bisect_left(submits, begin)
     last = min(bisect_left(submits, now), first + MOST_COMING)
     later = now - begin
+    by_kin = {q.name: present.tree.policy_of(q.name) == Policy.SJF for q in present.tree.queues}
     return [
         Coming(
-            past[row].submitted_at + later, _gang(past[row], row), _seconds(past[row], kin, dice)
+            ran.submitted_at + later,
+            _gang(ran, row, by_kin=by_kin.get(ran.queue, False)),
+            _seconds(ran, kin, dice),
         )
-        for row in range(first, last)
+        for row, ran in enumerate(past[first:last])
     ]
 
 
@@ -124,8 +128,8 @@ def _seconds(ran: Ran, kin: Kin, dice: Any) -> float:
     return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, dice)
 
 
-def _gang(ran: Ran, row: int) -> Waiting:
-    """A job like that one, behind all that wait now."""
+def _gang(ran: Ran, row: int, *, by_kin: bool) -> Waiting:
+    """A job like that one, behind all that wait. `by_kin`: its line goes by how long kin ran."""
     return Waiting(
         job=JobId(f"coming-{row}"),
         shapes=(ran.shape,),
@@ -134,4 +138,5 @@ def _gang(ran: Ran, row: int) -> Waiting:
         queue=ran.queue,
         user=ran.user,
         preemptible=ran.preemptible,
+        stem=ran.stem if by_kin else "",
     )

@@ -322,3 +322,13 @@ def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_f
     assert receipts[short].others == (stopping[0],)
     cluster.tick(seconds=7200.0)
     assert state(cluster, stopping[0]) == JobState.QUEUED, "it does not take its place back"
+
+
+def test_who_has_waited_for_a_day_has_a_turn_in_which_nobody_buys_its_place() -> None:
+    cluster = house()
+    first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+    waits = submit(cluster, SPEECH, 4)
+    cluster.tick(seconds=90_000.0)
+    cluster.end(first, Exit(code=0, at=1.0))
+    until = {id: cluster.world.attempts[id].protected_until for id in (second, waits)}
+    assert until == {second: None, waits: cluster.wall + 172_800.0}

@@ -78,11 +78,12 @@ def test_a_new_job_may_take_the_place_of_one_that_has_run_for_long() -> None:
         {"serves_since": None},
         {"restart_seconds": 1e9},
         {"user": BOB},
+        {"protected_until": NOW + 1},
     ],
 )
 def test_it_may_not_take_from(victim: dict[str, object]) -> None:
     """Of another priority (that is another right) or queue, within the guard, without a save, new,
-    dear to restart, or of a user who has had less."""
+    dear to restart, of a user who has had less, or an elder in its turn."""
     assert not buying().may_take(waits(), runs(**victim))
 
 
@@ -237,6 +238,10 @@ MUTANTS = [
     (Mutant("service counts for nothing in a line", "schedule.line:_Run.key",
             "self.rank", "0.0", ""),
      lines.test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age),
+    (Mutant("nobody is ever old", "schedule.elder:is_old", ">= ELDER_SECONDS", "< 0.0", ""),
+     lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first),
+    (Mutant("the old go first one and all", "schedule.line:_Run.key", "and self.at == 0", "", ""),
+     lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first),
 ]  # fmt: skip
 
 

@@ -180,3 +180,28 @@ def test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then
     assert in_order(Policy.DEFAULT, came) == ["urgent", "new", "newer", "large", "ran-long"]
     assert in_order(Policy.FIFO, came) == ["urgent", "ran-long", "large", "new", "newer"]
     assert in_order(Policy.SJF, came) == ["urgent", "ran-long", "newer", "large", "new"]
+
+
+def test_of_those_that_have_waited_for_more_than_a_day_one_goes_first() -> None:
+    day = 86_400.0
+    came = [
+        Waiting(
+            job=JobId(job), priority=priority, order=(order, 0), since=since * day,
+            shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
+        )
+        for order, (job, gpus, since, priority) in enumerate(
+            [
+                ("huge", 64, 0.5, 0), ("large", 8, 0.0, 0), ("as-large", 8, 0.0, 0),
+                ("new", 1, 2.0, 0), ("urgent", 9, 2.0, 9),
+            ]
+        )
+    ]  # fmt: skip
+    tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
+    for now, first in (
+        (0.9, ["new", "large", "as-large", "huge"]),
+        (2.0, ["large", "new", "as-large", "huge"]),
+    ):
+        line = Line(
+            Groups(came), Standing(tree, capacity=Amounts()), Keys(tree, learned()), now * day
+        )
+        assert [gang.job for gang in iter(line.next, None)] == ["urgent", *first]

@@ -138,6 +138,7 @@ class Attempt:
     borrowed_gpu_millis: int = 0  # how much of it was not its queue's own when it was placed
     first_step_at: float | None = None  # when a step of its training loop was first heard
     gave_way_to: JobId | None = None  # the job that it was preempted for
+    protected_until: float | None = None  # it was the elder of its line: nobody buys its place
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:

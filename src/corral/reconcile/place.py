@@ -23,6 +23,7 @@ from corral.reconcile.preempt import (
 from corral.reconcile.queued import Queued, shared_paths
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
 from corral.schedule import Fleet, Groups, Learned, NodeRoom, Placed, Reasons, Waiting, decide
+from corral.schedule.elder import protected_until
 from corral.schedule.room import covering, mark_of
 
 # Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
@@ -196,6 +197,7 @@ def _start(draft: Draft, placed: Placed) -> None:
             resume_step=saves[-1].step if saves else None,
             node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
             borrowed_gpu_millis=placed.borrowed_millis,
+            protected_until=protected_until(job.since, draft.now.wall),
         )
     )
     pinned_to = _pin(draft, job, placed)

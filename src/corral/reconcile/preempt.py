@@ -84,6 +84,7 @@ def _running(
         apart_from=job.spec.place.apart_from,
         served_seconds=job.served_seconds,
         serves_since=serves_since(attempt),
+        protected_until=attempt.protected_until,
     )
 
 

@@ -20,6 +20,7 @@ from corral.replay.played import Job, Kept, standing_of
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
 from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reserved, Running, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.elder import protected_until
 from corral.schedule.learned import Lessons
 from corral.schedule.limits import holding_of
 from corral.schedule.standing import Holding
@@ -199,9 +200,8 @@ class Play:
 
     def _begin(self, job: Job, seats: tuple[Seat, ...], port: int, at: float) -> None:
         gang = job.gang
-        job.seats, job.port, job.placed_at = seats, port, at
-        job.starts += 1
-        job.known = None
+        job.seats, job.port, job.placed_at, job.known = seats, port, at, None
+        job.starts, job.protected_until = job.starts + 1, protected_until(gang.since, at)
         self._running[gang.job] = job
         for seat in seats:
             self._on[seat.node][gang.job] = seat
@@ -223,11 +223,8 @@ class Play:
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
         job.stopping, job.comes_back, job.told_by = False, False, None
-        served = job.gang.served_seconds + (done if job.can_save else 0.0)
-        job.gang = replace(job.gang, served_seconds=served, restart_seconds=job.restart_seconds)
-        self._wait(
-            replace(job.gang, since=self.now, likes=frozenset(seat.node for seat in job.seats))
-        )
+        job.gang = job.back_in_line(self.now, done)
+        self._wait(job.gang)
 
     def _served(self) -> Iterator[tuple[Waiting, float]]:
         for job in self._running.values():
@@ -352,6 +349,7 @@ class Play:
             apart_from=gang.place.apart_from,
             served_seconds=gang.served_seconds,
             serves_since=job.placed_at + job.overhead_seconds,
+            protected_until=job.protected_until,
         )
 
     # -- who gives way ---------------------------------------------------------------------------

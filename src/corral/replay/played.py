@@ -1,7 +1,7 @@
 """A job of a play, what is kept for one, and where its queues stand at first."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
@@ -28,6 +28,7 @@ class Job:
     stopping: bool = False
     comes_back: bool = False
     told_by: JobId | None = None
+    protected_until: float | None = None
     known: Running | None = None
 
     @property
@@ -37,6 +38,17 @@ class Job:
     def worked_seconds(self, now: float) -> float:
         """Since its seats were given, and it had restored itself."""
         return max(0.0, now - self.placed_at - self.overhead_seconds)
+
+    def back_in_line(self, now: float, worked_seconds: float) -> Waiting:
+        """The gang as it waits again, after so much more service."""
+        kept = worked_seconds if self.can_save else 0.0
+        return replace(
+            self.gang,
+            since=now,
+            served_seconds=self.gang.served_seconds + kept,
+            restart_seconds=self.restart_seconds,
+            likes=frozenset(seat.node for seat in self.seats),
+        )
 
 
 @dataclass(slots=True)

@@ -42,6 +42,8 @@ class Buying:
         rule = self.standing.tree.queue(gang.queue).preempt
         if not victim.guard_over or not (rule == Preempt.ANY or victim.can_save):
             return False
+        if victim.protected_until is not None and self.now < victim.protected_until:
+            return False
         return self._is_better(gang, victim) and self._has_had_less(gang, victim)
 
     def has_paid(self, gang: Waiting, shape: Shape, victims: Iterable[Running]) -> bool:

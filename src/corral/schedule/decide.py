@@ -116,7 +116,8 @@ def decide(
     )
     _keep_all(state, waiting, reserved)
     state.open = sorted(by_id.values(), key=_fullness)
-    _take_turns(state, Line(_runs(waiting, frozenset(state.reserved)), standing, keys), fleet)
+    line = Line(_runs(waiting, frozenset(state.reserved)), standing, keys, now)
+    _take_turns(state, line, fleet)
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),

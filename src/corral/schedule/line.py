@@ -6,6 +6,7 @@ from heapq import heapify, heappop, heapreplace
 
 from corral.domain.ids import QueueName, UserName
 from corral.domain.queue import Policy
+from corral.schedule.elder import ELDEST, is_old
 from corral.schedule.keys import Keys
 from corral.schedule.standing import Leaf, Standing
 from corral.schedule.waiting import Waiting
@@ -20,15 +21,20 @@ LineKey = tuple[bool, int, float, tuple[int, int], int]  # in one line
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """What of a group this pass has not come to yet. `rank`: its key by the queue's policy."""
+    """What of a group this pass has not come to yet. `rank`: its key by the queue's policy.
+
+    `has_elder`: the first of it is the elder of the line.
+    """
 
     gangs: Sequence[Waiting]
     rank: float
     at: int = 0
+    has_elder: bool = False
 
     def key(self, number: int) -> LineKey:
         first = self.gangs[self.at]
-        return (first.preemptible, -first.priority, self.rank, first.order, number)
+        rank = ELDEST if self.has_elder and self.at == 0 else self.rank
+        return (first.preemptible, -first.priority, rank, first.order, number)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +61,15 @@ class Line:
     """
 
     def __init__(
-        self, groups: Iterable[Sequence[Waiting]], standing: Standing, keys: Keys | None = None
+        self,
+        groups: Iterable[Sequence[Waiting]],
+        standing: Standing,
+        keys: Keys | None = None,
+        now: float = 0.0,
     ) -> None:
-        """Each group: gangs of one user, queue, priority and key, in the order of age."""
+        """Each group: gangs of one user, queue, priority and key, in the order of age. `now`: wall
+        clock."""
+        self._now = now
         self._standing = standing
         self._keys = keys or Keys(standing.tree, None)
         self._top = _Node(depth=0)
@@ -111,8 +123,17 @@ class Line:
                 lines[asker] = self._line_of(gangs[0], nodes)
             run = _Run(gangs, self._keys.of_waiting(gangs[0]))
             lines[asker].runs.append((run.key(number), run))
-        for node in lines.values():
+        for node in {id(node): node for node in lines.values()}.values():
+            self._find_elder(node)
             heapify(node.runs)
+
+    def _find_elder(self, node: _Node) -> None:
+        """Of the first of each group, the one that has waited longest, if that is long."""
+        eldest = min((run.gangs[0].since for _, run in node.runs), default=self._now)
+        if is_old(eldest, self._now):
+            elder = next(run for _, run in node.runs if run.gangs[0].since == eldest)
+            elder.has_elder = True
+            node.runs = [(run.key(key[-1]), run) for key, run in node.runs]
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
         """The line of the gang's user in its queue; or of the first queue with one for all."""

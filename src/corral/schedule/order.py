@@ -13,6 +13,7 @@ from corral.schedule.backlog import (
     served,
 )
 from corral.schedule.compiled import compiled
+from corral.schedule.elder import ELDER_SECONDS, TURN_SECONDS
 from corral.schedule.hazard import LEVELS
 from corral.schedule.history import History, is_due, level_after, relearn
 
@@ -39,10 +40,10 @@ class Policy(NamedTuple):
     patience: float = 0.0
     restart_seconds: float = 60.0
     tick_seconds: float = 60.0
-    elder_seconds: float = 86_400.0
+    elder_seconds: float = ELDER_SECONDS
     elder_scale_seconds: float = 0.0
     elder_most: float = 0.5
-    elder_turn_seconds: float = 172_800.0
+    elder_turn_seconds: float = TURN_SECONDS
     elder_tick_seconds: float = 300.0
     short_seconds: float = 0.0
     predicts: bool = False

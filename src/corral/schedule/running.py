@@ -16,7 +16,7 @@ class Running:
     it has a checkpoint rule. `stopping`: it comes to its end already, for whatever reason. `kin` is
     what others call it that want to be apart from it, and `apart_from` what it wants to be.
     `served_seconds`: its service before this attempt, which serves since `serves_since` (wall
-    clock; None: it is not up yet).
+    clock; None: it is not up yet). `protected_until`: nobody buys its place before.
     """
 
     job: JobId
@@ -35,6 +35,7 @@ class Running:
     apart_from: tuple[str, ...] = ()
     served_seconds: float = 0.0
     serves_since: float | None = None
+    protected_until: float | None = None
 
     @property
     def gpu_millis(self) -> int:

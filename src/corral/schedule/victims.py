@@ -161,12 +161,8 @@ class Victims:
 
     def _outranked(self, gang: Waiting, buying: Buying) -> list[Candidate]:
         told = self._all()
-        places = [
-            place
-            for (queue, priority, _, preemptible), alike in told.alike.items()
-            if (queue, priority, preemptible) == (gang.queue, gang.priority, False)
-            for place in alike
-        ]
+        likes = [(gang.queue, gang.priority, can_save, False) for can_save in (True, False)]
+        places = [place for like in likes for place in told.alike.get(like, ())]
         some = (told.running[place] for place in sorted(places))
         able = (one for one in some if not self._leaves(one) and buying.may_take(gang, one))
         return [self._candidate(one) for one in able]

@@ -91,7 +91,7 @@ GIVING = [
     Mutant(
         "nobody ever gives way",
         "schedule.victims:Victims.choose",
-        "if gang.preemptible or alike in self._failed or not self._all().running:",
+        "if gang.preemptible or not self._all().running or self._found >= MOST_A_PASS:",
         "if True:",
         "reclaim",
         seed=527,

@@ -8,10 +8,10 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
-from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
+from corral.schedule import Decision, Ending, Fleet, NodeRoom, Promise, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.limits import holding_of
-from corral.schedule.standing import Standing
+from corral.schedule.standing import Holding, Standing
 
 LATEST: Final = 1e6  # seconds; a day that is not over by then never will be
 
@@ -27,7 +27,10 @@ class Come:
 
 @dataclass(slots=True)
 class Day:
-    """`began`, `ended`: of the gangs that have. No gang ends before its time."""
+    """`began`, `ended`: of the gangs that have. No gang ends before its time.
+
+    `promised`: what the last pass has promised; `first`: the start that each was told first.
+    """
 
     nodes: Sequence[Node]
     comes: Sequence[Come]
@@ -36,15 +39,22 @@ class Day:
     began: dict[JobId, float] = field(default_factory=dict)
     ended: dict[JobId, float] = field(default_factory=dict)
     running: dict[JobId, tuple[Come, tuple[Seat, ...]]] = field(default_factory=dict)
+    promised: dict[JobId, Promise] = field(default_factory=dict)
+    first: dict[JobId, float] = field(default_factory=dict)
+    last: Decision = field(default_factory=Decision)
 
     def live(self, *, until: Iterable[JobId] | None = None) -> None:
         """From the first to the last end; or until all of some have begun."""
         wanted = set(until if until is not None else (one.gang.job for one in self.comes))
         while not wanted <= (self.began if until is not None else self.ended).keys():
-            self._pass()
-            self.now = min(self._moments(), default=LATEST)
+            self.step()
+            self.forward()
             assert self.now < LATEST, f"{wanted - self.began.keys()} never begin"
-            self._end()
+
+    def forward(self) -> None:
+        """To the next moment at which something may be decided otherwise."""
+        self.now = min(self._moments(), default=LATEST)
+        self._end()
 
     @property
     def makespan_seconds(self) -> float:
@@ -80,28 +90,53 @@ class Day:
                 rooms[seat.node].take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
         return list(rooms.values())
 
-    def _decide(self) -> Decision:
+    def _holding(self, come: Come, seats: Sequence[Seat]) -> Holding:
         kinds = {one.id: [gpu.type for gpu in one.inventory.gpus] for one in self.nodes}
-        holding = [
-            holding_of(come.gang.queue, come.gang.user, seats, kinds)
-            for come, seats in self.running.values()
+        return holding_of(come.gang.queue, come.gang.user, seats, kinds)
+
+    def _ends(self) -> list[Ending]:
+        """Those of whom a limit is known."""
+        return [
+            Ending(
+                job=job,
+                seats=seats,
+                until=self.began[job] + come.gang.holds_seconds,
+                holding=self._holding(come, seats),
+                kin=come.gang.kin,
+                apart_from=come.gang.place.apart_from,
+            )
+            for job, (come, seats) in self.running.items()
+            if come.gang.holds_seconds is not None
         ]
+
+    def _decide(self) -> Decision:
+        holding = [self._holding(come, seats) for come, seats in self.running.values()]
         fleet = Fleet(self.nodes)
         standing = Standing(
             self.tree,
             capacity=fleet.capacity,
-            kinds=sorted({kind for some in kinds.values() for kind in some}),
+            kinds=sorted({gpu.type for one in self.nodes for gpu in one.inventory.gpus}),
             holding=holding,
             others={one.gang.queue for one in self.comes},
         )
-        return decide(self.rooms(), self.waiting(), fleet=fleet, now=self.now, standing=standing)
+        return decide(
+            self.rooms(),
+            self.waiting(),
+            fleet=fleet,
+            now=self.now,
+            standing=standing,
+            ends=self._ends,
+            known=list(self.promised.values()),
+        )
 
-    def _pass(self) -> None:
+    def step(self) -> None:
         come = {one.gang.job: one for one in self.comes}
-        for placed in self._decide().placed:
+        self.last = self._decide()
+        for placed in self.last.placed:
             self.began[placed.job] = self.now
             self.running[placed.job] = (come[placed.job], placed.seats)
         self._audit()
+        self._audit_promises()
 
     def _audit(self) -> None:
         """All that runs has what it asked for, and nobody has what another has."""
@@ -116,3 +151,16 @@ class Day:
                 taken |= mine
         for room in self.rooms():
             assert min(room.free_cpu_millis, room.free_memory_bytes) >= 0
+
+    def _audit_promises(self) -> None:
+        """A promise is kept: it is only ever brought forward, until the gang begins."""
+        before, self.promised = self.promised, {one.job: one for one in self.last.promised}
+        for job, promise in before.items():
+            if job in self.began:
+                assert self.began[job] <= promise.start
+            else:
+                assert job in self.promised
+                assert self.promised[job].start <= promise.start, job
+                assert self.now < promise.start, job
+        for job, promise in self.promised.items():
+            self.first.setdefault(job, promise.start)

@@ -9,6 +9,7 @@ from hypothesis.strategies import SearchStrategy
 
 from tests.schedule import test_brute as brute
 from tests.schedule import test_days as days
+from tests.schedule import test_promises as promises
 from tests.schedule import test_victims as victims
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants import breed
@@ -31,6 +32,7 @@ OWN = (
     victims.test_what_is_a_queues_own_is_its_within_one_guard_whoever_has_borrowed_it,
     st.data(),
 )
+PROMISED = (promises.test_no_promise_is_ever_broken, promises.trees(), promises.comes())
 BOUND = (
     days.test_every_gang_begins_within_its_bound_though_small_ones_never_stop_coming,
     st.data(),
@@ -41,6 +43,18 @@ REST = (
 )
 
 MUTANTS: list[tuple[Mutant, Property]] = [
+    (Mutant("what is promised later is free all the time", "schedule.ahead:Ahead.least",
+            "start < at < stop", "False", ""), PROMISED),
+    (Mutant("what is promised is free when it begins", "schedule.ahead:Ahead._at",
+            "stay.holds_at(at)", "False", ""), PROMISED),
+    (Mutant("a job without a limit has gone by then", "schedule.promising:Promising._stop",
+            "inf if", "self._now if", ""), PROMISED),
+    (Mutant("what is promised of a quota is free", "schedule.promising:Promising.lets",
+            "ahead is None or", "True or", ""), PROMISED),
+    (Mutant("the next pass knows of no promise", "schedule.promising:Promising.load",
+            "gang is not None", "False", ""), PROMISED),
+    (Mutant("a limit is thought to be shorter", "schedule.promising:Promising.begin",
+            "self._now + gang.holds_seconds", "self._now + gang.holds_seconds / 2", ""), PROMISED),
     (Mutant("nothing is kept for one that has waited", "schedule.decide:_try",
             "state.now - gang.since >= PATIENCE_SECONDS", "False", ""), BOUND),
     (Mutant("a node's name counts for nothing", "schedule.gather:may_use",

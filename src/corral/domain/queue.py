@@ -27,6 +27,12 @@ class Policy(StrEnum):
     DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by service
     FIFO = "fifo"  # by age alone
     SJF = "sjf"  # by how long the jobs of the same user, name and size have run
+    BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
+    CONSERVATIVE = "conservative"  # by age; all without room are, the first of the line first
+
+    @property
+    def goes_by_age(self) -> bool:
+        return self in (Policy.FIFO, Policy.BACKFILL, Policy.CONSERVATIVE)
 
 
 class Preempt(StrEnum):

@@ -80,7 +80,9 @@ class Reservation:
     """Seats that are kept for one waiting job, and who is stopped for it: one durable record.
 
     It ends when the job is placed, or when it is no longer wanted: then whoever was not yet told to
-    stop runs on. `ended` says how.
+    stop runs on. `ended` says how. One with a `latest_start` (wall clock) is a promise: nobody is
+    stopped for it, it waits for the ends of those in `after`, and others may use its seats that
+    have gone by then.
     """
 
     job: JobId
@@ -89,3 +91,5 @@ class Reservation:
     victims: tuple[Victim, ...]
     since: float
     ended: str = ""
+    latest_start: float | None = None
+    after: tuple[JobId, ...] = ()

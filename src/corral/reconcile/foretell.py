@@ -13,6 +13,7 @@ from corral.domain.moves import ON_NODES, JobState, StopWhy
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.place import suspicion_of, waiting_of
 from corral.reconcile.preempt import reserved_of, restart_seconds
+from corral.reconcile.promises import promised_of
 from corral.reconcile.queued import shared_paths
 from corral.reconcile.service import ended_before, live_of
 from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of
@@ -215,6 +216,7 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
         ],
         waiting=[waiting_of(draft, job, over, paths) for job in waiting],
         reserved=reserved_of(draft),
+        promised=promised_of(draft),
         closed=frozenset(nodes.keys() - heard),
         suspicion={id: suspicion_of(node, draft.now.wall) for id, node in nodes.items()},
         stripped=stripped_of(draft, over),

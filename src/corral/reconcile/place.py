@@ -20,6 +20,13 @@ from corral.reconcile.preempt import (
     running_of,
     take_in,
 )
+from corral.reconcile.promises import (
+    endings_of,
+    holds_seconds,
+    promise_reasons,
+    promised_of,
+    take_promises,
+)
 from corral.reconcile.queued import Queued, shared_paths
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
 from corral.schedule import Fleet, Groups, Learned, NodeRoom, Placed, Reasons, Waiting, decide
@@ -59,12 +66,15 @@ def place(draft: Draft, queued: Queued, learned: Learned | None) -> Reasons:
         learned=learned,
         running=lambda: running_of(draft, standing, over),
         reserved=reserved_of(draft),
+        ends=lambda: endings_of(draft),
+        known=promised_of(draft),
         shares=queued.shares,
     )
     for placed in decision.placed:
         _start(draft, placed)
+    take_promises(draft, decision)
     take_in(draft, decision)
-    return kept_reasons(draft, decision.reasons())
+    return promise_reasons(draft, kept_reasons(draft, decision.reasons()))
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
@@ -135,6 +145,7 @@ def waiting_of(
         avoid=frozenset(job.failed_on),
         likes=_nodes_of_last(draft, job),
         preemptible=job.spec.preemptible,
+        holds_seconds=holds_seconds(job.spec),
         served_seconds=job.served_seconds,
         restart_seconds=restart_seconds(attempt) if attempt is not None else 0.0,
         **_asked_by_order(draft, job),

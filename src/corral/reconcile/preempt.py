@@ -121,6 +121,7 @@ def reserved_of(draft: Draft) -> list[Reserved]:
             pending=any(_still_there(draft, one, victim) for victim in one.victims),
         )
         for one in standing_reservations(draft)
+        if one.latest_start is None
     ]
 
 
@@ -195,7 +196,9 @@ def _tell_spared(draft: Draft, ended: Reservation) -> None:
     for victim in ended.victims:
         job = draft.job(victim.job)
         if job is not None and _is_untold(draft, victim):
-            text = f"{job.spec.name} need not give way to {_name(draft, ended.job)}: {ended.ended}"
+            text = (
+                f"{job.spec.name} need not give way to {name_of(draft, ended.job)}: {ended.ended}"
+            )
             draft.tell("spared", text, job=job.id, attempt=job.attempt)
 
 
@@ -216,10 +219,7 @@ def take_in(draft: Draft, decision: Decision) -> None:
 
 
 def _record(
-    draft: Draft,
-    reserved: Reserved,
-    preempted: tuple[Preempted, ...],
-    before: list[Victim],
+    draft: Draft, reserved: Reserved, preempted: tuple[Preempted, ...], before: list[Victim]
 ) -> None:
     victims = tuple(_victim(draft, one) for one in preempted if one.by == reserved.job)
     told = {one.job: one for one in (*_gone_before(draft, reserved.job), *before)}
@@ -231,7 +231,7 @@ def _record(
         victims=victims,
         since=draft.now.wall,
     )
-    text = f"{_name(draft, reserved.job)}: {_kept_text(draft, draft.reservations[reserved.job])}"
+    text = f"{name_of(draft, reserved.job)}: {_kept_text(draft, draft.reservations[reserved.job])}"
     draft.tell("reserved", text, job=reserved.job)
 
 
@@ -303,7 +303,7 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
         job, attempt = draft.job(victim.job), draft.attempt(victim.job)
         assert job is not None
         assert attempt is not None
-        reason = f"preempted for {_name(draft, by.id)} {_by_right(draft, by, job, victim.why)}"
+        reason = f"preempted for {name_of(draft, by.id)} {_by_right(draft, by, job, victim.why)}"
         moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Preempted")
         draft.put(replace(moved, why=StopWhy.PREEMPT))
         draft.put_attempt(replace(attempt, gave_way_to=by.id))
@@ -363,17 +363,17 @@ def _taken_text(draft: Draft, victim: Victim) -> str:
     job = draft.job(victim.job)
     of = f" of queue {job.spec.queue}" if job is not None else ""
     loss = victim.loss or "not seen gone on all of its nodes yet"
-    return f"took {gpus(victim.gpu_millis)} from {_name(draft, victim.job)}{of} ({loss})"
+    return f"took {gpus(victim.gpu_millis)} from {name_of(draft, victim.job)}{of} ({loss})"
 
 
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with reserved seats say so with the names of the others."""
     over = {}
     for one in standing_reservations(draft):
-        if one.job in reasons:
+        if one.job in reasons and one.latest_start is None:
             see = tuple(f"run: corral why {victim.job}" for victim in one.victims[:1])
-            said = Reason(code="Preempting", sentence=_kept_text(draft, one), suggestions=see)
-            over[one.job] = said
+            text = _kept_text(draft, one)
+            over[one.job] = Reason(code="Preempting", sentence=text, suggestions=see)
     return reasons.instead(over) if over else reasons
 
 
@@ -383,13 +383,13 @@ def _kept_text(draft: Draft, one: Reservation) -> str:
     kept = f"{gpus(millis)} are kept for it" if millis else f"{one.shape} is kept for it"
     if not left:
         return f"{kept}, and come free from what is stopping there"
-    names = ", ".join(_name(draft, victim.job) for victim in left)
+    names = ", ".join(name_of(draft, victim.job) for victim in left)
     seconds = max(_left(draft, victim) if _is_untold(draft, victim) else 0.0 for victim in left)
     when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
     return f"{kept}; {names} {'has' if len(left) == 1 else 'have'} to save and stop {when}"
 
 
-def _name(draft: Draft, id: JobId) -> str:
+def name_of(draft: Draft, id: JobId) -> str:
     job = draft.job(id)
     return f"{job.spec.name} ({id})" if job is not None else str(id)
 

@@ -36,14 +36,14 @@ class Held:
 
 def held_now(draft: Draft) -> Iterator[Held]:
     """All that is held and not yet charged. What is out of reach charges nobody."""
-    types = _types(draft)
+    types = types_of(draft)
     for allocation in draft.held():
         job = draft.job(allocation.job)
         if job is not None and not allocation.charged:
             yield Held(allocation=allocation, job=job, holding=_holding(job, allocation, types))
 
 
-def _types(draft: Draft) -> Mapping[NodeId, tuple[str, ...]]:
+def types_of(draft: Draft) -> Mapping[NodeId, tuple[str, ...]]:
     nodes = draft.all_nodes().items()
     return {id: tuple(gpu.type for gpu in node.inventory.gpus) for id, node in nodes}
 
@@ -65,7 +65,7 @@ def charge(draft: Draft) -> None:
             continue
         job = draft.job(allocation.job)
         if job is not None:
-            types = types or _types(draft)
+            types = types or types_of(draft)
             _charge(draft, _holding(job, allocation, types), before.began)
 
 

@@ -5,7 +5,7 @@ with what it decides, and are never made anew.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from math import fmod, inf, nextafter
@@ -13,10 +13,9 @@ from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.queue import Preempt
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.learning import Learning
-from corral.replay.played import Job, Kept, standing_of
+from corral.replay.played import Job, Kept, endings_of, may_give_way, standing_of
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
 from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reserved, Running, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
@@ -67,6 +66,7 @@ class Play:
         self._waiting = Groups()
         self._of_array: Counter[JobId] = Counter()
         self._kept: dict[JobId, Kept] = {}
+        self._promised = tuple(present.promised)
         self._ends: list[tuple[float, tuple[int, int], JobId, int]] = []
         self._patience: deque[tuple[float, JobId, float]] = deque()
         self._coming, self._came, self._is_new = coming, 0, True
@@ -269,7 +269,10 @@ class Play:
             learned=self._learning.table,
             running=self._candidates,
             reserved=before,
+            ends=lambda: endings_of(self._running.values(), self._holding),
+            known=self._promised,
         )
+        self._promised = decision.promised
         for placed in decision.placed:
             self._start(placed)
         for dropped in decision.dropped:
@@ -308,16 +311,9 @@ class Play:
         found = [
             job
             for job in self._running.values()
-            if job.stopping or job.can_save or self._may_give_way(job.gang, beyond)
+            if job.stopping or job.can_save or may_give_way(tree, job.gang, beyond)
         ]
         return [self._known(job) for job in sorted(found, key=lambda job: job.gang.order)]
-
-    def _may_give_way(self, gang: Waiting, beyond: Set[QueueName]) -> bool:
-        """One that cannot save."""
-        tree = self._standing.tree
-        if gang.preemptible or gang.queue in beyond or gang.queue not in tree.by_name:
-            return True
-        return tree.queue(gang.queue).preempt == Preempt.ANY
 
     def _known(self, job: Job) -> Running:
         """The same object as before as long as it would be equal."""

@@ -1,13 +1,14 @@
 """A job of a play, what is kept for one, and where its queues stand at first."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from corral.domain.attempt import Seat
-from corral.domain.ids import JobId
+from corral.domain.ids import JobId, QueueName
+from corral.domain.queue import Preempt, QueueTree
 from corral.replay.present import Coming, Present
-from corral.schedule import Fleet, Reserved, Running, Waiting
-from corral.schedule.standing import Standing
+from corral.schedule import Ending, Fleet, Reserved, Running, Waiting
+from corral.schedule.standing import Holding, Standing
 
 
 @dataclass(slots=True)
@@ -69,3 +70,28 @@ def standing_of(present: Present, coming: Iterable[Coming], fleet: Fleet) -> Sta
         stripped=present.stripped,
         others={gang.queue for gang in gangs} | {one.gang.queue for one in coming},
     )
+
+
+def may_give_way(tree: QueueTree, gang: Waiting, beyond: Set[QueueName]) -> bool:
+    """One that cannot save. `beyond`: queues that borrow."""
+    if gang.preemptible or gang.queue in beyond or gang.queue not in tree.by_name:
+        return True
+    return tree.queue(gang.queue).preempt == Preempt.ANY
+
+
+def endings_of(
+    running: Iterable[Job], holding: Callable[[Waiting, Sequence[Seat]], Holding]
+) -> list[Ending]:
+    """Those whose limit is known, and when they will have gone by it."""
+    return [
+        Ending(
+            job=job.gang.job,
+            seats=job.seats,
+            until=job.placed_at + job.gang.holds_seconds,
+            holding=holding(job.gang, job.seats),
+            kin=job.gang.kin,
+            apart_from=job.gang.place.apart_from,
+        )
+        for job in running
+        if job.gang.holds_seconds is not None
+    ]

@@ -9,6 +9,7 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.schedule.ahead import Promise
 from corral.schedule.learned import Learned
 from corral.schedule.share import Amounts
 from corral.schedule.standing import Leaf
@@ -51,6 +52,7 @@ class Present:
     holders: Sequence[Holder] = ()
     waiting: Sequence[Waiting] = ()
     reserved: Sequence[Reserved] = ()
+    promised: Sequence[Promise] = ()
     closed: frozenset[NodeId] = frozenset()
     suspicion: Mapping[NodeId, int] = field(default_factory=dict)
     stripped: frozenset[QueueName] = frozenset()

@@ -1,5 +1,6 @@
 """Waiting gangs and free nodes -> who goes where, and for everybody else why not. Pure."""
 
+from corral.schedule.ahead import Ending, Promise
 from corral.schedule.decide import decide
 from corral.schedule.decision import Decision, Held, Placed, Reasons
 from corral.schedule.fleet import Fleet
@@ -13,6 +14,7 @@ from corral.schedule.waiting import Waiting
 
 __all__ = [
     "Decision",
+    "Ending",
     "Fleet",
     "Groups",
     "Held",
@@ -21,6 +23,7 @@ __all__ = [
     "Placed",
     "Preempted",
     "Reasons",
+    "Promise",
     "Reserved",
     "Running",
     "Shares",

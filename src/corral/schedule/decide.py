@@ -1,7 +1,6 @@
 """One pass: who is next by queue, priority, share and age; gangs whole; a place or a reason for
 everybody; and who gives way to whom."""
 
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Shape
 from corral.domain.units import gpus_text
+from corral.schedule.ahead import Ending, Promise
 from corral.schedule.buying import Buying
 from corral.schedule.decision import Decision, Held, Placed
 from corral.schedule.explain import explain
@@ -22,6 +22,8 @@ from corral.schedule.keys import Keys
 from corral.schedule.learned import Learned
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
+from corral.schedule.opened import Opened
+from corral.schedule.promising import Promising, promised
 from corral.schedule.room import Kept, NodeRoom
 from corral.schedule.running import Running
 from corral.schedule.shares import Shares
@@ -32,27 +34,21 @@ from corral.schedule.waiting import Reason, Waiting
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
 
 
-def _fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
-    return room.fullness
-
-
 @dataclass(slots=True)
 class _Pass:
-    """`open` is kept in the order of best fit: sorting it anew for each gang would cost most.
-
-    `kept`: what of each node is taken for those with reserved seats, beyond what is used now.
-    """
+    """`kept`: what of each node is taken for those with reserved seats, beyond what is used now."""
 
     rooms: dict[NodeId, NodeRoom]
-    open: list[NodeRoom]
+    open: Opened
+    promising: Promising
     now: float
-    shunned: Set[str]  # names that some job wants to be apart from
-    running_of_array: Counter[JobId]
     standing: Standing
     limits: Limits
-    shares: Shares
     victims: Victims
-    types: Mapping[NodeId, Sequence[str]]
+    holding: Callable[[Waiting, Sequence[Seat]], Holding]
+    shunned: Set[str] = frozenset()  # names that some job wants to be apart from
+    running_of_array: Counter[JobId] = field(default_factory=Counter)
+    shares: Shares = field(default_factory=Shares)
     reserved: dict[JobId, Reserved] = field(default_factory=dict)
     kept: dict[JobId, list[tuple[NodeId, Kept]]] = field(default_factory=dict)
     kept_for: dict[JobId, Waiting] = field(default_factory=dict)
@@ -76,6 +72,8 @@ def decide(
     learned: Learned | None = None,
     running: Callable[[], Sequence[Running]] = tuple,
     reserved: Sequence[Reserved] = (),
+    ends: Callable[[], Sequence[Ending]] = tuple,
+    known: Sequence[Promise] = (),
     shares: Shares | None = None,
 ) -> Decision:
     """Place whole gangs in the order of Line, within what their queues may hold; the fullest nodes
@@ -90,40 +88,59 @@ def decide(
 
     `running` answers with those who might give way, and all that are stopping; it is asked only
     when a gang would have to wait. `reserved` is what earlier passes have kept for waiting gangs.
-    `shares`: what parts of GPUs are usual, as far as that is known.
+    `ends` answers with those who hold seats and will have ended at a known moment; it is asked only
+    when somebody is to be promised a start. `known` is what earlier passes have promised. `shares`:
+    what parts of GPUs are usual, as far as that is known.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
     by_id = {room.id: room for room in rooms}
     shunned = {name for room in by_id.values() for name in room.shunned} | waiting.apart_from()
     waiting.tell_apart(shunned)
-    kinds = tuple(sorted({kind for room in by_id.values() for kind in room.kinds}))
     standing = standing or Standing(
         QueueTree(), capacity=fleet.capacity, others={gangs[0].queue for gangs in waiting}
     )
-    types = {room.id: room.types for room in by_id.values()}
     keys = Keys(standing.tree, learned)
-    state = _Pass(
-        rooms=by_id,
-        open=[],
-        now=now,
-        shunned=shunned,
-        standing=standing,
-        limits=Limits(standing, kinds),
-        shares=shares or Shares(),
-        victims=Victims(running, standing, kinds, types, Buying(standing, keys, now)),
-        types=types,
-        running_of_array=Counter(running_of_array or {}),
-    )
+    state = _new_pass(by_id, standing, running, ends, Buying(standing, keys, now))
+    state.shunned = shunned
+    state.shares = shares or state.shares
+    state.running_of_array.update(running_of_array or {})
     _keep_all(state, waiting, reserved)
-    state.open = sorted(by_id.values(), key=_fullness)
-    line = Line(_runs(waiting, frozenset(state.reserved)), standing, keys, now)
-    _take_turns(state, line, fleet)
+    state.promising.load(known, waiting)
+    is_kept = state.reserved.keys() | state.promising.told
+    _take_turns(state, Line(_runs(waiting, is_kept), standing, keys, now), fleet)
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),
         preempted=tuple(state.preempted),
         reserved=tuple(state.newly_reserved),
         dropped=tuple(state.dropped),
+        promised=state.promising.promises(),
+    )
+
+
+def _new_pass(
+    rooms: dict[NodeId, NodeRoom],
+    standing: Standing,
+    running: Callable[[], Sequence[Running]],
+    ends: Callable[[], Sequence[Ending]],
+    buying: Buying,
+) -> _Pass:
+    kinds = tuple(sorted({kind for room in rooms.values() for kind in room.kinds}))
+    types = {room.id: room.types for room in rooms.values()}
+
+    def holding(gang: Waiting, seats: Sequence[Seat]) -> Holding:
+        return holding_of(gang.queue, gang.user, seats, types, preemptible=gang.preemptible)
+
+    opened = Opened(rooms)
+    return _Pass(
+        rooms=rooms,
+        open=opened,
+        promising=Promising(opened, standing, kinds, ends, holding, now=buying.now),
+        now=buying.now,
+        standing=standing,
+        limits=Limits(standing, kinds),
+        victims=Victims(running, standing, kinds, types, buying),
+        holding=holding,
     )
 
 
@@ -131,7 +148,8 @@ def _take_turns(state: _Pass, line: Line, fleet: Fleet) -> None:
     while (gang := line.next()) is not None:
         reason = _try(state, gang, fleet)
         if reason is not None:
-            alike = () if gang.job in state.reserved else line.close()
+            is_kept = gang.job in state.reserved or gang.job in state.promising.told
+            alike = () if is_kept else line.close()
             state.held.append(Held(gangs=(gang, *alike), reason=reason))
 
 
@@ -155,24 +173,28 @@ def _runs(waiting: Groups, reserved: Set[JobId]) -> Iterator[Sequence[Waiting]]:
 
 def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     full = _array_is_full(state, gang)
+    before = state.promising.turn_to(gang)
     reserved = state.reserved.get(gang.job)
     if reserved is not None:
         return _try_reserved(state, gang, reserved, full)
     if full is not None:
         return full
     shapes = state.limits.shapes(gang)
-    likeness = (shapes, *gang.likeness, gang.kin if gang.kin in state.shunned else "")
+    kin = gang.kin if gang.kin in state.shunned else ""
+    likeness = (shapes, *gang.likeness, kin, state.open.view)
     if shapes and likeness not in state.refused and _place(state, gang, shapes):
         return None
     reserved = _make_way(state, gang, shapes)
     if reserved is not None:
         return _gives_way(reserved)
+    if promise := state.promising.promise(gang, before):
+        return promised(promise)
     if not shapes:
         return state.limits.reason(gang)
     if likeness in state.refused:
         return state.refused[likeness]
     free = "" if state.reserved_for is None else str(state.reserved_for)
-    reason = explain(gang, state.open, fleet, behind=free)
+    reason = explain(gang, state.open.rooms, fleet, behind=free)
     state.refused[likeness] = reason
     if state.now - gang.since >= PATIENCE_SECONDS and state.reserved_for is None:
         _reserve(state, gang)
@@ -193,10 +215,10 @@ def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> bool:
     may_be_any = state.shares.any and gang.mark is None and not (gang.avoid or gang.likes)
     for shape in shapes:
         if may_be_any and shape.nodes == 1 and shape.resources.gpu_millis:
-            seats = state.shares.best(state.open, gang, shape)
+            seats = state.shares.best(state.open.rooms, gang, shape)
         else:
-            seats = find_seats(state.open, gang, shape)
-        if seats:
+            seats = find_seats(state.open.rooms, gang, shape)
+        if seats and state.promising.lets(gang, shape):
             _take(state, gang, shape, seats)
             return True
     return False
@@ -209,9 +231,13 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
     """Stop others for the gang, if it has a right to what they hold and starts then."""
 
     def rooms() -> list[NodeRoom]:
-        """All that is reserved is taken in them, whoever holds it still; those are copies."""
+        """All that is reserved is taken in them, whoever holds it still, and what is promised of a
+        queue's own; those are copies."""
+        firm = list(state.promising.firm())
         there = {seat.node for one in state.reserved.values() for seat in one.seats}
-        copies = {room.id: room.copy() if room.id in there else room for room in state.open}
+        there |= {seat.node for _, promise in firm for seat in promise.seats}
+        true = [state.rooms[room.id] for room in state.open.rooms]
+        copies = {room.id: room.copy() if room.id in there else room for room in true}
         for job, parts in state.kept.items():
             for node, kept in parts:
                 if node in copies:
@@ -220,6 +246,10 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
                 if seat.node in copies:
                     gang = state.kept_for[job]
                     copies[seat.node].take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+        for other, promise in firm:
+            for seat in promise.seats:
+                if seat.node in copies:
+                    copies[seat.node].take(seat, kin=other.kin, apart_from=other.place.apart_from)
         return list(copies.values())
 
     way = state.victims.choose(gang, shapes or gang.shapes, rooms)
@@ -237,26 +267,21 @@ def _keep(state: _Pass, gang: Waiting, reserved: Reserved) -> None:
     parts = []
     for seat in reserved.seats:
         if seat.node in state.rooms:
-            room, is_open = _lift(state, seat.node)
-            kept = room.keep(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+            with state.open.change(seat.node) as room:
+                kept = room.keep(seat, kin=gang.kin, apart_from=gang.place.apart_from)
             parts.append((seat.node, kept))
-            _lay(state, room, is_open)
+    state.promising.keep(seat.node for seat in reserved.seats)
     state.kept[gang.job] = parts
     state.kept_for[gang.job] = gang
-    state.standing.take(_holding(state, gang, reserved.seats))
-
-
-def _holding(state: _Pass, gang: Waiting, seats: Sequence[Seat]) -> Holding:
-    return holding_of(gang.queue, gang.user, seats, state.types, preemptible=gang.preemptible)
+    state.standing.take(state.holding(gang, reserved.seats))
 
 
 def _let_go(state: _Pass, job: JobId) -> None:
     for node, kept in state.kept.pop(job):
-        room, is_open = _lift(state, node)
-        room.let_go(kept)
-        _lay(state, room, is_open)
+        with state.open.change(node) as room:
+            room.let_go(kept)
     seats = state.reserved.pop(job).seats
-    state.standing.give(_holding(state, state.kept_for.pop(job), seats))
+    state.standing.give(state.holding(state.kept_for.pop(job), seats))
 
 
 def _try_reserved(
@@ -286,28 +311,13 @@ def _gives_way(reserved: Reserved) -> Reason:
     )
 
 
-def _lift(state: _Pass, node: NodeId) -> tuple[NodeRoom, bool]:
-    """Take a node out of the order of best fit while what is free on it changes."""
-    room = state.rooms[node]
-    place = bisect_left(state.open, room.fullness, key=_fullness)
-    is_open = place < len(state.open) and state.open[place] is room
-    if is_open:
-        del state.open[place]
-    return room, is_open
-
-
-def _lay(state: _Pass, room: NodeRoom, is_open: bool) -> None:
-    if is_open:
-        insort(state.open, room, key=_fullness)
-
-
 def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) -> None:
+    state.promising.begin(gang, seats)
     for seat in seats:
-        room, is_open = _lift(state, seat.node)
-        room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
-        _lay(state, room, is_open)
+        with state.open.change(seat.node) as room:
+            room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
     port = state.rooms[seats[0].node].take_port()
-    borrows = state.standing.take(_holding(state, gang, seats))
+    borrows = state.standing.take(state.holding(gang, seats))
     placed = Placed(
         job=gang.job, shape=shape, seats=seats, port=port or 0, borrowed_millis=max(0, borrows)
     )
@@ -317,13 +327,19 @@ def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) ->
 
 
 def _reserve(state: _Pass, gang: Waiting) -> None:
-    """Keep the nodes that are nearest to free for the gang; nobody behind it may use them.
+    """Keep for the gang what it can have first, or, where nobody knows when others end, the nodes
+    that are nearest to free: nobody behind it may use them, but to be gone by then.
 
-    Where others have given way, or are about to, for somebody else, the nodes are not to be had.
+    Where others have given way, or are about to, for somebody else, the nodes are not to be had,
+    nor where somebody is promised a start.
     """
+    if state.promising.reserve(gang):
+        state.reserved_for = gang.job
+        return
     awaited = {seat.node for one in state.reserved.values() for seat in one.seats}
+    awaited |= state.promising.nodes()
     rooms = [room for id, room in state.rooms.items() if id not in awaited]
     kept = nearest_to_free(rooms, gang, gang.shapes[0])
     if kept:
         state.reserved_for = gang.job
-        state.open = [room for room in state.open if room.id not in kept]
+        state.open.shut(kept)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
 from corral.domain.resources import Shape
+from corral.schedule.ahead import Promise
 from corral.schedule.victims import Preempted, Reserved
 from corral.schedule.waiting import Reason, Waiting
 
@@ -38,6 +39,7 @@ class Decision:
 
     `preempted` are those who now have to give way, and `reserved` what is kept for whom from now
     on; `dropped` are jobs whose seats are kept no longer, though they still wait.
+    `promised` are all promises that stand from now on.
     """
 
     placed: tuple[Placed, ...] = ()
@@ -45,6 +47,7 @@ class Decision:
     preempted: tuple[Preempted, ...] = ()
     reserved: tuple[Reserved, ...] = ()
     dropped: tuple[JobId, ...] = ()
+    promised: tuple[Promise, ...] = ()
 
     def reasons(self) -> "Reasons":
         """Why each of the jobs that go on waiting does."""

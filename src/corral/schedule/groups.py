@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import count
+from math import ceil, log
 
 from corral.domain.ids import JobId
 from corral.schedule.learned import level_of
@@ -77,5 +78,10 @@ class Groups:
     def _kind(self, gang: Waiting) -> tuple[object, ...]:
         kin = gang.kin if gang.kin in self._shunned else ""
         return (*gang.likeness, gang.queue, gang.user, gang.priority, gang.preemptible,
-                gang.array, gang.array_limit, kin,
-                level_of(gang.served_seconds), gang.stem, gang.limit_seconds)  # fmt: skip
+                gang.array, gang.array_limit, kin, level_of(gang.served_seconds), gang.stem,
+                gang.limit_seconds, _length(gang.holds_seconds))  # fmt: skip
+
+
+def _length(seconds: float | None) -> int:
+    """In steps of a tenth: what is kept for others is open only to those who end before."""
+    return 0 if seconds is None else 1 + ceil(log(1.0 + seconds, 1.1))

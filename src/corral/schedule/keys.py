@@ -39,7 +39,7 @@ class Keys:
     def of_waiting(self, gang: Waiting) -> float:
         """Of one line: the same for all gangs of a group."""
         policy = self.policy(gang.queue)
-        if self._learned is None or policy == Policy.FIFO:
+        if self._learned is None or policy.goes_by_age:
             return 0.0
         asked = class_of(gang)
         if policy == Policy.SJF:

@@ -202,6 +202,19 @@ class NodeRoom:
         other.free_ports = self.free_ports.copy()
         return other
 
+    def narrow(self, other: NodeRoom) -> None:
+        """Only what is free of both: of the same node at two moments."""
+        free = zip(self.free_gpu_millis, other.free_gpu_millis, strict=True)
+        self.free_gpu_millis = [max(0, min(two)) for two in free]
+        slices = zip(self.free_slices, other.free_slices, strict=True)
+        self.free_slices = [[one for one in mine if one in theirs] for mine, theirs in slices]
+        self.free_cpu_millis = max(0, min(self.free_cpu_millis, other.free_cpu_millis))
+        self.free_memory_bytes = max(0, min(self.free_memory_bytes, other.free_memory_bytes))
+        self.seats, self.alone = max(self.seats, other.seats), max(self.alone, other.alone)
+        self.guests |= other.guests
+        self.shunned |= other.shunned
+        self._count()
+
     def _count(self) -> None:
         """`whole`: GPUs that are free as a whole. `fullness`: best fit takes the lowest first, so
         the least suspected, then the fewest free GPUs, the least free CPU, the lowest id."""

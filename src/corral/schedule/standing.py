@@ -76,6 +76,11 @@ class Standing:
         self._held: dict[QueueName | Leaf, Amounts] = {}
         self._lent: Counter[QueueName] = Counter()  # thousandths held by preemptible jobs below it
         self._of_user: Counter[Leaf] = Counter()  # thousandths of GPUs, at each queue of its path
+        self.has_bounds = any(
+            queue.nominal or queue.most_per_user_millis is not None
+            or queue.borrow_limit_millis is not None
+            for queue in tree.queues
+        )  # fmt: skip
         self._has_types = any(
             kind != ANY_TYPE for queue in tree.queues for kind, _ in queue.nominal
         )
@@ -200,15 +205,23 @@ class Standing:
     def allowed(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> Iterator[Shape]:
         """The forms of a shape that its queue may hold now: itself, or by type where queues have
         GPUs of types and the shape takes any; those of its own types come first."""
-        asked = shape.resources
-        if asked.gpu_type is None and self._has_types and len(kinds) > 1 and asked.gpu_millis:
-            typed = [Shape(nodes=shape.nodes, resources=replace(asked, gpu_type=k)) for k in kinds]
+        typed = self.forms(shape, kinds)
+        if len(typed) > 1:
             own = {one: self.is_own(gang.queue, self.millis_of(one, kinds)) for one in typed}
             for one in sorted(typed, key=lambda one: not own[one]):
                 if self._lets(gang, one, kinds):
                     yield one
         elif self._lets(gang, shape, kinds):
             yield shape
+
+    def forms(self, shape: Shape, kinds: Sequence[str]) -> Sequence[Shape]:
+        """The shape; where queues have GPUs of types and it takes any, once for each type."""
+        asked = shape.resources
+        if asked.gpu_type is not None or not self._has_types or len(kinds) < 2:
+            return (shape,)
+        if not asked.gpu_millis:
+            return (shape,)
+        return [Shape(nodes=shape.nodes, resources=replace(asked, gpu_type=k)) for k in kinds]
 
     def _lets(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> bool:
         asked = self.millis_of(shape, kinds)

@@ -133,6 +133,9 @@ class Giving:
         self, one: Reservation, jobs: dict[JobId, Job], changes: Changes, new: Counter[QueueName]
     ) -> None:
         known = self._kept.get(one.job)
+        if one.latest_start is not None:
+            self._kept.pop(one.job, None)
+            return  # a promise takes from nobody, and others may use its seats meanwhile
         if known is None or known.since != one.since:
             self._rights(one, jobs, new)
         if one.ended:

@@ -93,14 +93,16 @@ def _is_met(after: After, job: Job) -> bool:
 
 def _is_alike(one: Job, other: Job) -> bool:
     """Whether both ask for the same, and could start in just the same places: saves and limits bind
-    a job to some."""
+    a job to some, and one that has gone in time may use what is kept for another."""
     bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
     mine, others = one.spec, other.spec
     same = (one.owner, mine.queue, mine.preemptible) == (
         other.owner, others.queue, others.preemptible,
     )  # fmt: skip
     alike = mine.shapes == others.shapes and mine.place == others.place
-    return same and not bound and alike
+    limits = (mine.max_duration_seconds, mine.grace_seconds)
+    as_long = limits == (others.max_duration_seconds, others.grace_seconds)
+    return same and not bound and alike and as_long
 
 
 def _place(job: Job) -> tuple[int, int, int]:

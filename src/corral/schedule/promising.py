@@ -1,0 +1,185 @@
+"""Who is promised a start, by the policies of queues; and what others may do beside promises."""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Final
+
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.moment import moment_text
+from corral.domain.queue import Policy, Queue
+from corral.domain.resources import Shape
+from corral.schedule.ahead import Ahead, Ending, Promise
+from corral.schedule.groups import Groups
+from corral.schedule.opened import Opened
+from corral.schedule.standing import Holding, Standing
+from corral.schedule.waiting import Reason, Waiting
+
+MOST_PROMISED: Final = 32  # of one conservative queue: so many look ahead in a pass, in their order
+_MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
+
+
+class Promising:
+    """The promises of one pass; it looks ahead only when somebody is to have one, or has.
+
+    `ask` answers with those who hold seats and have a limit.
+    """
+
+    def __init__(
+        self,
+        opened: Opened,
+        standing: Standing,
+        kinds: Sequence[str],
+        ask: Callable[[], Sequence[Ending]],
+        holding: Callable[[Waiting, Sequence[Seat]], Holding],
+        *,
+        now: float,
+    ) -> None:
+        self._opened = opened
+        self._standing = standing
+        self._kinds = kinds
+        self._ask = ask
+        self._holding = holding
+        self._now = now
+        self._told: set[JobId] = set()
+        self._looked: dict[QueueName, int] = {}
+        self._begun: list[Ending] = []
+        self._never_free: set[NodeId] = set()
+
+    def load(self, known: Sequence[Promise], waiting: Groups) -> None:
+        """What earlier passes have promised to those that still wait."""
+        for one in known:
+            gang = waiting.get(one.job)
+            if gang is not None:
+                self._look().promise(gang, one)
+                self._told.add(one.job)
+
+    @property
+    def told(self) -> frozenset[JobId]:
+        """Those who are told of a promise."""
+        return frozenset(self._told)
+
+    def promises(self) -> tuple[Promise, ...]:
+        """All that stand, of those who are told."""
+        ahead = self._opened.ahead
+        found = ahead.promises if ahead is not None else []
+        return tuple(one for _, one in found if one.job in self._told)
+
+    # -- what the pass tells -----------------------------------------------------------------------
+
+    def begin(self, gang: Waiting, seats: tuple[Seat, ...]) -> None:
+        """The gang has been placed."""
+        if gang.holds_seconds is None:
+            return
+        ending = Ending(
+            job=gang.job,
+            seats=seats,
+            until=self._now + gang.holds_seconds,
+            holding=self._holding(gang, seats),
+            kin=gang.kin,
+            apart_from=gang.place.apart_from,
+        )
+        self._begun.append(ending)
+        if self._opened.ahead is not None:
+            self._opened.ahead.ends(ending)
+
+    def keep(self, nodes: Iterable[NodeId]) -> None:
+        """What comes free of these nodes is somebody's already."""
+        self._never_free.update(nodes)
+        if self._opened.ahead is not None:
+            self._opened.ahead.never_free(self._never_free)
+
+    # -- what it is told ---------------------------------------------------------------------------
+
+    def turn_to(self, gang: Waiting) -> Promise | None:
+        """Open to the gang what it may use beside the promises of others. Its own, if it has one,
+        is taken back."""
+        ahead = self._opened.ahead
+        if ahead is None:
+            return None
+        own = ahead.take_back(gang.job)
+        self._told.discard(gang.job)
+        self._opened.see(self._stop(gang))
+        return own
+
+    def lets(self, gang: Waiting, shape: Shape) -> bool:
+        """Whether its queue may hold it beside all those who start before it ends."""
+        ahead = self._opened.ahead
+        return ahead is None or ahead.lets(gang, shape, self._now, self._stop(gang))
+
+    def nodes(self) -> set[NodeId]:
+        """Where something is promised."""
+        ahead = self._opened.ahead
+        return set(ahead.nodes()) if ahead is not None else set()
+
+    def firm(self) -> Iterable[tuple[Waiting, Promise]]:
+        """What nobody has a right to take back."""
+        ahead = self._opened.ahead
+        return ahead.firm() if ahead is not None else ()
+
+    def promise(self, gang: Waiting, before: Promise | None) -> Promise | None:
+        """What a gang without room is promised by the policy of its queue. `before`: what it has
+        been told."""
+        queue = self._queue(gang)
+        most = _MOST.get(queue.policy, 0)
+        if not most:
+            return None
+        if before is None and self._looked.get(queue.name, 0) >= most - self._count(queue.name):
+            return None
+        self._looked[queue.name] = self._looked.get(queue.name, 0) + (before is None)
+        found = self._earliest(gang)
+        if found is not None:
+            self._look().promise(gang, found)
+            self._told.add(gang.job)
+        return found
+
+    def reserve(self, gang: Waiting) -> bool:
+        """Keep the seats that the gang can have first, for this pass; whether there are any."""
+        found = self._earliest(gang)
+        if found is not None:
+            self._look().promise(gang, found)
+        return found is not None
+
+    def _earliest(self, gang: Waiting) -> Promise | None:
+        found = self._look().earliest(gang)
+        return found if found is not None and found.start > self._now else None
+
+    def _look(self) -> Ahead:
+        if self._opened.ahead is None:
+            ahead = Ahead(
+                self._opened.by_id,
+                [*self._ask(), *self._begun],
+                now=self._now,
+                standing=self._standing,
+                kinds=self._kinds,
+                holding=self._holding,
+            )
+            ahead.never_free(self._never_free)
+            ahead.shut(self._opened.is_shut)
+            self._opened.ahead = ahead
+        return self._opened.ahead
+
+    def _count(self, queue: QueueName) -> int:
+        ahead = self._opened.ahead
+        found = ahead.promises if ahead is not None else []
+        return sum(one.job in self._told and self._queue(g).name == queue for g, one in found)
+
+    def _queue(self, gang: Waiting) -> Queue:
+        """The queue whose line the gang is in: its own, or the first above that has a policy."""
+        path = self._standing.tree.path(gang.queue)
+        return next((queue for queue in path if queue.policy != Policy.DEFAULT), path[-1])
+
+    def _stop(self, gang: Waiting) -> float:
+        return inf if gang.holds_seconds is None else self._now + gang.holds_seconds
+
+
+def promised(promise: Promise) -> Reason:
+    """What the gang is told."""
+    gpus = sum(seat.gpu_millis for seat in promise.seats)
+    who = ", ".join(promise.after)
+    when = f", when {who} reach their limits" if who else ""
+    kept = "GPUs are kept for it" if gpus else "its nodes are kept for it"
+    return Reason(
+        code="Promised",
+        sentence=f"{kept}: it starts at {moment_text(promise.start)} at the latest{when}",
+    )

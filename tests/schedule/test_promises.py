@@ -1,0 +1,210 @@
+"""Promised starts: kept whoever comes, and those who have gone by then go before."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.place import Constraint, PlaceRule
+from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
+from corral.domain.resources import Resources, Shape
+from corral.schedule import Waiting
+from corral.schedule.decide import PATIENCE_SECONDS
+from tests.schedule.days import Come, Day
+from tests.worlds import node
+
+EASY, ALL = QueueName("easy"), QueueName("all")
+NODES = [node("n1", 4), node("n2", 4), node("n3", 2), node("n4", 1)]
+LONGEST_SECONDS = 400
+
+
+def one(
+    id: str, order: int = 0, *, nodes: int = 1, gpus: int = 1, limit: float | None = None,
+    queue: QueueName = EASY, **more: object,
+) -> Waiting:  # fmt: skip
+    shape = Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000))
+    base = Waiting(
+        job=JobId(id), shapes=(shape,), priority=0, order=(order, 0), queue=queue,
+        holds_seconds=limit, kin=id,
+    )  # fmt: skip
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> QueueTree:
+    """A queue of each policy; some have GPUs of their own, and limits."""
+    queues = []
+    for name, policy in ((DEFAULT_QUEUE, Policy.DEFAULT), (EASY, Policy.BACKFILL)):
+        own = draw(st.sampled_from([0, 0, 3]))
+        queues.append(
+            Queue(
+                name=name,
+                policy=policy,
+                nominal=((ANY_TYPE, own * 1000),) if own else (),
+                borrow_limit_millis=draw(st.sampled_from([None, None, 8000])),
+            )
+        )
+    return whole_tree([*queues, Queue(name=ALL, policy=Policy.CONSERVATIVE)])
+
+
+@st.composite
+def comes(draw: st.DrawFn) -> list[Come]:
+    """Most have a limit, which they keep; some end long before it."""
+    found = []
+    on = Constraint(label="node", values=("n1", "n3"))
+    for at in range(draw(st.integers(1, 14))):
+        seconds = draw(st.integers(1, LONGEST_SECONDS))
+        more = draw(st.sampled_from([0, 0, 50, LONGEST_SECONDS]))
+        resources = Resources(
+            gpu_millis=1000 * draw(st.integers(1, 4)), cpu_millis=draw(st.sampled_from([0, 4000]))
+        )
+        most = 4 if resources.gpus == 1 else 3 if resources.gpus == 2 else 2
+        gang = one(
+            f"j{at}",
+            at,
+            limit=draw(st.sampled_from([None, *[float(seconds + more)] * 6])),
+            queue=draw(st.sampled_from([DEFAULT_QUEUE, EASY, EASY, ALL, ALL])),
+            priority=draw(st.sampled_from([0, 0, 100])),
+            user=UserName(draw(st.sampled_from(["ann", "bob"]))),
+            shapes=(Shape(nodes=draw(st.integers(1, most)), resources=resources),),
+        )
+        if gang.shapes[0].nodes == 1 and resources.gpus < 3 and not draw(st.integers(0, 4)):
+            rule = PlaceRule(constraints=(on,), exclusive=draw(st.booleans()))
+            gang = replace(gang, place=rule)
+        found.append(Come(gang=gang, at=float(draw(st.integers(0, 600))), runs_seconds=seconds))
+    return found
+
+
+@settings(max_examples=300)
+@given(trees(), comes())
+def test_no_promise_is_ever_broken(tree: QueueTree, some: list[Come]) -> None:
+    """As long as nobody outlasts its limit, as the day itself asserts after each pass."""
+    day = Day(NODES, some, tree)
+    day.live()
+    assert all(day.began[job] <= start for job, start in day.first.items())
+
+
+@settings(max_examples=200)
+@given(trees(), comes())
+def test_who_has_gone_before_every_promised_start_is_never_held_by_one(
+    tree: QueueTree, some: list[Come]
+) -> None:
+    day = Day(NODES, some, tree)
+    while len(day.ended) < len(some):
+        day.step()
+        soonest = min((one.start for one in day.promised.values()), default=0.0)
+        for gang in day.waiting():
+            ends = day.now + (gang.holds_seconds or 2 * LONGEST_SECONDS)
+            if ends <= soonest and day.last.reasons()[gang.job].code == "Resources":
+                rooms = [room for room in day.rooms() if gang.place.admits(room.labels)]
+                able = [room for room in rooms if room.seat(gang.shapes[0].resources)]
+                assert len(able) < gang.shapes[0].nodes or gang.place.exclusive
+        day.forward()
+
+
+# -- by name ---------------------------------------------------------------------------------------
+
+TREE = whole_tree(
+    [Queue(name=EASY, policy=Policy.BACKFILL), Queue(name=ALL, policy=Policy.CONSERVATIVE)]
+)
+PAIR = [node("a", 2), node("b", 2)]
+
+
+def busy(*more: Come) -> Day:
+    """Node a is held for at most 100 s, by one that knows its limit; the rest is free."""
+    first = Come(gang=one("first", 0, gpus=2, limit=100.0), at=0.0, runs_seconds=90.0)
+    return Day(PAIR, [first, *more], TREE)
+
+
+def comes_at(at: float, gang: Waiting, seconds: float) -> Come:
+    return Come(gang=gang, at=at, runs_seconds=seconds)
+
+
+def test_who_ends_before_a_promised_start_goes_before_it_and_nobody_else_does() -> None:
+    wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, limit=50.0), 50.0)
+    short = comes_at(2.0, one("short", 2, gpus=1, limit=98.0), 98.0)
+    long = comes_at(2.0, one("long", 3, gpus=1, limit=99.0), 99.0)
+    endless = comes_at(2.0, one("endless", 4, gpus=1), 1.0)
+    day = busy(wide, short, long, endless)
+    day.live()
+    assert day.first[JobId("wide")] == 100.0
+    began = {str(job): at for job, at in day.began.items()}
+    assert began == {"first": 0.0, "short": 2.0, "wide": 100.0, "long": 150.0, "endless": 150.0}
+
+
+def test_a_promised_gang_is_told_when_it_starts_and_after_whose_end() -> None:
+    day = busy(comes_at(1.0, one("wide", 1, nodes=2, gpus=2, limit=50.0), 50.0))
+    day.step()
+    day.forward()
+    day.step()
+    [promise] = day.last.promised
+    assert (promise.job, promise.start, promise.after) == ("wide", 100.0, ("first",))
+    reason = day.last.reasons()[JobId("wide")]
+    assert (reason.code, "at the latest" in reason.sentence) == ("Promised", True)
+
+
+def test_conservative_promises_a_start_to_each_and_easy_to_the_first() -> None:
+    for queue, told in ((EASY, {"w1"}), (ALL, {"w1", "w2", "w3"})):
+        wide = [
+            comes_at(1.0, one(f"w{at}", at, nodes=2, gpus=2, limit=50.0, queue=queue), 50.0)
+            for at in (1, 2, 3)
+        ]
+        day = busy(*wide)
+        day.step()
+        day.forward()
+        day.step()
+        assert {one.job for one in day.last.promised} == told
+        if queue == ALL:
+            assert [one.start for one in day.last.promised] == [100.0, 150.0, 200.0]
+
+
+def test_without_limits_nothing_is_promised_and_the_nearest_nodes_are_kept() -> None:
+    first = comes_at(0.0, one("first", 0, gpus=1), 500.0)
+    wide = comes_at(0.0, one("wide", 1, nodes=2, gpus=2), 1.0)
+    late = comes_at(PATIENCE_SECONDS + 1, one("late", 2, limit=1.0), 1.0)
+    day = Day(PAIR, [first, wide, late], TREE)
+    day.live()
+    assert not day.first
+    assert day.began[JobId("late")] == 501.0
+
+
+def test_one_that_has_waited_by_default_lets_those_go_before_it_who_end_before_it_starts() -> None:
+    first = comes_at(0.0, one("first", 0, gpus=2, limit=200.0, queue=DEFAULT_QUEUE), 200.0)
+    wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, queue=DEFAULT_QUEUE), 10.0)
+    late = PATIENCE_SECONDS + 10.0
+    short = comes_at(late, one("short", 2, limit=100.0, queue=DEFAULT_QUEUE), 100.0)
+    long = comes_at(late, one("long", 3, limit=500.0, queue=DEFAULT_QUEUE), 100.0)
+    day = Day(PAIR, [first, wide, short, long], TREE)
+    day.live()
+    assert not day.first, "it is told of no promise"
+    assert day.began[JobId("short")] == late
+    assert day.began[JobId("wide")] == 200.0
+    assert day.began[JobId("long")] == 210.0
+
+
+def test_a_promise_is_brought_forward_when_others_end_early() -> None:
+    early = comes_at(0.0, one("early", 0, gpus=2, limit=1000.0), 30.0)
+    wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, limit=5.0), 5.0)
+    other = comes_at(0.0, one("other", 0, gpus=1, limit=60.0), 60.0)
+    day = Day(PAIR, [early, other, wide], TREE)
+    day.live()
+    assert day.first == {JobId("wide"): 1000.0}
+    assert day.began[JobId("wide")] == 60.0
+
+
+def test_of_a_queues_own_gpus_as_many_are_promised_as_it_will_have() -> None:
+    """Beside a promise its queue may not be filled up to its limit by one that stays."""
+    limited = Queue(
+        name=EASY, policy=Policy.BACKFILL, nominal=((ANY_TYPE, 2000),), borrow_limit_millis=0
+    )
+    first = comes_at(0.0, one("first", 0, limit=100.0), 100.0)
+    pair = comes_at(1.0, one("pair", 1, gpus=2, limit=10.0), 10.0)
+    stays = comes_at(2.0, one("stays", 2, limit=500.0), 500.0)
+    gone = comes_at(2.0, one("gone", 3, limit=90.0), 90.0)
+    day = Day(PAIR, [first, pair, stays, gone], whole_tree([limited]))
+    day.live()
+    assert day.began[JobId("gone")] == 2.0
+    assert day.began[JobId("pair")] == 100.0
+    assert day.began[JobId("stays")] == 110.0

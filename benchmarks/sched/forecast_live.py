@@ -12,6 +12,7 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -28,8 +29,12 @@ from corral.domain.forecast import Question, Ran, Told, ran_of
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import JobSpec
 from corral.domain.moves import JobState
+from corral.domain.node import Node
 from corral.domain.wishes import Submit, Wish
+from corral.reconcile import Now, Outcome, reconcile
 from corral.reconcile.foretell import foretell
+from corral.reconcile.service import ended_before, live_of
+from corral.schedule.learned import Learned
 from tests.worlds import Cluster, Order, gang, node
 
 NODES, GPUS, LOAD = 4, 4, 0.9
@@ -60,18 +65,31 @@ def names(dice: random.Random) -> list[Name]:
     ]
 
 
+class Learning(Cluster):
+    """As a head it orders by what the jobs that have ended teach."""
+
+    def __init__(self, runs: list[Ran], *nodes: Node) -> None:
+        self.runs = runs
+        super().__init__(*nodes)
+
+    def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
+        learned = Learned(ended_before(self.runs), live_of(self.world, now.wall))
+        return reconcile(self.world, self.facts, wishes, now, learned=learned)
+
+
 class Town:
     """The cluster, what is to come, and what was told."""
 
     def __init__(self, jobs: int, seed: int, runs: int) -> None:
         self.most_runs = runs
         self.dice = random.Random(seed)
-        self.cluster = Cluster(*[node(f"n{n}", gpus=GPUS) for n in range(NODES)])
+        self.runs: list[Ran] = []
+        nodes = [node(f"n{n}", gpus=GPUS) for n in range(NODES)]
+        self.cluster = Learning(self.runs, *nodes)
         self.coming: list[tuple[float, int, Name]] = []
         self.ends: list[tuple[float, JobId]] = []
         self.seconds: dict[JobId, float] = {}
         self.up: set[JobId] = set()
-        self.runs: list[Ran] = []
         self.open: dict[JobId, Told] = {}
         self.over: list[Told] = []
         self.took: list[float] = []
@@ -132,9 +150,9 @@ class Town:
     def end(self, at: float, id: JobId) -> None:
         seats = self.cluster.world.attempts[id]
         self.cluster.say(id, Phase.ENDED, exits=((0, Exit(code=0, at=at)),))
-        job = self.cluster.world.jobs[id]
         self.tick(at)
-        ended = replace(job, state=JobState.DONE, ended_at=at)
+        assert self.cluster.outcome is not None
+        (ended,) = [job for job in self.cluster.outcome.changes.jobs if job.id == id]
         if (ran := ran_of(ended, [replace(seats, ended_at=at)])) is not None:
             self.runs.append(ran)
         for seen in self.cluster.seen.values():

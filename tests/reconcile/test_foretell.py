@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from corral.domain.forecast import Forecast, Question, Ran, Told
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
+from corral.domain.queue import Policy, Queue
 from corral.domain.resources import Resources, Shape
+from corral.domain.wishes import SetQueues
 from corral.reconcile.foretell import foretell
 from corral.replay.interval import FEW
 from tests.worlds import ALICE, Cluster, gang, node
@@ -214,3 +216,19 @@ def test_those_who_usually_come_may_go_first() -> None:
     assert alone.starts.high_seconds is not None
     assert alone.starts.high_seconds <= 4000
     assert among.starts.high_seconds is None or among.starts.high_seconds > 4000
+
+
+def test_a_limit_with_which_it_could_go_before_a_promised_start_is_suggested() -> None:
+    cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
+    cluster.wish(SetQueues(queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True))
+    cluster.up(cluster.submit(gang("runs", max_duration_seconds=1000.0)))
+    cluster.submit(gang("big", nodes=2, max_duration_seconds=500.0))
+    spec = gang("small", max_duration_seconds=1800.0)
+    waiting = cluster.submit(spec)
+    shorter = replace(spec, max_duration_seconds=900.0)
+    runs = [ended("runs", 1000.0), ended("big", 500.0, nodes=2)]
+    found = asked(cluster, waiting, runs, instead=[("with a limit of 15 min", shorter)])
+    assert found is not None
+    assert found.starts.low_seconds > 400
+    assert [one.change for one in found.instead] == ["with a limit of 15 min"]
+    assert found.instead[0].starts.high_seconds == 0.0

@@ -13,7 +13,7 @@ from corral.domain.moves import ON_NODES, JobState, StopWhy
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.place import suspicion_of, waiting_of
 from corral.reconcile.preempt import reserved_of, restart_seconds
-from corral.reconcile.promises import promised_of
+from corral.reconcile.promises import holds_seconds, promised_of
 from corral.reconcile.queued import shared_paths
 from corral.reconcile.service import ended_before, live_of
 from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of
@@ -170,8 +170,11 @@ def _sooner(
         part = FIRST_PART + (1 - FIRST_PART) * number / len(changes)
         if not plays.is_within(part):
             continue
+        holds = holds_seconds(spec)
         waiting = [
-            replace(gang, shapes=spec.shapes, queue=spec.queue) if gang.job == job.id else gang
+            replace(gang, shapes=spec.shapes, queue=spec.queue, holds_seconds=holds)
+            if gang.job == job.id
+            else gang
             for gang in present.waiting
         ]
         changed = replace(present, waiting=waiting)

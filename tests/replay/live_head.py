@@ -39,6 +39,11 @@ class Row(NamedTuple):
     queue: str
     user: str
     priority: int = 0
+    share_millis: int = 0  # of one GPU, in place of whole ones
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(gpu_millis=self.share_millis or self.gpus * 1000)
 
 
 class Decided(NamedTuple):
@@ -157,7 +162,7 @@ class LiveHead:
         row = self.rows[number]
         spec = JobSpec(
             name=f"t{number}", run="true", nodes=row.nodes, priority=row.priority,
-            resources=Resources(gpu_millis=row.gpus * 1000), queue=QueueName(row.queue),
+            resources=row.resources, queue=QueueName(row.queue),
             checkpoint=SAVING,
         )  # fmt: skip
         asked = Submit(specs=(spec,), key=str(number))

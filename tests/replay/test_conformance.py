@@ -14,7 +14,7 @@ from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue, QueueTree, whole_tree
-from corral.domain.resources import Gpu, Inventory, Resources, Shape
+from corral.domain.resources import Gpu, Inventory, Shape
 from corral.replay import Workload, replay
 from corral.replay.live import Play
 from corral.replay.present import Coming, Happened, Kind, Present, Terms
@@ -39,14 +39,17 @@ def node(row: int) -> Node:
         boot=BootId("1"),
         inventory=Inventory(
             gpus=tuple(gpus), cpu_millis=64_000, memory_bytes=2**38, shared=(("/shared", "m"),),
-            ports=tuple(range(20_000, 20_064)),
+            ports=tuple(range(20_000, 20_064)), gpu_shares=True,
         ),
         liveness=Liveness.ALIVE,
     )  # fmt: skip
 
 
-def day(seed: int, jobs: int, *, priorities: Sequence[int] = (0,)) -> list[Row]:
-    """Most jobs take minutes and some a day; most come by day; a few users have most of them."""
+def day(
+    seed: int, jobs: int, *, priorities: Sequence[int] = (0,), shares: Sequence[int] = (0,)
+) -> list[Row]:
+    """Most jobs take minutes and some a day; most come by day; a few users have most of them.
+    `shares`: in thousandths, of those that ask for one GPU."""
     chance = Random(seed)
     sizes, weights = zip(*SIZES, strict=True)
     rows = []
@@ -60,6 +63,7 @@ def day(seed: int, jobs: int, *, priorities: Sequence[int] = (0,)) -> list[Row]:
                 nodes=max(1, gpus // 8), gpus=min(8, gpus), queue=chance.choice("aaabbc"),
                 user=chance.choice(("ann", "ann", "bob", "eve")),
                 priority=chance.choice(priorities),
+                share_millis=chance.choice(shares) if gpus == 1 else 0,
             )
         )  # fmt: skip
     return sorted(rows)
@@ -84,7 +88,7 @@ def decided_fast(rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree) ->
 
 
 def gang(number: int, row: Row) -> Waiting:
-    shape = Shape(nodes=row.nodes, resources=Resources(gpu_millis=row.gpus * 1000))
+    shape = Shape(nodes=row.nodes, resources=row.resources)
     return Waiting(
         job=JobId(str(number)), shapes=(shape,), priority=row.priority, order=(number, 0),
         queue=QueueName(row.queue), user=UserName(row.user),
@@ -105,14 +109,19 @@ def queues(**own: int) -> QueueTree:
 
 
 @pytest.mark.parametrize(
-    ("tree", "priorities"),
-    [(queues(a=32, b=24, c=8), (0,)), (queues(a=16, b=0, c=0), (0, 0, 0, 100))],
-    ids=["each its own", "little its own, and priorities"],
+    ("tree", "priorities", "shares"),
+    [
+        (queues(a=32, b=24, c=8), (0,), (0,)),
+        (queues(a=16, b=0, c=0), (0, 0, 0, 100), (0,)),
+        (queues(a=32, b=24, c=8), (0,), (0, 250, 500, 430)),
+    ],
+    ids=["each its own", "little its own, and priorities", "parts of GPUs"],
 )
 def test_a_day_is_decided_alike_by_the_live_path_and_the_fast_one(
-    tree: QueueTree, priorities: Sequence[int]
+    tree: QueueTree, priorities: Sequence[int], shares: Sequence[int]
 ) -> None:
-    rows, nodes = day(2020, 200, priorities=priorities), [node(row) for row in range(8)]
+    rows = day(2020, 200, priorities=priorities, shares=shares)
+    nodes = [node(row) for row in range(8)]
     live = decided_live(rows, nodes, tree, restart_seconds=RESTART_SECONDS)
     fast = decided_fast(rows, nodes, tree)
     assert sum(one.kind == "preempted" for one in fast) > 5, "somebody gives way"

@@ -22,6 +22,7 @@ from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.elder import protected_until
 from corral.schedule.learned import Lessons
 from corral.schedule.limits import holding_of
+from corral.schedule.shares import Shares
 from corral.schedule.standing import Holding
 
 TOGETHER_SECONDS: Final = 1e-6  # events so near to one another are one
@@ -70,10 +71,13 @@ class Play:
         self._ends: list[tuple[float, tuple[int, int], JobId, int]] = []
         self._patience: deque[tuple[float, JobId, float]] = deque()
         self._coming, self._came, self._is_new = coming, 0, True
-        self._rooms: dict[NodeId, NodeRoom] = {}
+        self._rooms, self._shares = dict[NodeId, NodeRoom](), Shares()
         self._fill(present, seconds)
 
     def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
+        known = [*present.waiting, *(holder.gang for holder in present.holders)]
+        for gang in sorted(known, key=lambda gang: gang.order):
+            self._shares.arrive(gang.shapes[0])
         for gang in sorted(present.waiting, key=lambda gang: gang.since):
             self._enter(gang, seconds[gang.job])
         for holder in present.holders:
@@ -135,6 +139,7 @@ class Play:
         while self._came < len(self._coming) and self._coming[self._came].at <= now:
             at, gang, seconds, can_save = self._coming[self._came]
             self._came += 1
+            self._shares.arrive(gang.shapes[0])
             self._enter(replace(gang, since=at), seconds, can_save=can_save)
         while self._patience and self._patience[0][0] <= now:
             self._is_new |= self._still_waits(self._patience.popleft())
@@ -269,6 +274,7 @@ class Play:
             learned=self._learning.table,
             running=self._candidates,
             reserved=before,
+            shares=self._shares,
             ends=lambda: endings_of(self._running.values(), self._holding),
             known=self._promised,
         )

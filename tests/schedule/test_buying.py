@@ -101,10 +101,10 @@ def test_it_is_better_by_the_margin_and_by_both_restarts() -> None:
     worth = here.keys.of_service(ONE, 2 * HOUR)
     bar = worth - own * MARGIN
     assert bar > 60.0
-    assert here.may_take(waits(), runs(restart_seconds=bar - 1))
-    assert not here.may_take(waits(), runs(restart_seconds=bar + 1))
+    assert buying().may_take(waits(), runs(restart_seconds=bar - 1))
+    assert not buying().may_take(waits(), runs(restart_seconds=bar + 1))
     back = bar / MARGIN / weight_of(1000)
-    assert not here.may_take(waits(restart_seconds=back), runs())
+    assert not buying().may_take(waits(restart_seconds=back), runs())
 
 
 def test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus() -> None:
@@ -210,12 +210,12 @@ def each_refused() -> None:
 MUTANTS = [
     (Mutant("nobody pays", "schedule.buying:Buying.has_paid", ">= price", ">= 0.0", ""),
      test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus),
-    (Mutant("any better key will do", "schedule.buying:Buying._is_better", "own * MARGIN", "own",
+    (Mutant("any better key will do", "schedule.buying:Buying._is_better", "* MARGIN", "",
             ""), test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("a restart costs nothing", "schedule.buying:Buying._is_better", "+ bar <", "<", ""),
+    (Mutant("a restart costs nothing", "schedule.buying:Buying._worth", "- back", "", ""),
      test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("who comes back takes as if he were new", "schedule.buying:Buying._is_better",
-            "gang.restart_seconds * back", "0.0", ""),
+    (Mutant("who comes back takes as if he were new", "schedule.buying:Buying._offer",
+            "+ back", "", ""),
      test_it_is_better_by_the_margin_and_by_both_restarts),
     (Mutant("the guard does not hold", "schedule.buying:Buying.may_take",
             "not victim.guard_over or", "", ""), each_refused),

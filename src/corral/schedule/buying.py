@@ -7,9 +7,10 @@ who has had less, and nobody from a job within its guard.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from corral.domain.ids import JobId
 from corral.domain.queue import Policy, Preempt
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
@@ -29,6 +30,8 @@ class Buying:
     standing: Standing
     keys: Keys
     now: float
+    _offers: dict[JobId, float] = field(default_factory=dict)
+    _worths: dict[JobId, float] = field(default_factory=dict)
 
     def may_buy(self, gang: Waiting) -> bool:
         """Whether gangs of its queue give way by service at all."""
@@ -53,12 +56,24 @@ class Buying:
         return max(0.0, self.now - gang.since) * gpus >= price
 
     def _is_better(self, gang: Waiting, victim: Running) -> bool:
-        weight, back = weight_of(victim.gpu_millis), weight_of(class_of(gang).gpu_millis)
-        own = self.keys.of_waiting(gang) + gang.restart_seconds * back
-        asked = Class(victim.queue, victim.gpu_millis)
-        worth = self.keys.of_service(asked, victim.served_by(self.now))
-        bar = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, victim.gpu_millis) * weight
-        return own * MARGIN + bar < worth
+        return self._offer(gang) * MARGIN < self._worth(victim)
+
+    def _offer(self, gang: Waiting) -> float:
+        """Its key, with what it takes to get it back to where it was."""
+        if gang.job not in self._offers:
+            back = gang.restart_seconds * weight_of(class_of(gang).gpu_millis)
+            self._offers[gang.job] = self.keys.of_waiting(gang) + back
+        return self._offers[gang.job]
+
+    def _worth(self, victim: Running) -> float:
+        """Its key, less what it takes to get it back to where it is."""
+        if victim.job not in self._worths:
+            asked, weight = Class(victim.queue, victim.gpu_millis), weight_of(victim.gpu_millis)
+            back = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, victim.gpu_millis) * weight
+            self._worths[victim.job] = (
+                self.keys.of_service(asked, victim.served_by(self.now)) - back
+            )
+        return self._worths[victim.job]
 
     def _has_had_less(self, gang: Waiting, victim: Running) -> bool:
         """In the line the gang's user would come before the victim's, or he is the same."""

@@ -224,10 +224,11 @@ class Ahead:
         changes = self._changes()
         able: dict[NodeId, NodeRoom] = {}
         steps = sorted(changes)
-        promised = set(self.nodes())
+        seen = self.now
         for place, at in enumerate(steps):
             stop = _end(at, gang.holds_seconds)
-            some = self._rooms if place == 0 else changes[at] | promised
+            some = self._rooms if place == 0 else changes[at] | self._begin_on(seen, stop)
+            seen = stop
             for node in some:
                 if node in self._rooms and node not in self._shut:
                     self._look(able, gang, shape, node, at, stop)
@@ -238,6 +239,11 @@ class Ahead:
                 after = self._after(seats, at)
                 return Promise(job=gang.job, shape=shape, seats=seats, start=at, after=after)
         return None
+
+    def _begin_on(self, start: float, stop: float) -> set[NodeId]:
+        """Nodes of which less is free from some moment between on."""
+        stays = (stay for stay in self._stays.values() if start <= stay.promise.start < stop)
+        return {seat.node for stay in stays for seat in stay.promise.seats}
 
     def _changes(self) -> dict[float, set[NodeId]]:
         """When something comes free, and on which nodes."""

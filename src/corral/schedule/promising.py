@@ -1,5 +1,6 @@
 """Who is promised a start, by the policies of queues; and what others may do beside promises."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final
@@ -15,7 +16,7 @@ from corral.schedule.opened import Opened
 from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Reason, Waiting
 
-MOST_PROMISED: Final = 32  # of one conservative queue: so many look ahead in a pass, in their order
+MOST_PROMISED: Final = 8  # of one conservative queue: so many look ahead in a pass, in their order
 _MOST: Final = {Policy.BACKFILL: 1, Policy.CONSERVATIVE: MOST_PROMISED}
 
 
@@ -42,7 +43,7 @@ class Promising:
         self._holding = holding
         self._now = now
         self._told: set[JobId] = set()
-        self._looked: dict[QueueName, int] = {}
+        self._in_vain: Counter[QueueName] = Counter()
         self._begun: list[Ending] = []
         self._never_free: set[NodeId] = set()
 
@@ -124,13 +125,14 @@ class Promising:
         most = _MOST.get(queue.policy, 0)
         if not most:
             return None
-        if before is None and self._looked.get(queue.name, 0) >= most - self._count(queue.name):
+        if before is None and self._in_vain[queue.name] + self._count(queue.name) >= most:
             return None
-        self._looked[queue.name] = self._looked.get(queue.name, 0) + (before is None)
         found = self._earliest(gang)
         if found is not None:
             self._look().promise(gang, found)
             self._told.add(gang.job)
+        elif before is None:
+            self._in_vain[queue.name] += 1
         return found
 
     def reserve(self, gang: Waiting) -> bool:

@@ -21,7 +21,7 @@ from replays import PHILLY, TRACES, head, keep, restarting, row
 
 from corral.domain.ids import QueueName
 from corral.domain.job import DEFAULT_QUEUE
-from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
+from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.replay import Outcome, Workload, metrics_of, parts_of, replay
 from corral.replay.queued import replay_queued
 from corral.schedule.order import POLICIES
@@ -53,14 +53,25 @@ def shares(work: Workload, names: list[str]) -> dict[str, int]:
     return nodes
 
 
+def tree_of(nodes: dict[str, int], *, in_one_line: bool) -> QueueTree:
+    """A queue for each VC; in one line, they lie below a queue whose policy is sjf."""
+    above = QueueName("all") if in_one_line else None
+    top = Queue(name=QueueName("all"), nominal=((ANY_TYPE, NODES * 8000),), policy=Policy.SJF)
+    own = [
+        Queue(name=QueueName(name), parent=above, nominal=((ANY_TYPE, count * 8000),))
+        for name, count in nodes.items()
+    ]
+    return whole_tree([top, *own] if in_one_line else own)
+
+
 def numbers_of(outcome: Outcome, labels: list[str], cpu_s: float) -> Numbers:
     parts = {label: asdict(part) for label, part in parts_of(outcome, labels).items()}
     return asdict(metrics_of(outcome)) | {"parts": parts, "cpu_s": cpu_s}
 
 
 def run(what: str, jobs: int) -> Numbers:
-    """`pool`, `quota`, `columns` (the pool, by the order policy of the traces), or a VC's name:
-    that alone on its partition."""
+    """`pool`, `quota`, `line` (quotas, in one line by sjf), `columns` (the pool, by the order policy
+    of the traces), or a VC's name: that alone on its partition."""
     begun = process_time()
     work, names = trace(jobs)
     nodes = shares(work, names)
@@ -71,14 +82,8 @@ def run(what: str, jobs: int) -> Numbers:
     sizes = [GPUS_PER_NODE] * nodes.get(what, NODES)
     if what == "columns":
         outcome = replay(work, sizes, restarting(POLICIES["default"], RESTART_SECONDS))
-    elif what == "quota":
-        tree = whole_tree(
-            [
-                Queue(name=one, nominal=((ANY_TYPE, nodes[one] * GPUS_PER_NODE * 1000),))
-                for one in queues
-                if one in nodes
-            ]
-        )
+    elif what in ("quota", "line"):
+        tree = tree_of(nodes, in_one_line=what == "line")
         outcome = replay_queued(work, sizes, tree, queues, restart_seconds=RESTART_SECONDS)
     else:
         one = [DEFAULT_QUEUE] * len(names)
@@ -94,7 +99,7 @@ def main() -> None:
     nodes = shares(work, names)
     names = list(nodes)
     with ProcessPoolExecutor(2) as pool:
-        asked = ["quota", "pool", "columns", *names]
+        asked = ["quota", "line", "pool", "columns", *names]
         found = dict(zip(asked, pool.map(run, asked, [jobs] * len(asked)), strict=True))
     lines = report(found, names, nodes)
     part = f", the first {jobs:,} jobs only" if len(work.submits) == jobs else ""
@@ -110,7 +115,8 @@ def report(found: dict[str, Numbers], names: list[str], nodes: dict[str, int]) -
     lines += ["", *head("Philly 64x8", "mean JCT s", "p99 JCT s", "longest wait s", "used",
                         "preemptions", "lost GPU h", "CPU s")]  # fmt: skip
     for name, one in (("one pool, columns", found["columns"]), ("one pool", pool),
-                      ("a quota a VC", quota)):  # fmt: skip
+                      ("a quota a VC", quota),
+                      ("a quota a VC, one line", found["line"])):  # fmt: skip
         lines.append(row(name, one["jct_mean_s"], one["jct_p99_s"], one["wait_max_s"],
                          f"{one['utilisation']:.1%}", one["preemptions"],
                          one["lost_gpu_s"] / 3600, one["cpu_s"]))  # fmt: skip
@@ -140,6 +146,12 @@ def verdict(
         *head("what", "to reach", "found"),
         row("JCT with quotas over one pool", "<= 1.10", f"{ratio:.3f}"),
         row("VCs worse off with quotas than apart", "0", f"{worse('quota')} {of}"),
+        row(
+            "JCT with quotas in one line over one pool",
+            "",
+            f"{found['line']['jct_mean_s'] / pool_seconds:.3f}",
+        ),
+        row("VCs worse off in one line than apart", "", f"{worse('line')} {of}"),
         row("VCs worse off in the pool than apart", "", f"{worse('pool')} {of}"),
         row("JCT of partitions over one pool", "", f"{apart_seconds / pool_seconds:.2f}"),
     ]

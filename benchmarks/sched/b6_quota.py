@@ -70,8 +70,8 @@ def numbers_of(outcome: Outcome, labels: list[str], cpu_s: float) -> Numbers:
 
 
 def run(what: str, jobs: int) -> Numbers:
-    """`pool`, `quota`, `line` (quotas, in one line by sjf), `columns` (the pool, by the order policy
-    of the traces), or a VC's name: that alone on its partition."""
+    """`pool`, `quota`, `line` (quotas, in one line by sjf), `columns` (the pool, by the policy of
+    the traces), or a VC's name: that alone on its partition."""
     begun = process_time()
     work, names = trace(jobs)
     nodes = shares(work, names)

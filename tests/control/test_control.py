@@ -177,7 +177,7 @@ def test_wishes_that_cannot_be_granted_are_refused() -> None:
 def test_a_dry_run_says_where_and_nothing_happens() -> None:
     async def tell() -> None:
         head = await Head().start()
-        planned = head.control.dry_run([gang(nodes=2, gpus=2)] * 2)
+        planned = head.control.dry_run([gang(nodes=2, gpus=2)] * 2, by=ALICE)
         assert [len(one.seats) for one in planned] == [2, 0]
         assert planned[1].reason is not None
         assert planned[1].reason.code == "Resources"
@@ -192,7 +192,7 @@ def test_a_dry_run_names_no_id_of_a_job_that_does_not_exist() -> None:
         head = await Head().start()
         known = await head.submit(gang("known"))
         waits = (After(job=JobId("@0")), After(job=known, name="known"))
-        first, second = head.control.dry_run([gang("first"), gang("second", after=waits)])
+        first, second = head.control.dry_run([gang("first"), gang("second", after=waits)], by=ALICE)
         assert first.reason is None
         assert second.reason is not None
         assert second.reason.code == "Dependency"

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from corral.control.intake import check_asked, check_specs, normal
+from corral.control.intake import check_asked, check_specs, normal, plan
 from corral.control.queues import QueueRule, QuotaExceeded
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
-from corral.domain.ids import QueueName
+from corral.domain.ids import QueueName, UserName
 from corral.domain.queue import Queue
 from corral.domain.wishes import SetQueues
 from corral.reconcile import Now
-from tests.worlds import Cluster, gang, node
+from tests.worlds import ALICE, Cluster, gang, node
 
 NOW = Now(wall=0.0, serving=0.0)
 TOP = Queue(name=QueueName("top"), longest_seconds=3600.0, highest_priority=0)
@@ -94,3 +94,15 @@ def test_a_queue_with_unfinished_jobs_is_not_taken_away() -> None:
     cluster.submit(gang(queue=QueueName("team")))
     with pytest.raises(Conflict, match="team would be taken away, and it has 1 unfinished job"):
         check_asked(cluster.world, SetQueues(queues=(TOP,), whole=True), NOW)
+
+
+def test_a_dry_run_is_decided_as_the_asker_s() -> None:
+    """Alice has the one GPU that a user may have in the queue; Bob has none."""
+    cluster = house()
+    cluster.submit(gang(queue="team"))
+    now = Now(wall=cluster.wall, serving=cluster.serving)
+    [hers] = plan(cluster.world, cluster.facts, [gang(queue="team")], now, by=ALICE)
+    [his] = plan(cluster.world, cluster.facts, [gang(queue="team")], now, by=UserName("bob"))
+    assert hers.reason is not None
+    assert hers.reason.code == "UserLimit"
+    assert his.reason is None

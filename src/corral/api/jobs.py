@@ -46,7 +46,7 @@ async def submit(
 
 
 async def _planned(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
-    planned = house.control.dry_run(specs)
+    planned = house.control.dry_run(specs, by=caller.name)
     waits = [place for place, one in enumerate(planned) if not one.seats]
     told: Mapping[int, Forecast] = {}
     if waits and house.forecasts is not None:

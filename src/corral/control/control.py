@@ -136,11 +136,11 @@ class Control:
         self._wake.set()
         return wish
 
-    def dry_run(self, specs: Seq[JobSpec]) -> list[Planned]:
+    def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
         """What submitting would do now. Raises the same refusals."""
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
-        return plan(self.world, self.facts, asked, self.now(), self._learning.table)
+        return plan(self.world, self.facts, asked, self.now(), self._learning.table, by=by)
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""

@@ -142,12 +142,14 @@ def plan(
     specs: Sequence[JobSpec],
     now: Now,
     learned: Learned | None = None,
+    *,
+    by: UserName,
 ) -> list[Planned]:
-    """What the scheduler would do with the jobs now; nothing happens."""
+    """What the scheduler would do with the user's jobs now; nothing happens."""
     draft = Draft(world, facts, now)
     wish = Wish(
         sequence=WishNumber(world.granted + 1),
-        by=UserName("nobody"),
+        by=by,
         at=now.wall,
         asked=Submit(specs=tuple(specs), key=""),
     )

@@ -15,7 +15,7 @@ from corral.domain.moves import JobState
 from corral.domain.wanted import Notice, Version
 from corral.domain.wishes import Cancel, Resume, Suspend
 from corral.reconcile import Now, wanted_of
-from tests.worlds import SAVING, Cluster, gang, node
+from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 CLEAN = Exit(code=0, at=1.0)
 SOON = Moment(after_seconds=60.0)
@@ -73,7 +73,7 @@ def test_a_resume_does_not_come_before_the_begin() -> None:
 
 def test_a_plan_says_when_it_begins() -> None:
     cluster = Cluster(node("n1"))
-    [planned] = plan(cluster.world, cluster.facts, [gang(begin=SOON)], now_of(cluster))
+    [planned] = plan(cluster.world, cluster.facts, [gang(begin=SOON)], now_of(cluster), by=ALICE)
     assert planned.reason is not None
     assert (planned.seats, planned.reason.code) == ((), "BeginTime")
 

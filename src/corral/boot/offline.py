@@ -1,5 +1,6 @@
 """A plan for a cluster that is not up: what a head would answer if it were started here and now."""
 
+import getpass
 import os
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ def plan_without_head(place: ClusterDir, wished: "Wished") -> "list[api.PlannedJ
     """The plan; nothing is started, written or sent. Raises: the refusals of a submit."""
     from corral.api.views import planned
     from corral.control.intake import check_specs, normal, plan
+    from corral.domain.ids import UserName
     from corral.engines.local.engine import CANNOT
     from corral.reconcile.draft import Now
     from corral.wire.reading import parse_values
@@ -32,7 +34,8 @@ def plan_without_head(place: ClusterDir, wished: "Wished") -> "list[api.PlannedJ
     specs = tuple(normal(world, spec) for spec in to_domain(parsed))
     check_specs(world, specs, CANNOT)
     now = Now(wall=SystemClock().wall(), serving=0.0)
-    return [planned(one) for one in plan(world, _heard(world), specs, now)]
+    me = UserName(getpass.getuser())
+    return [planned(one) for one in plan(world, _heard(world), specs, now, by=me)]
 
 
 def _heard(world: "World") -> "Facts":

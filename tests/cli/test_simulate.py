@@ -144,7 +144,13 @@ def test_what_cannot_be_replayed_is_refused(log: Path, more: list[str], code: in
     assert run(["simulate", str(log), *more]) == code
 
 
-QUEUES = "kind: queues\nguard: 30s\nqueues: [{name: a, gpus: 8}, {name: b, gpus: 8}]\n"
+QUEUES = """
+kind: queues
+guard: 30s
+queues:
+  - {name: a, gpus: 8, preempt: never}     # its own jobs leave each other alone
+  - {name: b, gpus: 8}
+"""
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from corral.control.intake import check_asked, check_specs, normal, plan
+from corral.control.intake import check_asked, check_moments, check_specs, normal, plan
 from corral.control.queues import QueueRule, QuotaExceeded
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
+from corral.domain.moment import Moment
 from corral.domain.queue import Queue
 from corral.domain.wishes import SetQueues
 from corral.reconcile import Now
@@ -106,3 +107,9 @@ def test_a_dry_run_is_decided_as_the_asker_s() -> None:
     assert hers.reason is not None
     assert hers.reason.code == "UserLimit"
     assert his.reason is None
+
+
+def test_a_job_that_should_have_started_already_is_refused() -> None:
+    check_moments([gang(start_by=Moment(after_seconds=60.0)), gang(start_by=Moment(at=9.0))], 5.0)
+    with pytest.raises(SpecInvalid, match="start_by: .* is over"):
+        check_moments([gang(start_by=Moment(at=5.0))], 5.0)

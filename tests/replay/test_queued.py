@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.domain.ids import QueueName
-from corral.domain.queue import ANY_TYPE, Queue, whole_tree
+from corral.domain.queue import ANY_TYPE, Policy, Queue, whole_tree
 from corral.replay import Workload, metrics_of
 from corral.replay.queued import replay_queued, shape_of
 from corral.replay.replay import Event
@@ -53,3 +53,17 @@ def test_a_gang_lies_in_the_fewest_equal_parts() -> None:
     assert parts == {3: (1, 3), 8: (1, 8), 12: (2, 6), 16: (2, 8), 24: (3, 8)}
     with pytest.raises(ValueError, match="in equal parts"):
         shape_of(11, [8] * 4)
+
+
+@pytest.mark.parametrize(("policy", "wide_ends"), [(Policy.BACKFILL, 1100), (Policy.FIFO, 3120)])
+def test_limits_of_a_log_let_a_queue_promise_a_start(policy: Policy, wide_ends: int) -> None:
+    """A job of all nodes waits for one that has 1,200 s; a long one may not pass it by backfill."""
+    work = Workload(
+        submits=[0.0, 10.0, 20.0],
+        durations=[1000.0, 100.0, 3000.0],
+        gpus=[4, 10, 2],
+        queues=[0] * 3,
+        limits=[1200.0, 200.0, 3100.0],
+    )
+    tree = whole_tree([Queue(name=NAMES[0], policy=policy)])
+    assert replay_queued(work, (1,) * 10, tree, NAMES).ended[1] == wide_ends

@@ -10,7 +10,15 @@ import structlog
 from corral.control.book import Book
 from corral.control.heard import changed, stepped
 from corral.control.hub import Hub
-from corral.control.intake import Planned, check_asked, check_specs, normal, plan, reason_held
+from corral.control.intake import (
+    Planned,
+    check_asked,
+    check_moments,
+    check_specs,
+    normal,
+    plan,
+    reason_held,
+)
 from corral.control.keeping import Keeping
 from corral.control.learning import Learning
 from corral.control.serving import ServingClock, SteadyWall
@@ -99,6 +107,7 @@ class Control:
         """Queue the jobs, all or none. The same key again answers with the first ones."""
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
+        check_moments(asked, self._wall.read())
         with self.keeping.sparing(asked):
             wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, token=token)
             return await self._jobs_of(wish)
@@ -140,6 +149,7 @@ class Control:
         """What submitting would do now. Raises the same refusals."""
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
+        check_moments(asked, self._wall.read())
         return plan(self.world, self.facts, asked, self.now(), self._learning.table, by=by)
 
     def hear(self, heard: NodeFacts) -> None:

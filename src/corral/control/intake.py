@@ -5,11 +5,20 @@ from dataclasses import dataclass, replace
 
 from corral.control.queues import check_queue, check_queues, longest_seconds
 from corral.domain.attempt import Seat
-from corral.domain.errors import CannotFit, Conflict, NotFound, NotShared, Refusal, Unsupported
+from corral.domain.errors import (
+    CannotFit,
+    Conflict,
+    NotFound,
+    NotShared,
+    Refusal,
+    SpecInvalid,
+    Unsupported,
+)
 from corral.domain.facts import Facts
 from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import CheckpointRule, Job, JobSpec
+from corral.domain.moment import moment_text
 from corral.domain.moves import JobState
 from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
@@ -62,6 +71,17 @@ def check_specs(world: World, specs: Sequence[JobSpec], cannot: Mapping[str, str
             if not known:
                 raise NotFound("job", after.job, see="corral ps -a")
         _check_fits(world, fleet, spec)
+
+
+def check_moments(specs: Sequence[JobSpec], at: float) -> None:
+    """Refuse what could only have started before now. Raises: SpecInvalid."""
+    for spec in specs:
+        starts_by = spec.start_by.of(at) if spec.start_by is not None else None
+        if starts_by is not None and starts_by <= at:
+            raise SpecInvalid(
+                f"{spec.name}: start_by: {moment_text(starts_by)} is over",
+                hint="write: start_by: 2h, or a moment to come",
+            )
 
 
 def _check_fits(world: World, fleet: Fleet, spec: JobSpec) -> None:

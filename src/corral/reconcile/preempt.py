@@ -380,7 +380,8 @@ def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
 def _kept_text(draft: Draft, one: Reservation) -> str:
     left = [victim for victim in one.victims if victim.gone_at is None]
     millis = one.shape.gpu_millis
-    kept = f"{gpus(millis)} are kept for it" if millis else f"{one.shape} is kept for it"
+    verb = "are" if millis > MILLIS_PER_GPU else "is"
+    kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
     if not left:
         return f"{kept}, and come free from what is stopping there"
     names = ", ".join(name_of(draft, victim.job) for victim in left)

@@ -10,6 +10,7 @@ from corral.domain.ids import JobId
 from corral.domain.job import Job, JobSpec
 from corral.domain.moment import moment_text
 from corral.domain.moves import ON_NODES, JobState
+from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Reservation
 from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.draft import Draft
@@ -23,6 +24,7 @@ from corral.schedule.waiting import Reason
 START_SECONDS: Final = 60.0
 GONE_SECONDS: Final = 10.0
 MOST_NAMED: Final = 3
+SAME_SECONDS: Final = 1.0  # a start that is put off by no more is the same
 
 
 def holds_seconds(spec: JobSpec) -> float | None:
@@ -93,12 +95,22 @@ def take_promises(draft: Draft, decision: Decision) -> None:
             latest_start=promise.start,
             after=promise.after,
         )
-        if row != before:
+        if before is None or _is_news(before, row):
             draft.reservations[row.job] = row
             _tell(draft, before, row)
     for one in known.values():
         if one.job not in placed:
             draft.reservations[one.job] = replace(one, ended="it can be kept no longer")
+
+
+def _is_news(before: Reservation, row: Reservation) -> bool:
+    """Other seats, others to wait for, or another moment. When a limit is reached is counted anew
+    at each look, from clocks that do not agree to the last digit."""
+    assert before.latest_start is not None
+    assert row.latest_start is not None
+    moved_seconds = abs(row.latest_start - before.latest_start)
+    same = replace(row, latest_start=before.latest_start) == before
+    return not same or moved_seconds > SAME_SECONDS
 
 
 def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
@@ -107,7 +119,7 @@ def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
     assert row.latest_start is not None
     if before is None:
         draft.tell("promised", f"{name_of(draft, row.job)}: {_text(draft, row)}", job=row.job)
-    elif before.latest_start is not None and row.latest_start > before.latest_start:
+    elif before.latest_start is not None and row.latest_start > before.latest_start + SAME_SECONDS:
         late = f"{name_of(draft, row.job)} cannot start when it was promised to"
         draft.tell("promise_moved", f"{late}; {_text(draft, row)}", job=row.job)
 
@@ -129,7 +141,8 @@ def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
 def _text(draft: Draft, one: Reservation) -> str:
     assert one.latest_start is not None
     millis = one.shape.gpu_millis
-    kept = f"{gpus(millis)} are kept for it" if millis else f"{one.shape} is kept for it"
+    verb = "are" if millis > MILLIS_PER_GPU else "is"
+    kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
     names = _names(draft, one.after)
     limit = "reaches its limit" if len(one.after) == 1 else "reach their limits"
     when = f", when {names} {limit}" if names else ""

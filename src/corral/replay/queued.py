@@ -82,6 +82,7 @@ def fits(gpus: int, nodes: Sequence[int]) -> bool:
 
 def _coming(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]) -> Coming:
     user = work.users[row] if work.users else -1
+    limit = work.limits[row] if work.limits and work.limits[row] > 0 else None
     gang = Waiting(
         job=JobId(str(row)),
         shapes=(shape_of(work.gpus[row], nodes),),
@@ -89,6 +90,8 @@ def _coming(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequenc
         order=(row, 0),
         queue=names[work.queues[row]],
         user=UserName("" if user < 0 else f"u{user}"),
+        limit_seconds=limit,
+        holds_seconds=limit,
     )
     return Coming(work.submits[row], gang, work.durations[row])
 

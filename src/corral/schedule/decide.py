@@ -212,9 +212,9 @@ def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
 
 
 def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> bool:
-    may_be_any = state.shares.any and gang.mark is None and not (gang.avoid or gang.likes)
+    is_weighed = state.shares.any and gang.takes_any
     for shape in shapes:
-        if may_be_any and shape.nodes == 1 and shape.resources.gpu_millis:
+        if is_weighed and shape.nodes == 1 and shape.resources.gpu_millis:
             seats = state.shares.best(state.open.rooms, gang, shape)
         else:
             seats = find_seats(state.open.rooms, gang, shape)

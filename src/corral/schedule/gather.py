@@ -15,7 +15,7 @@ def find_seats(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> tuple[
     """Seats for the whole gang in this shape, or none. `rooms` come in the order of best fit."""
     asked = shape.resources
     least = 0 if asked.is_share else asked.gpus
-    if shape.nodes == 1 and gang.mark is None and not (gang.avoid or gang.likes):
+    if shape.nodes == 1 and gang.takes_any:
         return _first_seat(rooms, gang, shape)
     able = [room for room in rooms if room.whole >= least and may_use(room, gang)]
     if len(able) < shape.nodes:

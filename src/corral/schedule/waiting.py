@@ -47,6 +47,11 @@ class Waiting:
     limit_seconds: float | None = None
 
     @property
+    def takes_any(self) -> bool:
+        """Whether no node is better for it than another by what it has been through."""
+        return self.mark is None and not (self.avoid or self.likes)
+
+    @property
     def likeness(self) -> tuple[object, ...]:
         """Gangs that are alike in this fit, or do not fit, in the same places."""
         path = self.shared_path if self.sharing is None else self.sharing

@@ -2,15 +2,37 @@
 
 import os
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from corral.agent.processes import marked
+from corral.agent.processes import descendants, marked
+from tests.patience import PATIENCE_SECONDS
 
 MARK = b"CORRAL_TEST_MARK=of-one-that-changes"
 LOOKS = 400  # a look that trusts an empty environment misses it about once in 60
+
+HOPS = """
+import os, sys, time
+until = time.monotonic() + 60
+while os.path.exists(sys.argv[1]) and time.monotonic() < until:
+    if os.fork():
+        os._exit(0)
+"""
+ADOPTS = """
+import ctypes, os, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1)
+name, value = sys.argv[3].split("=")
+subprocess.run([sys.executable, "-S", "-c", *sys.argv[1:3]], env={name: value})
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        break
+"""
 
 
 @pytest.fixture
@@ -28,3 +50,22 @@ def changing(tmp_path: Path) -> Iterator[int]:
 
 def test_a_process_that_changes_its_program_keeps_its_mark(changing: int) -> None:
     assert {tuple(marked(MARK)) for _ in range(LOOKS)} == {(changing,)}
+
+
+@pytest.fixture
+def hopping(tmp_path: Path) -> Iterator[int]:
+    """The ancestor of a process that starts another and ends, again and again: one lives always."""
+    going = tmp_path / "going"
+    going.touch()
+    words = [sys.executable, "-S", "-c", ADOPTS, HOPS, str(going), MARK.decode()]
+    with subprocess.Popen(words) as process:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not descendants(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        yield process.pid
+        going.unlink()
+
+
+def test_a_process_that_hands_its_work_on_and_ends_is_not_taken_for_gone(hopping: int) -> None:
+    assert all(descendants(hopping) for _ in range(LOOKS))
+    assert all(marked(MARK) for _ in range(LOOKS))

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,10 +22,14 @@ __all__ = [
     "words_of",
 ]
 
-KERNEL_OR_EXITING: Final = 0x0020_0000 | 0x4  # PF_KTHREAD, PF_EXITING in field 9 of /proc/PID/stat
+KERNEL, EXITING = 0x0020_0000, 0x4  # PF_KTHREAD, PF_EXITING in field 9 of /proc/PID/stat
 LOOKS: Final = 1000  # at a process that is being given another program
 SETTLED_LOOKS: Final = 20  # at one that seems to have been given no environment at all
+WHOLE_LOOKS: Final = 100  # at all processes, while others end
 LOOK_AGAIN_SECONDS: Final = 0.001
+
+_Ended = set[tuple[int, int | None]]  # id and start; no start of one that is gone altogether
+_Look = tuple[list[int], _Ended]
 
 
 def myself() -> Process:
@@ -56,31 +60,58 @@ def catches(pid: int, number: int) -> bool:
 
 def descendants(ancestor: int) -> list[int]:
     """Living processes below this one, in any session; zombies are left out, not what they left."""
+    return _surely(lambda: _look_below(ancestor))
+
+
+def marked(mark: bytes) -> list[int]:
+    """Living processes that were given this `NAME=value` in their environment."""
+    return _surely(lambda: _look_for(mark))
+
+
+def _surely(look: Callable[[], _Look]) -> list[int]:
+    """What a look finds; nothing only if no process had ended that was listed alive.
+
+    One that is listed, starts another and ends before it is looked at leaves a child that the list
+    does not have. Who had ended by the look before can have started none in this one.
+    """
+    ended: _Ended = set()
+    for _ in range(WHOLE_LOOKS):
+        found, now_ended = look()
+        if found or now_ended <= ended:
+            return found
+        ended = {(pid, started) for pid, started in now_ended if started is not None}
+    return []
+
+
+def _look_below(ancestor: int) -> _Look:
     children: dict[int, list[int]] = {}
-    gone = set()
+    ended: _Ended = set()
     for pid in every():
         stat = stat_of(pid)
-        if stat is None:
-            continue
-        children.setdefault(int(stat[1]), []).append(pid)
-        if stat[0] in "ZX":
-            gone.add(pid)
+        if stat is not None:
+            children.setdefault(int(stat[1]), []).append(pid)
+        if stat is None or stat[0] in "ZX":
+            ended.add((pid, None if stat is None else int(stat[19])))
     found, left = [], [ancestor]
     while left:
         below = children.get(left.pop(), [])
         found += below
         left += below
-    return [pid for pid in found if pid not in gone]
+    gone = {pid for pid, _ in ended}
+    return [pid for pid in found if pid not in gone], ended
 
 
-def marked(mark: bytes) -> list[int]:
-    """Living processes that were given this `NAME=value` in their environment."""
-    found = []
+def _look_for(mark: bytes) -> _Look:
+    found, ended = [], set()
     for pid in every():
         with suppress(OSError):
             if mark in _environment(pid) and lives(pid):
                 found.append(pid)
-    return found
+                continue
+        stat = stat_of(pid)
+        if stat is None or stat[0] in "ZX" or int(stat[6]) & EXITING:
+            ended.add((pid, None if stat is None else int(stat[19])))
+    return found, ended
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -99,7 +130,7 @@ def _environment(pid: int) -> list[bytes]:
 def _is_leaving(pid: int) -> bool:
     """It is gone, or on its way out, or the kernel's own: none of them is given another program."""
     stat = stat_of(pid)
-    return stat is None or stat[0] in "ZX" or bool(int(stat[6]) & KERNEL_OR_EXITING)
+    return stat is None or stat[0] in "ZX" or bool(int(stat[6]) & (KERNEL | EXITING))
 
 
 def _is_between_programs(pid: int) -> bool:

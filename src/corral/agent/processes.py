@@ -158,4 +158,5 @@ def words_of(pid: int) -> list[bytes]:
 
 
 def every() -> Iterator[int]:
-    return (int(name) for name in os.listdir("/proc") if name.isdecimal())
+    """The last listed first: among them are the youngest, which may hand on and end at any moment."""
+    return (int(name) for name in reversed(os.listdir("/proc")) if name.isdecimal())

@@ -158,5 +158,5 @@ def words_of(pid: int) -> list[bytes]:
 
 
 def every() -> Iterator[int]:
-    """The last listed first: among them are the youngest, which may hand on and end at any moment."""
+    """The last listed first: among them are the youngest, which may hand on and end soon."""
     return (int(name) for name in reversed(os.listdir("/proc")) if name.isdecimal())

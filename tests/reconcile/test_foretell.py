@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.forecast import Forecast, Question, Ran, Told
+from corral.domain.forecast import FEW, Forecast, Question, Ran, Told
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
 from corral.domain.queue import Policy, Queue
 from corral.domain.resources import Resources, Shape
 from corral.domain.wishes import SetQueues
 from corral.reconcile.foretell import foretell
-from corral.replay.interval import FEW
 from tests.worlds import ALICE, Cluster, gang, node
 
 
@@ -58,7 +57,7 @@ def full(seconds_ago: float, *names: str) -> Cluster:
 def test_a_job_starts_when_the_kin_of_those_that_run_would_have_ended() -> None:
     cluster = full(100.0, "train-1", "train-2")
     waiting = cluster.submit(gang("train-3"))
-    found = asked(cluster, waiting, [ended("train", seconds) for seconds in (400.0, 700.0)])
+    found = asked(cluster, waiting, [ended("train", seconds) for seconds in (400.0, 700.0)] * 10)
     assert found is not None
     assert 290 < found.starts.low_seconds < 300
     assert found.starts.high_seconds is not None
@@ -72,7 +71,7 @@ def test_who_waits_ahead_of_it_goes_first() -> None:
     for number in (3, 4):
         cluster.submit(gang(f"train-{number}"))
     waiting = cluster.submit(gang("train-5"))
-    found = asked(cluster, waiting, [ended("train", 400.0)])
+    found = asked(cluster, waiting, [ended("train", 400.0)] * 20)
     assert found is not None
     assert 690 < found.starts.low_seconds < 700, "after one that runs, and one that waits"
 
@@ -88,7 +87,25 @@ def test_without_kin_it_goes_by_the_limits_and_says_so() -> None:
     assert found.starts.high_seconds is not None
     assert 990 < found.starts.high_seconds <= 1000
     assert found.starts.low_seconds < 500
-    assert str(found).endswith("(80 %); no record yet, by the limits of jobs alone")
+    assert str(found).endswith(" (no record yet: from limits)"), "no percentage that none has seen"
+
+
+def test_where_none_of_many_alike_has_ended_they_may_all_be_short() -> None:
+    """Twenty tiny jobs with an hour's limit each: what is not known of one is known of none."""
+    cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
+    specs = [gang(f"tiny-{number}", max_duration_seconds=3600.0) for number in range(20)]
+    ids = [cluster.submit(spec) for spec in specs]
+    before = asked(cluster, ids[-1])
+    after = asked(cluster, ids[-1], [ended("tiny", 30.0)] * 4)
+    assert before is not None
+    assert after is not None
+    assert before.starts.low_seconds < 60
+    assert before.starts.high_seconds is not None
+    assert before.starts.high_seconds > 20_000
+    assert after.starts.high_seconds is not None
+    assert after.starts.high_seconds < 300, "a few that ended are what it goes by"
+    assert after.ends.high_seconds is not None
+    assert after.ends.high_seconds < 330
 
 
 def test_what_can_start_in_no_way_has_no_end() -> None:
@@ -131,7 +148,7 @@ def test_a_smaller_gang_is_suggested_when_it_starts_sooner() -> None:
     spec = gang("big", nodes=2)
     waiting = cluster.submit(spec)
     instead = [("with 1 node", replace(spec, nodes=1)), ("with 3 h", spec)]
-    runs = [ended("long", 4000.0), ended("short", 200.0)]
+    runs = [ended("long", 4000.0), ended("short", 200.0)] * 20
     found = asked(cluster, waiting, runs, instead=instead)
     assert found is not None
     assert found.starts.low_seconds > 3900
@@ -151,7 +168,7 @@ def outcome(drawn: tuple[float, float], waited_seconds: float) -> Told:
 def test_an_interval_is_widened_by_how_its_like_came_out() -> None:
     cluster = full(100.0, "train-1", "train-2")
     waiting = cluster.submit(gang("train-3"))
-    runs = [ended("train", 400.0)]
+    runs = [ended("train", 400.0)] * 20
     plain = asked(cluster, waiting, runs)
     late = [outcome((300.0, 300.0), 900.0)] * FEW
     found = asked(cluster, waiting, runs, late)

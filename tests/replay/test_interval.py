@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.domain.forecast import FEW
 from corral.replay.interval import (
     KEPT,
     MISS,
@@ -59,3 +60,33 @@ def test_without_a_record_the_draws_are_told_and_no_part_is_known() -> None:
     assert Record().level == MISS
     with pytest.raises(ValueError, match="no wait"):
         drawn_interval([])
+
+
+def kept(low: float, high: float, actual: float) -> Kept:
+    drawn = Interval(low=low, high=high)
+    return Kept(drawn=drawn, told=drawn, actual=actual)
+
+
+def test_few_outcomes_widen_it_as_far_as_the_worst_and_never_narrow_it() -> None:
+    drawn = Interval(low=600.0, high=1200.0)
+    early = Record().after(kept(600.0, 1200.0, 20.0))
+    told = told_interval(drawn, early)
+    assert (told.low, told.high) == pytest.approx((20.0, 1200.0))
+    both = early.after(kept(600.0, 1200.0, 5000.0))
+    told = told_interval(drawn, both)
+    assert (told.low, told.high) == pytest.approx((20.0, 5000.0))
+    exact = Record().after(kept(600.0, 1200.0, 900.0))
+    told = told_interval(drawn, exact)
+    assert (told.low, told.high) == pytest.approx((600.0, 1200.0))
+
+
+def test_tiny_jobs_with_generous_limits_are_held_from_the_second_on() -> None:
+    """All are drawn alike, none of them waits as long: one outcome is enough to see it."""
+    record, held = Record(), 0
+    for number in range(FEW):
+        drawn = Interval(low=600.0, high=1200.0)
+        told = told_interval(drawn, record)
+        actual = 5.0 + number % 4
+        held += told.holds(actual)
+        record = record.after(Kept(drawn=drawn, told=told, actual=actual))
+    assert held >= FEW * 3 // 4

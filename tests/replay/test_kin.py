@@ -1,5 +1,6 @@
 """How long a job runs is drawn from its kin, else from its limit, else it is a wide guess."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,24 +23,35 @@ def ran(seconds: float, number: int = 0) -> Ran:
     )  # fmt: skip
 
 
-def drawn(kin: Kin, ran_seconds: float = 0.0, limit_seconds: float | None = None) -> list[float]:
+def drawn(
+    kin: Kin, ran_seconds: float = 0.0, limit_seconds: float | None = None, *, doubt: bool = True
+) -> list[float]:
     dice = dice_of(7)
-    return sorted(kin.draw(KIND, ran_seconds, limit_seconds, dice) for _ in range(DRAWS))
+    alike = [part / DRAWS if doubt else 0.0 for part in range(DRAWS)]
+    return sorted(kin.draw(KIND, ran_seconds, limit_seconds, one, dice) for one in alike)
 
 
 def test_one_with_kin_runs_as_long_as_one_of_them() -> None:
-    assert set(drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]))) == {10.0, 20.0, 90.0}
+    found = drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]), doubt=False)
+    assert set(found) == {10.0, 20.0, 90.0}
 
 
 def test_one_that_has_run_for_a_while_ends_as_those_did_that_ran_longer() -> None:
-    assert set(drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]), 10.0)) == {20.0, 90.0}
+    assert set(drawn(Kin([ran(10.0), ran(20.0), ran(90.0)]), 10.0, doubt=False)) == {20.0, 90.0}
+
+
+@pytest.mark.parametrize(("kin", "like_them"), [(0, 0.0), (1, 0.91), (4, 0.975)])
+def test_the_more_kin_have_ended_the_rarer_it_goes_by_its_limit(kin: int, like_them: float) -> None:
+    found = drawn(Kin(ran(10.0) for _ in range(kin)), 0.0, 100_000.0)
+    assert found.count(10.0) == pytest.approx(like_them * DRAWS, abs=2)
 
 
 def test_who_has_outrun_all_kin_has_its_limit_left() -> None:
     found = drawn(Kin([ran(10.0)]), 20.0, 120.0)
     assert min(found) >= 20.0
-    assert found[DRAWS * 6 // 10 :] == [120.0] * (DRAWS * 4 // 10), "half run to their limit"
-    assert found[DRAWS // 10] < 60.0, "and the others end anywhere before"
+    assert found[DRAWS * 8 // 10 :] == [120.0] * (DRAWS * 2 // 10), "a quarter run to their limit"
+    assert found[DRAWS // 10] < 22.0, "and the others end anywhere before, by ratio"
+    assert 25.0 < found[DRAWS // 2] < 60.0
 
 
 def test_without_kin_and_limit_half_run_more_than_twice_as_long_as_they_have() -> None:
@@ -58,19 +70,20 @@ def test_kin_are_of_one_user_name_and_size() -> None:
 
 def test_only_the_newest_are_kept() -> None:
     kin = Kin([ran(1.0), *[ran(50.0)] * KEPT])
-    assert set(drawn(kin)) == {50.0}
+    assert set(drawn(kin, doubt=False)) == {50.0}
 
 
 @given(
     seconds=st.lists(st.floats(0, 1e6), max_size=9),
     so_far=st.floats(0, 1e6),
     limit=st.none() | st.floats(1, 1e6),
+    alike=st.floats(0, 1, exclude_max=True),
     seed=st.integers(0, 10**6),
 )
 def test_no_job_runs_less_than_it_has_or_more_than_it_may(
-    seconds: list[float], so_far: float, limit: float | None, seed: int
+    seconds: list[float], so_far: float, limit: float | None, alike: float, seed: int
 ) -> None:
     kin = Kin(ran(one) for one in seconds)
-    found = kin.draw(KIND, so_far, limit, dice_of(seed))
+    found = kin.draw(KIND, so_far, limit, alike, dice_of(seed))
     assert found >= so_far
     assert found <= max([so_far, *([limit] if limit else [LONGEST_SECONDS, 2 * so_far, *seconds])])

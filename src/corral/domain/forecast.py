@@ -14,6 +14,7 @@ from corral.domain.units import span_text
 from corral.domain.world import World
 
 PERCENT: Final = 80  # so often an interval is to hold
+FEW: Final = 20  # outcomes, below which the record shows little
 
 _DIGITS: Final = re.compile(r"\d+")
 _SEPARATORS: Final = "-_."
@@ -109,11 +110,25 @@ class Forecast:
     def record(self) -> str:
         """How far its like may be believed, as a part of a sentence."""
         if self.held is None:
-            return "no record yet" if self.known else "no record yet, by the limits of jobs alone"
+            return f"no record yet: {self.basis}"
+        if self.told < FEW:
+            return f"only {self.told} on record, which held {self.held:.0f} %"
         return f"the last {self.told} held {self.held:.0f} %"
 
+    @property
+    def basis(self) -> str:
+        """What is known of how long the jobs in it run: from that it is drawn."""
+        if self.known >= 1.0:
+            return "from how long jobs like these ran"
+        if self.known > 0.0:
+            return f"from how long jobs like {100 * self.known:.0f} % of these ran, and limits"
+        return "from limits"
+
     def __str__(self) -> str:
-        """For example: in 12 to 40 min (80 %); the last 200 held 83 %."""
+        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. Without a record it is not
+        said how often it holds: in 12 to 40 min (no record yet: from limits)."""
+        if self.held is None:
+            return f"{self.starts} ({self.record})"
         return f"{self.starts} ({PERCENT} %); {self.record}"
 
 

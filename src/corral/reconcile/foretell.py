@@ -63,7 +63,7 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast
         told=len(record.kept),
         held=None if record.held is None else 100 * record.held,
         row=_row(job, question.wall, starts, told),
-        instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), record),
+        instead=_sooner(plays, present, lives, job, quantile(_waits(drawn), 0.5), told, record),
     )
 
 
@@ -160,10 +160,11 @@ def _sooner(
     lives: Mapping[JobId, Life],
     job: Job,
     middle_seconds: float,
+    told: Interval,
     record: Record,
 ) -> tuple[Instead, ...]:
     """The changes with which the job starts clearly sooner than in the middle of what was drawn
-    for it, the soonest first."""
+    for it, and neither end of what is told is later than as it is; the soonest first."""
     found: list[tuple[float, Instead]] = []
     changes = plays.question.instead
     for number, (change, spec) in enumerate(changes, start=1):
@@ -181,9 +182,10 @@ def _sooner(
         other = {**lives, job.id: _life(replace(job, spec=spec), 0.0)}
         other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
         waits = _waits(other_drawn)
-        if quantile(waits, 0.5) <= SOONER * middle_seconds:
-            span = _span(told_interval(_interval(other_drawn), record))
-            found.append((quantile(waits, 0.5), Instead(change=change, starts=span)))
+        then = told_interval(_interval(other_drawn), record)
+        is_sooner = then.low <= told.low and then.high <= told.high and then != told
+        if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
+            found.append((quantile(waits, 0.5), Instead(change=change, starts=_span(then))))
     return tuple(one for _, one in sorted(found, key=lambda one: one[0])[:MOST_INSTEAD])
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from math import ceil, exp, log
 from typing import Final
 
+from corral.domain.forecast import FEW
 from corral.replay.quantile import quantile
 
 MISS: Final = 0.2  # how often an interval may be wrong
 KEPT: Final = 200  # how many outcomes are kept
-FEW: Final = 20  # before so many nothing is corrected
 PACE: Final = 0.01  # by how much one outcome moves the level
 SOFT_SECONDS: Final = 60.0  # waits shorter than this are told apart by seconds, not by ratio
 LOW_SIDES: Final = (0.2, 0.35, 0.5, 0.65, 0.8)  # parts of the misses that may lie below
@@ -67,11 +67,18 @@ def drawn_interval(ranked: Sequence[float]) -> Interval:
 
 
 def told_interval(drawn: Interval, record: Record) -> Interval:
-    """The interval to tell: on the record its like held often enough, and was short."""
-    if len(record.kept) < FEW:
+    """The interval to tell: on the record its like held often enough, and was short.
+
+    Fewer than FEW outcomes cannot say how much too wide it is, only that it was too narrow: with n
+    of them a side that reaches as far as the worst holds n times of n + 1.
+    """
+    if not record.kept:
         return drawn
     below = sorted(_log(one.drawn.low) - _log(one.actual) for one in record.kept)
     above = sorted(_log(one.actual) - _log(one.drawn.high) for one in record.kept)
+    if len(record.kept) < FEW:
+        side = MISS / 2
+        return _moved(drawn, max(0.0, _rank(below, side)), max(0.0, _rank(above, side)))
     shortest, least = drawn, -1.0
     for part in LOW_SIDES:
         low = _rank(below, record.level * part)

@@ -67,10 +67,7 @@ def outlook(
     submits = [ran.submitted_at for ran in past]
     found: list[Drawn] = []
     while len(found) < runs and (not found or keep_on(len(found))):
-        whole = {
-            id: kin.draw(life.kind, life.ran_seconds, life.limit_seconds, dice)
-            for id, life in lives.items()
-        }
+        whole = _run_times(lives, kin, dice)
         left = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
         coming = _coming(present, past, submits, kin, dice)
         play = Play(present, left, coming)
@@ -80,6 +77,18 @@ def outlook(
         wait = max(0.0, (play.now if at is None else at) - present.now)
         found.append(Drawn(wait_seconds=wait, run_seconds=left[job], is_cut=at is None))
     return found
+
+
+def _run_times(lives: Mapping[JobId, Life], kin: Kin, dice: Any) -> dict[JobId, float]:
+    """Of one play: what is guessed, is guessed alike of all of a kind."""
+    common: dict[Kind, float] = {}
+    whole = {}
+    for id, life in lives.items():
+        if life.kind not in common:
+            common[life.kind] = float(roll(dice))
+        alike = common[life.kind]
+        whole[id] = kin.draw(life.kind, life.ran_seconds, life.limit_seconds, alike, dice)
+    return whole
 
 
 def _start(
@@ -125,7 +134,7 @@ def _coming(
 
 
 def _seconds(ran: Ran, kin: Kin, dice: Any) -> float:
-    return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, dice)
+    return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, 0.0, dice)
 
 
 def _gang(ran: Ran, row: int, *, by_kin: bool) -> Waiting:

@@ -2,7 +2,9 @@
 
 import pytest
 
+from corral.cli.common import Change
 from corral.cli.plan import show_plan
+from corral.cli.submit import tell_when
 from corral.client.spec import Wished
 from corral.domain.forecast import Forecast, Instead, Span, Told
 from corral.domain.ids import JobId
@@ -42,15 +44,13 @@ def test_a_dry_run_answers_on_stdout_with_the_environment(
     assert told.err == ""
 
 
-def test_who_would_wait_is_told_when_it_starts_and_what_would_be_sooner(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def forecast() -> api.Forecast:
     starts = Span(low_seconds=725.0, high_seconds=2395.0)
     row = Told(
         job=JobId("j1"), at=0.0, drawn_low_seconds=725.0, drawn_high_seconds=2395.0,
         low_seconds=725.0, high_seconds=2395.0,
     )  # fmt: skip
-    forecast = Forecast(
+    found = Forecast(
         starts=starts,
         ends=Span(low_seconds=7200.0, high_seconds=None),
         runs=40,
@@ -60,9 +60,40 @@ def test_who_would_wait_is_told_when_it_starts_and_what_would_be_sooner(
         row=row,
         instead=(Instead(change="with 1 node instead of 2", starts=starts),),
     )
-    planned = PLANNED.model_copy(update={"forecast": api.Forecast.of(forecast)})
+    return api.Forecast.of(found)
+
+
+def test_who_would_wait_is_told_when_it_starts_and_what_would_be_sooner(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    planned = PLANNED.model_copy(update={"forecast": forecast()})
     show_plan([planned], NOTHING, whole=True)
     told = capsys.readouterr().out
     assert "starts    in 12 to 40 min (80 %); the last 200 held 83 %" in told
     assert "ends      in more than 2 h" in told
     assert "sooner    with 1 node instead of 2 it starts in 12 to 40 min" in told
+
+
+class Waiting:
+    """A client that knows when a job starts."""
+
+    def why(self, job: str) -> api.Why:
+        return api.Why(
+            id=job, name="train", state="QUEUED", reason="", code="", suggestions=[], receipts=[],
+            forecast=forecast(),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "as_json"), [("QUEUED", False), ("QUEUED", True), ("DONE", False)]
+)
+def test_who_does_not_stay_is_told_when_the_job_starts_too(
+    state: str, as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = api.Job.model_construct(id="j3", state=state)
+    tell_when(Waiting(), [job], Change(json=as_json))  # type: ignore[arg-type]
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert ("train starts in 12 to 40 min (80 %)" in told.err) == (
+        state == "QUEUED" and not as_json
+    )

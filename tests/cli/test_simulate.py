@@ -203,3 +203,23 @@ def test_each_vc_of_a_log_may_be_a_queue_with_the_gpus_of_its_nodes(
 )
 def test_queues_that_cannot_be_are_refused(words: list[str], of_two: Path) -> None:
     assert run(["simulate", str(of_two), "--cluster", "2x8", *words]) in (2, 3)
+
+
+def test_a_log_without_a_vc_has_no_queue_for_each(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", str(log), "--cluster", "2x8", "--queue-per-vc"]) == 3
+    said = capsys.readouterr().err
+    assert "no job of this log says its vc" in said
+    assert "--queues FILE" in said
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_who_has_to_wait_for_a_compiler_is_told_so(
+    cold: bool, log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.replay.compiles_first", lambda: cold)
+    assert run(["simulate", str(log), "--cluster", "2x8", "--json"]) == 0
+    told = capsys.readouterr()
+    assert ("compiling once (about a minute)" in told.err) == cold
+    assert json.loads(told.out)["nodes"] == 2

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.cli.failure import Usage
+from corral.cli.main import build
 from corral.cli.spec import Typed, command_text, made_name, spec_of
 from corral.cli.wishes import Wishes, constraints_of, nodes_of
 from corral.domain.errors import SpecInvalid
@@ -171,3 +172,9 @@ def test_a_range_of_nodes_is_an_elastic_job() -> None:
     assert nodes_of("2-4") == {"nodes": 4, "elastic": {"min_nodes": 2, "max_nodes": 4}}
     assert nodes_of("4") == {"nodes": 4}
     assert nodes_of("many") == {"nodes": "many"}
+
+
+@pytest.mark.parametrize("option", ["--time", "-t", "--max-duration"])
+def test_a_limit_may_be_called_as_in_a_spec_file(option: str) -> None:
+    _, bound, _ = build().parse_args(["run", option, "3h", "--", "true"], exit_on_error=False)
+    assert bound.arguments["time"] == "3h"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from corral import AsyncClient, Client
+from corral.client import calls, people_calls
 from corral.domain.errors import (
     CannotFit,
     Forbidden,
@@ -290,3 +291,13 @@ def test_a_terminal_joins_a_person_and_the_agent(head: Head, agent: Agent, clien
     assert not answering.is_alive()
     with pytest.raises(NotFound), client.attach(job.id, rank=7):
         raise AssertionError("it was opened")
+
+
+@pytest.mark.parametrize("name", ["a/b", "/", "", ".", ".."])
+def test_a_name_that_would_part_a_path_is_of_nothing(name: str) -> None:
+    for call in (calls.job, calls.why, calls.node, calls.queue, people_calls.user):
+        with pytest.raises(NotFound) as refused:
+            call(name)
+        assert repr(name) in refused.value.message
+    with pytest.raises(NotFound, match="no job"):
+        calls.attach_path(name, rank=0, shell=True, rows=24, columns=80)

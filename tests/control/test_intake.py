@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.intake import check_specs
-from corral.domain.errors import CannotFit
+from corral.control.intake import check_asked, check_specs
+from corral.domain.errors import CannotFit, Conflict
+from corral.domain.moves import JobState
 from corral.domain.resources import Resources
+from corral.domain.wishes import Cancel, Suspend
+from corral.reconcile import Now
 from tests.worlds import Cluster, gang, node
 
 
@@ -46,3 +49,15 @@ def test_where_no_node_has_gpus_it_is_told_how_to_pretend_some() -> None:
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(node("n1", gpus=0)).world, [gang(gpus=2)], {})
     assert refused.value.hint.endswith("run: corral down; corral up --gpus 2")
+
+
+def test_what_is_being_cancelled_cannot_be_kept_for_later() -> None:
+    cluster = Cluster(node("n1"))
+    id, now = cluster.submit(gang("train")), Now(wall=0.0, serving=0.0)
+    cluster.up(id)
+    check_asked(cluster.world, Suspend(job=id), now)
+    cluster.wish(Cancel(job=id))
+    assert cluster.world.jobs[id].state == JobState.STOPPING
+    with pytest.raises(Conflict, match="train is being cancelled"):
+        check_asked(cluster.world, Suspend(job=id), now)
+    check_asked(cluster.world, Cancel(job=id), now)

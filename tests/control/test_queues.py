@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from corral.control.intake import check_asked, check_moments, check_specs, normal, plan
-from corral.control.queues import QueueRule, QuotaExceeded
+from corral.control.queues import QueueRule, QuotaExceeded, check_queues, warnings_of
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
 from corral.domain.moment import Moment
@@ -113,3 +113,22 @@ def test_a_job_that_should_have_started_already_is_refused() -> None:
     check_moments([gang(start_by=Moment(after_seconds=60.0)), gang(start_by=Moment(at=9.0))], 5.0)
     with pytest.raises(SpecInvalid, match="start_by: .* is over"):
         check_moments([gang(start_by=Moment(at=5.0))], 5.0)
+
+
+@pytest.mark.parametrize(
+    ("nominal", "said"),
+    [
+        ((("any", 8000),), ""),
+        ((("any", 9000),), "the queues own 9 GPUs together; the cluster has 8"),
+        ((("a100", 1000),), "the queues own 1 a100 GPUs; the cluster has 0"),
+    ],
+)
+def test_queues_that_own_more_than_there_is_are_taken_with_a_warning(
+    nominal: tuple[tuple[str, int], ...], said: str
+) -> None:
+    cluster = Cluster(node("n1", gpus=8))
+    rich = Queue(name=QueueName("rich"), nominal=nominal)
+    asked = SetQueues(queues=(rich, replace(TEAM, parent=rich.name)), whole=True)
+    tree = check_queues(cluster.world, asked)
+    found = warnings_of(cluster.world, tree)
+    assert [one.startswith(said) for one in found] == [True] * bool(said)

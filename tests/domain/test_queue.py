@@ -100,3 +100,8 @@ def test_a_moment_lies_in_just_one_period(since: float, period: float, after: fl
     start = budget.period_start(since + after)
     assert since <= start <= since + after
     assert since + after - start <= period * (1 + 1e-9)
+
+
+def test_a_name_that_several_queues_have_is_said_once() -> None:
+    found = list(faults([queue("a"), queue("a"), queue("a")]))
+    assert [one.text for one in found] == ["3 queues have this name"]

@@ -1,5 +1,7 @@
+import os
 import subprocess
 import sys
+from pathlib import Path
 from random import Random
 
 from corral.schedule.cluster import NodeRow, cluster_of, give
@@ -56,3 +58,17 @@ def test_compiled_and_plain_decide_the_same() -> None:
     )
     assert IS_COMPILED
     assert plain.stdout.strip() == str(decisions(7))
+
+
+def test_what_is_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
+    told = (
+        "from corral.schedule.ageing import protect; from corral.schedule.compiled import *\n"
+        "from corral.schedule.locality import level_for, Patience\n"
+        "print(must_compile(level_for)); level_for(1, 5.0, Patience(1.0, 2.0)); "
+        "print(must_compile(level_for), must_compile(protect))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert found.stdout.split() == ["True", "False", "True"]

@@ -123,3 +123,19 @@ def test_times_of_slurm() -> None:
     assert clock_seconds("2-03:04:05") == 2 * 86_400 + 3 * 3600 + 4 * 60 + 5
     assert clock_seconds("04:05.5") == 245.5
     assert clock_seconds("UNLIMITED") == clock_seconds("") == 0
+
+
+def test_a_file_that_is_not_there_or_no_text_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        read_trace(tmp_path / "absent.csv")
+    assert refused.value.message == f"there is no file {tmp_path}/absent.csv"
+    assert "corral ps --all --json" in refused.value.hint
+    with pytest.raises(SpecInvalid) as refused:
+        read_nodes(tmp_path)
+    assert "cannot be read: Is a directory" in refused.value.message
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(CSV.encode()))
+    with pytest.raises(SpecInvalid) as refused:
+        read_trace(packed)
+    assert "is not text" in refused.value.message
+    assert ".gz" in refused.value.hint

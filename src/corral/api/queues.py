@@ -9,7 +9,7 @@ from corral.api.auth import Caller
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.control import Control
-from corral.control.queues import check_queues
+from corral.control.queues import check_queues, warnings_of
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.domain.ids import QueueName
 from corral.domain.moves import JobState
@@ -30,8 +30,9 @@ from corral.reconcile.use import (
 )
 from corral.schedule.share import targets
 from corral.schedule.standing import Standing
-from corral.wire import queues as wire
+from corral.wire import queue_answers as wire
 from corral.wire.document import Document
+from corral.wire.queues import changes_of, form_of, read_queues
 
 router = APIRouter()
 
@@ -92,7 +93,7 @@ class _Look:
             due=self.due[name],
             used_gpu_hours=sum(one.total_gpu_seconds for one in used) / SECONDS_PER_HOUR,
             budget=self._budget(queue, self.spent[name]) if queue.budget is not None else None,
-            form=wire.form_of(queue),
+            form=form_of(queue),
         )
 
     def _budget(self, queue: Queue, spent: Spent) -> wire.BudgetRow:
@@ -177,7 +178,7 @@ async def put_queues(
     body: wire.QueuesBody, house: Within, caller: Asker, dry_run: bool = False
 ) -> wire.QueueChanges:
     """The whole tree, at the next tick. With `dry_run` nothing happens."""
-    asked = wire.read_queues(Document(value=body.document, source="queues"))
+    asked = read_queues(Document(value=body.document, source="queues"))
     return await _set(house, asked, caller, dry_run)
 
 
@@ -187,18 +188,18 @@ async def put_queue(
 ) -> wire.QueueChanges:
     """One queue: made where there is none of this name, changed where there is."""
     known = house.control.world.queues.by_name.get(QueueName(queue))
-    form = wire.form_of(known) if known is not None else {}
+    form = form_of(known) if known is not None else {}
     fields = {**form, **body.fields, "name": queue}
     if "queues" in body.fields:
         raise SpecInvalid("one queue is set here", hint="run: corral apply -f queues.yaml")
     document = Document(value={"queues": [fields]}, source=f"queue {queue[:80]}")
-    return await _set(house, wire.read_queues(document, whole=False), caller, dry_run)
+    return await _set(house, read_queues(document, whole=False), caller, dry_run)
 
 
 async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) -> wire.QueueChanges:
     before = house.control.world.queues
     after = check_queues(house.control.world, asked)
-    changes = wire.changes_of(before, after)
+    changes = changes_of(before, after)
     if changes and not dry_run:
         await house.control.ask(asked, by=caller.name, token=caller.token)
-    return wire.QueueChanges(changes=changes)
+    return wire.QueueChanges(changes=changes, warnings=warnings_of(house.control.world, after))

@@ -117,11 +117,16 @@ def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> No
 def say_sooner(found: "api.Why") -> None:
     """When it starts, and what would let it start sooner."""
     if found.forecast is not None:
-        say(f"  it starts {found.forecast.text}, and ends {found.forecast.ends.text}")
+        say(f"  it {when_text(found.forecast)}")
     for suggestion in found.suggestions:
         say(f"  {clean(suggestion)}")
     for one in found.forecast.instead if found.forecast is not None else ():
         say(f"  {clean(instead_text(one))}")
+
+
+def when_text(forecast: "api.Forecast") -> str:
+    """For example: starts in 12 to 40 min (80 %); the last 200 held 83 %, and ends in 1 to 3 h."""
+    return f"starts {forecast.text}, and ends {forecast.ends.text}"
 
 
 def spans_of(jobs: "Sequence[api.Job]") -> str:

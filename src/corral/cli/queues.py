@@ -20,7 +20,7 @@ from corral.cli.output import (
 from corral.domain.errors import Conflict, SpecInvalid
 
 if TYPE_CHECKING:
-    from corral.wire import queues as shapes
+    from corral.wire import queue_answers as shapes
     from corral.wire.document import Document
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -217,6 +217,12 @@ def _tell(found: "shapes.QueueChanges", common: Common, *, dry_run: bool) -> Non
         say("nothing is different")
     elif dry_run:
         note("nothing was changed: this is what would be")
+    _warn(found)
+
+
+def _warn(found: "shapes.QueueChanges") -> None:
+    for sentence in found.warnings:
+        note(f"warning: {sentence}")
 
 
 def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
@@ -232,6 +238,7 @@ def apply_queues(document: "Document", common: Change, *, dry_run: bool) -> int:
         if not common.json:
             for line in planned.changes:
                 say(line)
+            _warn(planned)
         if not common.agreed("change the queues?"):
             raise Conflict("nothing was changed", hint="run it again when it is right")
         done = client.set_queues(document.value)

@@ -156,10 +156,14 @@ def _replayed(
     tree: "QueueTree | None",
     restart_seconds: float,
 ) -> dict[str, Any]:
+    from corral.replay import compiles_first
+
     work, too_large = _able(found, sizes, in_equal_parts=tree is not None)
     plays = {name: _policy(work, sizes, named, failures) for name, named in policies.items()}
     if tree is not None:
         plays[QUEUES] = _queued(work, found.queues, sizes, tree, restart_seconds)
+    if policies and compiles_first():
+        note("compiling once (about a minute); the next replays begin at once")
     queues = [found.queues[queue] for queue in work.queues]
     with _event_file(events) as write:
         results = {name: _run(play, queues, write(name)) for name, play in plays.items()}

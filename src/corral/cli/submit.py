@@ -1,5 +1,7 @@
 """run, apply: a job from what was typed or from a file, followed to its end."""
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -28,7 +30,7 @@ def run(
     memory: str | None = None,
     queue: str | None = None,
     priority: str | None = None,
-    time: Annotated[str | None, Parameter(name=["--time", "-t"])] = None,
+    time: Annotated[str | None, Parameter(name=["--time", "-t", "--max-duration"])] = None,
     env: Annotated[
         tuple[str, ...], Parameter(name=["--env", "-e"], negative="", show_default=False)
     ] = (),
@@ -123,6 +125,7 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
         jobs = client.submit(spec)
         if detach:
             _answer(jobs, common)
+            tell_when(client, jobs, common)
             return 0
         return _follow(client, jobs, common)
 
@@ -164,6 +167,21 @@ def _answer(jobs: "list[api.Job]", common: Change) -> None:
         say(job.name)
     last = jobs[-1]
     note(f"submitted as {last.id}; follow it: corral logs -f {last.id}")
+
+
+def tell_when(client: "Client", jobs: "list[api.Job]", common: Change) -> None:
+    """When the first of them that waits starts, on stderr: its name has been told before."""
+    from corral.cli.arrays import when_text
+    from corral.domain.errors import Refusal, Trouble
+
+    waits = next((job for job in jobs if job.state == "QUEUED"), None)
+    if common.json or waits is None:
+        return
+    sys.stdout.flush()
+    with contextlib.suppress(Refusal, Trouble):  # it is submitted, whatever is known of it
+        found = client.why(waits.id)
+        if found.forecast is not None:
+            note(f"{found.name} {when_text(found.forecast)}")
 
 
 def _follow(client: "Client", jobs: "list[api.Job]", common: Change) -> int:

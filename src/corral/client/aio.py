@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
     from corral.wire import api
-    from corral.wire import queues as shapes
+    from corral.wire import queue_answers as shapes
 
 T = TypeVar("T")
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 
+from corral.domain.errors import NotFound
+
 if TYPE_CHECKING:
     from corral.wire import api
-    from corral.wire import queues as shapes
+    from corral.wire import queue_answers as shapes
 
 T = TypeVar("T")
 
@@ -117,12 +119,11 @@ def nodes() -> "Call[list[api.Node]]":
 
 
 def node(name: str) -> "Call[api.NodeDetail]":
-    return Call(method="GET", path=f"/v1/nodes/{quote(name, safe='')}", read=_one("NodeDetail"))
+    return Call(method="GET", path=_node(name), read=_one("NodeDetail"))
 
 
 def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "Call[api.NodeDetail]":
-    path = f"/v1/nodes/{quote(name, safe='')}/{to}"
-    return Call(method="POST", path=path, read=_one("NodeDetail"))
+    return Call(method="POST", path=f"{_node(name)}/{to}", read=_one("NodeDetail"))
 
 
 def queues() -> "Call[shapes.Queues]":
@@ -130,8 +131,7 @@ def queues() -> "Call[shapes.Queues]":
 
 
 def queue(name: str) -> "Call[shapes.QueueDetail]":
-    path = f"/v1/queues/{quote(name, safe='')}"
-    return Call(method="GET", path=path, read=_queue_shape("QueueDetail"))
+    return Call(method="GET", path=_queue(name), read=_queue_shape("QueueDetail"))
 
 
 def set_queues(document: Mapping[str, Any], *, dry_run: bool) -> "Call[shapes.QueueChanges]":
@@ -145,7 +145,7 @@ def set_queue(
     name: str, fields: Mapping[str, Any], *, dry_run: bool
 ) -> "Call[shapes.QueueChanges]":
     return Call(
-        method="PUT", path=f"/v1/queues/{quote(name, safe='')}", query={"dry_run": int(dry_run)},
+        method="PUT", path=_queue(name), query={"dry_run": int(dry_run)},
         json={"fields": dict(fields)}, read=_queue_shape("QueueChanges"),
     )  # fmt: skip
 
@@ -171,11 +171,27 @@ def attach_path(name: str, *, rank: int, shell: bool, rows: int, columns: int) -
 
 
 def _job(name: str) -> str:
-    return f"/v1/jobs/{quote(name, safe='')}"
+    return f"/v1/jobs/{quoted('job', name, 'corral ps --all')}"
+
+
+def _node(name: str) -> str:
+    return f"/v1/nodes/{quoted('node', name, 'corral node ls')}"
+
+
+def _queue(name: str) -> str:
+    return f"/v1/queues/{quoted('queue', name, 'corral queue ls')}"
 
 
 def _secret(name: str) -> str:
-    return f"/v1/secrets/{quote(name, safe='')}"
+    return f"/v1/secrets/{quoted('secret', name, 'corral secret ls')}"
+
+
+def quoted(kind: str, name: str, see: str) -> str:
+    """The name as a part of a path. Raises: NotFound for what a path takes for something else: a
+    slash parts it, however it is quoted, and dots lead up; nothing has such a name."""
+    if "/" in name or name in ("", ".", ".."):
+        raise NotFound(kind, name, see=see)
+    return quote(name, safe="")
 
 
 def _one(shape: str) -> Callable[[Any], Any]:
@@ -191,9 +207,9 @@ def _one(shape: str) -> Callable[[Any], Any]:
 
 def _queue_shape(shape: str) -> Callable[[Any], Any]:
     def read(body: Any) -> Any:
-        from corral.wire import queues
+        from corral.wire import queue_answers
 
-        return getattr(queues, shape).model_validate(body)
+        return getattr(queue_answers, shape).model_validate(body)
 
     return read
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
 
-from corral.client.calls import Call
+from corral.client.calls import Call, quoted
 
 if TYPE_CHECKING:
     from corral.wire import people
@@ -49,7 +48,8 @@ def create_token(
 
 
 def revoke_token(id: str) -> "Call[people.Token]":
-    return Call(method="DELETE", path=f"/v1/tokens/{quote(id, safe='')}", read=_one("Token"))
+    path = f"/v1/tokens/{quoted('token', id, 'corral token ls')}"
+    return Call(method="DELETE", path=path, read=_one("Token"))
 
 
 def audit(
@@ -63,7 +63,7 @@ def audit(
 
 
 def _user(name: str) -> str:
-    return f"/v1/users/{quote(name, safe='')}"
+    return f"/v1/users/{quoted('user', name, 'corral user ls')}"
 
 
 def _one(shape: str) -> Callable[[Any], Any]:

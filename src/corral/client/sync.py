@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
     from corral.wire import api
-    from corral.wire import queues as shapes
+    from corral.wire import queue_answers as shapes
 
 T = TypeVar("T")
 

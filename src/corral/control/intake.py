@@ -19,7 +19,7 @@ from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.moment import moment_text
-from corral.domain.moves import JobState
+from corral.domain.moves import JobState, StopWhy
 from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
@@ -230,6 +230,8 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
                 _refuse_over(world, id, asked)
             elif isinstance(asked, Resume):
                 _check_resume(world, job, now)
+            elif isinstance(asked, Suspend):
+                _check_suspend(job)
         case SetNode(node=node):
             if node not in world.nodes:
                 raise NotFound("node", node, list(world.nodes), see="corral node ls")
@@ -245,6 +247,16 @@ def _refuse_over(world: World, id: JobId, asked: Asked) -> None:
         raise NotFound("job", id, see="corral ps -a")
     if not (isinstance(asked, Cancel) and state == JobState.CANCELLED):
         raise Conflict(f"job {id} is {state} already", hint=f"run: corral show {id}")
+
+
+def _check_suspend(job: Job) -> None:
+    """A cancel outranks it, and what a limit ends is over."""
+    if job.state == JobState.STOPPING and job.why in (StopWhy.CANCEL, StopWhy.TIME):
+        why = "cancelled" if job.why == StopWhy.CANCEL else "ended by its limit"
+        raise Conflict(
+            f"{job.spec.name} is being {why}: it cannot be kept for later",
+            hint=f"see how it ends: corral show {job.id}",
+        )
 
 
 def _check_resume(world: World, job: Job, now: Now) -> None:

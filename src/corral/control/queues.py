@@ -5,8 +5,8 @@ from collections import Counter
 from corral.domain.errors import Conflict, NotFound, Refusal, SpecInvalid
 from corral.domain.ids import QueueName
 from corral.domain.job import PRIORITIES, JobSpec
-from corral.domain.queue import Queue, QueueTree
-from corral.domain.units import duration_text, gpus_text
+from corral.domain.queue import ANY_TYPE, Queue, QueueTree
+from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
 from corral.domain.wishes import SetQueues
 from corral.domain.world import World
 from corral.reconcile.queues import tree_of
@@ -22,6 +22,25 @@ class QueueRule(Refusal):
     """The queue takes no job like this: one that is too long, or of such a priority."""
 
     code = "queue_rule"
+
+
+def warnings_of(world: World, tree: QueueTree) -> list[str]:
+    """What a tree comes to that is taken all the same, as nodes may yet come: more owned than is
+    there."""
+    there = Counter(gpu.type for node in world.nodes.values() for gpu in node.inventory.gpus)
+    owned: Counter[str] = Counter()
+    for queue in tree.queues:
+        if queue.parent is None:
+            owned.update(dict(queue.nominal))
+    found = [
+        f"the queues own {gpus_text(millis)} {kind} GPUs; the cluster has {there[kind]}"
+        for kind, millis in sorted(owned.items())
+        if kind != ANY_TYPE and millis > there[kind] * MILLIS_PER_GPU
+    ]
+    if not found and owned.total() > there.total() * MILLIS_PER_GPU:
+        all_own = gpus_text(owned.total())
+        found.append(f"the queues own {all_own} GPUs together; the cluster has {there.total()}")
+    return [f"{one}: not all of them can have what is theirs at once" for one in found]
 
 
 def check_queues(world: World, asked: SetQueues) -> QueueTree:

@@ -213,8 +213,8 @@ def faults(queues: Sequence[Queue]) -> Iterator[Fault]:
     by_name = {queue.name: queue for queue in queues}
     for queue in queues:
         yield from _own_faults(queue)
-        if counts[queue.name] > 1:
-            text = f"{counts[queue.name]} queues have this name"
+        if (count := counts.pop(queue.name, 0)) > 1:
+            text = f"{count} queues have this name"
             yield Fault(queue=queue.name, field="name", text=text, hint="name each once")
     lost = [fault for queue in queues for fault in _faults_of_parent(queue, by_name)]
     yield from lost

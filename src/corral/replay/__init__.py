@@ -1,7 +1,7 @@
 """Jobs of a trace through the scheduler's own core in virtual time. Pure."""
 
 from corral.replay.metrics import Metrics, Part, metrics_of, parts_of, size_labels
-from corral.replay.replay import Failures, Outcome, replay
+from corral.replay.replay import Failures, Outcome, compiles_first, replay
 from corral.replay.workload import Workload, largest_gang
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Outcome",
     "Part",
     "Workload",
+    "compiles_first",
     "largest_gang",
     "metrics_of",
     "parts_of",

@@ -21,7 +21,7 @@ from corral.replay.world import (
     log_of,
     plan_failure,
 )
-from corral.schedule.compiled import column
+from corral.schedule.compiled import column, must_compile
 from corral.schedule.order import POLICIES, Named
 from corral.schedule.predict import enter_kin
 from corral.schedule.state import State, state_of
@@ -77,6 +77,11 @@ class Outcome:
         work = self.workload
         rows = zip(self.ended, work.submits, work.durations, strict=True)
         return [max(0.0, end - begun - own) for end, begun, own in rows]
+
+
+def compiles_first() -> bool:
+    """Whether the first replay here compiles the core, which takes about a minute of two cores."""
+    return must_compile(advance)
 
 
 def replay(

@@ -35,6 +35,11 @@ def compiled(function: F) -> F:
     return cast(F, made)
 
 
+def must_compile(function: Callable[..., Any]) -> bool:
+    """Whether its first call takes a compiler's time: none is kept on disk of this very text."""
+    return IS_COMPILED and not cast(Any, function)._cache._cache_file._load_index()
+
+
 @cache
 def _text_of(package: str) -> str:
     """A digest of all modules of a room."""

@@ -51,7 +51,10 @@ def tree_of_log(trace: Trace, sizes: Sequence[int], own: Mapping[str, int]) -> Q
     """
     names = [name for name in trace.queues if is_name(name)]
     if not names:
-        raise SpecInvalid("no job of this log has a queue", hint="give a file: --queues FILE")
+        raise SpecInvalid(
+            "no job of this log says its vc, so there is no queue to make for it",
+            hint="give it a column vc, or name the queues: --queues FILE",
+        )
     gpus = own or _by_gpu_time(trace.workload, trace.queues, sum(sizes))
     return whole_tree(
         [

@@ -76,8 +76,20 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
             yield from file
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecInvalid(f"{path} cannot be read: {error}") from error
+    except FileNotFoundError:
+        hint = (
+            "name a log that is there; for one of this cluster: corral ps --all --json > own.json"
+        )
+        raise SpecInvalid(f"there is no file {path}", hint=hint) from None
+    except OSError as error:
+        raise SpecInvalid(
+            f"{path} cannot be read: {error.strerror or error}", hint=f"look at it: ls -ld {path}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SpecInvalid(
+            f"{path} is not text: {error.reason} at byte {error.start}",
+            hint="a packed log is read where its name ends in .gz",
+        ) from error
 
 
 def _trace(path: Path, rows: Sequence[LoggedJob]) -> Trace:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from corral.wire import api, people, queues
+from corral.wire import api, people, queue_answers, queues
 from corral.wire.spec import SECTIONS, SPELLINGS, Spec
 
 _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
@@ -28,9 +28,9 @@ _ANSWERS: Final[Mapping[str, type[BaseModel]]] = {
     "audit": people.Audit,
     "logs": api.LogLines,
     "error": api.Error,
-    "queues": queues.Queues,
-    "queue": queues.QueueDetail,
-    "queue_changes": queues.QueueChanges,
+    "queues": queue_answers.Queues,
+    "queue": queue_answers.QueueDetail,
+    "queue_changes": queue_answers.QueueChanges,
 }
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

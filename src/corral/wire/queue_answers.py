@@ -1,0 +1,90 @@
+"""What is answered of queues, and asked of one of them, by the HTTP API."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from corral.wire.parts import Answer
+
+
+class BudgetRow(Answer):
+    """`runs_out_at`: when it will be spent if what is held is held on; null: not in its time."""
+
+    unit: str
+    amount: float
+    spent: float
+    left: float
+    since: float
+    renewed_at: float | None
+    runs_out_at: float | None
+    is_spent: bool
+    effect: str
+
+
+class QueueRow(Answer):
+    """A queue in a listing. `share` is its dominant part of the cluster, past and present, over its
+    weight; `due` the part that its weight gives it when all want as much as they can get."""
+
+    name: str
+    parent: str | None
+    depth: int
+    own: float
+    used: float
+    borrowed: float
+    running: int
+    waiting: int
+    share: float
+    due: float
+    used_gpu_hours: float
+    budget: BudgetRow | None
+    form: dict[str, Any]
+
+
+class UserRow(Answer):
+    """What one user holds in a queue, and has used of it and given back."""
+
+    user: str
+    used: float
+    used_gpu_hours: float
+
+
+class KeptRow(Answer):
+    """GPUs that are being taken back for a waiting job of the queue, and who is stopped for it."""
+
+    job: str
+    victims: list[str]
+    since: float
+
+
+class QueueDetail(QueueRow):
+    """One queue whole (`corral queue show`)."""
+
+    users: list[UserRow]
+    kept: list[KeptRow]
+
+
+class Queues(Answer):
+    queues: list[QueueRow]
+    half_life_seconds: float
+    guard_seconds: float
+
+
+class QueueChanges(Answer):
+    """What has changed, or would: one line each. `warnings`: what it comes to as the cluster is."""
+
+    changes: list[str]
+    warnings: list[str] = []
+
+
+class QueuesBody(BaseModel):
+    """The document of a file of `kind: queues`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    document: dict[str, Any]
+
+
+class QueueBody(BaseModel):
+    """Fields of one queue, as in a file; null takes one away. Others stay as they are."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    fields: dict[str, Any]

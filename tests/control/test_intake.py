@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from corral.control.intake import check_asked, check_specs
+from corral.control.reasons import reason_held
 from corral.domain.errors import CannotFit, Conflict
 from corral.domain.moves import JobState
 from corral.domain.resources import Resources
@@ -61,3 +62,22 @@ def test_what_is_being_cancelled_cannot_be_kept_for_later() -> None:
     with pytest.raises(Conflict, match="train is being cancelled"):
         check_asked(cluster.world, Suspend(job=id), now)
     check_asked(cluster.world, Cancel(job=id), now)
+
+
+def test_every_job_has_a_reason_also_one_that_no_pass_has_seen() -> None:
+    cluster, now = Cluster(node("n1")), Now(wall=0.0, serving=0.0)
+    job = cluster.world.jobs[cluster.submit(gang("train"))]
+    new = replace(job, state=JobState.QUEUED, reason="", reason_code="")
+    assert "the next pass" in reason_held(cluster.world, new, now).sentence
+    back = replace(new, reason="asked by ann")
+    assert reason_held(cluster.world, back, now).sentence.startswith("asked by ann: the next pass")
+    assert reason_held(cluster.world, new, now, stopped="it is stopped").sentence == "it is stopped"
+
+
+def test_who_is_suspended_is_told_how_to_go_on() -> None:
+    cluster, now = Cluster(node("n1", gpus=1)), Now(wall=0.0, serving=0.0)
+    cluster.submit(gang("first"))
+    id = cluster.submit(gang("second"))
+    cluster.wish(Suspend(job=id))
+    found = reason_held(cluster.world, cluster.world.jobs[id], now)
+    assert found.suggestions == (f"it goes on with: corral resume {id}",)

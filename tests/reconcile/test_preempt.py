@@ -97,13 +97,13 @@ def test_a_queue_gets_its_own_back_from_who_loses_least_and_both_get_a_receipt()
     assert receipts[cheap].others == (owner,)
     assert receipts[cheap].text == (
         f"preempted for vision-4 ({owner}) of queue vision, which reclaimed its own 4 GPUs; "
-        "saved at step 12, lost no work (2.0 GPU-seconds)"
+        "saved at step 12, lost no work (2.0 GPU-seconds since its last save)"
     )
     assert receipts[owner].kind == "taking"
     assert receipts[owner].others == (cheap,)
     assert receipts[owner].text == (
         f"took 4 GPUs from speech-4 ({cheap}) of queue speech "
-        "(saved at step 12, lost no work (2.0 GPU-seconds))"
+        "(saved at step 12, lost no work (2.0 GPU-seconds since its last save))"
     )
     assert cluster.world.reservations == {}
 
@@ -316,8 +316,8 @@ def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_f
     receipts = {one.job: one for one in gone(cluster, stopping[0], step=12)}
     assert state(cluster, short) == JobState.STARTING
     assert receipts[stopping[0]].text.startswith(
-        f"preempted for speech-4 ({short}) of queue speech, which is likely to end sooner and has "
-        "waited for as long as that costs; saved at step 12, lost no work"
+        f"preempted for speech-4 ({short}) of queue speech, which has had less service (0.0 s "
+        "against 6 h) and has waited for as long as that costs; saved at step 12, lost no work"
     )
     assert receipts[short].others == (stopping[0],)
     cluster.tick(seconds=7200.0)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from corral.control.intake import check_asked, plan, reason_held
+from corral.control.intake import check_asked, plan
+from corral.control.reasons import reason_held
 from corral.domain.attempt import Cause, Exit, Receipt
 from corral.domain.errors import Conflict
 from corral.domain.facts import Phase

@@ -6,7 +6,7 @@ GIVING = [
     Mutant(
         "somebody is stopped within the guard",
         "reconcile.preempt:_tell_due",
-        "any(_left(draft, one) > 0 for one in untold)",
+        "any(left_seconds(draft, one) > 0 for one in untold)",
         "False",
         "guard",
         seed=3,

@@ -141,7 +141,8 @@ async def why(job: str, house: Within) -> api.Why:
     """Why it is where it is, what would change that, and when it will start."""
     found = await views.find_job(house.control, job)
     told = await house.forecasts.of(found) if house.forecasts is not None else None
-    return await views.why(house.control, found, told)
+    ending = house.forecasts.ending_of(found) if house.forecasts is not None else None
+    return await views.why(house.control, found, told, ending)
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)

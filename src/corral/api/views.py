@@ -8,7 +8,7 @@ from typing import Final
 from corral.control import Control, Planned
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.errors import NotFound
-from corral.domain.forecast import Forecast
+from corral.domain.forecast import Ending, Forecast
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec, Per
 from corral.domain.node import Node
@@ -92,7 +92,9 @@ async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetai
     )
 
 
-async def why(control: Control, job: Job, forecast: Forecast | None) -> api.Why:
+async def why(
+    control: Control, job: Job, forecast: Forecast | None, ending: Ending | None
+) -> api.Why:
     receipts = [one for one in await control.store.receipts(job.id) if one.kind in PREEMPTION]
     reason = control.reason(job)
     return api.Why(
@@ -104,6 +106,7 @@ async def why(control: Control, job: Job, forecast: Forecast | None) -> api.Why:
         suggestions=list(reason.suggestions),
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
+        ending=api.Ending.of(ending) if ending is not None else None,
     )
 
 

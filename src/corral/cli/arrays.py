@@ -9,6 +9,7 @@ from corral.cli.common import Common
 from corral.cli.output import (
     age_text,
     clean,
+    clock_text,
     cut,
     print_json,
     say,
@@ -115,13 +116,23 @@ def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> No
 
 
 def say_sooner(found: "api.Why") -> None:
-    """When it starts, and what would let it start sooner."""
+    """When it starts and ends, and what would let it start sooner."""
     if found.forecast is not None:
         say(f"  it {when_text(found.forecast)}")
+    if found.ending is not None and (text := end_text(found.ending)):
+        say(f"  it {text}")
     for suggestion in found.suggestions:
         say(f"  {clean(suggestion)}")
     for one in found.forecast.instead if found.forecast is not None else ():
         say(f"  {clean(instead_text(one))}")
+
+
+def end_text(ending: "api.Ending") -> str:
+    """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did; by its limit at 14:05."""
+    by = f"by its limit at {clock_text(ending.ends_by)}" if ending.ends_by is not None else ""
+    if ending.text:
+        return "; ".join(filter(None, (ending.text, by)))
+    return f"ends {by} at the latest" if by else ""
 
 
 def when_text(forecast: "api.Forecast") -> str:

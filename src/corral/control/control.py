@@ -17,10 +17,10 @@ from corral.control.intake import (
     check_specs,
     normal,
     plan,
-    reason_held,
 )
 from corral.control.keeping import Keeping
 from corral.control.learning import Learning
+from corral.control.reasons import reason_held
 from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
@@ -182,7 +182,8 @@ class Control:
     def reason(self, job: Job) -> Reason:
         """Why a job is where it is; for a waiting one, what the last pass said."""
         waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
-        return waiting or reason_held(self.world, job, self.now())
+        stopped = self.stopped_placing or self.failed_placing
+        return waiting or reason_held(self.world, job, self.now(), stopped=stopped)
 
     def progress(self, job: Job) -> Progress | None:
         """The newest beat of the job's training loop, of its newest attempt."""

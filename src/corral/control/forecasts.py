@@ -17,7 +17,7 @@ from corral.control.control import Control
 from corral.control.suggest import changes_of
 from corral.domain.errors import Trouble
 from corral.domain.facts import Facts
-from corral.domain.forecast import Forecast, Question, Ran, Told, ran_of
+from corral.domain.forecast import Ending, Forecast, Question, Ran, Told, ran_of
 from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import Job, JobSpec
@@ -26,6 +26,7 @@ from corral.domain.wishes import Submit, Wish
 from corral.domain.world import Event, World
 from corral.ports.foreteller import Foreteller
 from corral.reconcile.draft import Draft
+from corral.reconcile.ending import ending_of
 from corral.reconcile.grant import grant
 
 RUNS: Final = 5_000  # ended jobs that are learned from
@@ -71,6 +72,11 @@ class Forecasts:
         if found is not None:
             self._fresh[job.id] = (now, found)
         return found
+
+    def ending_of(self, job: Job) -> Ending | None:
+        """When a running job ends; None for one that does not run."""
+        attempt = self._control.world.attempts.get(job.id)
+        return ending_of(job, attempt, self._runs, self._control.now().wall)
 
     async def planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corral.control.queues import check_queue, check_queues, longest_seconds
+from corral.control.reasons import planned_reason
 from corral.domain.attempt import Seat
 from corral.domain.errors import (
     CannotFit,
@@ -30,7 +31,7 @@ from corral.reconcile.place import queued_gangs, rooms_of
 from corral.reconcile.preempt import reserved_of
 from corral.reconcile.queued import Queued
 from corral.reconcile.use import held_now, judge_budgets, standing_of
-from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
+from corral.reconcile.waits import held_by
 from corral.schedule import Fleet, Learned, NodeRoom, decide
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
@@ -193,32 +194,10 @@ def plan(
             spec=job.spec,
             shape=placed[job.id].shape if job.id in placed else None,
             seats=placed[job.id].seats if job.id in placed else (),
-            reason=None if job.id in placed else held.get(job.id) or _planned_reason(draft, job),
+            reason=None if job.id in placed else held.get(job.id) or planned_reason(draft, job),
         )
         for job in new
     ]
-
-
-def _planned_reason(draft: Draft, job: Job) -> Reason:
-    """Why it would be held. Jobs of the same submission have no id yet: they go by their names."""
-    if job.reason_code != DEPENDENCY:
-        return held_by(draft, job) or _own_reason(job)
-    waits = [
-        replace(after, job=JobId(after.name), name="") if after.job in draft.jobs else after
-        for after in job.spec.after
-    ]
-    return Reason(code=job.reason_code, sentence=waits_for(waits))
-
-
-def _own_reason(job: Job) -> Reason:
-    return Reason(code=job.reason_code, sentence=job.reason)
-
-
-def reason_held(world: World, job: Job, now: Now) -> Reason:
-    """Why a job is held: of what it waits for, only what has not happened yet."""
-    if job.state != JobState.HELD or job.reason_code not in (DEPENDENCY, BEGIN_TIME):
-        return _own_reason(job)
-    return held_by(Draft(world, Facts(), now), job) or _own_reason(job)
 
 
 def check_asked(world: World, asked: Asked, now: Now) -> None:

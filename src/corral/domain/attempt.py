@@ -177,18 +177,17 @@ class Receipt:
     @property
     def loss(self) -> str:
         """What was lost, as a part of a sentence: "saved at step 40, lost 12 s of work"."""
-        saved = (
-            "no save"
-            if self.resumed_from_step is None
-            else (f"saved at step {self.resumed_from_step}")
-        )
+        step = self.resumed_from_step
+        saved = "no save" if step is None else f"saved at step {step}"
+        gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds since its "
+        gpu_seconds += "start" if step is None else "last save"
         if self.steps_lost == 0:
             lost = "no work"
         elif self.seconds_lost is None:
-            lost = f"{self.gpu_seconds_lost:.1f} GPU-seconds"
+            lost = gpu_seconds
         else:
             lost = f"{duration_text(self.seconds_lost)} of work"
         more = [f"{self.steps_lost} steps"] if self.steps_lost else []
         if self.gpu_seconds_lost and self.seconds_lost is not None:
-            more.append(f"{self.gpu_seconds_lost:.1f} GPU-seconds")
+            more.append(gpu_seconds)
         return f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "")

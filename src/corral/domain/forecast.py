@@ -133,6 +133,27 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """When a running job ends, as `kin` others did that ran longer; `ends` None: there are none.
+
+    It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit (wall clock).
+    """
+
+    ends: Span | None
+    percent: int | None
+    kin: int
+    ends_by: float | None
+
+    def __str__(self) -> str:
+        """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" when nothing tells."""
+        if self.ends is None:
+            return ""
+        percent = f" ({self.percent} %)" if self.percent is not None else ""
+        like = "a job like it" if self.kin == 1 else f"{self.kin} jobs like it"
+        return f"ends {self.ends}{percent}, as {like} did"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """When does this job start? All that the answer depends on, and nothing that changes meanwhile.
 

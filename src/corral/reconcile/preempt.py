@@ -10,10 +10,19 @@ from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
 from corral.domain.queue import Preempt
-from corral.domain.units import MILLIS_PER_GPU, gpus_text
+from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy, Reservation, Victim
-from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.draft import Draft
+from corral.reconcile.giving import (
+    LIVE,
+    guard_left_seconds,
+    is_untold,
+    kept_text,
+    left_seconds,
+    name_of,
+    right_text,
+    taken_text,
+)
 from corral.reconcile.service import serves_since
 from corral.reconcile.use import priority_of
 from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, Running
@@ -21,7 +30,6 @@ from corral.schedule.standing import Standing
 from corral.schedule.waiting import Reason
 
 DEFAULT_RESTART_SECONDS: Final = 60.0  # from a start to the first step, before it was measured
-_LIVE: Final = (JobState.STARTING, JobState.RUNNING)
 _LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
 
 
@@ -43,7 +51,7 @@ def running_of(draft: Draft, standing: Standing, over: frozenset[QueueName]) -> 
         if any(standing.over_millis(one.name) for one in draft.tree.path(queue.name))
     }
     found = []
-    jobs = draft.in_states(*_LIVE, *_LEAVING)
+    jobs = draft.in_states(*LIVE, *_LEAVING)
     for job in sorted(jobs, key=lambda job: (job.submitted, job.spec.array_index or 0)):
         attempt = draft.attempt(job.id)
         stopping = job.state in _LEAVING
@@ -55,7 +63,7 @@ def running_of(draft: Draft, standing: Standing, over: frozenset[QueueName]) -> 
 def _may_give_way(draft: Draft, job: Job, beyond: set[QueueName]) -> bool:
     spec = job.spec
     saves = spec.preemptible or spec.checkpoint is not None
-    if job.state not in _LIVE:
+    if job.state not in LIVE:
         return False
     if saves or spec.queue in beyond or spec.queue not in draft.tree.by_name:
         return True
@@ -74,7 +82,7 @@ def _running(
         priority=priority_of(draft, job, over),
         seats=tuple(held),
         started=attempt.placed_at,
-        guard_over=_guard_left_seconds(draft, job, attempt) <= 0,
+        guard_over=guard_left_seconds(draft, job, attempt) <= 0,
         lost_gpu_seconds=gpus * _unsaved_seconds(draft, attempt),
         restart_seconds=restart_seconds(attempt),
         can_save=job.spec.checkpoint is not None,
@@ -86,13 +94,6 @@ def _running(
         serves_since=serves_since(attempt),
         protected_until=attempt.protected_until,
     )
-
-
-def _guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
-    """How long the job may still not be stopped for another: it counts from when it was up."""
-    if job.state == JobState.RUNNING:
-        return draft.tree.guard_seconds - ran_seconds(draft, attempt)
-    return draft.tree.guard_seconds - max(0.0, draft.now.wall - attempt.placed_at)
 
 
 def _unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
@@ -152,7 +153,7 @@ def see_reservations(draft: Draft) -> None:
 def _seen(draft: Draft, victim: Victim) -> Victim:
     job = draft.job(victim.job)
     here = job is not None and job.attempt == victim.attempt
-    if victim.gone_at is not None or (here and job and job.state in (*_LIVE, *_LEAVING)):
+    if victim.gone_at is not None or (here and job and job.state in (*LIVE, *_LEAVING)):
         return victim
     receipt = next(
         (
@@ -181,21 +182,16 @@ def _why_ended(draft: Draft, one: Reservation) -> str:
         node = draft.node(seat.node)
         if node is None or not node.takes_work:
             return f"node {seat.node} takes no work now"
-    if draft.queues is not None and any(_is_untold(draft, victim) for victim in one.victims):
+    if draft.queues is not None and any(is_untold(draft, victim) for victim in one.victims):
         return "the queues were changed"
     return ""
-
-
-def _is_untold(draft: Draft, victim: Victim) -> bool:
-    job = draft.job(victim.job)
-    return job is not None and job.attempt == victim.attempt and job.state in _LIVE
 
 
 def _tell_spared(draft: Draft, ended: Reservation) -> None:
     """Whoever has not been told to stop runs on."""
     for victim in ended.victims:
         job = draft.job(victim.job)
-        if job is not None and _is_untold(draft, victim):
+        if job is not None and is_untold(draft, victim):
             text = (
                 f"{job.spec.name} need not give way to {name_of(draft, ended.job)}: {ended.ended}"
             )
@@ -231,7 +227,7 @@ def _record(
         victims=victims,
         since=draft.now.wall,
     )
-    text = f"{name_of(draft, reserved.job)}: {_kept_text(draft, draft.reservations[reserved.job])}"
+    text = f"{name_of(draft, reserved.job)}: {kept_text(draft, draft.reservations[reserved.job])}"
     draft.tell("reserved", text, job=reserved.job)
 
 
@@ -239,7 +235,7 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
     job, attempt = draft.job(one.job), draft.attempt(one.job)
     assert job is not None
     assert attempt is not None
-    left = max(0.0, _guard_left_seconds(draft, job, attempt))
+    left = max(0.0, guard_left_seconds(draft, job, attempt))
     return Victim(
         job=one.job,
         attempt=job.attempt,
@@ -296,35 +292,17 @@ def _drop(draft: Draft, id: JobId) -> None:
 def _tell_due(draft: Draft, reservation: Reservation) -> None:
     """Tell all of them together to stop, once none is within its guard any more."""
     by = draft.job(reservation.job)
-    untold = [one for one in reservation.victims if _is_untold(draft, one)]
-    if by is None or any(_left(draft, one) > 0 for one in untold):
+    untold = [one for one in reservation.victims if is_untold(draft, one)]
+    if by is None or any(left_seconds(draft, one) > 0 for one in untold):
         return
     for victim in untold:
         job, attempt = draft.job(victim.job), draft.attempt(victim.job)
         assert job is not None
         assert attempt is not None
-        reason = f"preempted for {name_of(draft, by.id)} {_by_right(draft, by, job, victim.why)}"
+        reason = f"preempted for {name_of(draft, by.id)} {right_text(draft, by, job, victim.why)}"
         moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Preempted")
         draft.put(replace(moved, why=StopWhy.PREEMPT))
         draft.put_attempt(replace(attempt, gave_way_to=by.id))
-
-
-def _left(draft: Draft, victim: Victim) -> float:
-    job, attempt = draft.job(victim.job), draft.attempt(victim.job)
-    return 0.0 if job is None or attempt is None else _guard_left_seconds(draft, job, attempt)
-
-
-def _by_right(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
-    of = f"of queue {by.spec.queue}"
-    if why == PreemptWhy.RECLAIM:
-        reservation = draft.reservations.get(by.id) or draft.world.reservations[by.id]
-        return f"{of}, which reclaimed its own {gpus(reservation.shape.gpu_millis)}"
-    if why == PreemptWhy.PRIORITY:
-        mine, other = by.spec.priority, job.spec.priority
-        return f"{of}, which has priority {mine}, above its own {other}"
-    if why == PreemptWhy.SERVICE:
-        return f"{of}, which is likely to end sooner and has waited for as long as that costs"
-    return f"{of}, since it is preemptible"
 
 
 # -- what is said of it ----------------------------------------------------------------------------
@@ -339,7 +317,7 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
     ended = replace(known, ended="placed")
     draft.reservations[placed.job] = ended
     _tell_spared(draft, replace(ended, ended="it has started elsewhere"))
-    taken = [one for one in known.victims if not _is_untold(draft, one) and one.was_stopped]
+    taken = [one for one in known.victims if not is_untold(draft, one) and one.was_stopped]
     if not taken:
         return
     receipt = Receipt(
@@ -348,7 +326,7 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
         kind="taking",
         cause=Cause.NONE,
         culprit="",
-        evidence="; ".join(_taken_text(draft, one) for one in taken),
+        evidence="; ".join(taken_text(draft, one) for one in taken),
         steps_lost=sum(one.steps_lost or 0 for one in taken),
         gpu_seconds_lost=sum(one.gpu_seconds_lost for one in taken),
         seen_at=draft.now.wall,
@@ -359,41 +337,12 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
     draft.tell("receipt", text, job=job.id, attempt=job.attempt)
 
 
-def _taken_text(draft: Draft, victim: Victim) -> str:
-    job = draft.job(victim.job)
-    of = f" of queue {job.spec.queue}" if job is not None else ""
-    loss = victim.loss or "not seen gone on all of its nodes yet"
-    return f"took {gpus(victim.gpu_millis)} from {name_of(draft, victim.job)}{of} ({loss})"
-
-
 def kept_reasons(draft: Draft, reasons: Reasons) -> Reasons:
     """Jobs with reserved seats say so with the names of the others."""
     over = {}
     for one in standing_reservations(draft):
         if one.job in reasons and one.latest_start is None:
             see = tuple(f"run: corral why {victim.job}" for victim in one.victims[:1])
-            text = _kept_text(draft, one)
+            text = kept_text(draft, one)
             over[one.job] = Reason(code="Preempting", sentence=text, suggestions=see)
     return reasons.instead(over) if over else reasons
-
-
-def _kept_text(draft: Draft, one: Reservation) -> str:
-    left = [victim for victim in one.victims if victim.gone_at is None]
-    millis = one.shape.gpu_millis
-    verb = "are" if millis > MILLIS_PER_GPU else "is"
-    kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
-    if not left:
-        return f"{kept}, and come free from what is stopping there"
-    names = ", ".join(name_of(draft, victim.job) for victim in left)
-    seconds = max(_left(draft, victim) if _is_untold(draft, victim) else 0.0 for victim in left)
-    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
-    return f"{kept}; {names} {'has' if len(left) == 1 else 'have'} to save and stop {when}"
-
-
-def name_of(draft: Draft, id: JobId) -> str:
-    job = draft.job(id)
-    return f"{job.spec.name} ({id})" if job is not None else str(id)
-
-
-def gpus(millis: int) -> str:
-    return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"

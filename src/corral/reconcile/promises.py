@@ -14,7 +14,8 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Reservation
 from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.draft import Draft
-from corral.reconcile.preempt import gpus, name_of, standing_reservations
+from corral.reconcile.giving import gpus, name_of
+from corral.reconcile.preempt import standing_reservations
 from corral.reconcile.use import types_of
 from corral.schedule import Decision, Ending, Promise, Reasons
 from corral.schedule.limits import holding_of

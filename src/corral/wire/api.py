@@ -17,6 +17,7 @@ from corral.wire.parts import (
     Answer,
     Attempt,
     Checkpoint,
+    Ending,
     Forecast,
     Instead,
     Place,
@@ -33,6 +34,7 @@ __all__ = [
     "Checkpoint",
     "Checkpoints",
     "Cluster",
+    "Ending",
     "Error",
     "ErrorBody",
     "Event",
@@ -193,7 +195,8 @@ class Jobs(Answer):
 
 class Why(Answer):
     """Why a job is where it is, and what would change it. `receipts` are those of its newest
-    preemptions, on either side; `forecast` is null for one that does not wait for a place."""
+    preemptions, on either side; `forecast` is null for one that does not wait for a place, and
+    `ending` for one that does not run."""
 
     id: str
     name: str
@@ -203,6 +206,7 @@ class Why(Answer):
     suggestions: list[str]
     receipts: list[Receipt]
     forecast: Forecast | None = None
+    ending: Ending | None = None
 
 
 class Event(Answer):

@@ -176,6 +176,27 @@ class Span(Answer):
         return cls(low_seconds=span.low_seconds, high_seconds=span.high_seconds, text=str(span))
 
 
+class Ending(Answer):
+    """When a running job ends: `ends` as `kin` jobs like it did, `percent` times of 100 (null: too
+    few to say), and by its limit at `ends_by` (null: it has none). `text` is "" without kin."""
+
+    ends: Span | None
+    percent: int | None
+    kin: int
+    ends_by: float | None
+    text: str
+
+    @classmethod
+    def of(cls, found: forecasts.Ending) -> Self:
+        return cls(
+            ends=None if found.ends is None else Span.of(found.ends),
+            percent=found.percent,
+            kin=found.kin,
+            ends_by=found.ends_by,
+            text=str(found),
+        )
+
+
 class Instead(Answer):
     """A change with which the job would start sooner: with 1 node instead of 2."""
 

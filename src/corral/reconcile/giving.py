@@ -1,0 +1,89 @@
+"""Who stops for whom: how long a victim is still within its guard, and how all of it is said."""
+
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.ids import JobId
+from corral.domain.job import Job
+from corral.domain.moves import JobState
+from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
+from corral.domain.use import PreemptWhy, Reservation, Victim
+from corral.reconcile.attempts import ran_seconds
+from corral.reconcile.draft import Draft
+from corral.reconcile.service import attempt_seconds
+
+LIVE: Final = (JobState.STARTING, JobState.RUNNING)
+
+
+def guard_left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float:
+    """How long the job may still not be stopped for another: it counts from when it was up."""
+    if job.state == JobState.RUNNING:
+        return draft.tree.guard_seconds - ran_seconds(draft, attempt)
+    return draft.tree.guard_seconds - max(0.0, draft.now.wall - attempt.placed_at)
+
+
+def is_untold(draft: Draft, victim: Victim) -> bool:
+    job = draft.job(victim.job)
+    return job is not None and job.attempt == victim.attempt and job.state in LIVE
+
+
+def left_seconds(draft: Draft, victim: Victim) -> float:
+    job, attempt = draft.job(victim.job), draft.attempt(victim.job)
+    return 0.0 if job is None or attempt is None else guard_left_seconds(draft, job, attempt)
+
+
+def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
+    of = f"of queue {by.spec.queue}"
+    if why == PreemptWhy.RECLAIM:
+        reservation = draft.reservations.get(by.id) or draft.world.reservations[by.id]
+        return f"{of}, which reclaimed its own {gpus(reservation.shape.gpu_millis)}"
+    if why == PreemptWhy.PRIORITY:
+        mine, other = by.spec.priority, job.spec.priority
+        return f"{of}, which has priority {mine}, above its own {other}"
+    if why == PreemptWhy.SERVICE:
+        return (
+            f"{of}, which {_service_text(draft, by, job)} and has waited for as long as that costs"
+        )
+    return f"{of}, since it is preemptible"
+
+
+def _service_text(draft: Draft, by: Job, job: Job) -> str:
+    """For example: has had less service (3 min against 2 h)."""
+    attempt = draft.attempt(job.id)
+    had = job.served_seconds
+    had += attempt_seconds(attempt, draft.now.wall) if attempt is not None else 0.0
+    amounts = f"{duration_text(by.served_seconds)} against {duration_text(had)}"
+    if by.served_seconds < had:
+        return f"has had less service ({amounts})"
+    return f"ends sooner by what ended jobs like it had (service: {amounts})"
+
+
+def taken_text(draft: Draft, victim: Victim) -> str:
+    job = draft.job(victim.job)
+    of = f" of queue {job.spec.queue}" if job is not None else ""
+    loss = victim.loss or "not seen gone on all of its nodes yet"
+    return f"took {gpus(victim.gpu_millis)} from {name_of(draft, victim.job)}{of} ({loss})"
+
+
+def kept_text(draft: Draft, one: Reservation) -> str:
+    left = [victim for victim in one.victims if victim.gone_at is None]
+    millis = one.shape.gpu_millis
+    verb = "are" if millis > MILLIS_PER_GPU else "is"
+    kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
+    if not left:
+        return f"{kept}, and come free from what is stopping there"
+    names = ", ".join(name_of(draft, victim.job) for victim in left)
+    seconds = max(
+        left_seconds(draft, victim) if is_untold(draft, victim) else 0.0 for victim in left
+    )
+    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "now"
+    return f"{kept}; {names} {'has' if len(left) == 1 else 'have'} to save and stop {when}"
+
+
+def name_of(draft: Draft, id: JobId) -> str:
+    job = draft.job(id)
+    return f"{job.spec.name} ({id})" if job is not None else str(id)
+
+
+def gpus(millis: int) -> str:
+    return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"

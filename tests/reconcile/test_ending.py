@@ -1,0 +1,67 @@
+"""When a running job ends: as its kin did, and by its limit."""
+
+import pytest
+
+from corral.domain.forecast import Ending
+from corral.domain.ids import JobId
+from corral.domain.wishes import Suspend
+from corral.reconcile.ending import ending_of
+from tests.reconcile.test_foretell import ended
+from tests.worlds import Cluster, gang, node
+
+
+def running(
+    limit_seconds: float | None = None, seconds_ago: float = 100.0
+) -> tuple[Cluster, JobId]:
+    cluster = Cluster(node("n1"))
+    id = cluster.submit(gang("train-7", max_duration_seconds=limit_seconds))
+    cluster.up(id)
+    cluster.tick(seconds=100.0)
+    return cluster, id
+
+
+def ending(cluster: Cluster, id: JobId, *seconds: float) -> Ending:
+    runs = [ended("train", one) for one in seconds]
+    found = ending_of(cluster.world.jobs[id], cluster.world.attempts[id], runs, cluster.wall)
+    assert found is not None
+    return found
+
+
+def test_it_ends_as_those_of_its_kin_did_that_ran_longer() -> None:
+    found = ending(*running(), 50.0, *(400.0 + 10 * number for number in range(21)))
+    assert (found.kin, found.percent, found.ends_by) == (21, 80, None)
+    assert str(found) == "ends in 5 to 8 min (80 %), as 21 jobs like it did"
+
+
+@pytest.mark.parametrize(
+    ("kin", "percent", "text"),
+    [
+        (1, None, "ends in 4 to 5 min, as a job like it did"),
+        (2, None, "ends in 4 to 5 min, as 2 jobs like it did"),
+        (3, 50, "ends in 4 to 5 min (50 %), as 3 jobs like it did"),
+        (8, 77, "ends in 4 to 5 min (77 %), as 8 jobs like it did"),
+        (9, 80, "ends in 4 to 5 min (80 %), as 9 jobs like it did"),
+    ],
+)
+def test_few_kin_say_how_few_and_no_more_than_they_can(kin: int, percent: int, text: str) -> None:
+    found = ending(*running(), *[385.0] * kin)
+    assert (found.percent, str(found)) == (percent, text)
+
+
+def test_a_limit_ends_it_whatever_its_kin_did() -> None:
+    cluster, id = running(limit_seconds=600.0)
+    attempt = cluster.world.attempts[id]
+    assert attempt.running_at is not None
+    alone = ending(cluster, id)
+    assert (str(alone), alone.ends_by) == ("", attempt.running_at + 600.0)
+    found = ending(cluster, id, *[9000.0] * 10)
+    assert found.ends is not None
+    assert found.ends.high_seconds == pytest.approx(500.0)
+
+
+def test_who_does_not_run_has_no_end() -> None:
+    cluster, id = running()
+    waits = cluster.submit(gang("train-8", gpus=2))
+    assert ending_of(cluster.world.jobs[waits], None, [], cluster.wall) is None
+    cluster.wish(Suspend(job=id))
+    assert ending_of(cluster.world.jobs[id], cluster.world.attempts[id], [], 0.0) is None

@@ -29,12 +29,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import uvicorn
+import uvloop
 from embedded import keep, report
 
 from corral import Client, __version__
 from corral.api import ApiSettings, Channels, create_app
 from corral.boot.admit import admit_admin
 from corral.boot.clock import SystemClock
+from corral.boot.garbage import search_rarely
 from corral.boot.sealing import KeyRing
 from corral.control import Control
 from corral.domain.attempt import Exit
@@ -220,6 +222,7 @@ async def head(workload: Workload, share: float, root: Path) -> tuple[int, float
     control = Control(store=store, engine=engine, clock=clock)
     engine.control = control
     await control.start()
+    search_rarely()
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -291,7 +294,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="corral-b5-") as root:
         if asked.profile:
             profile.enable()
-        jobs, took = asyncio.run(head(workload, asked.share, Path(root)))
+        jobs, took = uvloop.run(head(workload, asked.share, Path(root)))
         profile.disable()
     if asked.profile:
         pstats.Stats(profile).sort_stats("tottime").print_stats(45)

@@ -33,6 +33,7 @@ from corral.api import ApiSettings, Channels, create_app
 from corral.boot.admit import admit_admin, admit_node
 from corral.boot.clock import SystemClock
 from corral.boot.foreteller import ForetellerProcess
+from corral.boot.garbage import search_rarely
 from corral.boot.log import configure
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import (
@@ -249,6 +250,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
             retention=settings.retention,
         )
         await control.start()
+        search_rarely()
         with bind(place, settings.host) as listening:
             about = ApiSettings(
                 root=place.root,

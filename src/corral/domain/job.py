@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from corral.domain.ids import (
     AttemptNumber,
@@ -217,13 +217,15 @@ class Job:
     def is_final(self) -> bool:
         return self.state in FINAL
 
-    def moved(self, event: JobEvent, now: float, *, reason: str = "", code: str = "") -> "Job":
-        """The job after the event; unchanged when the event is moot."""
+    def moved(
+        self, event: JobEvent, now: float, *, reason: str = "", code: str = "", **also: Any
+    ) -> "Job":
+        """The job after the event; unchanged when the event is moot. `also`: what changes with it,
+        by name."""
         after = move(self.state, event)
         if after == self.state:
             return self
         why = self.why if after == JobState.STOPPING else None
         ended = now if after in FINAL else None
-        return replace(
-            self, state=after, since=now, why=why, reason=reason, reason_code=code, ended_at=ended
-        )
+        told = {"since": now, "why": why, "reason": reason, "reason_code": code, "ended_at": ended}
+        return replace(self, state=after, **(told | also))

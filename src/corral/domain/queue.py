@@ -143,17 +143,28 @@ class QueueTree:
 
     def path(self, name: QueueName) -> tuple[Queue, ...]:
         """The queue and those above it, from the top down."""
-        queue = self.queue(name)
-        found = [queue]
-        while queue.parent is not None:
-            queue = self.by_name[queue.parent]
-            found.append(queue)
-        return tuple(reversed(found))
+        return self._paths.get(name) or (Queue(name=name),)
+
+    @cached_property
+    def _paths(self) -> Mapping[QueueName, tuple[Queue, ...]]:
+        def path(queue: Queue) -> tuple[Queue, ...]:
+            above = path(self.by_name[queue.parent]) if queue.parent is not None else ()
+            return (*above, queue)
+
+        return {queue.name: path(queue) for queue in self.queues}
 
     def policy_of(self, name: QueueName) -> Policy:
         """Of the line that the queue's jobs wait in: that of the first queue with one for all."""
-        policies = (queue.policy for queue in self.path(name))
-        return next((one for one in policies if one != Policy.DEFAULT), Policy.DEFAULT)
+        return self._policies.get(name, Policy.DEFAULT)
+
+    @cached_property
+    def _policies(self) -> Mapping[QueueName, Policy]:
+        """Of the queues that have another than the default."""
+        own = {
+            name: next((one.policy for one in path if one.policy != Policy.DEFAULT), Policy.DEFAULT)
+            for name, path in self._paths.items()
+        }
+        return {name: policy for name, policy in own.items() if policy != Policy.DEFAULT}
 
     def walk(self) -> Iterator[tuple[int, Queue]]:
         """(depth, queue), each below its parent, in the order given."""

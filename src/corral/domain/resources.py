@@ -1,6 +1,7 @@
 """What a job asks of a node, and what a node has."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from corral.domain.units import MILLIS_PER_GPU, gpus_text, size_text
 
@@ -78,7 +79,7 @@ class Gpu:
     numa: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Inventory:
     """What a node offers. `shared` maps each declared shared path to the mark found in it.
 
@@ -105,6 +106,22 @@ class Inventory:
         """Into how many parts its most finely cut GPU is cut; 0: none is."""
         return max((len(gpu.slices) for gpu in self.gpus), default=0)
 
-    @property
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """Of each GPU, by its index."""
+        return tuple(gpu.type for gpu in self.gpus)
+
+    @cached_property
     def gpu_types(self) -> frozenset[str]:
-        return frozenset(gpu.type for gpu in self.gpus)
+        return frozenset(self.types)
+
+    @cached_property
+    def slices(self) -> tuple[tuple[str, ...], ...]:
+        """Of each GPU, by its index; () of one that is not cut."""
+        return tuple(gpu.slices for gpu in self.gpus)
+
+    @cached_property
+    def numa(self) -> tuple[int, ...]:
+        """The NUMA node of each GPU, by its index; () where all are near the same."""
+        numa = tuple(gpu.numa for gpu in self.gpus)
+        return numa if len(set(numa)) > 1 else ()

@@ -35,6 +35,17 @@ class Event:
     attempt: AttemptNumber | None = None
     number: int = 0  # given by the store
 
+    def numbered(self, number: int) -> "Event":
+        return Event(
+            at=self.at,
+            kind=self.kind,
+            text=self.text,
+            job=self.job,
+            node=self.node,
+            attempt=self.attempt,
+            number=number,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:

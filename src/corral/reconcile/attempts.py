@@ -9,7 +9,7 @@ from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
 from corral.reconcile.draft import Draft
-from corral.reconcile.service import with_all
+from corral.reconcile.service import attempt_seconds
 
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
 
@@ -125,8 +125,7 @@ def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> N
 def _up(draft: Draft, job: Job, attempt: Attempt) -> None:
     now = draft.now.wall
     draft.put_attempt(replace(attempt, running_at=now))
-    moved = draft.move(job, JobEvent.RANKS_UP)
-    draft.put(replace(moved, started_at=job.started_at or now))
+    draft.move(job, JobEvent.RANKS_UP, started_at=job.started_at or now)
 
 
 def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
@@ -142,8 +141,13 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
     draft.put_attempt(over)
     for part in parts:
         draft.seat_to(part.allocation, SeatState.RELEASED)
-    moved = draft.move(with_all(job, over, ended), JobEvent.FINISHED)
-    draft.put(replace(moved, exit_code=0, started_at=job.started_at or started))
+    draft.move(
+        job,
+        JobEvent.FINISHED,
+        exit_code=0,
+        started_at=job.started_at or started,
+        served_seconds=job.served_seconds + attempt_seconds(over, ended),
+    )
 
 
 def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:

@@ -136,8 +136,7 @@ def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
 def _give_up(draft: Draft, job: Job, attempt: Attempt, why: str, code: str) -> None:
     ended = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
     job = draft.put(with_all(job, attempt, ended))
-    moved = draft.move(job, JobEvent.GIVE_UP, reason=why, code=code)
-    draft.put(replace(moved, exit_code=attempt.exit_code))
+    draft.move(job, JobEvent.GIVE_UP, reason=why, code=code, exit_code=attempt.exit_code)
 
 
 def _with_best_step(job: Job, attempt: Attempt) -> Job:

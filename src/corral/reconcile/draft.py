@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.facts import Facts
@@ -122,7 +122,7 @@ class Draft:
 
     def seats_of(self, attempt: Attempt) -> list[Allocation]:
         """The unreleased allocations of the attempt, in the order of its seats."""
-        keys = [(attempt.job, attempt.number, node) for node in attempt.nodes]
+        keys = [(attempt.job, attempt.number, seat.node) for seat in attempt.seats]
         rows = [self.allocations.get(key) or self.world.allocations.get(key) for key in keys]
         return [row for row in rows if row is not None and row.state != SeatState.RELEASED]
 
@@ -137,7 +137,7 @@ class Draft:
 
     def mark(self, id: JobId) -> Mark:
         attempt = self.attempt(id)
-        keys = [(id, attempt.number, node) for node in attempt.nodes] if attempt else []
+        keys = [(id, attempt.number, seat.node) for seat in attempt.seats] if attempt else []
         return Mark(
             id=id,
             job=self.jobs.get(id),
@@ -178,13 +178,16 @@ class Draft:
             moved = replace(current, state=state, since=self.now.wall, charged=charged)
             self.allocations[allocation.key] = moved
 
-    def move(self, job: Job, event: JobEvent, *, reason: str = "", code: str = "") -> Job:
-        """Make the job's move and tell it; a moot one changes and tells nothing."""
-        moved = job.moved(event, self.now.wall, reason=reason, code=code)
+    def move(
+        self, job: Job, event: JobEvent, *, reason: str = "", code: str = "", **also: Any
+    ) -> Job:
+        """Make the job's move, with what `also` changes, and tell it; a moot one changes and tells
+        nothing."""
+        moved = job.moved(event, self.now.wall, reason=reason, code=code, **also)
         if moved is job:
             return job
         text = f"{job.spec.name} is {moved.state}{': ' if reason else ''}{reason}"
-        self.tell(str(event), text, job=job.id, attempt=job.attempt or None)
+        self.tell(str(event), text, job=job.id, attempt=moved.attempt or None)
         return self.put(moved)
 
     def quarantine(self, job: Job, error: Exception) -> None:

@@ -90,7 +90,7 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
         why = waits_for(after) or (f"it begins at {moment_text(begins_at)}" if later else "")
         job = Job(
             id=id,
-            spec=replace(spec, after=after),
+            spec=spec if after == spec.after else replace(spec, after=after),
             owner=wish.by,
             submitted=wish.sequence,
             submitted_at=wish.at,

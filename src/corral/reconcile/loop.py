@@ -145,8 +145,8 @@ def _timers(draft: Draft, job: Job) -> None:
         text = f"{job.spec.name} has {left} left of its max_duration"
         draft.tell("warned", text, job=job.id, attempt=attempt.number)
     if ran >= limit:
-        moved = draft.move(job, JobEvent.TIME_UP, reason=f"its {limit:.0f} s are over", code="Time")
-        draft.put(replace(moved, why=StopWhy.TIME))
+        reason = f"its {limit:.0f} s are over"
+        draft.move(job, JobEvent.TIME_UP, reason=reason, code="Time", why=StopWhy.TIME)
 
 
 def _drains(draft: Draft, job: Job) -> None:
@@ -157,5 +157,4 @@ def _drains(draft: Draft, job: Job) -> None:
     draining = [id for id in attempt.nodes if (node := draft.node(id)) and node.draining]
     if draining:
         reason = f"node {draining[0]} is being drained"
-        moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Drain")
-        draft.put(replace(moved, why=StopWhy.PREEMPT))
+        draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Drain", why=StopWhy.PREEMPT)

@@ -1,7 +1,6 @@
 """Ask the scheduler, and write down whom it placed where."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Final, TypedDict
 
 from corral.domain.attempt import Allocation, Attempt
@@ -218,10 +217,16 @@ def _start(draft: Draft, placed: Placed) -> None:
             f"{job.spec.name} saves to {path}, which no other node sees: it is bound to {pinned_to}"
         )
         draft.tell("pinned", text, job=job.id, node=pinned_to)
-    job = draft.put(replace(job, attempt=number, pinned_to=pinned_to))
     where = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
     waited = duration_text(max(0.0, draft.now.wall - job.since))
-    draft.move(job, JobEvent.PLACED, reason=f"on {where} after waiting {waited}", code="Placed")
+    draft.move(
+        job,
+        JobEvent.PLACED,
+        reason=f"on {where} after waiting {waited}",
+        code="Placed",
+        attempt=number,
+        pinned_to=pinned_to,
+    )
 
 
 def _seat_text(node: NodeId, gpus: tuple[int, ...]) -> str:

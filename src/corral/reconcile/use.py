@@ -45,7 +45,7 @@ def held_now(draft: Draft) -> Iterator[Held]:
 
 def types_of(draft: Draft) -> Mapping[NodeId, tuple[str, ...]]:
     nodes = draft.all_nodes().items()
-    return {id: tuple(gpu.type for gpu in node.inventory.gpus) for id, node in nodes}
+    return {id: node.inventory.types for id, node in nodes}
 
 
 def _holding(job: Job, allocation: Allocation, types: Mapping[NodeId, tuple[str, ...]]) -> Holding:

@@ -57,7 +57,7 @@ class Play:
         self._guard_seconds = present.tree.guard_seconds
         self._suspicion = present.suspicion
         self._nodes = {node.id: node for node in present.nodes}
-        self._types = {n.id: tuple(gpu.type for gpu in n.inventory.gpus) for n in present.nodes}
+        self._types = {n.id: n.inventory.types for n in present.nodes}
         self._fleet = Fleet(present.nodes)
         self._standing = standing_of(present, coming, self._fleet)
         self._on: dict[NodeId, dict[JobId, Seat]] = {node.id: {} for node in present.nodes}

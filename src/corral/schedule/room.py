@@ -10,17 +10,11 @@ from typing import Final, NamedTuple
 from corral.domain.attempt import Allocation, Seat
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
-from corral.domain.resources import Gpu, Resources
+from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_GPU
 
 _WHOLE: Final = MILLIS_PER_GPU
 Waste = Callable[[int, int], float]  # of taking so much of a GPU's free thousandths, in GPUs
-
-
-def _numa(gpus: Sequence[Gpu]) -> tuple[int, ...]:
-    """The NUMA node of each; () where all are near the same."""
-    numa = tuple(gpu.numa for gpu in gpus)
-    return numa if len(set(numa)) > 1 else ()
 
 
 class Kept(NamedTuple):
@@ -56,9 +50,9 @@ class NodeRoom:
         self._gpus = inventory.gpus
         self.id: NodeId = node.id
         self.labels = node.labels
-        self.types = [gpu.type for gpu in inventory.gpus]
-        self.kinds = frozenset(self.types)
-        self.numa = _numa(inventory.gpus)
+        self.types = inventory.types
+        self.kinds = inventory.gpu_types
+        self.numa = inventory.numa
         self.shares = inventory.gpu_shares
         self.suspicion = suspicion
         self.seats = 0
@@ -66,7 +60,7 @@ class NodeRoom:
         self.guests: Counter[str] = Counter()
         self.shunned: Counter[str] = Counter()
         self.free_gpu_millis = [_WHOLE] * len(inventory.gpus)
-        self.free_slices = [list(gpu.slices) for gpu in inventory.gpus]
+        self.free_slices = list(inventory.slices)
         self.free_cpu_millis = inventory.cpu_millis
         self.free_memory_bytes = inventory.memory_bytes
         self.free_ports = list(inventory.ports)
@@ -122,8 +116,9 @@ class NodeRoom:
         for index in seat.gpus:
             if index < len(self.free_gpu_millis):
                 self.free_gpu_millis[index] -= each
-                left = self.free_slices[index]
-                self.free_slices[index] = [one for one in left if one not in seat.slices]
+                if seat.slices:
+                    left = self.free_slices[index]
+                    self.free_slices[index] = tuple(one for one in left if one not in seat.slices)
         self.free_cpu_millis -= seat.cpu_millis
         self.free_memory_bytes -= seat.memory_bytes
         self.seats += 1
@@ -151,7 +146,7 @@ class NodeRoom:
         """In their own order again."""
         free = {*self.free_slices[index], *names}
         every = self.node.inventory.gpus[index].slices
-        self.free_slices[index] = [one for one in every if one in free]
+        self.free_slices[index] = tuple(one for one in every if one in free)
 
     def keep(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> Kept:
         """Take as much of the seat as is free now, so that nobody else gets it; what was taken."""
@@ -168,7 +163,8 @@ class NodeRoom:
             apart_from=tuple(apart_from),
         )
         for index, name in kept.slices:
-            self.free_slices[index] = [one for one in self.free_slices[index] if one != name]
+            left = self.free_slices[index]
+            self.free_slices[index] = tuple(one for one in left if one != name)
         self.alone += kept.alone
         self.shunned.update(kept.apart_from)
         self._turn(kept, -1)
@@ -207,7 +203,7 @@ class NodeRoom:
         free = zip(self.free_gpu_millis, other.free_gpu_millis, strict=True)
         self.free_gpu_millis = [max(0, min(two)) for two in free]
         slices = zip(self.free_slices, other.free_slices, strict=True)
-        self.free_slices = [[one for one in mine if one in theirs] for mine, theirs in slices]
+        self.free_slices = [tuple(one for one in mine if one in theirs) for mine, theirs in slices]
         self.free_cpu_millis = max(0, min(self.free_cpu_millis, other.free_cpu_millis))
         self.free_memory_bytes = max(0, min(self.free_memory_bytes, other.free_memory_bytes))
         self.seats, self.alone = max(self.seats, other.seats), max(self.alone, other.alone)

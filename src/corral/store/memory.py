@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set
-from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
 
@@ -182,7 +181,7 @@ class MemoryStore(MemoryPeople):
 
     def _append(self, events: Seq[Event]) -> list[Event]:
         first = self._newest_event + 1
-        numbered = [replace(event, number=first + i) for i, event in enumerate(events)]
+        numbered = [event.numbered(first + i) for i, event in enumerate(events)]
         self._events.update((event.number, event) for event in numbered)
         self._newest_event += len(numbered)
         too_old = self._newest_event - self._keep_events

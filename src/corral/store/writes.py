@@ -1,11 +1,11 @@
 """What is written to the tables: each a function of a connection, run on the writer's lane."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, delete, func, select
-from sqlalchemy.dialects.sqlite import Insert, insert
+from sqlalchemy.dialects.sqlite import Insert, dialect, insert
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import TermLost
@@ -46,18 +46,27 @@ PRUNE_ROWS: Final = (
 )
 
 
-def _upsert(table: Table, *keys: str) -> Insert:
-    """Insert, or replace what is not part of the key."""
+def _compiled(statement: Insert, columns: Iterable[str]) -> str:
+    """Once for all: for thousands of rows, SQLAlchemy's work on each costs as much as SQLite's."""
+    named = dialect(paramstyle="named")
+    return str(statement.compile(dialect=named, column_keys=list(columns)))
+
+
+def _upsert(table: Table, *keys: str, fixed: frozenset[str] = frozenset()) -> str:
+    """Insert, or replace what is not part of the key. `fixed`: columns that never change, so that
+    their indexes are left alone."""
     statement = insert(table)
-    others = {
-        column.name: statement.excluded[column.name]
-        for column in table.columns
-        if column.name not in keys and not column.primary_key
-    }
-    return statement.on_conflict_do_update(index_elements=list(keys), set_=others)
+    others = [column.name for column in table.columns if not column.primary_key]
+    changing = {name: statement.excluded[name] for name in others if name not in fixed.union(keys)}
+    upsert = statement.on_conflict_do_update(index_elements=list(keys), set_=changing)
+    return _compiled(upsert, {*keys, *others})
 
 
-_PUT_JOBS: Final = _upsert(jobs, "id")
+def _add(table: Table) -> str:
+    return _compiled(insert(table), table.columns.keys())
+
+
+_PUT_JOBS: Final = _upsert(jobs, "id", fixed=frozenset({"submitted", "place", "name"}))
 _PUT_ATTEMPTS: Final = _upsert(attempts, "job", "number")
 _PUT_ALLOCATIONS: Final = _upsert(allocations, "job", "attempt", "node")
 _PUT_NODES: Final = _upsert(nodes, "id")
@@ -79,8 +88,8 @@ _FORGET_JOBS: Final = (
     delete(jobs).where(jobs.c.id.in_(select(_ids.c.value))),
 )
 _HOLDING: Final = select(allocations.c.job).where(allocations.c.state != "RELEASED")
-_ADD_WISH: Final = insert(wishes)
-_ADD_EVENTS: Final = insert(events)
+_ADD_WISH: Final = _add(wishes)
+_ADD_EVENTS: Final = _add(events)
 _PUT_HEAD: Final = _upsert(head, "id")
 _FORGET: Final = delete(wishes).where(
     wishes.c.sequence > bindparam("from_granted"),
@@ -99,7 +108,7 @@ def begin(connection: Connection, cluster: ClusterId) -> None:
 
 def _put_head(connection: Connection, now: Head) -> None:
     row = now._asdict() | {"id": 1, "crc": codec.crc_of(codec.text_of(now))}
-    connection.execute(_PUT_HEAD, row)
+    _put(connection, _PUT_HEAD, [row])
 
 
 def lead(connection: Connection, known: int | None) -> World:
@@ -122,7 +131,7 @@ def wish(
     kind, record = codec.write_asked(asked)
     crc = codec.crc_of(codec.text_of((sequence, by, float(at), kind, record)))
     row = dict(sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc)
-    connection.execute(_ADD_WISH, row)
+    _put(connection, _ADD_WISH, [row])
     _put_head(connection, now._replace(newest_wish=sequence))
     made = Wish(sequence=sequence, by=by, at=at, asked=asked)
     people.add_entry(connection, entry_of(made, token))
@@ -141,7 +150,7 @@ def commit(
     _write(connection, changes)
     _forget(connection, changes.forgotten)
     numbered = [
-        replace(event, number=now.newest_event + place)
+        event.numbered(now.newest_event + place)
         for place, event in enumerate(changes.events, start=1)
     ]
     _put(connection, _ADD_EVENTS, [_event(event) for event in numbered])
@@ -189,9 +198,9 @@ def _write(connection: Connection, changes: Changes) -> None:
     _put(connection, _PUT_RESERVATIONS, [_reservation(row) for row in changes.reservations])
 
 
-def _put(connection: Connection, statement: Any, rows: list[dict[str, Any]]) -> None:
+def _put(connection: Connection, statement: str, rows: list[dict[str, Any]]) -> None:
     if rows:
-        connection.execute(statement, rows)
+        connection.exec_driver_sql(statement, rows)
 
 
 def _prune(connection: Connection, oldest: int, added: int) -> None:
@@ -279,7 +288,7 @@ def put_secret(
     at: float,
     entry: AuditEntry | None,
 ) -> None:
-    connection.execute(_PUT_SECRET, dict(name=name, sealed=sealed, by=by, at=at))
+    _put(connection, _PUT_SECRET, [dict(name=name, sealed=sealed, by=by, at=at)])
     if entry is not None:
         people.add_entry(connection, entry)
 

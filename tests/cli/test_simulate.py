@@ -97,18 +97,18 @@ def test_without_a_policy_it_is_the_default_on_the_nodes_beside_the_log(
 
 def test_a_policy_of_ones_own(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = log.with_name("mine.toml")
-    config.write_text('[patient]\nlike = "default"\npatience = 50.0\n')
+    config.write_text('[dear]\nlike = "default"\nprice = 50.0\n')
     assert run(["simulate", str(log), "--cluster", "2x8", "--config", str(config), "--json"]) == 0
-    assert list(json.loads(capsys.readouterr().out)["policies"]) == ["patient"]
+    assert list(json.loads(capsys.readouterr().out)["policies"]) == ["dear"]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "patience = 2.0",
+        "price = 2.0",
         '[a]\nlike = "magic"',
         "[a]\nhurry = 1.0",
-        '[a]\npatience = "much"',
+        '[a]\nprice = "much"',
         "[a]\nrule = 4",
         "[a",
     ],

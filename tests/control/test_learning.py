@@ -41,11 +41,11 @@ async def ran(head: Head, name: str, seconds: float, *, nodes: int) -> None:
 def test_a_new_head_knows_what_the_old_one_has_learned() -> None:
     async def tell() -> None:
         head = await Head().start()
-        unknowing = ranks(head, head.control._learning)[0]
+        unknowing = ranks(head, head.control.learning)[0]
         for number in range(4):
             await ran(head, f"short-{number}", 5.0, nodes=1)
         await ran(head, "long", 3000.0, nodes=2)
-        old = ranks(head, head.control._learning)
+        old = ranks(head, head.control.learning)
         assert old[0] < unknowing, "who is new ends soon"
         assert old[1] > old[0], "and who has run for longer than most does not"
         runs = await head.store.runs(limit=MOST_ENDED)

@@ -7,12 +7,14 @@ import pytest
 
 from corral.control.intake import check_asked, check_moments, check_specs, normal, plan
 from corral.control.queues import QueueRule, QuotaExceeded, check_queues, warnings_of
+from corral.control.reasons import assumed_text
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
 from corral.domain.moment import Moment
-from corral.domain.queue import Queue
+from corral.domain.queue import Policy, Queue
 from corral.domain.wishes import SetQueues
 from corral.reconcile import Now
+from corral.schedule.learned import Class, Ended, Learned
 from tests.worlds import ALICE, Cluster, gang, node
 
 NOW = Now(wall=0.0, serving=0.0)
@@ -132,3 +134,50 @@ def test_queues_that_own_more_than_there_is_are_taken_with_a_warning(
     tree = check_queues(cluster.world, asked)
     found = warnings_of(cluster.world, tree)
     assert [one.startswith(said) for one in found] == [True] * bool(said)
+
+
+def test_a_dry_run_tells_whom_it_would_stop() -> None:
+    cluster = Cluster(node("n1", gpus=2))
+    owners = tuple(
+        Queue(name=QueueName(name), nominal=(("any", millis),))
+        for name, millis in (("own", 2000), ("poor", 0))
+    )
+    cluster.wish(SetQueues(queues=owners, whole=True))
+    borrows = cluster.submit(gang("long", gpus=2, queue="poor"))
+    cluster.up(borrows)
+    for seconds, when in ((1.0, "in 119 s, after its guard"), (200.0, "at once")):
+        cluster.tick(seconds=seconds)
+        now = Now(wall=cluster.wall, serving=cluster.serving)
+        (mine,) = plan(cluster.world, cluster.facts, [gang(gpus=2, queue="own")], now, by=ALICE)
+        assert mine.stops == (f"{borrows} of queue poor (long, borrowing), {when}",)
+        (theirs,) = plan(cluster.world, cluster.facts, [gang(queue="poor")], now, by=ALICE)
+        assert theirs.stops == ()
+
+
+def ended(user: UserName, stem: str, seconds: float) -> Ended:
+    size = Class(QueueName("quick"), 1000)
+    return Ended(job_class=size, user=user, stem=stem, seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("runs", "limit_seconds", "said"),
+    [
+        ([], None, "nothing: no job has ended yet and it has no limit, so it goes behind"),
+        ([], 600.0, "10 min, its limit: no job has ended yet"),
+        ([(ALICE, "gpt", 120.0)], 600.0, "2 min, as the one ended job of its user, name and size"),
+        ([(ALICE, "gpt", 900.0)], 600.0, "10 min, its limit: its kin took longer"),
+        ([(ALICE, "else", 60.0)] * 2, None, "1 min, as the 2 ended jobs of its user and size took"),
+        ([(UserName("bob"), "x", 60.0)] * 2, None, "1 min, as the 2 ended jobs of its queue and"),
+    ],
+)
+def test_a_queue_that_goes_by_length_tells_what_it_assumes(
+    runs: list[tuple[UserName, str, float]], limit_seconds: float | None, said: str
+) -> None:
+    cluster = Cluster(node("n1", gpus=1))
+    cluster.wish(SetQueues(queues=(Queue(name=QueueName("quick"), policy=Policy.SJF),), whole=True))
+    cluster.submit(gang("first"))
+    spec = gang("gpt-7", queue="quick", max_duration_seconds=limit_seconds)
+    waits, other = cluster.submit(spec), cluster.submit(gang("gpt-8"))
+    learned = Learned(ended(*one) for one in runs)
+    assert assumed_text(cluster.world, cluster.world.jobs[waits], learned).startswith(said)
+    assert assumed_text(cluster.world, cluster.world.jobs[other], learned) == ""

@@ -119,7 +119,7 @@ class LiveHead:
 
     async def play(self, tree: QueueTree) -> list[Decided]:
         await self.control.start()
-        self.control._learning = LearnsNothing((), self.control.world, self.control.now())
+        self.control.learning = LearnsNothing((), self.control.world, self.control.now())
         await self._tick()
         wish = SetQueues(
             queues=tree.queues, whole=True, half_life_seconds=tree.half_life_seconds,

@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 from typing import Final
 
 from corral.control import Control, Planned
+from corral.control.reasons import assumed_text
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.errors import NotFound
 from corral.domain.forecast import Ending, Forecast
@@ -107,6 +108,7 @@ async def why(
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
         ending=api.Ending.of(ending) if ending is not None else None,
+        assumed=assumed_text(control.world, job, control.learning.table),
     )
 
 
@@ -187,6 +189,7 @@ def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
         code=one.reason.code if one.reason else "",
         suggestions=list(one.reason.suggestions) if one.reason else [],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
+        stops=list(one.stops),
     )
 
 

@@ -117,10 +117,12 @@ def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> No
 
 def say_sooner(found: "api.Why") -> None:
     """When it starts and ends, and what would let it start sooner."""
+    if found.assumed:
+        say(f"  its queue lets the shortest go first, and takes it to run {found.assumed}")
     if found.forecast is not None:
         say(f"  it {when_text(found.forecast)}")
-    if found.ending is not None and (text := end_text(found.ending)):
-        say(f"  it {text}")
+    if found.ending is not None:
+        say(f"  it {end_text(found.ending)}")
     for suggestion in found.suggestions:
         say(f"  {clean(suggestion)}")
     for one in found.forecast.instead if found.forecast is not None else ():
@@ -132,7 +134,9 @@ def end_text(ending: "api.Ending") -> str:
     by = f"by its limit at {clock_text(ending.ends_by)}" if ending.ends_by is not None else ""
     if ending.text:
         return "; ".join(filter(None, (ending.text, by)))
-    return f"ends {by} at the latest" if by else ""
+    if by:
+        return f"ends {by} at the latest"
+    return "has no limit, and no job like it has ended: nothing tells when it ends"
 
 
 def when_text(forecast: "api.Forecast") -> str:

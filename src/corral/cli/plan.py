@@ -34,6 +34,8 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
         yield "starts", "now, on " + "; ".join(seat_text(seat) for seat in one.seats)
     else:
         yield "waits", one.reason
+    for stopped in one.stops:
+        yield "would stop", stopped
     for suggestion in one.suggestions:
         yield "sooner", suggestion
     if one.forecast is not None:

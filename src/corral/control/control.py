@@ -150,7 +150,7 @@ class Control:
         asked = tuple(normal(self.world, spec) for spec in specs)
         check_specs(self.world, asked, self.engine.cannot)
         check_moments(asked, self._wall.read())
-        return plan(self.world, self.facts, asked, self.now(), self._learning.table, by=by)
+        return plan(self.world, self.facts, asked, self.now(), self.learning.table, by=by)
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""
@@ -220,7 +220,7 @@ class Control:
         self._book = Book()
         self._queued = Queued()
         runs = await self.store.runs(limit=MOST_ENDED)
-        self._learning = Learning(runs, self._world, self.now())
+        self.learning = Learning(runs, self._world, self.now())
         self._wishes_waiting = True
         self._looked_at_all = float("-inf")
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
@@ -260,7 +260,7 @@ class Control:
         if outcome.changes or now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS:
             self.keeping.leaving(outcome.changes)
             events = await self.store.commit(self.world.term, outcome.changes)
-            self._learning.take_in(self.world, outcome.changes, now)
+            self.learning.take_in(self.world, outcome.changes, now)
             self.keeping.left(outcome.changes)
             self._wrote_at = now.serving
             self.hub.publish(events)
@@ -294,7 +294,7 @@ class Control:
             keep=self.keeping.due(now.serving) if touched is None else None,
             spared=self.keeping.spared,
             queued=self._queued,
-            learned=self._learning.table,
+            learned=self.learning.table,
         )
         try:
             outcome = decide(placing=not self.stopped_placing)

@@ -26,9 +26,11 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
+from corral.reconcile.giving import stopped_text
 from corral.reconcile.grant import grant
 from corral.reconcile.place import queued_gangs, rooms_of
-from corral.reconcile.preempt import reserved_of
+from corral.reconcile.preempt import reserved_of, running_of
+from corral.reconcile.promises import endings_of, promised_of
 from corral.reconcile.queued import Queued
 from corral.reconcile.use import held_now, judge_budgets, standing_of
 from corral.reconcile.waits import held_by
@@ -39,12 +41,14 @@ from corral.schedule.waiting import Reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Where a job would start if it were submitted now, or why it would wait."""
+    """Where a job would start if it were submitted now, or why it would wait. `stops`: whom it
+    would stop, one sentence's part each."""
 
     spec: JobSpec
     shape: Shape | None
     seats: tuple[Seat, ...]
     reason: Reason | None
+    stops: tuple[str, ...] = ()
 
 
 def normal(world: World, spec: JobSpec) -> JobSpec:
@@ -178,14 +182,18 @@ def plan(
     new = list(draft.jobs.values())
     holding = list(held_now(draft))
     over = judge_budgets(draft, holding)
+    standing = standing_of(draft, holding, over)
     decision = decide(
         rooms_of(draft).values(),
         queued_gangs(draft, over, Queued()),
         fleet=Fleet(world.nodes.values()),
         now=now.wall,
-        standing=standing_of(draft, holding, over),
+        standing=standing,
         learned=learned,
+        running=lambda: running_of(draft, standing, over),
         reserved=reserved_of(draft),
+        ends=lambda: endings_of(draft),
+        known=promised_of(draft),
     )
     placed = {one.job: one for one in decision.placed}
     held = decision.reasons()
@@ -195,6 +203,11 @@ def plan(
             shape=placed[job.id].shape if job.id in placed else None,
             seats=placed[job.id].seats if job.id in placed else (),
             reason=None if job.id in placed else held.get(job.id) or planned_reason(draft, job),
+            stops=tuple(
+                stopped_text(draft, one.job, one.why)
+                for one in decision.preempted
+                if one.by == job.id
+            ),
         )
         for job in new
     ]

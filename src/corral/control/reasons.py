@@ -3,12 +3,17 @@
 from dataclasses import replace
 
 from corral.domain.facts import Facts
+from corral.domain.forecast import stem_of
 from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.moves import JobState
+from corral.domain.queue import Policy
+from corral.domain.units import duration_text
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
+from corral.schedule import Learned
+from corral.schedule.learned import Class
 from corral.schedule.waiting import Reason
 
 UNSEEN = "the next pass places it, or says what it waits for; there is one a second"
@@ -27,6 +32,24 @@ def planned_reason(draft: Draft, job: Job) -> Reason:
 
 def _own_reason(job: Job) -> Reason:
     return Reason(code=job.reason_code, sentence=job.reason)
+
+
+def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
+    """How long a waiting job is taken to run where its queue goes by that, and by what; else ""."""
+    spec = job.spec
+    if job.state != JobState.QUEUED or learned is None:
+        return ""
+    if world.queues.policy_of(spec.queue) != Policy.SJF:
+        return ""
+    size, limit = Class(spec.queue, spec.shapes[0].gpu_millis), spec.max_duration_seconds
+    kin = learned.nearest_kin(job.owner, stem_of(spec.name), size)
+    if kin is not None and (limit is None or kin.mean_seconds <= limit):
+        jobs = f"the {kin.ended} ended jobs" if kin.ended > 1 else "the one ended job"
+        return f"{duration_text(kin.mean_seconds)}, as {jobs} {kin.alike} took"
+    if limit is not None:
+        which = "no job has ended yet" if kin is None else "its kin took longer"
+        return f"{duration_text(limit)}, its limit: {which}"
+    return "nothing: no job has ended yet and it has no limit, so it goes behind those known"
 
 
 def reason_held(world: World, job: Job, now: Now, *, stopped: str = "") -> Reason:

@@ -32,6 +32,23 @@ def left_seconds(draft: Draft, victim: Victim) -> float:
     return 0.0 if job is None or attempt is None else guard_left_seconds(draft, job, attempt)
 
 
+def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
+    """For example: j3 of queue b (train, borrowing), in 40 s, after its guard."""
+    job, attempt = draft.job(id), draft.attempt(id)
+    if job is None or attempt is None:
+        return str(id)
+    had = duration_text(job.served_seconds + attempt_seconds(attempt, draft.now.wall))
+    because = {
+        PreemptWhy.RECLAIM: "borrowing",
+        PreemptWhy.PRIORITY: f"priority {job.spec.priority}",
+        PreemptWhy.SERVICE: f"{had} of service",
+        PreemptWhy.PREEMPTIBLE: "preemptible",
+    }[why]
+    seconds = guard_left_seconds(draft, job, attempt)
+    when = f"in {seconds:.0f} s, after its guard" if seconds > 0 else "at once"
+    return f"{id} of queue {job.spec.queue} ({job.spec.name}, {because}), {when}"
+
+
 def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
     of = f"of queue {by.spec.queue}"
     if why == PreemptWhy.RECLAIM:

@@ -26,7 +26,7 @@ class Policy(NamedTuple):
     """Numbers of a policy. See the named ones below for what is usual.
 
     `size_power`: how a key grows with the GPUs asked for: 0 is time, 1 is GPU time. `margin`: a
-    preemptor's key must be so many times better. `patience`: so many times the restart that it
+    preemptor's key must be so many times better. `price`: so many times the restart that it
     costs a preemptor must have waited. `elder_seconds`: from this wait on age counts; the oldest
     then share (wait / `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
     `elder_turn_seconds`; with 0 as the scale age never counts. `short_seconds`: under backfill,
@@ -37,7 +37,7 @@ class Policy(NamedTuple):
     rule: int
     size_power: float = 0.0
     margin: float = 1.0
-    patience: float = 0.0
+    price: float = 0.0
     restart_seconds: float = 60.0
     tick_seconds: float = 60.0
     elder_seconds: float = ELDER_SECONDS
@@ -78,7 +78,7 @@ POLICIES: Final = {
             LEARNED,
             size_power=0.35,
             margin=1.25,
-            patience=1.0,
+            price=1.0,
             elder_scale_seconds=2_732_000.0,
         ),
     ),

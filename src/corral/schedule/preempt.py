@@ -48,7 +48,7 @@ def find_victims(
     """Places that the gang gets if the victims give way, as `find` tells them; 0 for none.
 
     `key` is the gang's own, with what its restart costs; below zero, for the oldest, it needs
-    no patience.
+    no price.
     """
     gpus = jobs.gpus[job]
     parts, found = parts_of(pool, gpus), 0
@@ -75,7 +75,7 @@ def find_victims(
         given_up += jobs.gpus[victims.job[at]]
     if found < parts:
         return 0
-    price = policy.patience * policy.restart_seconds * given_up / gpus
+    price = policy.price * policy.restart_seconds * given_up / gpus
     return 0 if key >= 0 and now - jobs.queued[job] < price else parts
 
 

@@ -35,7 +35,7 @@ def read_policies(path: Path) -> dict[str, Named]:
         tables = loads(path.read_text())
         return {name: _policy(table) for name, table in tables.items()}
     except (OSError, TOMLDecodeError, ValueError, TypeError, AttributeError) as error:
-        hint = 'write, for example: [patient] like = "default" patience = 2.0'
+        hint = 'write, for example: [dear] like = "default" price = 2.0'
         raise SpecInvalid(f"{path} is not a file of policies: {error}", hint=hint) from error
 
 

@@ -196,7 +196,8 @@ class Jobs(Answer):
 class Why(Answer):
     """Why a job is where it is, and what would change it. `receipts` are those of its newest
     preemptions, on either side; `forecast` is null for one that does not wait for a place, and
-    `ending` for one that does not run."""
+    `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
+    its queue goes by that."""
 
     id: str
     name: str
@@ -207,6 +208,7 @@ class Why(Answer):
     receipts: list[Receipt]
     forecast: Forecast | None = None
     ending: Ending | None = None
+    assumed: str = ""
 
 
 class Event(Answer):
@@ -277,7 +279,8 @@ class Status(Answer):
 
 class PlannedJob(Answer):
     """Where a job would start now, or why it would wait. `environment` is that of its first rank,
-    as far as it is known before the start; `forecast` that of the first job that would wait."""
+    as far as it is known before the start; `forecast` that of the first job that would wait;
+    `stops` whom it would stop."""
 
     name: str
     starts_now: bool
@@ -289,6 +292,7 @@ class PlannedJob(Answer):
     code: str
     suggestions: list[str]
     forecast: Forecast | None = None
+    stops: list[str] = []
 
 
 class Plan(Answer):

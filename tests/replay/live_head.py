@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from corral.control import Control
-from corral.control.learning import Learning
-from corral.domain.attempt import Exit
-from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
+from corral.control.serving import ServingClock
+from corral.domain.attempt import Exit, Save
+from corral.domain.facts import AttemptKey, NodeFacts, Phase, Progress, Seen
 from corral.domain.ids import JobId, NodeId, QueueName, UserName, job_id
 from corral.domain.job import JobSpec
 from corral.domain.moves import JobState
@@ -21,6 +21,7 @@ from corral.domain.queue import QueueTree
 from corral.domain.resources import Resources
 from corral.domain.wanted import Launch, Wanted
 from corral.domain.wishes import SetQueues, Submit
+from corral.replay.present import Terms
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.store.memory import MemoryStore
 from tests.worlds import ALICE, SAVING
@@ -40,6 +41,8 @@ class Row(NamedTuple):
     user: str
     priority: int = 0
     share_millis: int = 0  # of one GPU, in place of whole ones
+    name: str = "t"
+    limit: float | None = None
 
     @property
     def resources(self) -> Resources:
@@ -86,31 +89,36 @@ class Quiet:
 
 @dataclass(slots=True)
 class Life:
-    """One attempt: `ends_at` if it is let, with what it has to do before it goes on."""
+    """One attempt: `ends_at` if it is let, with what it has to do before it goes on. `saved`: how
+    often it has by itself. `is_back`: the head knows that it goes on."""
 
     row: int
+    node: NodeId
     placed_at: float
     overhead: float
     ends_at: float
+    done_before: int
+    saved: int = 0
+    is_back: bool = False
 
 
-class LearnsNothing(Learning):
-    """Both paths order by age: these nodes do not tell what their attempts have saved."""
+class EvenClock(ServingClock):
+    """Goes on through the gaps between two looks: nothing happens in them."""
 
-    @property
-    def table(self) -> None:
-        return None
+    def read(self, monotonic: float) -> float:
+        return monotonic
 
 
 class LiveHead:
-    """`left`: seconds of service that each row still needs."""
+    """`left`: seconds of service that each row still needs. A step takes a second."""
 
-    def __init__(self, rows: Sequence[Row], nodes: Sequence[Node], restart_seconds: float) -> None:
-        self.rows, self.nodes, self.restart = rows, {one.id: one for one in nodes}, restart_seconds
+    def __init__(self, rows: Sequence[Row], nodes: Sequence[Node], terms: Terms) -> None:
+        self.rows, self.nodes, self.terms = rows, {one.id: one for one in nodes}, terms
         self.clock = HandClock()
         self.control = Control(store=MemoryStore(), engine=Quiet(), clock=self.clock)
         self.left = [row.seconds for row in rows]
         self.starts = [0] * len(rows)
+        self.steps = [0] * len(rows)
         self.row_of: dict[JobId, int] = {}
         self.lives: dict[AttemptKey, Life] = {}
         self.seen: dict[NodeId, dict[AttemptKey, Seen]] = {one.id: {} for one in nodes}
@@ -119,7 +127,7 @@ class LiveHead:
 
     async def play(self, tree: QueueTree) -> list[Decided]:
         await self.control.start()
-        self.control.learning = LearnsNothing((), self.control.world, self.control.now())
+        self.control._serving = EvenClock(T0)
         await self._tick()
         wish = SetQueues(
             queues=tree.queues, whole=True, half_life_seconds=tree.half_life_seconds,
@@ -131,7 +139,10 @@ class LiveHead:
         while came < len(self.rows) or self.lives:
             ends = [life.ends_at for life in self.lives.values()]
             submits = [row.at for row in self.rows[came : came + 1]]
-            now = min([*ends, *submits, *self._due(), *self._patient()])
+            taught = self.control._learning._lessons.due_at - T0
+            soonest = min([*ends, *submits, *self._due(), *self._patient(), taught])
+            now = max(soonest, self.clock.now - T0)
+            await self._tell_first_steps(now)
             self.clock.now = T0 + now
             for key, life in list(self.lives.items()):
                 if life.ends_at <= now:
@@ -161,9 +172,9 @@ class LiveHead:
     async def _submit(self, number: int) -> None:
         row = self.rows[number]
         spec = JobSpec(
-            name=f"t{number}", run="true", nodes=row.nodes, priority=row.priority,
+            name=f"{row.name}-{number}", run="true", nodes=row.nodes, priority=row.priority,
             resources=row.resources, queue=QueueName(row.queue),
-            checkpoint=SAVING,
+            checkpoint=SAVING, max_duration_seconds=row.limit,
         )  # fmt: skip
         asked = Submit(specs=(spec,), key=str(number))
         wish = await self.control.acknowledge(asked, by=UserName(row.user))
@@ -175,14 +186,60 @@ class LiveHead:
         """Until the head decides nothing more, and the nodes have nothing new to say."""
         for _ in range(MOST_TICKS):
             known = (len(self.decided), self.control.world.reservations.copy())
-            self.control._looked_at_all = float("-inf")  # as it does each second
+            table = self.control._learning.table
+            self.control._looked_at_all = float("-inf")  # as it does each second,
+            self.control._wrote_at = float("-inf")  # and each few
             await self._tick()
             is_same = known == (len(self.decided), self.control.world.reservations)
-            if not self._obey() and is_same:
+            if not self._obey() and is_same and table is self.control._learning.table:
                 return
         raise AssertionError("it does not come to rest")
 
+    async def _tell_first_steps(self, until: float) -> None:
+        """The head hears at the moment when an attempt goes on from its save, and only takes it in:
+        it would place nobody between two events."""
+        lives = [(one.placed_at + one.overhead, key) for key, one in self.lives.items()]
+        for at, key in sorted(one for one in lives if not self.lives[one[1]].is_back):
+            life = self.lives[key]
+            if at > until or not life.overhead:
+                continue
+            self.clock.now, life.is_back = T0 + at, True
+            self.steps[life.row] = life.done_before + 1
+            self._report(key, life.done_before + 1)
+            self.control.stopped_placing = "between two events"
+            self.control._looked_at_all = float("-inf")
+            await self._tick()
+            self.control.stopped_placing = ""
+
+    def _report(self, key: AttemptKey, step: int) -> None:
+        life = self.lives[key]
+        progress = Progress(step=step, first_step=life.done_before, at=self.clock.now)
+        seen = self.seen[life.node]
+        seen[key] = replace(seen[key], progress=progress)
+
+    def _save_when_due(self) -> None:
+        """Each so many seconds from when it was placed."""
+        now, every = self.clock.now - T0, self.terms.save_seconds
+        for key, life in self.lives.items():
+            saved = int((now - life.placed_at) // every)
+            if saved > life.saved:
+                life.saved = saved
+                self._save(key, life.placed_at + saved * every)
+
+    def _save(self, key: AttemptKey, at: float) -> None:
+        life = self.lives[key]
+        done = life.done_before + int(max(0.0, at - life.placed_at - life.overhead))
+        step = max(done, self.steps[life.row])
+        save = Save(
+            job=key[0], attempt=key[1], step=step, path=SAVING.path, manifest_sha256="",
+            size_bytes=1, seconds=0.0, stall_seconds=0.0, at=T0 + at,
+        )  # fmt: skip
+        self.steps[life.row] = step
+        seen = self.seen[life.node]
+        seen[key] = replace(seen[key], saves=(save,))
+
     async def _tick(self) -> None:
+        self._save_when_due()
         for id, one in self.nodes.items():
             heard = NodeFacts(
                 node=id, boot=one.boot, heard_at=self.control.serving_seconds(),
@@ -213,11 +270,15 @@ class LiveHead:
         self.seen[node][key] = Seen(key=key, phase=Phase.UP, started_at=self.clock.now)
         if key not in self.lives:
             row = self.row_of[key[0]]
-            overhead = self.restart if self.starts[row] else 0.0
+            overhead = self.terms.restart_seconds if self.starts[row] else 0.0
             self.starts[row] += 1
-            self.lives[key] = Life(row, now, overhead, now + overhead + self.left[row])
+            ends_at = now + overhead + self.left[row]
+            self.lives[key] = Life(row, node, now, overhead, ends_at, self.steps[row])
 
     def _end(self, key: AttemptKey, *, code: int) -> None:
+        if code:
+            self._save(key, self.clock.now - T0)
+            self._report(key, self.steps[self.lives[key].row])
         life, now = self.lives.pop(key), self.clock.now - T0
         self.left[life.row] -= max(0.0, now - life.placed_at - life.overhead)
         for seen in self.seen.values():
@@ -243,6 +304,6 @@ class LiveHead:
 
 
 def decided_live(
-    rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree, *, restart_seconds: float
+    rows: Sequence[Row], nodes: Sequence[Node], tree: QueueTree, terms: Terms
 ) -> list[Decided]:
-    return asyncio.run(LiveHead(rows, nodes, restart_seconds).play(tree))
+    return asyncio.run(LiveHead(rows, nodes, terms).play(tree))

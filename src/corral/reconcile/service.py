@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.forecast import Ran, stem_of
@@ -12,12 +13,17 @@ from corral.domain.world import World
 from corral.reconcile.draft import Draft
 from corral.schedule.learned import Class, Ended
 
+DEFAULT_RESTART_SECONDS: Final = 60.0  # from a start to the first step, before it was measured
+
 
 def serves_since(attempt: Attempt) -> float | None:
-    """When its service began (wall clock): it was up, and back at the save that it began with."""
-    if attempt.resume_step is not None and attempt.first_step_at is not None:
+    """When its service began (wall clock): it was up, and back at the save that it began with. As
+    long as nobody has heard of its first step that takes as long as is usual."""
+    if attempt.resume_step is None or attempt.running_at is None:
+        return attempt.running_at
+    if attempt.first_step_at is not None:
         return attempt.first_step_at
-    return attempt.running_at
+    return attempt.running_at + DEFAULT_RESTART_SECONDS
 
 
 def attempt_seconds(attempt: Attempt, until: float) -> float:

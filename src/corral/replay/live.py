@@ -8,12 +8,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
-from math import fmod, inf, nextafter
+from math import inf, nextafter
 from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.learning import Learning
 from corral.replay.played import Job, Kept, endings_of, may_give_way, standing_of
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
@@ -55,7 +54,7 @@ class Play:
         self._terms, self._hear = terms, hear
         self._learning = Learning(lessons, present.learned)
         self._guard_seconds = present.tree.guard_seconds
-        self._suspicion = present.suspicion
+        self._suspicion, self._stripped = present.suspicion, present.stripped
         self._nodes = {node.id: node for node in present.nodes}
         self._types = {n.id: n.inventory.types for n in present.nodes}
         self._fleet = Fleet(present.nodes)
@@ -87,6 +86,25 @@ class Play:
                 self._rooms[node.id] = self._room(node.id)
         for one in present.reserved:
             self._keep(one)
+            for job in self._left(self._kept[one.job]):
+                job.told_by = one.job if one.pending and job.stopping else None
+
+    def present(self) -> Present:
+        """Where it is now: another play goes on from it, knowing no more than a head would."""
+        return Present(
+            now=self.now,
+            nodes=list(self._nodes.values()),
+            tree=self._standing.tree,
+            past=self._standing.past,
+            holders=[job.as_holder() for job in self._running.values()],
+            waiting=[gang for gangs in self._waiting for gang in gangs],
+            reserved=[self._reserved(one) for one in self._kept.values()],
+            promised=self._promised,
+            closed=frozenset(self._nodes.keys() - self._rooms.keys()),
+            suspicion=self._suspicion,
+            stripped=self._stripped,
+            learned=self._learning.table,
+        )
 
     # -- forward ---------------------------------------------------------------------------------
 
@@ -118,6 +136,7 @@ class Play:
         soonest = min(soonest, self._patience[0][0] if self._patience else inf)
         if self._came < len(self._coming):
             soonest = min(soonest, self._coming[self._came].at)
+        soonest = min(soonest, max(self.now, self._learning.due_at))
         return min([soonest, *(self._due_at(one) for one in self._kept.values())])
 
     def _is_due(self, end: tuple[float, tuple[int, int], JobId, int]) -> bool:
@@ -144,6 +163,7 @@ class Play:
         while self._patience and self._patience[0][0] <= now:
             self._is_new |= self._still_waits(self._patience.popleft())
         self._is_new |= any(self._due_at(one) <= now for one in self._kept.values())
+        self._is_new |= self._learning.due_at <= now
         most = self.passes + MOST_AT_ONCE
         while self._is_new:  # as in the head: who can start without them is placed first
             self._is_new = False
@@ -152,7 +172,7 @@ class Play:
             if self._waiting:
                 self._pass()
             self._tell_due()
-            self._learning.learn(now, self._served)
+            self._is_new |= self._learning.learn(now, self._served)
 
     # -- jobs come and go ------------------------------------------------------------------------
 
@@ -184,7 +204,7 @@ class Play:
             left_seconds=ran + seconds,
             can_save=holder.can_save,
             restart_seconds=holder.restart_seconds,
-            stopping=holder.frees_at is not None,
+            gone_at=holder.frees_at,
             comes_back=holder.comes_back,
         )
         self._jobs[holder.gang.job] = job
@@ -227,7 +247,7 @@ class Play:
             return
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
-        job.stopping, job.comes_back, job.told_by = False, False, None
+        job.gone_at, job.comes_back, job.told_by = None, False, None
         job.gang = job.back_in_line(self.now, done)
         self._wait(job.gang)
 
@@ -326,33 +346,9 @@ class Play:
         guard_over = self.now >= job.placed_at + self._guard_seconds
         known = None if self._terms.save_seconds or not job.can_save else job.known
         if known is None or (known.guard_over, known.stopping) != (guard_over, job.stopping):
-            known = job.known = self._candidate(job, guard_over)
+            every = self._terms.save_seconds
+            known = job.known = job.as_running(self.now, guard_over, save_seconds=every)
         return known
-
-    def _candidate(self, job: Job, guard_over: bool) -> Running:
-        gang, ran = job.gang, self.now - job.placed_at
-        every = self._terms.save_seconds
-        unsaved = (fmod(ran, every) if every else 0.0) if job.can_save else ran
-        gpus = sum(seat.gpu_millis for seat in job.seats) / MILLIS_PER_GPU
-        return Running(
-            job=gang.job,
-            queue=gang.queue,
-            user=gang.user,
-            priority=gang.priority,
-            seats=job.seats,
-            started=job.placed_at,
-            guard_over=guard_over,
-            lost_gpu_seconds=gpus * unsaved,
-            restart_seconds=job.restart_seconds,
-            can_save=job.can_save,
-            preemptible=gang.preemptible,
-            stopping=job.stopping,
-            kin=gang.kin,
-            apart_from=gang.place.apart_from,
-            served_seconds=gang.served_seconds,
-            serves_since=job.placed_at + job.overhead_seconds,
-            protected_until=job.protected_until,
-        )
 
     # -- who gives way ---------------------------------------------------------------------------
 
@@ -392,8 +388,8 @@ class Play:
                     self._stop(job, kept.reserved.job)
 
     def _stop(self, job: Job, by: JobId) -> None:
-        job.stopping, job.comes_back, job.told_by = True, True, by
         gone_at = self.now + self._terms.grace_seconds
+        job.gone_at, job.comes_back, job.told_by = gone_at, True, by
         if gone_at <= self.now:
             self._leave(job.gang.job)
         elif gone_at < job.ends_at:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from math import fmod
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, QueueName
 from corral.domain.queue import Preempt, QueueTree
-from corral.replay.present import Coming, Present
+from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.present import Coming, Holder, Present
 from corral.schedule import Ending, Fleet, Reserved, Running, Waiting
 from corral.schedule.standing import Holding, Standing
 
@@ -14,7 +16,8 @@ from corral.schedule.standing import Holding, Standing
 @dataclass(slots=True)
 class Job:
     """`left_seconds`: of service until its end, as it was when its seats were given. `starts` tells
-    an end that was planned for an earlier start. `told_by`: for whom it gives way."""
+    an end that was planned for an earlier start. `gone_at`: it is stopping, and its seats come free
+    then. `told_by`: for whom it gives way."""
 
     gang: Waiting
     needs_seconds: float
@@ -26,11 +29,15 @@ class Job:
     port: int = 0
     placed_at: float = 0.0
     starts: int = 0
-    stopping: bool = False
+    gone_at: float | None = None
     comes_back: bool = False
     told_by: JobId | None = None
     protected_until: float | None = None
     known: Running | None = None
+
+    @property
+    def stopping(self) -> bool:
+        return self.gone_at is not None
 
     @property
     def ends_at(self) -> float:
@@ -49,6 +56,43 @@ class Job:
             served_seconds=self.gang.served_seconds + kept,
             restart_seconds=self.restart_seconds,
             likes=frozenset(seat.node for seat in self.seats),
+        )
+
+    def as_holder(self) -> Holder:
+        return Holder(
+            gang=self.gang,
+            seats=self.seats,
+            placed_at=self.placed_at,
+            port=self.port,
+            can_save=self.can_save,
+            restart_seconds=self.restart_seconds,
+            frees_at=self.gone_at,
+            comes_back=self.comes_back,
+        )
+
+    def as_running(self, now: float, guard_over: bool, *, save_seconds: float) -> Running:
+        """As a head would tell of it."""
+        gang, ran = self.gang, now - self.placed_at
+        unsaved = (fmod(ran, save_seconds) if save_seconds else 0.0) if self.can_save else ran
+        gpus = sum(seat.gpu_millis for seat in self.seats) / MILLIS_PER_GPU
+        return Running(
+            job=gang.job,
+            queue=gang.queue,
+            user=gang.user,
+            priority=gang.priority,
+            seats=self.seats,
+            started=self.placed_at,
+            guard_over=guard_over,
+            lost_gpu_seconds=gpus * unsaved,
+            restart_seconds=self.restart_seconds,
+            can_save=self.can_save,
+            preemptible=gang.preemptible,
+            stopping=self.stopping,
+            kin=gang.kin,
+            apart_from=gang.place.apart_from,
+            served_seconds=gang.served_seconds,
+            serves_since=self.placed_at + self.overhead_seconds,
+            protected_until=self.protected_until,
         )
 
 

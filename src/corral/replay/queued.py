@@ -39,7 +39,7 @@ def replay_queued(
     Play(
         Present(now=0.0, nodes=[node_of(row, gpus) for row, gpus in enumerate(nodes)], tree=tree),
         {},
-        [_coming(workload, row, names, nodes) for row in range(len(workload.submits))],
+        [coming_of(workload, row, names, nodes) for row in range(len(workload.submits))],
         terms=Terms(restart_seconds=restart_seconds),
         hear=books.hear,
         lessons=Lessons(),
@@ -80,7 +80,7 @@ def fits(gpus: int, nodes: Sequence[int]) -> bool:
     return True
 
 
-def _coming(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]) -> Coming:
+def coming_of(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]) -> Coming:
     user = work.users[row] if work.users else -1
     limit = work.limits[row] if work.limits and work.limits[row] > 0 else None
     gang = Waiting(

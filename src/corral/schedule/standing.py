@@ -129,6 +129,11 @@ class Standing:
 
     # -- what is told ----------------------------------------------------------------------------
 
+    @property
+    def past(self) -> dict[Leaf, Amounts]:
+        """What each user of a queue has had by now, as one would be made from."""
+        return {leaf: past for leaf, past in self._past.items() if isinstance(leaf, tuple)}
+
     def row(self, queue: QueueName) -> int:
         return self.rows.row_of[queue]
 

@@ -1,13 +1,18 @@
 """A promised start in the head's own rows: told, kept, and given up only where it must be."""
 
 from dataclasses import replace
+from random import Random
 
+from corral.domain.attempt import Exit
+from corral.domain.facts import Facts, Phase
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import JobSpec
 from corral.domain.moves import JobState
+from corral.domain.node import Liveness
 from corral.domain.queue import Policy, Queue
 from corral.domain.wishes import SetQueues
-from corral.reconcile.promises import GONE_SECONDS, START_SECONDS
+from corral.domain.world import Event
+from corral.reconcile.ends import GONE_SECONDS, START_SECONDS
 from tests.worlds import Cluster, gang, node
 
 EASY = QueueName("easy")
@@ -61,3 +66,104 @@ def test_a_promise_on_a_node_that_takes_no_more_work_is_given_up() -> None:
     }
     cluster.tick()
     assert wide not in cluster.world.reservations
+
+
+# -- a promise is not moved by who comes later -----------------------------------------------------
+
+ALL = QueueName("all")
+
+
+class House(Cluster):
+    """Six GPUs under a limit of 120 s each; a node's clock and the head's never quite agree."""
+
+    def __init__(self) -> None:
+        super().__init__(*(node(f"n{at}") for at in (1, 2, 3)))
+        self.queue = Queue(name=ALL, policy=Policy.CONSERVATIVE)
+        self.wish(SetQueues(queues=(self.queue,), whole=False))
+        self.up_at: dict[JobId, float] = {}
+        self.told: list[tuple[str, str]] = []
+        self.events: list[Event] = []
+        for at in range(6):
+            self.up_at[self.ask(f"f{at}", 120.0, gpus=1)] = self.wall
+        self.pass_time(1)
+
+    def ask(self, name: str, limit: float, **more: object) -> JobId:
+        return self.submit(replace(job(name, limit, **more), queue=ALL))
+
+    def pass_time(self, ticks: int) -> None:
+        for _ in range(ticks):
+            for id, at in self.up_at.items():
+                ran = self.wall + 0.5 - at - 0.1 * Random(f"{id} {self.wall}").random()
+                self.say(id, Phase.UP, ran_seconds=ran)
+            changes = self.tick().changes
+            self.events += changes.events
+            self.told += [(str(one.job), one.kind) for one in changes.events]
+
+    def end_all(self) -> None:
+        for id in self.up_at:
+            self.end(id, Exit(signal=15))
+        self.up_at = {}
+
+    def start_of(self, id: JobId) -> float | None:
+        kept = self.world.reservations.get(id)
+        return kept.latest_start if kept is not None and not kept.ended else None
+
+
+def test_no_later_submission_moves_a_promise_though_clocks_never_quite_agree() -> None:
+    house = House()
+    wide = house.ask("wide", 60.0, nodes=3, gpus=2)
+    house.pass_time(10)
+    first = house.start_of(wide)
+    assert first is not None
+    late = house.ask("late", 20.0, gpus=2)
+    house.pass_time(250)
+    assert house.world.jobs[JobId("j2")].state == JobState.STOPPING, "limits are reached by then"
+    assert house.start_of(wide) == first
+    assert (house.start_of(late) or 0.0) > first
+    house.end_all()
+    house.tick()
+    assert house.world.jobs[wide].state == JobState.STARTING
+    assert house.wall < first
+    assert "promise_moved" not in {kind for _, kind in house.told}
+
+
+def test_one_that_is_not_seen_gone_moves_the_promises_in_their_order_and_is_named() -> None:
+    house = House()
+    wide = house.ask("wide", 60.0, nodes=3, gpus=2)
+    late = house.ask("late", 20.0, gpus=2)
+    before = house.start_of(wide), house.start_of(late)
+    while house.wall < (before[0] or 0.0) + 5.0:
+        house.pass_time(1)
+    assert {(wide, "promise_moved"), (late, "promise_moved")} <= set(house.told)
+    after = house.start_of(wide), house.start_of(late)
+    assert None not in (*before, *after)
+    assert [b < a for b, a in zip(before, after, strict=True) if a and b] == [True, True]
+    assert (after[0] or 0.0) < (after[1] or 0.0)
+    text = next(e.text for e in reversed(house.events) if e.kind == "promise_moved")
+    assert "is not seen gone yet" in text
+
+
+def test_a_new_head_that_has_heard_no_node_yet_keeps_every_promise() -> None:
+    house = House()
+    wide = house.ask("wide", 60.0, nodes=3, gpus=2)
+    start = house.start_of(wide)
+    house.facts, house.mute, house.serving = Facts(), set(house.nodes), 0.0
+    house.pass_time(40)
+    states = {one.liveness for one in house.world.nodes.values()}
+    assert states == {Liveness.SILENT}, "they have been silent for so long, too"
+    assert house.start_of(wide) == start
+    house.mute = set()
+    house.pass_time(5)
+    assert house.start_of(wide) == start
+
+
+def test_a_promise_on_a_node_that_is_lost_is_ended_with_the_cause() -> None:
+    house = House()
+    wide = house.ask("wide", 60.0, nodes=3, gpus=2)
+    house.world.nodes = {
+        id: replace(one, cordoned=id == "n2") for id, one in house.world.nodes.items()
+    }
+    house.pass_time(1)
+    assert (wide, "promise_ended") in house.told
+    text = next(e.text for e in house.events if e.kind == "promise_ended")
+    assert "node n2 takes no work now" in text

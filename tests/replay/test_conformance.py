@@ -16,7 +16,7 @@ from corral.domain.job import DEFAULT_QUEUE, JobSpec
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue, QueueTree, whole_tree
 from corral.domain.resources import Gpu, Inventory, Shape
-from corral.reconcile.promises import holds_seconds
+from corral.reconcile.ends import holds_seconds
 from corral.replay import Workload, replay
 from corral.replay.live import Play
 from corral.replay.present import Coming, Happened, Kind, Present, Terms

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Final
 
 from corral.domain.attempt import Seat
@@ -30,11 +31,13 @@ class Day:
     """`began`, `ended`: of the gangs that have. No gang ends before its time.
 
     `promised`: what the last pass has promised; `first`: the start that each was told first.
+    `slip_seconds`: each look finds an end by so much later, at the most, than another.
     """
 
     nodes: Sequence[Node]
     comes: Sequence[Come]
     tree: QueueTree = field(default_factory=QueueTree)
+    slip_seconds: float = 0.0
     now: float = 0.0
     began: dict[JobId, float] = field(default_factory=dict)
     ended: dict[JobId, float] = field(default_factory=dict)
@@ -100,7 +103,7 @@ class Day:
             Ending(
                 job=job,
                 seats=seats,
-                until=self.began[job] + come.gang.holds_seconds,
+                until=self.began[job] + come.gang.holds_seconds + self._slip(job),
                 holding=self._holding(come, seats),
                 kin=come.gang.kin,
                 apart_from=come.gang.place.apart_from,
@@ -108,6 +111,9 @@ class Day:
             for job, (come, seats) in self.running.items()
             if come.gang.holds_seconds is not None
         ]
+
+    def _slip(self, job: JobId) -> float:
+        return self.slip_seconds * Random(f"{job} {self.now}").random()
 
     def _decide(self) -> Decision:
         holding = [self._holding(come, seats) for come, seats in self.running.values()]
@@ -157,10 +163,10 @@ class Day:
         before, self.promised = self.promised, {one.job: one for one in self.last.promised}
         for job, promise in before.items():
             if job in self.began:
-                assert self.began[job] <= promise.start
+                assert self.began[job] <= promise.start + self.slip_seconds
             else:
                 assert job in self.promised
-                assert self.promised[job].start <= promise.start, job
-                assert self.now < promise.start, job
+                assert self.promised[job].start <= self.first[job] + self.slip_seconds, job
+                assert self.now < promise.start + self.slip_seconds, job
         for job, promise in self.promised.items():
             self.first.setdefault(job, promise.start)

@@ -33,6 +33,15 @@ OWN = (
     st.data(),
 )
 PROMISED = (promises.test_no_promise_is_ever_broken, promises.trees(), promises.comes())
+SLIPS = (
+    promises.test_an_end_that_each_look_finds_a_moment_later_moves_a_promise_by_no_more_than_that,
+    promises.trees(),
+    promises.comes(),
+)
+OUTLASTED = (
+    promises.test_when_one_outlasts_its_limit_who_was_told_first_still_starts_first,
+    promises.DELAYS,
+)
 BOUND = (
     days.test_every_gang_begins_within_its_bound_though_small_ones_never_stop_coming,
     st.data(),
@@ -55,6 +64,11 @@ MUTANTS: list[tuple[Mutant, Property]] = [
             "gang is not None", "False", ""), PROMISED),
     (Mutant("a limit is thought to be shorter", "schedule.promising:Promising.begin",
             "self._now + gang.holds_seconds", "self._now + gang.holds_seconds / 2", ""), PROMISED),
+    (Mutant("who was told later keeps who was told before it waiting",
+            "schedule.promising:Promising._put_off", "_told(one) > mine", "False", ""), OUTLASTED),
+    (Mutant("an end that is found a moment later is another",
+            "schedule.promising:Promising._as_known", "is_same = ", "is_same = False and ", ""),
+     SLIPS),
     (Mutant("nothing is kept for one that has waited", "schedule.decide:_try",
             "state.now - gang.since >= PATIENCE_SECONDS", "False", ""), BOUND),
     (Mutant("a node's name counts for nothing", "schedule.gather:may_use",

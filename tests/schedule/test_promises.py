@@ -10,8 +10,9 @@ from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.place import Constraint, PlaceRule
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
-from corral.schedule import Waiting
+from corral.schedule import Ending, Fleet, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.standing import Holding, Standing
 from tests.schedule.days import Come, Day
 from tests.worlds import node
 
@@ -84,6 +85,15 @@ def test_no_promise_is_ever_broken(tree: QueueTree, some: list[Come]) -> None:
     day = Day(NODES, some, tree)
     day.live()
     assert all(day.began[job] <= start for job, start in day.first.items())
+
+
+@settings(max_examples=300)
+@given(trees(), comes())
+def test_an_end_that_each_look_finds_a_moment_later_moves_a_promise_by_no_more_than_that(
+    tree: QueueTree, some: list[Come]
+) -> None:
+    """Whatever was submitted, and promised, meanwhile."""
+    Day(NODES, some, tree, slip_seconds=0.5).live()
 
 
 @settings(max_examples=200)
@@ -208,3 +218,33 @@ def test_of_a_queues_own_gpus_as_many_are_promised_as_it_will_have() -> None:
     assert day.began[JobId("gone")] == 2.0
     assert day.began[JobId("pair")] == 100.0
     assert day.began[JobId("stays")] == 110.0
+
+
+DELAYS = st.integers(2, 48)  # late could go before it, if it were any more
+
+
+@given(DELAYS)
+def test_when_one_outlasts_its_limit_who_was_told_first_still_starts_first(seconds: int) -> None:
+    """Its promise is put off by just that, and whoever was told later is by as much as it must."""
+    wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, limit=50.0, queue=ALL), 50.0)
+    late = comes_at(2.0, one("late", 2, gpus=2, limit=99.0, queue=ALL), 99.0)
+    day = busy(wide, late)
+    for _ in range(3):
+        day.step()
+        day.forward()
+    assert {job: it.start for job, it in day.promised.items()} == {"wide": 100.0, "late": 150.0}
+    seats = day.running[JobId("first")][1]
+    holding = Holding(queue=ALL, user=UserName(""))
+    end = Ending(job=JobId("first"), seats=seats, until=100.0 + seconds, holding=holding)
+    fleet = Fleet(PAIR)
+    decision = decide(
+        day.rooms(),
+        day.waiting(),
+        fleet=fleet,
+        now=50.0,
+        standing=Standing(TREE, capacity=fleet.capacity, others={ALL}),
+        ends=lambda: [end],
+        known=list(day.promised.values()),
+    )
+    starts = {it.job: it.start for it in decision.promised}
+    assert starts == {"wide": 100.0 + seconds, "late": 150.0 + seconds}

@@ -26,11 +26,12 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
+from corral.reconcile.ends import endings_of
 from corral.reconcile.giving import stopped_text
 from corral.reconcile.grant import grant
 from corral.reconcile.place import queued_gangs, rooms_of
 from corral.reconcile.preempt import reserved_of, running_of
-from corral.reconcile.promises import endings_of, promised_of
+from corral.reconcile.promises import promised_of
 from corral.reconcile.queued import Queued
 from corral.reconcile.use import held_now, judge_budgets, standing_of
 from corral.reconcile.waits import held_by

@@ -39,4 +39,9 @@ class Node:
 
     @property
     def takes_work(self) -> bool:
-        return self.liveness == Liveness.ALIVE and not self.cordoned and not self.draining
+        return self.liveness == Liveness.ALIVE and self.may_take_work
+
+    @property
+    def may_take_work(self) -> bool:
+        """Whether it takes work as soon as it is heard again."""
+        return self.liveness != Liveness.DEAD and not self.cordoned and not self.draining

@@ -11,9 +11,10 @@ from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobState, StopWhy
 from corral.reconcile.draft import Draft, Now
+from corral.reconcile.ends import holds_seconds
 from corral.reconcile.place import suspicion_of, waiting_of
 from corral.reconcile.preempt import reserved_of, restart_seconds
-from corral.reconcile.promises import holds_seconds, promised_of
+from corral.reconcile.promises import promised_of
 from corral.reconcile.queued import shared_paths
 from corral.reconcile.service import ended_before, live_of
 from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of

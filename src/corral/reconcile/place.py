@@ -12,6 +12,7 @@ from corral.domain.node import Node
 from corral.domain.queue import Policy
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
+from corral.reconcile.ends import endings_of, holds_seconds
 from corral.reconcile.preempt import (
     kept_reasons,
     reserved_of,
@@ -19,13 +20,7 @@ from corral.reconcile.preempt import (
     running_of,
     take_in,
 )
-from corral.reconcile.promises import (
-    endings_of,
-    holds_seconds,
-    promise_reasons,
-    promised_of,
-    take_promises,
-)
+from corral.reconcile.promises import promise_reasons, promised_of, take_promises
 from corral.reconcile.queued import Queued, shared_paths
 from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
 from corral.schedule import Fleet, Groups, Learned, NodeRoom, Placed, Reasons, Waiting, decide

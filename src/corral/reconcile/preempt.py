@@ -179,7 +179,7 @@ def _why_ended(draft: Draft, one: Reservation) -> str:
         return f"it is {draft.state_of(one.job)}"
     for seat in one.seats:
         node = draft.node(seat.node)
-        if node is None or not node.takes_work:
+        if node is None or not (node.may_take_work if one.latest_start else node.takes_work):
             return f"node {seat.node} takes no work now"
     if draft.queues is not None and any(is_untold(draft, victim) for victim in one.victims):
         return "the queues were changed"

@@ -7,7 +7,7 @@ Source: Lifka 1995 (EASY); Mu'alem and Feitelson 2001 (conservative), here node 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
@@ -21,6 +21,7 @@ from corral.schedule.room import NodeRoom
 from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Waiting
 
+SAME_SECONDS: Final = 1.0  # a start that is put off by no more is the same
 OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given so long, then twice as long ...
 
 
@@ -40,7 +41,7 @@ class Ending:
 class Promise:
     """The gang starts on these seats at `start` (wall clock) at the latest, or before, anywhere.
 
-    `after`: whose ends it waits for.
+    `after`: whose ends it waits for. `since`: it is told of it since then (wall clock).
     """
 
     job: JobId
@@ -48,6 +49,7 @@ class Promise:
     seats: tuple[Seat, ...]
     start: float
     after: tuple[JobId, ...] = ()
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,20 @@ class Ahead:
             (one for one in found if one is not None), key=lambda one: one.start, default=None
         )
 
-    def _earliest(self, gang: Waiting, shape: Shape) -> Promise | None:
+    def again(self, gang: Waiting, before: Promise) -> Promise | None:
+        """The same, on the nodes that it was promised before where these are as good: so a plan
+        that is put off by a moment stays the same plan."""
+        found = self.earliest(gang)
+        nodes = {seat.node for seat in before.seats}
+        same = self._earliest(gang, before.shape, nodes) if found is not None else None
+        if same is None or found is None or same.start > found.start + SAME_SECONDS:
+            return found
+        return same
+
+    def _earliest(
+        self, gang: Waiting, shape: Shape, on: Set[NodeId] | None = None
+    ) -> Promise | None:
+        """`on`: nodes that will do; None: any."""
         changes = self._changes()
         able: dict[NodeId, NodeRoom] = {}
         steps = sorted(changes)
@@ -230,7 +245,8 @@ class Ahead:
             some = self._rooms if place == 0 else changes[at] | self._begin_on(seen, stop)
             seen = stop
             for node in some:
-                if node in self._rooms and node not in self._shut:
+                is_open = node in self._rooms and node not in self._shut
+                if is_open and (on is None or node in on):
                     self._look(able, gang, shape, node, at, stop)
             if len(able) < shape.nodes:
                 continue

@@ -187,7 +187,11 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     reserved = _make_way(state, gang, shapes)
     if reserved is not None:
         return _gives_way(reserved)
-    if promise := state.promising.promise(gang, before):
+    promise = state.promising.promise(gang, before)
+    if promise is not None and promise.start <= state.now:
+        _start_promised(state, gang, promise)
+        return None
+    if promise is not None:
         return promised(promise)
     if not shapes:
         return state.limits.reason(gang)
@@ -199,6 +203,12 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     if state.now - gang.since >= PATIENCE_SECONDS and state.reserved_for is None:
         _reserve(state, gang)
     return reason
+
+
+def _start_promised(state: _Pass, gang: Waiting, promise: Promise) -> None:
+    """It has room since those who were told after it stepped aside."""
+    state.promising.turn_to(gang)
+    _take(state, gang, promise.shape, promise.seats)
 
 
 def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:

@@ -1,7 +1,9 @@
 """Who is promised a start, by the policies of queues; and what others may do beside promises."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -10,7 +12,7 @@ from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.moment import moment_text
 from corral.domain.queue import Policy, Queue
 from corral.domain.resources import Shape
-from corral.schedule.ahead import Ahead, Ending, Promise
+from corral.schedule.ahead import SAME_SECONDS, Ahead, Ending, Promise
 from corral.schedule.groups import Groups
 from corral.schedule.opened import Opened
 from corral.schedule.standing import Holding, Standing
@@ -43,12 +45,15 @@ class Promising:
         self._holding = holding
         self._now = now
         self._told: set[JobId] = set()
+        self._moments = 0
+        self._starts: list[float] = []  # as promised before
         self._in_vain: Counter[QueueName] = Counter()
         self._begun: list[Ending] = []
         self._never_free: set[NodeId] = set()
 
     def load(self, known: Sequence[Promise], waiting: Groups) -> None:
         """What earlier passes have promised to those that still wait."""
+        self._starts = sorted(one.start for one in known)
         for one in known:
             gang = waiting.get(one.job)
             if gang is not None:
@@ -128,18 +133,55 @@ class Promising:
         if before is None and self._in_vain[queue.name] + self._count(queue.name) >= most:
             return None
         found = self._earliest(gang)
+        if before is not None and (found is None or found.start > before.start):
+            return self._put_off(gang, before)
         if found is not None:
-            self._look().promise(gang, found)
-            self._told.add(gang.job)
-        elif before is None:
+            self._tell(gang, found, self._next_moment() if before is None else before.since)
+        else:
             self._in_vain[queue.name] += 1
         return found
+
+    def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
+        """Somebody holds its seats for longer than was known. Those who were told after it must not
+        keep it waiting for longer still: they step aside, and are told anew."""
+        ahead = self._look()
+        unheard = any(seat.node not in self._opened.by_id for seat in before.seats)
+        if unheard and self._now < before.start:
+            self._tell(gang, before, before.since)
+            return before
+        mine = _told((gang, before))
+        others = sorted((one for one in ahead.promises if _told(one) > mine), key=_told)
+        for other, _ in others:
+            ahead.take_back(other.job)
+        found = ahead.again(gang, before)
+        if found is not None:
+            self._tell(gang, found, before.since)
+        for other, promise in others:
+            self._tell_anew(other, promise)
+        return found
+
+    def _tell_anew(self, gang: Waiting, before: Promise) -> None:
+        """Of one that stepped aside; who could start now does in the next pass."""
+        found = self._look().again(gang, before)
+        if found is not None:
+            self._look().promise(gang, replace(found, since=before.since))
+        else:
+            self._told.discard(gang.job)
+
+    def _next_moment(self) -> float:
+        """Those of one pass are told a microsecond apart, which tells their order for good."""
+        self._moments += 1
+        return self._now + 1e-6 * self._moments
+
+    def _tell(self, gang: Waiting, promise: Promise, since: float) -> None:
+        self._look().promise(gang, replace(promise, since=since))
+        self._told.add(gang.job)
 
     def reserve(self, gang: Waiting) -> bool:
         """Keep the seats that the gang can have first, for this pass; whether there are any."""
         found = self._earliest(gang)
         if found is not None:
-            self._look().promise(gang, found)
+            self._look().promise(gang, replace(found, since=self._next_moment()))
         return found is not None
 
     def _earliest(self, gang: Waiting) -> Promise | None:
@@ -150,7 +192,7 @@ class Promising:
         if self._opened.ahead is None:
             ahead = Ahead(
                 self._opened.by_id,
-                [*self._ask(), *self._begun],
+                [*map(self._as_known, self._ask()), *self._begun],
                 now=self._now,
                 standing=self._standing,
                 kinds=self._kinds,
@@ -160,6 +202,13 @@ class Promising:
             ahead.shut(self._opened.is_shut)
             self._opened.ahead = ahead
         return self._opened.ahead
+
+    def _as_known(self, one: Ending) -> Ending:
+        """An end that is found a moment after a start that waits for it is that moment still."""
+        place = bisect_left(self._starts, one.until) - 1
+        start = self._starts[place] if place >= 0 else self._now
+        is_same = self._now < start and one.until - start <= SAME_SECONDS
+        return replace(one, until=start) if is_same else one
 
     def _count(self, queue: QueueName) -> int:
         ahead = self._opened.ahead
@@ -173,6 +222,11 @@ class Promising:
 
     def _stop(self, gang: Waiting) -> float:
         return inf if gang.holds_seconds is None else self._now + gang.holds_seconds
+
+
+def _told(one: tuple[Waiting, Promise]) -> float:
+    """Who has been told first goes first."""
+    return one[1].since
 
 
 def promised(promise: Promise) -> Reason:

@@ -36,6 +36,7 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/nodes/{node}/cordon"): ("oa", "oa"),
     ("POST", "/v1/nodes/{node}/drain"): ("oa", "oa"),
     ("POST", "/v1/nodes/{node}/uncordon"): ("oa", "oa"),
+    ("PATCH", "/v1/nodes/{node}/labels"): ("oa", "oa"),
     ("GET", "/v1/queues"): ("vuoa", "vuoa"),
     ("GET", "/v1/queues/{queue}"): ("vuoa", "vuoa"),
     ("PUT", "/v1/queues"): ("oa", "oa"),

@@ -7,10 +7,11 @@ import pytest
 from corral.domain.attempt import Exit, SeatState
 from corral.domain.errors import InvariantBroken
 from corral.domain.facts import Phase
-from corral.domain.ids import AttemptNumber, BootId
+from corral.domain.ids import AttemptNumber, BootId, NodeId
 from corral.domain.job import Retry
 from corral.domain.moves import JobState
-from corral.domain.place import PlaceRule
+from corral.domain.place import Constraint, PlaceRule
+from corral.domain.wishes import SetLabels
 from corral.reconcile import Now
 from corral.reconcile.draft import Draft
 from corral.reconcile.invariants import check
@@ -77,3 +78,20 @@ def test_an_exclusive_node_that_would_be_shared_stops_the_commit() -> None:
     draft.allocations[stranger.key] = stranger
     with pytest.raises(InvariantBroken, match="exclusive"):
         check(draft)
+
+
+def test_a_label_that_is_set_lets_in_who_waits_for_it_and_stays_over_what_is_declared() -> None:
+    cluster = Cluster(node("n1"), node("n2"))
+    rule = PlaceRule(constraints=(Constraint(label="zone", values=("b",)),))
+    id = cluster.submit(gang(place=rule))
+    assert cluster.world.jobs[id].state == JobState.QUEUED
+    cluster.wish(SetLabels(node=NodeId("n2"), labels=(("zone", "b"),)))
+    assert cluster.world.attempts[id].nodes == (NodeId("n2"),)
+    cluster.up(id)
+    declared = replace(cluster.nodes[NodeId("n2")].inventory, labels=(("zone", "a"),))
+    cluster.nodes[NodeId("n2")] = replace(cluster.nodes[NodeId("n2")], inventory=declared)
+    cluster.tick()
+    assert cluster.world.nodes[NodeId("n2")].labels["zone"] == "b"
+    cluster.wish(SetLabels(node=NodeId("n2"), labels=(("zone", None),)))
+    assert "zone" not in cluster.world.nodes[NodeId("n2")].labels
+    assert cluster.world.jobs[id].state == JobState.RUNNING, "who runs there runs on"

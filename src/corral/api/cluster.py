@@ -17,8 +17,9 @@ from corral.api.trust import holds, needs_snapshot
 from corral.control import Control
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
 from corral.domain.ids import AttemptNumber, JobId
-from corral.domain.wishes import Cancel, SetNode
+from corral.domain.wishes import Cancel, SetLabels, SetNode
 from corral.wire import api
+from corral.wire.labels import set_labels
 from corral.wire.read import is_secret_name
 
 router = APIRouter()
@@ -85,6 +86,17 @@ async def drain(node: str, house: Within, caller: Asker) -> api.NodeDetail:
 async def uncordon(node: str, house: Within, caller: Asker) -> api.NodeDetail:
     """Both undone."""
     return await _set_node(house, node, "uncordon", caller)
+
+
+@router.patch("/v1/nodes/{node}/labels", status_code=202)
+async def label(node: str, body: api.NodeLabels, house: Within, caller: Asker) -> api.NodeDetail:
+    """Set labels of the node, and take those away that are null; others stay. They hold from the
+    next pass on, for whoever waits, whatever the node declares itself."""
+    found = views.find_node(house.control, node)
+    asked = SetLabels(node=found.id, labels=set_labels(body.labels))
+    await house.control.ask(asked, by=caller.name, token=caller.token)
+    world, heard = house.control.world, house.control.facts.nodes
+    return views.node_detail(world, heard, views.find_node(house.control, node))
 
 
 async def _set_node(

@@ -56,6 +56,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("POST", "/v1/nodes/{node}/cordon"): _any(OPERATORS, "node.cordon"),
     ("POST", "/v1/nodes/{node}/drain"): _any(OPERATORS, "node.drain"),
     ("POST", "/v1/nodes/{node}/uncordon"): _any(OPERATORS, "node.uncordon"),
+    ("PATCH", "/v1/nodes/{node}/labels"): _any(OPERATORS, "node.label"),
     ("GET", "/v1/queues"): _any(VIEWERS),
     ("GET", "/v1/queues/{queue}"): _any(VIEWERS),
     ("PUT", "/v1/queues"): _any(OPERATORS, "queue.set"),

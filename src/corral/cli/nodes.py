@@ -1,4 +1,4 @@
-"""node ls, show, cordon, drain, uncordon."""
+"""node ls, show, cordon, drain, uncordon, label."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -93,6 +93,31 @@ def uncordon(*nodes: str, common: Change = Change()) -> None:  # noqa: B008 - fr
         nodes: Their names.
     """
     _change(nodes, common, "uncordon", lambda client, node: client.uncordon(node))
+
+
+def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Set labels of a node, and take them away; jobs that wait go by them at once.
+
+    What runs on the node runs on. They stay until they are set anew, whatever the node declares.
+
+    Args:
+        node: Its name.
+        labels: zone=a sets one, zone- takes it away.
+    """
+    from corral.domain.errors import Conflict
+    from corral.wire.labels import read_labels
+
+    if not labels:
+        raise Usage(f"no label of {node} was named", hint=f"corral node label {node} zone=a")
+    found = read_labels(labels)
+    if not common.agreed(f"label {node} {' '.join(labels)}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        shown = client.label(node, found)
+    if common.json:
+        print_json(shown)
+        return
+    say(f"{shown.id}: {labels_text(shown.labels) or 'no labels'}")
 
 
 def _change(

@@ -75,6 +75,7 @@ COMMANDS: Final = (
     Command("node cordon", "nodes:cordon", "Give a node no new work."),
     Command("node drain", "nodes:drain", "Give a node no new work, and move what runs there."),
     Command("node uncordon", "nodes:uncordon", "Give a node work again."),
+    Command("node label", "nodes:label", "Set labels of a node, and take them away."),
     Command("secret set", "secrets:put", "Set a secret from standard input or a prompt."),
     Command("secret ls", "secrets:ls", "List the names of secrets."),
     Command("secret rm", "secrets:rm", "Remove a secret."),

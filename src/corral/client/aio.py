@@ -172,6 +172,9 @@ class AsyncClient(AsyncPeople):
     async def uncordon(self, node: str) -> "api.NodeDetail":
         return await self._call(calls.change_node(node, "uncordon"))
 
+    async def label(self, node: str, labels: Mapping[str, str | None]) -> "api.NodeDetail":
+        return await self._call(calls.label_node(node, labels))
+
     async def queues(self) -> "shapes.Queues":
         """Every queue, each below its parent."""
         return await self._call(calls.queues())

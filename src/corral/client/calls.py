@@ -126,6 +126,13 @@ def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "Call[
     return Call(method="POST", path=f"{_node(name)}/{to}", read=_one("NodeDetail"))
 
 
+def label_node(name: str, labels: Mapping[str, str | None]) -> "Call[api.NodeDetail]":
+    return Call(
+        method="PATCH", path=f"{_node(name)}/labels", json={"labels": dict(labels)},
+        read=_one("NodeDetail"),
+    )  # fmt: skip
+
+
 def queues() -> "Call[shapes.Queues]":
     return Call(method="GET", path="/v1/queues", read=_queue_shape("Queues"))
 

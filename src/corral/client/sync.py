@@ -194,6 +194,10 @@ class Client(SyncPeople):
     def uncordon(self, node: str) -> "api.NodeDetail":
         return self._call(calls.change_node(node, "uncordon"))
 
+    def label(self, node: str, labels: Mapping[str, str | None]) -> "api.NodeDetail":
+        """Set labels of the node; None takes one away."""
+        return self._call(calls.label_node(node, labels))
+
     def queues(self) -> "shapes.Queues":
         """Every queue, each below its parent."""
         return self._call(calls.queues())

@@ -23,7 +23,17 @@ from corral.domain.moment import moment_text
 from corral.domain.moves import JobState, StopWhy
 from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
-from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
+from corral.domain.wishes import (
+    Asked,
+    Cancel,
+    Resume,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+    Wish,
+)
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.ends import endings_of
@@ -225,7 +235,7 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
                 _check_resume(world, job, now)
             elif isinstance(asked, Suspend):
                 _check_suspend(job)
-        case SetNode(node=node):
+        case SetNode(node=node) | SetLabels(node=node):
             if node not in world.nodes:
                 raise NotFound("node", node, list(world.nodes), see="corral node ls")
         case SetQueues():

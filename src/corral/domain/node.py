@@ -19,7 +19,8 @@ class Liveness(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node as the head has recorded it. `failed_at`: when it was to blame for the end of an
-    attempt, the newest last."""
+    attempt, the newest last. `set_labels`: those that an operator has set, sorted by name, whatever
+    it declares itself; None takes one away."""
 
     id: NodeId
     address: str = "127.0.0.1"
@@ -31,11 +32,20 @@ class Node:
     cordoned: bool = False
     draining: bool = False
     failed_at: tuple[float, ...] = ()
+    set_labels: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def labels(self) -> dict[str, str]:
-        """What it declares, and its name."""
-        return labels_of(self.id, self.inventory.labels)
+        """What it declares, what an operator has set instead, and its name."""
+        return labels_of(self.id, self.declared)
+
+    @property
+    def declared(self) -> tuple[tuple[str, str], ...]:
+        """Its labels but for its name, sorted."""
+        if not self.set_labels:
+            return self.inventory.labels
+        found = {**dict(self.inventory.labels), **dict(self.set_labels)}
+        return tuple(sorted((name, value) for name, value in found.items() if value is not None))
 
     @property
     def takes_work(self) -> bool:

@@ -72,6 +72,11 @@ class PlaceRule:
         return all(one.is_met(labels) for one in self.constraints)
 
 
+def label_text(label: str, value: str | None) -> str:
+    """As it is typed: zone=a, or zone- where it is taken away."""
+    return f"{label}-" if value is None else f"{label}={value}"
+
+
 def labels_of(node: NodeId, declared: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """All labels of a node: what it declares, and its name."""
     return {**dict(declared), NODE_LABEL: node}

@@ -40,6 +40,15 @@ class SetNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetLabels:
+    """These labels of a node have these values from now on, whatever it declares; None: it has no
+    such label."""
+
+    node: NodeId
+    labels: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetQueues:
     """The whole tree anew; or, where it is not `whole`, these queues added or changed.
 
@@ -52,7 +61,7 @@ class SetQueues:
     guard_seconds: float | None = None
 
 
-Asked = Submit | Cancel | Suspend | Resume | SetNode | SetQueues
+Asked = Submit | Cancel | Suspend | Resume | SetNode | SetLabels | SetQueues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

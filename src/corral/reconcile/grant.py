@@ -8,7 +8,17 @@ from corral.domain.ids import JobId, job_id
 from corral.domain.job import After, Job, JobSpec
 from corral.domain.moment import moment_text
 from corral.domain.moves import JobEvent, JobState, StopWhy
-from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
+from corral.domain.place import label_text
+from corral.domain.wishes import (
+    Cancel,
+    Resume,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+    Wish,
+)
 from corral.reconcile.draft import Draft
 from corral.reconcile.queues import set_queues
 from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
@@ -40,6 +50,8 @@ def _take(draft: Draft, wish: Wish) -> None:
             _resume(draft, wish, id)
         case SetNode():
             _set_node(draft, wish, wish.asked)
+        case SetLabels():
+            _set_labels(draft, wish, wish.asked)
         case SetQueues():
             set_queues(draft, wish, wish.asked)
 
@@ -142,3 +154,15 @@ def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
     if (node.cordoned, node.draining) != (cordoned, draining):
         draft.nodes[node.id] = replace(node, cordoned=cordoned, draining=draining)
         draft.tell(asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id)
+
+
+def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:
+    """From the next pass on; who runs on the node runs on, whatever it asked for."""
+    node = draft.node(asked.node)
+    if node is None:
+        return
+    labels = tuple(sorted({**dict(node.set_labels), **dict(asked.labels)}.items()))
+    if labels != node.set_labels:
+        draft.nodes[node.id] = replace(node, set_labels=labels)
+        said = " ".join(label_text(*one) for one in asked.labels)
+        draft.tell("label", f"node {node.id}: {said}, asked by {wish.by}", node=node.id)

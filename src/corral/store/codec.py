@@ -13,7 +13,16 @@ from corral.domain.job import Job
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.use import Reservation, Spent, Use
-from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Submit, Suspend
+from corral.domain.wishes import (
+    Asked,
+    Cancel,
+    Resume,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+)
 from corral.domain.world import Event
 
 Row = TypeVar("Row")
@@ -84,6 +93,7 @@ _ASKED: Final = {
     "suspend": Codec("suspend", Suspend),
     "resume": Codec("resume", Resume),
     "set_node": Codec("set_node", SetNode),
+    "set_labels": Codec("set_labels", SetLabels),
     "set_queues": Codec("set_queues", SetQueues),
 }
 _KINDS: Final[dict[type[Asked], str]] = {
@@ -92,6 +102,7 @@ _KINDS: Final[dict[type[Asked], str]] = {
     Suspend: "suspend",
     Resume: "resume",
     SetNode: "set_node",
+    SetLabels: "set_labels",
     SetQueues: "set_queues",
 }
 

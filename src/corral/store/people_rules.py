@@ -7,7 +7,17 @@ from typing import Final
 from corral.domain.errors import Conflict
 from corral.domain.ids import TokenId, job_id
 from corral.domain.people import AuditEntry, Token, User
-from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Submit, Suspend, Wish
+from corral.domain.place import label_text
+from corral.domain.wishes import (
+    Cancel,
+    Resume,
+    SetLabels,
+    SetNode,
+    SetQueues,
+    Submit,
+    Suspend,
+    Wish,
+)
 
 NAMES_SHOWN: Final = 3
 
@@ -51,6 +61,8 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             return "job.resume", job, ""
         case SetNode(node=node, to=to):
             return f"node.{to}", node, ""
+        case SetLabels(node=node, labels=labels):
+            return "node.label", node, " ".join(label_text(*one) for one in labels)
         case SetQueues(queues=queues, whole=whole):
             shown = [queue.name for queue in queues[:NAMES_SHOWN]]
             more = f" and {len(queues) - NAMES_SHOWN} more" if len(queues) > NAMES_SHOWN else ""

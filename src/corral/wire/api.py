@@ -54,6 +54,7 @@ __all__ = [
     "NodeDetail",
     "NodeGpu",
     "NodeGpus",
+    "NodeLabels",
     "Nodes",
     "Place",
     "Plan",
@@ -89,6 +90,12 @@ class JobSubmit(Asked):
 
 class SecretValue(Asked):
     value: Annotated[str, Field(min_length=1, max_length=65_536)]
+
+
+class NodeLabels(Asked):
+    """Labels and their values; null takes one away."""
+
+    labels: Annotated[dict[str, str | None], Field(min_length=1, max_length=100)]
 
 
 class HeadDown(Asked):

@@ -71,7 +71,7 @@ class Node(Answer):
             ),
             cpus=node.inventory.cpu_millis / MILLIS_PER_CPU,
             memory_bytes=node.inventory.memory_bytes,
-            labels=dict(node.inventory.labels),
+            labels=dict(node.declared),
             jobs=list(jobs),
             **more,
         )

@@ -1,5 +1,6 @@
 """What goes wrong is told on stderr, and each kind has its exit code."""
 
+import errno
 import json
 
 import pytest
@@ -81,3 +82,26 @@ def test_whoever_holds_the_directory_is_told_the_way_back_in(
     assert "remove the file token" in failure.hint_of(TokenRevoked("m", hint="h"))
     monkeypatch.setenv("CORRAL_TOKEN", "given")
     assert failure.hint_of(TokenRevoked("m", hint="h")) == "h"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_without_a_traceback(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_room() -> None:
+        raise OSError(number, "No space left on device", "/data/x")
+
+    monkeypatch.setattr("corral.cli.main.build", no_room)
+    assert run(["ps"]) == failure.UNREACHABLE
+    assert "corral: the disk of /data/x is full\n  make room" in capsys.readouterr().err
+
+
+def test_another_fault_of_a_file_is_not_taken_for_a_full_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("corral.cli.main.build", broken)
+    with pytest.raises(OSError, match="Input/output"):
+        run(["ps"])

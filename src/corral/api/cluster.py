@@ -1,6 +1,7 @@
 """Routes of the cluster: status, nodes, snapshots, secrets, the head's own end."""
 
 import asyncio
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
@@ -13,16 +14,19 @@ from corral.api.auth import Caller
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.api.secrets import secrets_for
+from corral.api.settings import MEGABYTE
 from corral.api.trust import holds, needs_snapshot
 from corral.control import Control
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
 from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.units import size_text
 from corral.domain.wishes import Cancel, SetLabels, SetNode
 from corral.wire import api
 from corral.wire.labels import set_labels
 from corral.wire.read import is_secret_name
 
 router = APIRouter()
+LEAST_FREE_BYTES: Final = 16 * MEGABYTE  # SQLite's log alone may grow by as much
 STOP_SECONDS: Final = 120.0  # that jobs are given to end before the head stops without them
 
 
@@ -47,8 +51,23 @@ async def status(house: Within) -> api.Status:
         nodes=views.node_rows(world, control.facts.nodes),
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
-        warnings=[*control.warnings(), *await _together(house)],
+        warnings=[*control.warnings(), *_full(house), *await _together(house)],
     )
+
+
+def _full(house: House) -> list[str]:
+    """Where the disk of the cluster's directory has no room, nothing asked can be acknowledged."""
+    root = house.settings.root
+    try:
+        disk = shutil.disk_usage(root)
+    except OSError as error:
+        return [f"the cluster's directory {root} cannot be looked at: {error.strerror}"]
+    if disk.free >= LEAST_FREE_BYTES:
+        return []
+    return [
+        f"the disk of {root} is full ({size_text(disk.free)} of {size_text(disk.total)} left): "
+        "what is asked cannot be written down, nor what jobs print; make room there"
+    ]
 
 
 async def _together(house: House) -> list[str]:

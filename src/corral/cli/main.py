@@ -1,5 +1,6 @@
 """The command line: `corral COMMAND`. What is typed is read here; each command has its module."""
 
+import errno
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from corral.cli import failure
 from corral.cli.tree import COMMANDS, GROUPS, MORE
 from corral.domain.errors import CorralError
 
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # no room, for anybody or for this user
 HELP: Final = """One GPU cluster out of the GPU machines a team has.
 
 Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot be reached.
@@ -76,6 +78,13 @@ def run(words: Sequence[str]) -> int:
     except CorralError as error:
         failure.tell(error.code, error.message, failure.hint_of(error), as_json=as_json)
         return failure.exit_code_of(error)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        where = f" of {error.filename}" if error.filename else ""
+        hint = "make room, then run it again; see: df -h"
+        failure.tell("disk_full", f"the disk{where} is full", hint, as_json=as_json)
+        return failure.UNREACHABLE
     except KeyboardInterrupt:
         return failure.INTERRUPTED
     except BrokenPipeError:

@@ -1,10 +1,12 @@
 """What status says of the head's own place."""
 
+import errno
 import shutil
 from types import SimpleNamespace
 
 import pytest
 
+from corral.api.errors import bug
 from tests.api.heads import Head
 
 
@@ -28,3 +30,9 @@ def test_a_directory_that_is_gone_is_told(head: Head, monkeypatch: pytest.Monkey
     with head.http() as http:
         warnings = http.get("/v1/status").json()["warnings"]
     assert any("cannot be looked at: No such file or directory" in one for one in warnings)
+
+
+def test_a_full_disk_is_the_worlds_trouble_and_no_bug() -> None:
+    full = bug(OSError(errno.ENOSPC, "No space left on device"), "id")
+    assert (full.status_code, b"disk is full" in bytes(full.body)) == (503, True)
+    assert bug(OSError(errno.EIO, "Input/output error"), "id").status_code == 500

@@ -1,5 +1,6 @@
 """Errors as answers: one table from code to HTTP status, and one shape."""
 
+import errno
 import traceback
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket
 
-from corral.domain.errors import Bug, CorralError, Refusal, Trouble
+from corral.domain.errors import Bug, CorralError, Refusal, StoreTrouble, Trouble
 from corral.wire.api import error_of
 
 log = structlog.get_logger("corral.api")
@@ -89,7 +90,11 @@ def _text(words: str) -> str:
 
 
 def bug(error: Exception, id: str) -> JSONResponse:
-    """Ours. The answer holds an id that the log holds too, and nothing of the inside."""
+    """Ours, but for a full disk. The answer holds an id that the log holds too, and nothing of the
+    inside."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        log.error("disk_full", error=str(error))
+        return answer(StoreTrouble("the head's disk is full", hint="run: corral status"))
     trace = "".join(traceback.format_exception(error))  # without locals: they may hold a token
     log.error("bug", id=id, trace=trace)
     what = Bug(f"Corral met a bug of its own while answering ({id})", hint="see head.log")

@@ -139,7 +139,7 @@ class LiveHead:
         while came < len(self.rows) or self.lives:
             ends = [life.ends_at for life in self.lives.values()]
             submits = [row.at for row in self.rows[came : came + 1]]
-            taught = self.control._learning._lessons.due_at - T0
+            taught = self.control.learning._lessons.due_at - T0
             soonest = min([*ends, *submits, *self._due(), *self._patient(), taught])
             now = max(soonest, self.clock.now - T0)
             await self._tell_first_steps(now)
@@ -186,12 +186,12 @@ class LiveHead:
         """Until the head decides nothing more, and the nodes have nothing new to say."""
         for _ in range(MOST_TICKS):
             known = (len(self.decided), self.control.world.reservations.copy())
-            table = self.control._learning.table
+            table = self.control.learning.table
             self.control._looked_at_all = float("-inf")  # as it does each second,
             self.control._wrote_at = float("-inf")  # and each few
             await self._tick()
             is_same = known == (len(self.decided), self.control.world.reservations)
-            if not self._obey() and is_same and table is self.control._learning.table:
+            if not self._obey() and is_same and table is self.control.learning.table:
                 return
         raise AssertionError("it does not come to rest")
 

@@ -28,6 +28,9 @@ MOST_ENDED: Final = 5_000  # jobs that a head learns from, the newest
 RELEARN: Final = 0.02  # a table is made anew when so much more has ended,
 RELEARN_SECONDS: Final = 10.0  # and not more often than this
 EDGES: Final = tuple(edges())
+CIRCLE_WORDS: Final = (  # of _circles
+    *("of its user, name and size", "of its user and size", "of its queue and size", "of all"),
+)
 
 
 class Class(NamedTuple):
@@ -45,6 +48,14 @@ class Ended:
     user: UserName
     stem: str
     seconds: float
+
+
+class Nearest(NamedTuple):
+    """The nearest kin: what they took, how many have ended, and of what they are alike."""
+
+    mean_seconds: float
+    ended: int
+    alike: str
 
 
 Live = Callable[[], Iterable[tuple[Class, float]]]
@@ -90,11 +101,17 @@ class Learned:
         self, user: UserName, stem: str, job_class: Class, limit_seconds: float | None
     ) -> float | None:
         """What the nearest kin took, at most the limit; the limit when nobody has ended."""
-        for circle in _circles(user, stem, job_class):
+        nearest = self.nearest_kin(user, stem, job_class)
+        if nearest is None or limit_seconds is None:
+            return limit_seconds if nearest is None else nearest.mean_seconds
+        return min(nearest.mean_seconds, limit_seconds)
+
+    def nearest_kin(self, user: UserName, stem: str, job_class: Class) -> "Nearest | None":
+        """The smallest circle of kin of whom anybody has ended; None: nobody at all has."""
+        for place, circle in enumerate(_circles(user, stem, job_class)):
             if circle in self._means:
-                mean, _ = self._means[circle]
-                return mean if limit_seconds is None else min(mean, limit_seconds)
-        return limit_seconds
+                return Nearest(*self._means[circle], CIRCLE_WORDS[place])
+        return None
 
     # -- by attained service -----------------------------------------------------------------------
 

@@ -126,6 +126,13 @@ def queues(own: Mapping[str, int], policy: Policy = Policy.DEFAULT) -> QueueTree
     )  # fmt: skip
 
 
+BY_LIMITS = (Policy.BACKFILL, Policy.CONSERVATIVE)
+SAME = [("fifo-skip", Policy.FIFO), ("easy", Policy.BACKFILL)]
+PARTED = [
+    ("sjf", Policy.SJF),
+    ("conservative", Policy.CONSERVATIVE),
+    ("default", Policy.DEFAULT),
+]
 EACH, LITTLE = {"a": 32, "b": 24, "c": 8}, {"a": 16, "b": 0, "c": 0}
 DAYS = {  # and how many give way at the least
     "each its own": (queues(EACH), day(2020, 200), 50),
@@ -160,48 +167,77 @@ def by_moment(decided: Sequence[Decided], at: float) -> list[Decided]:
 
 # -- the columns, which replay 50,000 jobs a second ------------------------------------------------
 
+Start = tuple[float, int, int, int]  # when, job, node, GPUs
 
-def whole_nodes(rows: Sequence[Row]) -> Workload:
-    """The same day without queues: jobs of one node, or of whole ones."""
+
+def whole_nodes(rows: Sequence[Row], policy: Policy) -> Workload:
+    """The same day without queues and users: jobs of one node, or of whole ones. Limits are told
+    where they count."""
     return Workload(
         submits=[row.at for row in rows],
         durations=[row.seconds for row in rows],
         gpus=[row.nodes * row.gpus for row in rows],
         queues=[0] * len(rows),
+        limits=[row.limit or 0.0 for row in rows] if policy in BY_LIMITS else (),
     )
 
 
-def starts(play: Callable[[Callable[[Event], None]], object]) -> list[tuple[float, int, int, int]]:
-    """(when, job, node, GPUs), in the order of the log."""
+def starts(play: Callable[[Callable[[Event], None]], object]) -> list[Start]:
+    """In the order of the log."""
     found: list[Event] = []
     play(found.append)
     return sorted((one.at, one.job, one.node, one.gpus) for one in found if one.kind == BEGAN_ON)
 
 
-def both(seed: int) -> tuple[list[tuple[float, int, int, int]], list[tuple[float, int, int, int]]]:
-    """By the columns, first come, first served, with leave to skip; and by the live decision."""
-    work, nodes = whole_nodes(day(seed, 300)), [8] * 8
+def both(seed: int, named: str, policy: Policy) -> tuple[list[Start], list[Start]]:
+    """By the columns, and by the live decision in one queue."""
+    work, nodes = whole_nodes(day(seed, 200), policy), [8] * 8
     name = DEFAULT_QUEUE
-    tree = QueueTree(queues=(Queue(name=name, policy=Policy.FIFO),))
-    columns = starts(lambda hear: replay(work, nodes, POLICIES["fifo-skip"], on_event=hear))
+    tree = QueueTree(queues=(Queue(name=name, policy=policy),))
+    columns = starts(lambda hear: replay(work, nodes, POLICIES[named], on_event=hear))
     live = starts(lambda hear: replay_queued(work, nodes, tree, [name], on_event=hear))
     return columns, live
 
 
+def longest_wait(seed: int, columns: list[Start], live: list[Start]) -> float:
+    """How long, where the two part, somebody has waited who had not started sooner."""
+    first = min(at for at, *_ in set(columns) ^ set(live))
+    began: dict[int, float] = {}
+    for at, job, *_ in sorted([*columns, *live], reverse=True):
+        began[job] = at
+    return max(
+        first - row.at
+        for job, row in enumerate(day(seed, 200))
+        if row.at <= first <= began[job]
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("named", "policy"), SAME)
 def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_patience(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    named: str, policy: Policy, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """First come, first served, with leave to skip; and EASY."""
     monkeypatch.setattr(import_module("corral.schedule.decide"), "PATIENCE_SECONDS", float("inf"))
-    columns, live = both(seed)
+    columns, live = both(seed, named, policy)
     assert columns == live
     assert len({at for at, *_ in columns}) > 100
 
 
-def test_with_patience_they_part_only_after_somebody_has_waited_for_so_long() -> None:
-    columns, live = both(1)
+@pytest.mark.parametrize(("named", "policy"), SAME)
+def test_with_patience_they_part_only_after_somebody_has_waited_for_so_long(
+    named: str, policy: Policy
+) -> None:
+    columns, live = both(2, named, policy)
+    assert longest_wait(2, columns, live) >= PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize(("named", "policy"), PARTED)
+def test_by_the_other_policies_they_part_only_where_somebody_waits(
+    named: str, policy: Policy
+) -> None:
+    """What else they do is told in decision 0017."""
+    columns, live = both(1, named, policy)
     first = min(at for at, *_ in set(columns) ^ set(live))
-    submits = whole_nodes(day(1, 300)).submits
-    began = {job: at for at, job, *_ in live}
-    waited = [first - at for job, at in enumerate(submits) if at <= first <= began[job]]
-    assert max(waited) >= PATIENCE_SECONDS
+    assert longest_wait(1, columns, live) >= 0
+    assert len([at for at, *_ in columns if at < first]) > 20

@@ -1,4 +1,5 @@
-"""Runs the rows B1 to B9 of the scheduler, one after the other: `make bench-sched`.
+"""Runs the rows B1 to B9 of the scheduler, and those of its forecasts, one after the other:
+`make bench-sched`; `make bench-sched ROWS="b9 forecast-live"` runs these alone.
 
 Run: .venv/bin/python benchmarks/sched/run.py [ROW ...]
 
@@ -13,8 +14,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """All rows that are here, or those that are named (b1, b2, ...)."""
+    """All rows that are here, or those that are named (b1, b2, ..., forecast-live)."""
     rows = {path.name.partition("_")[0]: path for path in sorted(HERE.glob("b[0-9]*_*.py"))}
+    rows |= {path.stem.replace("_", "-"): path for path in sorted(HERE.glob("forecast_*.py"))}
     asked = sys.argv[1:] or list(rows)
     unknown = [name for name in asked if name not in rows]
     if unknown:

@@ -11,6 +11,7 @@ from corral.control.reasons import assumed_text
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
 from corral.domain.moment import Moment
+from corral.domain.place import PlaceRule
 from corral.domain.queue import Policy, Queue
 from corral.domain.wishes import SetQueues
 from corral.reconcile import Now
@@ -181,3 +182,10 @@ def test_a_queue_that_goes_by_length_tells_what_it_assumes(
     learned = Learned(ended(*one) for one in runs)
     assert assumed_text(cluster.world, cluster.world.jobs[waits], learned).startswith(said)
     assert assumed_text(cluster.world, cluster.world.jobs[other], learned) == ""
+
+
+def test_an_exclusive_job_that_its_queue_could_never_hold_whole_is_refused() -> None:
+    spec = gang(queue="team", place=PlaceRule(exclusive=True))
+    with pytest.raises(QuotaExceeded, match="asks for 8 GPUs, as exclusive nodes count whole"):
+        check_specs(house().world, [spec], {})
+    check_specs(house().world, [gang(queue="team")], {})

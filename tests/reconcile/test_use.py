@@ -10,6 +10,7 @@ from corral.domain.attempt import Exit, SeatState
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import AttemptNumber, JobId, QueueName
 from corral.domain.moves import JobState
+from corral.domain.place import PlaceRule
 from corral.domain.queue import ANY_TYPE, Budget, Queue
 from corral.domain.wishes import SetQueues
 from corral.domain.world import Changes, Event
@@ -228,3 +229,38 @@ def test_a_job_of_a_queue_that_is_gone_still_runs() -> None:
     cluster.world.apply(Changes(jobs=(of_gone,)))
     cluster.tick()
     assert cluster.world.jobs[JobId("j9")].state == JobState.STARTING
+
+
+ALONE = PlaceRule(exclusive=True)
+
+
+def test_who_has_nodes_for_itself_pays_for_all_of_their_gpus() -> None:
+    cluster = house(Queue(name=TEAM, budget=Budget(gpu_hours=1000.0)))
+    id = cluster.submit(gang(queue=TEAM, nodes=2, gpus=1, place=ALONE))
+    began = cluster.wall
+    cluster.up(id)
+    assert share(cluster) == pytest.approx(1.0, abs=0.01), "both nodes are taken whole"
+    cluster.end(id, CLEAN)
+    paid = 8 * (cluster.wall - began)
+    assert cluster.world.uses[TEAM, ALICE].total_gpu_seconds == pytest.approx(paid)
+    assert cluster.world.spent[TEAM].gpu_seconds == pytest.approx(paid)
+
+
+def test_a_queue_lets_in_no_more_exclusive_jobs_than_it_may_have_whole_nodes() -> None:
+    cluster = house(Queue(name=TEAM, most_per_user_millis=6000))
+    first, second = (cluster.submit(gang(queue=TEAM, place=ALONE)) for _ in range(2))
+    assert cluster.world.jobs[first].state == JobState.STARTING
+    assert cluster.world.jobs[second].state == JobState.QUEUED
+    assert cluster.outcome is not None
+    assert cluster.outcome.reasons is not None
+    reason = cluster.outcome.reasons[second]
+    assert reason.code == "UserLimit"
+    assert reason.sentence.startswith(
+        "it asks for 1 GPU, and exclusively: 4 GPUs are charged; alice has 4 of the 6 GPUs"
+    )
+
+
+def test_what_an_exclusive_job_borrows_is_recorded_whole() -> None:
+    cluster = house(Queue(name=TEAM, nominal=((ANY_TYPE, 1000),)))
+    id = cluster.submit(gang(queue=TEAM, place=ALONE))
+    assert cluster.world.attempts[id].borrowed_gpu_millis == 3000

@@ -78,7 +78,7 @@ def check_specs(world: World, specs: Sequence[JobSpec], cannot: Mapping[str, str
     fleet = Fleet(world.nodes.values())
     inside = {f"@{place}" for place in range(len(specs))}  # references within the submission
     for spec in specs:
-        check_queue(world.queues, spec)
+        check_queue(world, spec)
         for field, why in cannot.items():
             if getattr(spec, field, None):
                 raise Unsupported(f"{spec.name} asks for {field}: {why}", hint="run: corral status")

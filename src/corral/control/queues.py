@@ -9,6 +9,7 @@ from corral.domain.queue import ANY_TYPE, Queue, QueueTree
 from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
 from corral.domain.wishes import SetQueues
 from corral.domain.world import World
+from corral.reconcile.place import whole_gpus
 from corral.reconcile.queues import tree_of
 
 
@@ -65,8 +66,9 @@ def longest_seconds(tree: QueueTree, name: QueueName) -> float | None:
     return min((one for one in limits if one is not None), default=None)
 
 
-def check_queue(tree: QueueTree, spec: JobSpec) -> None:
+def check_queue(world: World, spec: JobSpec) -> None:
     """Raises: NotFound for the queue, QueueRule, QuotaExceeded."""
+    tree = world.queues
     if spec.queue not in tree.by_name:
         raise NotFound("queue", spec.queue, list(tree.by_name), see="corral queue ls")
     limit = longest_seconds(tree, spec.queue)
@@ -77,9 +79,10 @@ def check_queue(tree: QueueTree, spec: JobSpec) -> None:
             f"{duration_text(limit)}",
             hint=f"write: max_duration: {limit:.0f}s, or choose another: corral queue ls",
         )
+    whole = whole_gpus(world.nodes.values(), spec) * MILLIS_PER_GPU
     for queue in tree.path(spec.queue):
         _check_priority(queue, spec)
-        _check_size(queue, spec)
+        _check_size(queue, spec, whole)
 
 
 def _check_priority(queue: Queue, spec: JobSpec) -> None:
@@ -109,10 +112,14 @@ def priorities_text(queue: Queue) -> str:
     return f"up to {priority_text(high)}" if high is not None else ""
 
 
-def _check_size(queue: Queue, spec: JobSpec) -> None:
-    """No wait cures a job that is larger than all that its queue or its user may ever have."""
-    least = min(shape.gpu_millis for shape in spec.shapes)
+def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
+    """No wait cures a job that is larger than all that its queue or its user may ever have.
+
+    `whole_millis`: what each node costs at the least that is to be exclusively its.
+    """
+    least = min(max(shape.gpu_millis, shape.nodes * whole_millis) for shape in spec.shapes)
     asks = f"{spec.name} asks for {gpus_text(least)} GPUs"
+    asks += ", as exclusive nodes count whole" if spec.place.exclusive else ""
     if queue.borrow_limit_millis is not None:
         own = 0 if spec.preemptible else queue.nominal_millis  # what is preemptible is borrowed
         most = own + queue.borrow_limit_millis

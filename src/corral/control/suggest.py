@@ -60,7 +60,7 @@ def _types(world: World, asked: Resources) -> set[str]:
 
 def _is_taken(world: World, fleet: Fleet, spec: JobSpec) -> bool:
     try:
-        check_queue(world.queues, spec)
+        check_queue(world, spec)
     except Refusal:
         return False
     return never_fits(spec.place, spec.shapes[0], fleet) is None

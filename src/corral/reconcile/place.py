@@ -1,12 +1,13 @@
 """Ask the scheduler, and write down whom it placed where."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final, TypedDict
 
 from corral.domain.attempt import Allocation, Attempt
 from corral.domain.forecast import stem_of
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
-from corral.domain.job import Job
+from corral.domain.job import Job, JobSpec
 from corral.domain.moves import ON_NODES, JobEvent
 from corral.domain.node import Node
 from corral.domain.queue import Policy
@@ -140,10 +141,21 @@ def waiting_of(
         likes=_nodes_of_last(draft, job),
         preemptible=job.spec.preemptible,
         holds_seconds=holds_seconds(job.spec),
+        whole_gpus=whole_gpus(draft.all_nodes().values(), job.spec),
         served_seconds=job.served_seconds,
         restart_seconds=restart_seconds(attempt) if attempt is not None else 0.0,
         **_asked_by_order(draft, job),
     )
+
+
+def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:
+    """GPUs of the smallest nodes that would do for one that wants nodes for itself: so many of each
+    it is charged at the least, whatever it asks for. 0: it shares its nodes."""
+    if not spec.place.exclusive:
+        return 0
+    least = min(shape.resources.gpus for shape in spec.shapes)
+    sizes = (len(node.inventory.gpus) for node in nodes if spec.place.admits(node.labels))
+    return min((size for size in sizes if size >= least), default=0)
 
 
 def _asked_by_order(draft: Draft, job: Job) -> Expects:

@@ -180,7 +180,7 @@ class Ahead:
         """Whether its queue may hold so much then, and all those promised a start meanwhile."""
         if not self._standing.has_bounds:
             return True
-        asked = self._standing.millis_of(shape, self._kinds)
+        asked = self._standing.asked_by(gang, shape, self._kinds)
         points = {at for at in self.starts() if start < at < stop} | {start}
         return all(self._lets_at(gang, asked, at) for at in points)
 

@@ -13,7 +13,7 @@ from corral.schedule.share import Amounts
 from corral.schedule.standing import Holding, Refused, Standing
 from corral.schedule.waiting import Reason, Waiting
 
-Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool]
+Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
 
 
 class Limits:
@@ -27,7 +27,7 @@ class Limits:
 
     def shapes(self, gang: Waiting) -> tuple[Shape, ...]:
         """The forms that its queue may hold now, the first wish first; none: see `reason`."""
-        alike = (gang.queue, gang.user, gang.shapes, gang.preemptible)
+        alike = _alike(gang)
         version, found = self._allowed.get(alike, (-1, gang.shapes))
         if found and version != self._standing.version:
             allowed = (self._standing.allowed(gang, shape, self._kinds) for shape in gang.shapes)
@@ -37,7 +37,7 @@ class Limits:
 
     def reason(self, gang: Waiting) -> Reason:
         """Why its queue may hold none of its forms."""
-        alike = (gang.queue, gang.user, gang.shapes, gang.preemptible)
+        alike = _alike(gang)
         if alike not in self._reasons:
             self._reasons[alike] = self._reason(gang)
         return self._reasons[alike]
@@ -45,10 +45,12 @@ class Limits:
     def _reason(self, gang: Waiting) -> Reason:
         standing = self._standing
         shape = min(gang.shapes, key=lambda one: one.gpu_millis)
-        asked = standing.millis_of(shape, self._kinds)
+        asked = standing.asked_by(gang, shape, self._kinds)
         refused = standing.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
         refused = refused or Refused(queue=gang.queue)
         asks = f"it asks for {_gpus(shape.gpu_millis)}"
+        if gang.whole_gpus:
+            asks += f", and exclusively: {_gpus(sum(millis for _, millis in asked))} are charged"
         if refused.queue is None:
             return Reason(
                 code="NothingToBorrow",
@@ -81,6 +83,10 @@ class Limits:
         )
 
 
+def _alike(gang: Waiting) -> Alike:
+    return gang.queue, gang.user, gang.shapes, gang.preemptible, gang.whole_gpus
+
+
 def _gpus(millis: int) -> str:
     return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"
 
@@ -93,12 +99,18 @@ def holding_of(
     *,
     preemptible: bool = False,
 ) -> Holding:
-    """What the seats hold. `types`: of each node's GPUs by index; unknown ones have no type."""
+    """What the seats hold; of a node that is exclusively theirs all GPUs, used or not.
+
+    `types`: of each node's GPUs by index; unknown ones have no type.
+    """
     millis: Counter[str] = Counter()
     cpus = gib = 0.0
     for seat in seats:
         kinds = types.get(seat.node, ())
-        for index in seat.gpus:
+        is_whole = seat.exclusive and len(kinds) > 0
+        for kind in kinds if is_whole else ():
+            millis[kind] += MILLIS_PER_GPU
+        for index in () if is_whole else seat.gpus:
             kind = kinds[index] if index < len(kinds) else ""
             millis[kind] += seat.gpu_millis // len(seat.gpus)
         cpus += seat.cpu_millis / MILLIS_PER_CPU

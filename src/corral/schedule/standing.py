@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from corral.domain.ids import QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree
 from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.quota import (
     CLUSTER,
     FREE,
@@ -212,7 +213,7 @@ class Standing:
         GPUs of types and the shape takes any; those of its own types come first."""
         typed = self.forms(shape, kinds)
         if len(typed) > 1:
-            own = {one: self.is_own(gang.queue, self.millis_of(one, kinds)) for one in typed}
+            own = {one: self.is_own(gang.queue, self.asked_by(gang, one, kinds)) for one in typed}
             for one in sorted(typed, key=lambda one: not own[one]):
                 if self._lets(gang, one, kinds):
                     yield one
@@ -229,7 +230,7 @@ class Standing:
         return [Shape(nodes=shape.nodes, resources=replace(asked, gpu_type=k)) for k in kinds]
 
     def _lets(self, gang: Waiting, shape: Shape, kinds: Sequence[str]) -> bool:
-        asked = self.millis_of(shape, kinds)
+        asked = self.asked_by(gang, shape, kinds)
         refused = self.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
         return refused is None
 
@@ -237,6 +238,18 @@ class Standing:
         """GPUs of a shape by type. One that takes any is counted as the first of the types."""
         kind = shape.resources.gpu_type or (kinds[0] if kinds else ANY_TYPE)
         return ((kind, shape.gpu_millis),) if shape.gpu_millis else ()
+
+    def asked_by(
+        self, gang: Waiting, shape: Shape, kinds: Sequence[str]
+    ) -> tuple[tuple[str, int], ...]:
+        """The same of a gang, which is charged all GPUs of nodes that are to be exclusively its: of
+        as many as the smallest ones have that would do."""
+        asked = self.millis_of(shape, kinds)
+        whole = shape.nodes * gang.whole_gpus * MILLIS_PER_GPU
+        if whole <= shape.gpu_millis:
+            return asked
+        kind = asked[0][0] if asked else kinds[0] if kinds else ANY_TYPE
+        return ((kind, whole),)
 
     def share(self, queue: QueueName) -> float:
         """The queue's dominant share, past and present, over its weight."""

@@ -172,7 +172,7 @@ class Victims:
         still hold a part of its seats, and its queue will let it."""
         if not any(seat.node in self._nodes_of_leaving() for seat in reserved.seats):
             return False
-        asked = self._standing.millis_of(reserved.shape, self._kinds)
+        asked = self._standing.asked_by(gang, reserved.shape, self._kinds)
         if self._standing.refusal(gang.queue, gang.user, asked) is None:
             return True
         with self._given(self._leaving()):
@@ -233,7 +233,7 @@ class Victims:
 
     def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[Candidate]:
         """Those that at least one of the shapes may take from as things are, of all that stay."""
-        asks = [self._standing.millis_of(shape, self._kinds) for shape in shapes]
+        asks = [self._standing.asked_by(gang, shape, self._kinds) for shape in shapes]
         running, places = self._all().running, list[int]()
         for alike in self._all().alike.values():
             first = running[alike[0]]
@@ -275,7 +275,7 @@ class Victims:
         rooms: dict[NodeId, NodeRoom],
         right: Right,
     ) -> Way | None:
-        asked = self._standing.millis_of(shape, self._kinds)
+        asked = self._standing.asked_by(gang, shape, self._kinds)
         by_node: dict[NodeId, list[Candidate]] = defaultdict(list)
         for one in sorted(able, key=lambda one: one.cost):
             for seat in one.running.seats:

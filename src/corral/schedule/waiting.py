@@ -17,9 +17,10 @@ class Waiting:
     all paths that nodes see just as they see this one. `array` and `array_limit` bound how many of
     an array run at once. `kin` is what others call it that want to be apart from it; nodes in
     `avoid` come last, and those in `likes`, which have its data, first. `holds_seconds`: so long it
-    holds its seats at the most; None: nobody knows. `served_seconds`: the service that it has had,
-    and `restart_seconds` what it needs to get back to that. `stem`, its name without numbers, and
-    `limit_seconds` are told only where the order asks for them.
+    holds its seats at the most; None: nobody knows. `whole_gpus`: those of the smallest nodes that
+    would do for a gang that wants whole nodes; 0: it does not. `served_seconds`: the service that
+    it has had, and `restart_seconds` what it needs to get back to that. `stem`, its name without
+    numbers, and `limit_seconds` are told only where the order asks for them.
     """
 
     job: JobId
@@ -41,6 +42,7 @@ class Waiting:
     likes: frozenset[NodeId] = frozenset()
     preemptible: bool = False
     holds_seconds: float | None = None
+    whole_gpus: int = 0
     served_seconds: float = 0.0
     restart_seconds: float = 0.0
     stem: str = ""

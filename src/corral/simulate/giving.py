@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from corral.domain.attempt import Allocation, Attempt, SeatState
+from corral.domain.attempt import Allocation, Attempt, Seat, SeatState
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobState, StopWhy
@@ -59,7 +59,7 @@ class Giving:
         given: Counter[QueueName] = Counter()
         for attempt in new:
             if not jobs[attempt.job].spec.preemptible:
-                given[jobs[attempt.job].spec.queue] += sum(one.gpu_millis for one in attempt.seats)
+                given[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
         for reservation in changes.reservations:
             self._reservation(reservation, jobs, changes, given)
         for job in changes.jobs:
@@ -91,6 +91,16 @@ class Giving:
                 found[job.spec.queue] += one.millis
         return found
 
+    def _charged(self, seats: Iterable[Seat]) -> int:
+        """What its queue holds with these: of a node that nobody else may have, all of it."""
+        nodes = self._auditor.scene.nodes
+        return sum(
+            len(nodes[seat.node].inventory.gpus) * MILLIS_PER_GPU
+            if seat.exclusive
+            else seat.gpu_millis
+            for seat in seats
+        )
+
     def _leaves(self, job: Job) -> bool:
         """Whether the job left already before the commit that is looked at."""
         before = self._auditor.jobs.get(job.id, job)
@@ -108,7 +118,7 @@ class Giving:
         for one in allocations:
             if one.state == SeatState.HELD:
                 node = one.seat.node
-                self._held[one.key] = _Held(one.job, node, one.seat.gpu_millis)
+                self._held[one.key] = _Held(one.job, node, self._charged([one.seat]))
         after = self._millis(jobs)
         recorded: Counter[QueueName] = Counter()
         for attempt in new:
@@ -116,7 +126,7 @@ class Giving:
         freely = Counter[QueueName]()
         for attempt in new:
             if jobs[attempt.job].spec.preemptible:
-                freely[jobs[attempt.job].spec.queue] += sum(s.gpu_millis for s in attempt.seats)
+                freely[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
         for queue in recorded:
             own, limit = self._own(queue), self._tree.queue(queue).borrow_limit_millis
             over = max(0, after[queue] - own)

@@ -8,14 +8,32 @@ from typing import Any, Final
 from corral.replay.replay import Event
 
 WIDTH, HEIGHT, POINTS = 720, 260, 100
-COLOURS: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")
-DECADES: Final = 8  # waits are drawn from 1 s to 10**8 s
+LIGHT: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")
+DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
+DECADES: Final = 8  # waits are drawn from 1 s to 10**8 s at the most
+MARKS: Final = (
+    *((1.0, "1 s"), (10.0, "10 s"), (60.0, "1 min"), (600.0, "10 min"), (3_600.0, "1 h")),
+    *((36_000.0, "10 h"), (86_400.0, "1 d"), (864_000.0, "10 d"), (8_640_000.0, "100 d")),
+    (86_400_000.0, "1,000 d"),
+)
+
+
+def _colours(ink: str, back: str, band: str, grid: str, lines: Sequence[str]) -> str:
+    own = "".join(f"--c{at}:{colour};" for at, colour in enumerate(lines))
+    return f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own}}}"
+
+
 STYLE: Final = (
-    "body{font:15px system-ui;margin:2rem auto;max-width:64rem;padding:0 1rem;color:#212529}"
-    "h1{font-size:1.4rem}h2{font-size:1.1rem;margin-top:2rem}svg{max-width:100%;height:auto}"
+    _colours("#212529", "#fff", "#f1f3f5", "#dee2e6", LIGHT)
+    + "@media (prefers-color-scheme:dark){"
+    + _colours("#e9ecef", "#15181b", "#23272b", "#3a4046", DARK)
+    + "}:root{color-scheme:light dark}body{font:15px system-ui;margin:2rem auto;max-width:64rem;"
+    "padding:0 1rem;color:var(--ink);background:var(--back)}"
+    "h1{font-size:1.4rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}"
+    ".wide{overflow-x:auto}svg{width:100%;min-width:34rem;height:auto}svg text{fill:var(--ink)}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-    "td,th{padding:.2rem .7rem;text-align:right}"
-    "th:first-child{text-align:left}tr:nth-child(even){background:#f1f3f5}"
+    "td,th{padding:.2rem .7rem;text-align:right;white-space:nowrap}"
+    "th:first-child{text-align:left}tr:nth-child(even){background:var(--band)}"
 )
 KINDS: Final = ("start", "preempted", "end", "promise", "failed")
 Results = Mapping[str, Mapping[str, Any]]
@@ -43,6 +61,7 @@ def page(answer: Mapping[str, Any]) -> str:
     left_out = f"<p>{skipped} rows of the log were not replayed.</p>" if skipped else ""
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width">'
         f"<style>{STYLE}</style><h1>{title}</h1>{left_out}{_legend(policies)}"
         f"<h2>Share of jobs that waited at most so long</h2>{_waits(policies)}"
         f"<h2>Share of GPUs held, from the first submission to the last</h2>{_used(policies)}"
@@ -61,7 +80,18 @@ def _legend(policies: Results) -> str:
 def _numbers(policies: Results) -> str:
     first = next(iter(policies.values()))
     keys = [key for key, value in first.items() if isinstance(value, int | float)]
-    return _table(policies, "", {key: [one[key] for one in policies.values()] for key in keys})
+    rows = {_words(key): [one[key] for one in policies.values()] for key in keys}
+    return _table(policies, "", rows)
+
+
+def _words(key: str) -> str:
+    """For example: jct p99 (s), of jct_p99_s."""
+    name, unit, _ = key.rpartition("_s")
+    return (
+        f"{name.replace('_', ' ').replace('gpu', 'GPU')} (s)"
+        if unit and key.endswith("_s")
+        else key.replace("_", " ")
+    )
 
 
 def _parts(policies: Results, kind: str) -> str:
@@ -84,22 +114,29 @@ def _table(policies: Results, corner: str, rows: Mapping[str, Sequence[float]]) 
         + "</tr>"
         for label, values in rows.items()
     )  # fmt: skip
-    return f"<table><tr><th>{corner}</th>{head}</tr>{body}</table>"
+    return f'<div class="wide"><table><tr><th>{corner}</th>{head}</tr>{body}</table></div>'
 
 
 def _digits(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.{0 if value >= 1_000 else 3}f}"
+    """At least three digits of a number that is not whole."""
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
+    places = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3
+    return f"{value:,.{places}f}"
 
 
 def _waits(policies: Results) -> str:
+    longest = max(max(numbers["waits_s"]) for numbers in policies.values())
+    decades = min(DECADES, log10(max(600.0, longest)))
     lines = {
         name: [
-            (log10(max(1.0, wait)) / DECADES, point / POINTS)
+            (min(1.0, log10(max(1.0, wait)) / decades), point / POINTS)
             for point, wait in enumerate(numbers["waits_s"])
         ]
         for name, numbers in policies.items()
     }
-    return _plot(lines, [f"10^{decade} s" for decade in range(DECADES + 1)])
+    marks = [(log10(seconds) / decades, word) for seconds, word in MARKS]
+    return _plot(lines, [(at, word) for at, word in marks if at <= 1.0])
 
 
 def _used(policies: Results) -> str:
@@ -109,19 +146,20 @@ def _used(policies: Results) -> str:
         ]
         for name, numbers in policies.items()
     }
-    return _plot(lines, ["first", "last"])
+    return _plot(lines, [(0.0, "first"), (1.0, "last")])
 
 
-def _plot(lines: Mapping[str, Sequence[tuple[float, float]]], below: Sequence[str]) -> str:
-    """Lines of points from 0 to 1, and words at equal steps below."""
-    steps = len(below) - 1
+def _plot(
+    lines: Mapping[str, Sequence[tuple[float, float]]], below: Sequence[tuple[float, str]]
+) -> str:
+    """Lines of points from 0 to 1, and words at places from 0 to 1 below."""
     grid = "".join(
-        f'<line x1="{x:.0f}" y1="0" x2="{x:.0f}" y2="{HEIGHT}" stroke="#dee2e6"/>'
+        f'<line x1="{x:.0f}" y1="0" x2="{x:.0f}" y2="{HEIGHT}" stroke="var(--grid)"/>'
         f'<text x="{x:.0f}" y="{HEIGHT + 16}" font-size="12" text-anchor="middle">{word}</text>'
-        for at, word in enumerate(below)
-        for x in [WIDTH * at / steps]
+        for at, word in below
+        for x in [WIDTH * at]
     ) + "".join(
-        f'<line x1="0" y1="{y:.0f}" x2="{WIDTH}" y2="{y:.0f}" stroke="#dee2e6"/>'
+        f'<line x1="0" y1="{y:.0f}" x2="{WIDTH}" y2="{y:.0f}" stroke="var(--grid)"/>'
         f'<text x="-6" y="{y + 4:.0f}" font-size="12" text-anchor="end">{share} %</text>'
         for share in (100, 75, 50, 25, 0)
         for y in [HEIGHT * (100 - share) / 100]
@@ -131,7 +169,7 @@ def _plot(lines: Mapping[str, Sequence[tuple[float, float]]], below: Sequence[st
         for at, line in enumerate(lines.values())
     )
     box = f"-50 -10 {WIDTH + 90} {HEIGHT + 35}"
-    return f'<svg role="img" viewBox="{box}" width="{WIDTH + 90}">{grid}{drawn}</svg>'
+    return f'<div class="wide"><svg role="img" viewBox="{box}">{grid}{drawn}</svg></div>'
 
 
 def _points(line: Sequence[tuple[float, float]]) -> str:
@@ -139,4 +177,4 @@ def _points(line: Sequence[tuple[float, float]]) -> str:
 
 
 def _colour(at: int) -> str:
-    return COLOURS[at % len(COLOURS)]
+    return f"var(--c{at % len(LIGHT)})"

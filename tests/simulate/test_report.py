@@ -42,7 +42,7 @@ def test_numbers_have_the_digits_that_say_something_and_their_unit() -> None:
 
 @pytest.mark.parametrize(
     ("longest", "there", "beyond"),
-    [(0.0, "10 min", "1 h"), (7_200.0, "1 h", "10 h"), (1e10, "100 d", "1,000 d")],
+    [(0.0, "10 min", "1 h"), (7_200.0, "1 h", "10 h"), (1e10, "1,000 d", "10,000 d")],
 )
 def test_waits_are_drawn_as_far_as_there_are_any(longest: float, there: str, beyond: str) -> None:
     told = shown([0.0, longest])

@@ -86,12 +86,8 @@ def _numbers(policies: Results) -> str:
 
 def _words(key: str) -> str:
     """For example: jct p99 (s), of jct_p99_s."""
-    name, unit, _ = key.rpartition("_s")
-    return (
-        f"{name.replace('_', ' ').replace('gpu', 'GPU')} (s)"
-        if unit and key.endswith("_s")
-        else key.replace("_", " ")
-    )
+    words = key.removesuffix("_s").replace("_", " ").replace("gpu", "GPU")
+    return f"{words} (s)" if key.endswith("_s") else words
 
 
 def _parts(policies: Results, kind: str) -> str:

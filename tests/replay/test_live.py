@@ -2,8 +2,9 @@
 the rooms and the standing that are kept in step are those that would be made anew."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -220,3 +221,44 @@ def test_rooms_and_standing_kept_in_step_are_those_made_anew(
     )  # fmt: skip
     assert play._standing.columns == held.columns
     assert {k: v for k, v in play._standing._held.items() if v != Amounts()} == held._held
+
+
+def test_who_goes_on_from_the_present_of_a_play_comes_to_the_same() -> None:
+    chance = Random(7)
+    coming = [
+        Coming(
+            float(at),
+            replace(
+                gang(row, chance.choice((1, 2, 4)), queue=chance.choice("ab")),
+                user=UserName(chance.choice(("ann", "bob"))),
+            ),
+            float(chance.randrange(20, 400)),
+        )
+        for row, at in enumerate(sorted(chance.randrange(1500) for _ in range(60)))
+    ]
+    tree = replace(queues(a=6, b=2), half_life_seconds=300.0)
+    terms = Terms(restart_seconds=0.0, grace_seconds=30.0)
+    whole = played(coming, tree, terms)
+    assert any(one.kind == Kind.PREEMPTED for one in whole)
+    for now in range(100, 1600, 50):
+        told: list[Happened] = []
+        present = Present(now=0.0, nodes=NODES, tree=tree)
+        play = Play(present, {}, coming, terms=terms, hear=told.append)
+        play.run(until=now)
+        present, rest = play.present(), [one for one in coming if one.at > now]
+        later: list[Happened] = []
+        left = seconds_left(coming, told, present)
+        Play(present, left, rest, terms=terms, hear=later.append).run()
+        assert lines(told) + lines(later) == lines(whole)
+
+
+def seconds_left(
+    coming: Sequence[Coming], told: Sequence[Happened], present: Present
+) -> dict[JobId, float]:
+    left = {one.gang.job: one.seconds for one in coming}
+    needs = dict(left)
+    for one in told:
+        left[one.job] = needs[one.job] - one.service
+    for held in present.holders:
+        left[held.gang.job] -= present.now - held.placed_at
+    return left

@@ -248,3 +248,14 @@ def test_when_one_outlasts_its_limit_who_was_told_first_still_starts_first(secon
     )
     starts = {it.job: it.start for it in decision.promised}
     assert starts == {"wide": 100.0 + seconds, "late": 150.0 + seconds}
+
+
+def test_what_is_idle_now_is_promised_last_so_that_one_who_stays_may_have_it() -> None:
+    """As in EASY's count of processors that the first will not need."""
+    early = comes_at(0.0, one("early", 0, gpus=2, limit=1.0), 1.0)
+    first = comes_at(0.0, one("first", 1, gpus=2, limit=100.0), 100.0)
+    wide = comes_at(2.0, one("wide", 2, gpus=3, limit=50.0), 50.0)
+    stays = comes_at(3.0, one("stays", 3), 500.0)
+    day = Day([node("a", 4)], [early, first, wide, stays], TREE)
+    day.live()
+    assert (day.began[JobId("stays")], day.began[JobId("wide")]) == (3.0, 100.0)

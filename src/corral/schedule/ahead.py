@@ -250,7 +250,7 @@ class Ahead:
                     self._look(able, gang, shape, node, at, stop)
             if len(able) < shape.nodes:
                 continue
-            seats = find_seats(sorted(able.values(), key=_fullness), gang, shape)
+            seats = find_seats(sorted(able.values(), key=self._idleness), gang, shape)
             if seats and self.lets(gang, shape, at, stop):
                 after = self._after(seats, at)
                 return Promise(job=gang.job, shape=shape, seats=seats, start=at, after=after)
@@ -278,12 +278,17 @@ class Ahead:
     ) -> None:  # fmt: skip
         room = self._rooms[node]
         if self._on.get(node) or self._promised.get(node):
-            room = self.least(node, at, stop)
+            now, room = room, self.least(node, at, stop)
+            room.last = frozenset(i for i, free in enumerate(now.free_gpu_millis) if free)
         fits = may_use(room, gang) and room.seat(shape.resources, exclusive=gang.place.exclusive)
         if fits:
             able[node] = room
         else:
             able.pop(node, None)
+
+    def _idleness(self, room: NodeRoom) -> tuple[object, ...]:
+        """What is idle now is promised last: until then, and beside it, others may use it."""
+        return (self._rooms[room.id].whole, room.fullness)
 
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
         """Whose ends the seats wait for: who is on these GPUs, else on these nodes."""
@@ -295,10 +300,6 @@ class Ahead:
                     found[one.job] = found.get(one.job, False) or meets
         on_gpus = [job for job, meets in found.items() if meets]
         return tuple(sorted(on_gpus or found))
-
-
-def _fullness(room: NodeRoom) -> tuple[int, int, int, NodeId]:
-    return room.fullness
 
 
 def _end(start: float, seconds: float | None) -> float:

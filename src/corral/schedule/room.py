@@ -35,13 +35,13 @@ class NodeRoom:
 
     `seats`: how many it has given or keeps; `alone`: how many of them are exclusive. `guests`: jobs
     on it, by what others call them; `shunned`: names that jobs on it want to be apart from.
-    `suspicion`: how often it has failed of late.
+    `suspicion`: how often it has failed of late. `last`: GPUs that are given after all others.
     """
 
     __slots__ = (
         "_empty", "_gpus", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes",
-        "free_ports", "free_slices", "fullness", "guests", "id", "kinds", "labels", "node", "numa",
-        "seats", "shares", "shunned", "suspicion", "types", "whole",
+        "free_ports", "free_slices", "fullness", "guests", "id", "kinds", "labels", "last", "node",
+        "numa", "seats", "shares", "shunned", "suspicion", "types", "whole",
     )  # fmt: skip
 
     def __init__(self, node: Node, taken: Iterable[Allocation] = (), *, suspicion: int = 0) -> None:
@@ -64,6 +64,7 @@ class NodeRoom:
         self.free_cpu_millis = inventory.cpu_millis
         self.free_memory_bytes = inventory.memory_bytes
         self.free_ports = list(inventory.ports)
+        self.last: frozenset[int] = frozenset()
         self._empty: NodeRoom | None = None
         self._count()
         for allocation in taken:
@@ -244,6 +245,8 @@ class NodeRoom:
         if asked.gpu_type is not None and self.kinds != {asked.gpu_type}:
             free = (index for index in free if self.types[index] == asked.gpu_type)
         free = filter(self._is_whole, free)
+        if self.last:
+            free = sorted(free, key=lambda index: index in self.last)
         found = near(list(free), self.numa, asked.gpus) if self.numa else islice(free, asked.gpus)
         indices = tuple(found)
         return indices if len(indices) == asked.gpus else None

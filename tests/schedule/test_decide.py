@@ -146,3 +146,17 @@ def test_the_second_shape_is_taken_when_the_first_has_no_room() -> None:
     narrow = Shape(nodes=1, resources=Resources(gpu_millis=2000))
     gang = replace(waiting("j"), shapes=(wide, narrow))
     assert run([node("n1", 2)], [gang]).placed[0].shape == narrow
+
+
+def test_who_would_take_another_form_is_told_of_both() -> None:
+    one, two = (Shape(nodes=nodes, resources=Resources(gpu_millis=2000)) for nodes in (1, 2))
+    three = replace(two, nodes=3)
+    first = waiting("a", millis=2000, nodes=3)
+    for shapes, said in (
+        ((three,), "it asks for 3 nodes with 2 GPUs; "),
+        ((three, one), "it asks for 3 nodes with 2 GPUs, or 1 node with 2 GPUs; "),
+        ((three, two, one), ", or 2 other forms, the last of them 1 node with 2 GPUs; "),
+    ):
+        gang = replace(waiting("b", 2), shapes=shapes)
+        decision = run([node(name) for name in ("n1", "n2", "n3")], [first, gang])
+        assert said in decision.reasons()[gang.job].sentence

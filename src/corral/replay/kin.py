@@ -1,7 +1,7 @@
 """How long a job will run: drawn from its kin, else from its limit, else a wide guess.
 
 What is not known of one job is not known of those like it either: a user's tiny jobs all end long
-before the same generous limit. In one play all jobs of a kind are therefore guessed by one roll.
+before the same generous limit. In one play all jobs of a kind are guessed by one roll (0020).
 """
 
 from bisect import bisect_right, insort

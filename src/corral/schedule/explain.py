@@ -100,8 +100,8 @@ def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str) -> Reason:
     fitting = fleet.could_hold(shape, PlaceRule(constraints=gang.place.constraints))
     those = f" with {_listed(gang.place)}" if gang.place.constraints else ""
     sentence = (
-        f"it asks for {shape}; {now} of the {_nodes(fitting)}{those} that could hold its part "
-        f"{'has' if now == 1 else 'have'} room now"
+        f"it asks for {shape}{_or_else(gang)}; {now} of the {_nodes(fitting)}{those} that could "
+        f"hold its part {'has' if now == 1 else 'have'} room now"
     )
     if now >= shape.nodes:
         sentence += ", but they do not see its shared path alike"
@@ -111,6 +111,15 @@ def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str) -> Reason:
     if gang.place.constraints and fleet.holding(shape.resources) > fitting:
         fewer = (f"without {_listed(gang.place)} it could use more nodes",)
     return Reason(code="Priority" if behind else "Resources", sentence=sentence, suggestions=fewer)
+
+
+def _or_else(gang: Waiting) -> str:
+    """The other forms that would do: ", or 1 node with 2 GPUs"; of many how many, and the last."""
+    others = gang.shapes[1:]
+    if not others:
+        return ""
+    several = f"{len(others)} other forms, the last of them " if len(others) > 1 else ""
+    return f", or {several}{others[-1]}"
 
 
 def _kept_apart(gang: Waiting) -> str:

@@ -6,7 +6,7 @@ from corral.domain.attempt import Exit, Receipt, Save, SeatState
 from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.moves import JobState, StopWhy
-from corral.domain.queue import ANY_TYPE, Preempt, Queue
+from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
 from corral.domain.use import PreemptWhy
 from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Suspend
 from corral.reconcile.attempts import EXIT_STOPPED
@@ -332,3 +332,35 @@ def test_who_has_waited_for_a_day_has_a_turn_in_which_nobody_buys_its_place() ->
     cluster.end(first, Exit(code=0, at=1.0))
     until = {id: cluster.world.attempts[id].protected_until for id in (second, waits)}
     assert until == {second: None, waits: cluster.wall + 172_800.0}
+
+
+def test_what_another_queue_has_borrowed_is_bought_and_both_receipts_say_so() -> None:
+    cluster = house()
+    everything = QueueName("all")
+    below = [
+        Queue(name=name, parent=everything, nominal=((ANY_TYPE, 2000),))
+        for name in (VISION, SPEECH)
+    ]
+    top = Queue(name=everything, nominal=((ANY_TYPE, 4000),), policy=Policy.SERVICE)
+    cluster.wish(SetQueues(queues=(top, *below), whole=True, guard_seconds=GUARD))
+    cluster.learned = Learned(
+        Ended(job_class=Class(queue, 4000), user=ALICE, stem="", seconds=took)
+        for queue in (VISION, SPEECH)
+        for took in [30.0] * 40 + [9e5]
+    )
+    old, other = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+    cluster.tick(seconds=7200.0)
+    for id in (old, other):
+        run_on(cluster, id, 10, saves=(save_of(cluster, id, 10),))
+    short = submit(cluster, VISION, 4)
+    cluster.tick(seconds=2.0 * 7200.0)
+    (victim,) = cluster.world.reservations[short].victims
+    assert victim.why == PreemptWhy.SERVICE
+    receipts = {one.job: one for one in gone(cluster, victim.job, step=12)}
+    assert state(cluster, short) == JobState.STARTING
+    assert receipts[victim.job].text.startswith(
+        f"preempted for vision-4 ({short}) of queue vision, which has had less service (0.0 s "
+        "against 6 h) and has waited for as long as that costs; queue speech had borrowed the "
+        "place; saved at step 12, lost no work"
+    )
+    assert receipts[short].others == (victim.job,)

@@ -5,6 +5,7 @@ The live path is the real control with its store, its loop and its records; the 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from math import log10
 from random import Random
@@ -133,6 +134,16 @@ PARTED = [
     ("conservative", Policy.CONSERVATIVE),
     ("default", Policy.DEFAULT),
 ]
+
+
+def below_one(own: Mapping[str, int]) -> QueueTree:
+    """These queues, which go by service over all of them."""
+    gpus = ((ANY_TYPE, sum(own.values()) * 1000),)
+    top = Queue(name=QueueName("all"), nominal=gpus, policy=Policy.SERVICE)
+    below = [replace(one, parent=top.name) for one in queues(own).queues if one.name in own]
+    return whole_tree([top, *below], guard_seconds=300.0)
+
+
 EACH, LITTLE = {"a": 32, "b": 24, "c": 8}, {"a": 16, "b": 0, "c": 0}
 DAYS = {  # and how many give way at the least
     "each its own": (queues(EACH), day(2020, 200), 50),
@@ -144,6 +155,7 @@ DAYS = {  # and how many give way at the least
     "by kin": (queues(EACH, Policy.SJF), day(2020, 200), 5),
     "EASY": (queues(EACH, Policy.BACKFILL), day(2020, 200), 1),
     "conservative": (queues(EACH, Policy.CONSERVATIVE), day(2020, 160), 0),
+    "by service over all": (below_one(EACH), day(2020, 200), 50),
 }  # fmt: skip
 
 

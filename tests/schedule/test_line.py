@@ -31,7 +31,7 @@ def trees(draw: st.DrawFn) -> QueueTree:
             parent=QueueName(PARENTS[name]) if name in PARENTS else None,
             nominal=((ANY_TYPE, own * 1000),) if own else (),
             weight=draw(st.sampled_from([1.0, 2.0])),
-            policy=draw(st.sampled_from([Policy.DEFAULT, Policy.DEFAULT, Policy.FIFO, Policy.SJF])),
+            policy=draw(st.sampled_from([Policy.DEFAULT, Policy.SERVICE, Policy.FIFO, Policy.SJF])),
         )
 
     return QueueTree(queues=tuple(queue(name) for name in NAMES))
@@ -66,13 +66,16 @@ def learned() -> Learned:
 
 def line_of(gang: Waiting, tree: QueueTree) -> object:
     """Gangs of one user in a queue wait in one line, or all of a queue with one for all."""
-    ways = (queue.name for queue in tree.path(gang.queue) if queue.policy != Policy.DEFAULT)
-    return next(ways, (gang.queue, gang.user))
+    ways = (queue for queue in tree.path(gang.queue) if queue.policy != Policy.DEFAULT)
+    first = next(ways, None)
+    by_user = first is None or first.policy == Policy.SERVICE
+    return (gang.queue, gang.user) if by_user or first is None else first.name
 
 
 def first_of(waiting: list[Waiting], standing: Standing, keys: Keys) -> Waiting:
     """The definition: the first of each line by its policy, and of these the one with the least
-    key from the top of the tree down, compared at once."""
+    key from the top of the tree down, compared at once. Below a queue that goes by service the
+    gang's own key stands in the place of shares."""
     lines: dict[object, list[Waiting]] = {}
     for gang in waiting:
         lines.setdefault(line_of(gang, standing.tree), []).append(gang)
@@ -82,14 +85,17 @@ def first_of(waiting: list[Waiting], standing: Standing, keys: Keys) -> Waiting:
     ]
 
     def key(gang: Waiting) -> tuple[object, ...]:
-        beyond, shares = [], []
+        beyond, shares, by_service = [], [], False
+        own = keys.of_waiting(gang)
         for queue in standing.tree.path(gang.queue):
             beyond.append(standing.is_beyond(queue.name))
-            shares.append(standing.share(queue.name))
-            if queue.policy != Policy.DEFAULT:
+            shares.append(own if by_service else standing.share(queue.name))
+            by_service |= queue.policy == Policy.SERVICE
+            if not (by_service or queue.policy == Policy.DEFAULT):
                 break
         else:
-            shares.append(standing.user_share((gang.queue, gang.user)))
+            leaf = (gang.queue, gang.user)
+            shares.append(own if by_service else standing.user_share(leaf))
         flat = (*beyond, *[False] * (5 - len(beyond))), (*shares, *[0.0] * (5 - len(shares)))
         return flat[0], -gang.priority, flat[1], gang.order
 

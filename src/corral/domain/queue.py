@@ -29,10 +29,16 @@ class Policy(StrEnum):
     SJF = "sjf"  # by how long the jobs of the same user, name and size have run
     BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
     CONSERVATIVE = "conservative"  # by age; all without room are, the first of the line first
+    SERVICE = "service"  # one's own first, then by service, over all queues and users below it
 
     @property
     def goes_by_age(self) -> bool:
         return self in (Policy.FIFO, Policy.BACKFILL, Policy.CONSERVATIVE)
+
+    @property
+    def goes_by_service(self) -> bool:
+        """Whether a place in it can be bought."""
+        return self in (Policy.DEFAULT, Policy.SERVICE)
 
 
 class Preempt(StrEnum):
@@ -155,16 +161,31 @@ class QueueTree:
 
     def policy_of(self, name: QueueName) -> Policy:
         """Of the line that the queue's jobs wait in: that of the first queue with one for all."""
-        return self._policies.get(name, Policy.DEFAULT)
+        ruling = self._ruling.get(name)
+        return Policy.DEFAULT if ruling is None else ruling.policy
 
     @cached_property
-    def _policies(self) -> Mapping[QueueName, Policy]:
-        """Of the queues that have another than the default."""
-        own = {
-            name: next((one.policy for one in path if one.policy != Policy.DEFAULT), Policy.DEFAULT)
+    def _ruling(self) -> Mapping[QueueName, Queue]:
+        """Of each queue the first one of its path that has another policy than the default."""
+        found = {
+            name: next((one for one in path if one.policy != Policy.DEFAULT), None)
             for name, path in self._paths.items()
         }
-        return {name: policy for name, policy in own.items() if policy != Policy.DEFAULT}
+        return {name: ruling for name, ruling in found.items() if ruling is not None}
+
+    def sharing_service(self, name: QueueName) -> Sequence[QueueName]:
+        """The queues whose jobs go by service together with those of this one."""
+        if self.policy_of(name) != Policy.SERVICE:
+            return (name,)
+        return self._lines[self._ruling[name].name]
+
+    @cached_property
+    def _lines(self) -> Mapping[QueueName, Sequence[QueueName]]:
+        """By the queue whose policy rules, all that it rules."""
+        found: dict[QueueName, list[QueueName]] = {}
+        for name, ruling in self._ruling.items():
+            found.setdefault(ruling.name, []).append(name)
+        return found
 
     def walk(self) -> Iterator[tuple[int, Queue]]:
         """(depth, queue), each below its parent, in the order given."""

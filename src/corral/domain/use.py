@@ -47,7 +47,7 @@ class PreemptWhy(StrEnum):
 
     RECLAIM = "reclaim"  # they are its queue's own, and were borrowed
     PRIORITY = "priority"  # both are of one queue, and it has the higher priority
-    SERVICE = "service"  # of one queue and priority, it is likely to end sooner, and has waited
+    SERVICE = "service"  # of one line by service, it is likely to end sooner, and has waited
     PREEMPTIBLE = "preemptible"  # the other was submitted as one that gives way to any
 
 

@@ -58,9 +58,10 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
         mine, other = by.spec.priority, job.spec.priority
         return f"{of}, which has priority {mine}, above its own {other}"
     if why == PreemptWhy.SERVICE:
-        return (
-            f"{of}, which {_service_text(draft, by, job)} and has waited for as long as that costs"
-        )
+        more = "has waited for as long as that costs"
+        if by.spec.queue != job.spec.queue:
+            more += f"; queue {job.spec.queue} had borrowed the place"
+        return f"{of}, which {_service_text(draft, by, job)} and {more}"
     return f"{of}, since it is preemptible"
 
 

@@ -271,7 +271,12 @@ def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
 
 
 def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
-    """By what right it was told: there is one between two jobs, as in schedule.victims."""
+    """By what right it was told, as its record says; else the one that there is between two such
+    jobs, as in schedule.victims."""
+    known = draft.reservations.get(by) or draft.world.reservations.get(by)
+    for one in known.victims if known is not None else ():
+        if (one.job, one.attempt) == (victim.id, victim.attempt):
+            return one.why
     taker = draft.job(by)
     if victim.spec.preemptible:
         return PreemptWhy.PREEMPTIBLE

@@ -1,16 +1,17 @@
-"""By attained service: a gang may buy the place of a running one of its queue and priority.
+"""By attained service: a gang may buy the place of a running one of its queue and priority, or of
+one that borrows in another queue where both go by service together.
 
 The rule of `preempt` for live gangs. It must be better by the margin and by what the victim's
 restart costs, and it must have waited as long as all the restarts take, shared out over its own
 GPUs: so no more GPU time is ever lost by it than takers have waited for. Nobody takes from a user
-who has had less, and nobody from a job within its guard.
+who has had less, where shares count, and nobody from a job within its guard.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from corral.domain.ids import JobId
+from corral.domain.ids import JobId, QueueName
 from corral.domain.queue import Policy, Preempt
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
@@ -32,28 +33,58 @@ class Buying:
     now: float
     _offers: dict[JobId, float] = field(default_factory=dict)
     _worths: dict[JobId, float] = field(default_factory=dict)
+    _parted: dict[tuple[QueueName, QueueName], QueueName | None] = field(default_factory=dict)
 
     def may_buy(self, gang: Waiting) -> bool:
         """Whether gangs of its queue give way by service at all."""
-        orders = self.keys.is_taught and self.keys.policy(gang.queue) == Policy.DEFAULT
+        orders = self.keys.is_taught and self.keys.policy(gang.queue).goes_by_service
         return orders and self.standing.tree.queue(gang.queue).preempt != Preempt.NEVER
 
     def may_take(self, gang: Waiting, victim: Running) -> bool:
         """Whether the gang's key is better by enough; not yet whether it has paid."""
-        if (victim.queue, victim.priority) != (gang.queue, gang.priority):
+        if victim.priority != gang.priority:
             return False
-        rule = self.standing.tree.queue(gang.queue).preempt
+        rule = self.standing.tree.queue(victim.queue).preempt
         if not victim.guard_over or not (rule == Preempt.ANY or victim.can_save):
             return False
         if victim.protected_until is not None and self.now < victim.protected_until:
             return False
-        return self._is_better(gang, victim) and self._has_had_less(gang, victim)
+        better = self._is_better(gang, victim) and self._has_had_less(gang, victim)
+        return better and self._deals(gang.queue, victim.queue)
 
     def has_paid(self, gang: Waiting, shape: Shape, victims: Iterable[Running]) -> bool:
         """Whether it has waited as long as they need to get back to where they are."""
         price = sum(one.price_gpu_seconds for one in victims)
         gpus = shape.nodes * shape.resources.gpu_millis / MILLIS_PER_GPU
         return max(0.0, self.now - gang.since) * gpus >= price
+
+    def sellers(self, queue: QueueName) -> Sequence[QueueName]:
+        """The queues in which a gang of this one may find a place to buy."""
+        return self.standing.tree.sharing_service(queue)
+
+    def delay(self, victim: Running) -> float:
+        """What stopping it costs where service orders: the more it is about to get done with each
+        of its GPU-seconds, the more."""
+        gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
+        return gpus / max(1.0, self._worth(victim))
+
+    def _deals(self, queue: QueueName, other: QueueName) -> bool:
+        """Whether places are sold from the other queue to this one. What is another's own is not:
+        only what it borrows, where the ways to both up the tree part."""
+        if other == queue:
+            return True
+        if (queue, other) not in self._parted:
+            self._parted[queue, other] = self._part(queue, other)
+        parted = self._parted[queue, other]
+        return parted is not None and self.standing.borrowed_millis(parted) > 0
+
+    def _part(self, queue: QueueName, other: QueueName) -> QueueName | None:
+        """The first queue on the way to the other that is not on the way to this one."""
+        if other not in self.sellers(queue):
+            return None
+        mine = {one.name for one in self.standing.tree.path(queue)}
+        theirs = (one.name for one in self.standing.tree.path(other))
+        return next((name for name in theirs if name not in mine), None)
 
     def _is_better(self, gang: Waiting, victim: Running) -> bool:
         return self._offer(gang) * MARGIN < self._worth(victim)
@@ -77,7 +108,8 @@ class Buying:
 
     def _has_had_less(self, gang: Waiting, victim: Running) -> bool:
         """In the line the gang's user would come before the victim's, or he is the same."""
-        if gang.user == victim.user:
+        by_service = self.keys.policy(gang.queue) == Policy.SERVICE
+        if by_service or gang.user == victim.user:
             return True
         share = self.standing.user_share
         return share((gang.queue, gang.user)) <= share((victim.queue, victim.user))

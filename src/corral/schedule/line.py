@@ -42,10 +42,11 @@ class _Node:
     """A queue, or a line of groups: one of a user, or of a queue that has one for all.
 
     `heap` holds those below it that still have gangs, the one whose turn it is first; `runs` the
-    groups of a line in the same way.
+    groups of a line in the same way. `by_service`: it stands below a queue that goes so.
     """
 
     depth: int
+    by_service: bool = False
     queue: QueueName | None = None  # None: above all queues, or the line of a user
     runs: list[tuple[LineKey, _Run]] = field(default_factory=list)
     leaf: Leaf | None = None
@@ -55,6 +56,7 @@ class _Node:
 class Line:
     """Waiting gangs in the order of: queues with GPUs of their own left, then priority, then fair
     share, then the key of the queue's policy, then age. Preemptible ones come after all others.
+    Below a queue that goes by service keys stand in the place of shares.
 
     What a gang takes changes the shares of its own queue and of those above it, and of no other. So
     after each gang only its own way up the tree is put in order again.
@@ -140,7 +142,7 @@ class Line:
         node = self._top
         for queue in self._standing.tree.path(gang.queue):
             node = self._below(node, queue.name, nodes, queue=queue.name)
-            if queue.policy != Policy.DEFAULT:
+            if not queue.policy.goes_by_service and not node.by_service:
                 return node
         leaf = (gang.queue, gang.user)
         return self._below(node, leaf, nodes, leaf=leaf)
@@ -155,7 +157,9 @@ class Line:
         leaf: Leaf | None = None,
     ) -> _Node:
         if name not in nodes:
-            nodes[name] = _Node(depth=above.depth + 1, queue=queue, leaf=leaf)
+            rules = above.queue and self._standing.tree.queue(above.queue).policy
+            by_service = above.by_service or rules == Policy.SERVICE
+            nodes[name] = _Node(above.depth + 1, by_service, queue=queue, leaf=leaf)
             no_key: Key = (False, (), 0, (), (0, 0), len(above.heap))
             above.heap.append((no_key, nodes[name]))
         return nodes[name]
@@ -171,13 +175,15 @@ class Line:
         if node.heap:
             yields, beyond, priority, shares, order, _ = node.heap[0][0]
         else:  # as long as that of the deepest, so that keys of all depths compare
-            yields, priority, _, order, _ = node.runs[0][0]
+            yields, priority, rank, order, _ = node.runs[0][0]
             levels = self._deepest - node.depth + (node.queue is None)
             beyond = (False,) * levels
             shares = (0.0,) * (levels + (node.queue is not None))
         if node.queue is not None:
             beyond = (self._standing.is_beyond(node.queue), *beyond)
-            shares = (self._standing.share(node.queue), *shares)
+            share = shares[0] if node.by_service else self._standing.share(node.queue)
+            shares = (share, *shares)
         elif node.leaf is not None:
-            shares = (self._standing.user_share(node.leaf), *shares)
+            share = rank if node.by_service else self._standing.user_share(node.leaf)
+            shares = (share, *shares)
         return yields, beyond, priority, shares, order, number

@@ -2,18 +2,19 @@
 
 A gang takes from those who borrow while it is within its own, from those who may be preempted by
 anybody, and, where its queue lets it, from those of its queue with a lower priority; after all
-that, from those of its own priority by service (`buying`).
+that, from those of its own priority by service (`buying`). Where service orders, whoever is about
+to get least done goes first.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.queue import Preempt
+from corral.domain.queue import Policy, Preempt
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy
@@ -135,7 +136,24 @@ class Victims:
             able = self._with_a_right(gang, shapes)
             if not able and not leaving:
                 return None
+            if self._orders_by_service(gang, able):
+                able = self._weighed(able)
             return self._first(gang, shapes, able, leaving, rooms, self.right)
+
+    def _orders_by_service(self, gang: Waiting, able: Sequence[Candidate]) -> bool:
+        """Whether the gang and all of these go by service together."""
+        tree = self._standing.tree
+        if self._buying is None or tree.policy_of(gang.queue) != Policy.SERVICE:
+            return False
+        sellers = self._buying.sellers(gang.queue)
+        return all(one.running.queue in sellers for one in able)
+
+    def _weighed(self, able: Sequence[Candidate]) -> list[Candidate]:
+        """The same by what they are about to get done."""
+        assert self._buying is not None
+        delay = self._buying.delay
+        costs = [(one, one.cost._replace(work=delay(one.running))) for one in able]
+        return [replace(one, cost=cost) for one, cost in costs]
 
     def _bought(self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms) -> Way | None:
         """Places of others in its queue that its key is better than, if it has paid for them."""
@@ -161,11 +179,15 @@ class Victims:
 
     def _outranked(self, gang: Waiting, buying: Buying) -> list[Candidate]:
         told = self._all()
-        likes = [(gang.queue, gang.priority, can_save, False) for can_save in (True, False)]
+        likes = [
+            (queue, gang.priority, can_save, False)
+            for queue in buying.sellers(gang.queue)
+            for can_save in (True, False)
+        ]
         places = [place for like in likes for place in told.alike.get(like, ())]
         some = (told.running[place] for place in sorted(places))
         able = (one for one in some if not self._leaves(one) and buying.may_take(gang, one))
-        return [self._candidate(one) for one in able]
+        return self._weighed([self._candidate(one) for one in able])
 
     def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
         """Whether the gang will start when all who give way or are stopping have gone: some of them

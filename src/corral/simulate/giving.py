@@ -203,9 +203,11 @@ class Giving:
             case PreemptWhy.SERVICE:
                 rule, policy = self._rule(by)
                 saves = rule == Preempt.SAVING and job.spec.checkpoint is not None
-                may = policy == Policy.DEFAULT and (saves or rule == Preempt.ANY)
+                may = policy.goes_by_service and (saves or rule == Preempt.ANY)
                 mine, other = by.spec, job.spec
-                same = (mine.queue, mine.priority) == (other.queue, other.priority)
+                sold = other.queue in self._tree.sharing_service(mine.queue)
+                sold = sold and held[other.queue] > self._own(other.queue)
+                same = mine.priority == other.priority and (mine.queue == other.queue or sold)
                 return may and same and not job.spec.preemptible
             case PreemptWhy.RECLAIM:
                 return within_own and held[job.spec.queue] > self._own(job.spec.queue)

@@ -2,13 +2,15 @@
 neither names nor the order of equals matter."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.attempt import Seat
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, faults, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
@@ -22,6 +24,7 @@ from corral.schedule.share import (
     targets,
 )
 from corral.schedule.standing import Holding, Standing
+from corral.schedule.victims import Reserved
 from tests.worlds import node
 
 NAMES = ["default", "a", "b", "c", "d"]
@@ -89,12 +92,15 @@ def gang(
 NODES = [node("n1", 4), node("n2", 4), node("n3", 2, "a100")]
 
 
-def run(tree: QueueTree, waiting: list[Waiting]) -> tuple[Decision, Standing, list[NodeRoom]]:
+def run(
+    tree: QueueTree, waiting: list[Waiting], reserved: Sequence[Reserved] = ()
+) -> tuple[Decision, Standing, list[NodeRoom]]:
     rooms = [NodeRoom(one) for one in NODES]
     others = {one.queue for one in waiting}
     fleet = Fleet(NODES)
     standing = Standing(tree, capacity=fleet.capacity, kinds=["a100", "h100"], others=others)
-    return decide(rooms, waiting, fleet=fleet, standing=standing), standing, rooms
+    decision = decide(rooms, waiting, fleet=fleet, standing=standing, reserved=reserved)
+    return decision, standing, rooms
 
 
 @given(trees(), lines())
@@ -195,6 +201,16 @@ def test_a_queue_with_gpus_of_its_own_left_goes_before_a_higher_priority_that_bo
     decision, _, _ = run(whole_tree([team]), waiting)
     assert [one.job for one in decision.placed] == ["j2", "j1"]
     assert [one.borrowed_millis for one in decision.placed] == [0, 4000]
+
+
+def test_what_is_kept_for_a_gang_is_not_refused_to_it_since_its_like_was_refused_it() -> None:
+    team = Queue(name=QueueName("a"), borrow_limit_millis=4000)
+    older, younger = gang("j1", "a", 4), gang("j2", "a", 4, order=1)
+    seat = Seat(node=NodeId("n1"), gpus=(0, 1, 2, 3), gpu_millis=4000)
+    kept = Reserved(job=younger.job, shape=younger.shapes[0], seats=(seat,))
+    decision, _, _ = run(whole_tree([team]), [older, younger], [kept])
+    assert [one.job for one in decision.placed] == ["j2"]
+    assert decision.dropped == ()
 
 
 def test_equal_queues_take_turns_though_one_was_there_first() -> None:

@@ -333,8 +333,8 @@ CHARGES = [
     Mutant(
         "the recorded exit code is not the true one",
         "reconcile.attempts:_finish",
-        "replace(moved, exit_code=0",
-        "replace(moved, exit_code=1",
+        "FINISHED,\n        exit_code=0",
+        "FINISHED,\n        exit_code=1",
         "I5",
     ),
 ]

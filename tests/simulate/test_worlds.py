@@ -40,6 +40,7 @@ FOUND = {
     802: "a node was given up for a silence that began with the proof of its death",
     2110: "a gang that had waited long kept the node that others had just left for another",
     5815: "who had gone for seats given up since was not named when others were kept",
+    6561: "seats kept for one were refused to it since its like had been refused before",
     906: "max_duration counted from the first rank of a gang, after the head's restart",
 }
 

@@ -292,6 +292,7 @@ def _let_go(state: _Pass, job: JobId) -> None:
             room.let_go(kept)
     seats = state.reserved.pop(job).seats
     state.standing.give(state.holding(state.kept_for.pop(job), seats))
+    state.limits.given_back()
 
 
 def _try_reserved(

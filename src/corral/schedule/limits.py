@@ -17,7 +17,7 @@ Alike = tuple[QueueName, UserName, tuple[Shape, ...], bool, int]
 
 
 class Limits:
-    """The bounds of one pass. What is refused in it stays refused: it only takes."""
+    """The bounds of one pass. What is refused stays refused, until something is given back."""
 
     def __init__(self, standing: Standing, kinds: Sequence[str]) -> None:
         self._standing = standing
@@ -34,6 +34,11 @@ class Limits:
             found = tuple(shape for forms in allowed for shape in forms)
             self._allowed[alike] = (self._standing.version, found)
         return found
+
+    def given_back(self) -> None:
+        """Who was refused may be let now."""
+        self._allowed.clear()
+        self._reasons.clear()
 
     def reason(self, gang: Waiting) -> Reason:
         """Why its queue may hold none of its forms."""

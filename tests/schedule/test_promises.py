@@ -259,3 +259,19 @@ def test_what_is_idle_now_is_promised_last_so_that_one_who_stays_may_have_it() -
     day = Day([node("a", 4)], [early, first, wide, stays], TREE)
     day.live()
     assert (day.began[JobId("stays")], day.began[JobId("wide")]) == (3.0, 100.0)
+
+
+def test_one_that_may_not_use_idle_gpus_is_told_for_whom_they_are_kept_and_until_when() -> None:
+    wide = comes_at(1.0, one("wide", 1, nodes=2, gpus=2, limit=50.0), 50.0)
+    long = comes_at(2.0, one("long", 2, gpus=1, limit=99.0), 99.0)
+    endless = comes_at(2.0, one("endless", 3, gpus=1), 1.0)
+    day = busy(wide, long, endless)
+    for _ in range(3):
+        day.step()
+        day.forward()
+    told = {str(job): reason for job, reason in day.last.reasons().items()}
+    kept = "idle GPUs are kept: 2 GPUs for wide, which starts by 1970-01-01 00:01:40 UTC"
+    assert kept in told["long"].sentence
+    assert "this one might not be gone by then" in told["long"].sentence
+    assert kept in told["endless"].sentence
+    assert "max_duration" in told["endless"].suggestions[0]

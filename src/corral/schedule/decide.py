@@ -181,7 +181,7 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
         return full
     shapes = state.limits.shapes(gang)
     kin = gang.kin if gang.kin in state.shunned else ""
-    likeness = (shapes, *gang.likeness, kin, state.open.view)
+    likeness = (shapes, *gang.likeness, kin, state.open.view, gang.holds_seconds is None)
     if shapes and likeness not in state.refused and _place(state, gang, shapes):
         return None
     reserved = _make_way(state, gang, shapes)
@@ -198,7 +198,7 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
     if likeness in state.refused:
         return state.refused[likeness]
     free = "" if state.reserved_for is None else str(state.reserved_for)
-    reason = explain(gang, state.open.rooms, fleet, behind=free)
+    reason = explain(gang, state.open.rooms, fleet, behind=free, idle=state.promising.idle())
     state.refused[likeness] = reason
     if state.now - gang.since >= PATIENCE_SECONDS and state.reserved_for is None:
         _reserve(state, gang)

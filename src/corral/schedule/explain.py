@@ -1,21 +1,43 @@
 """Why a gang waits, in Slurm's word and a plain sentence, and what would help."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from corral.domain.ids import JobId
+from corral.domain.moment import moment_text
 from corral.domain.place import Level, Mode, PlaceRule
 from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU, gpus_text
 from corral.schedule.fleet import Fleet
 from corral.schedule.gather import is_apart
 from corral.schedule.near import largest_domain
 from corral.schedule.room import NodeRoom
 from corral.schedule.waiting import Reason, Waiting
 
+MOST_NAMED: Final = 2  # of those for whom GPUs are kept
 DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: "pod"}
 
 
-def explain(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, *, behind: str) -> Reason:
-    """The reason that the first shape of the gang has no place. `behind`: who has a reservation."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idle:
+    """GPUs that nobody uses now, and that are kept for a job which starts by then (wall clock)."""
+
+    job: JobId
+    gpu_millis: int
+    start: float
+
+
+def explain(
+    gang: Waiting,
+    rooms: Sequence[NodeRoom],
+    fleet: Fleet,
+    *,
+    behind: str,
+    idle: Sequence[Idle] = (),
+) -> Reason:
+    """The reason that the first shape of the gang has no place. `behind`: who has a reservation;
+    `idle`: what is kept for others, the first to start first."""
     shape = gang.shapes[0]
     if not fleet.size:
         return Reason(code="NoNodes", sentence="the cluster has no node yet")
@@ -25,7 +47,7 @@ def explain(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, *, behind: s
             sentence=f"its saves lie on node {gang.pinned_to} only, which has no room for it now",
             suggestions=("use a checkpoint path that is declared shared",),
         )
-    return never_fits(gang.place, shape, fleet) or _not_now(gang, rooms, fleet, behind)
+    return never_fits(gang.place, shape, fleet) or _not_now(gang, rooms, fleet, behind, idle)
 
 
 def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
@@ -62,7 +84,9 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
     return None
 
 
-def _not_now(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, behind: str) -> Reason:
+def _not_now(
+    gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, behind: str, idle: Sequence[Idle]
+) -> Reason:
     """The first of its wishes that leaves too few nodes is what it waits for."""
     shape, rule = gang.shapes[0], gang.place
     asked, wanted = shape.resources, shape.nodes
@@ -92,10 +116,10 @@ def _not_now(gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, behind: str
                 f"room now, and at most {most} of them lie in one {DOMAINS[level]}",
                 suggestions=("write: topology: {mode: prefer}, and it may begin sooner",),
             )
-    return _resources(gang, len(room_now), fleet, behind)
+    return _resources(gang, len(room_now), fleet, behind, idle)
 
 
-def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str) -> Reason:
+def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str, idle: Sequence[Idle]) -> Reason:
     shape = gang.shapes[0]
     fitting = fleet.could_hold(shape, PlaceRule(constraints=gang.place.constraints))
     those = f" with {_listed(gang.place)}" if gang.place.constraints else ""
@@ -105,11 +129,15 @@ def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str) -> Reason:
     )
     if now >= shape.nodes:
         sentence += ", but they do not see its shared path alike"
+    elif idle and shape.gpu_millis:
+        sentence += f"; {_kept_from(gang, idle)}"
     elif behind:
         sentence += f"; nodes are being kept for {behind}, which has waited longest"
     fewer: tuple[str, ...] = ()
     if gang.place.constraints and fleet.holding(shape.resources) > fitting:
         fewer = (f"without {_listed(gang.place)} it could use more nodes",)
+    if now < shape.nodes and idle and gang.holds_seconds is None:
+        fewer += ("give it a max_duration: who is gone by then may use what is kept",)
     return Reason(code="Priority" if behind else "Resources", sentence=sentence, suggestions=fewer)
 
 
@@ -120,6 +148,18 @@ def _or_else(gang: Waiting) -> str:
         return ""
     several = f"{len(others)} other forms, the last of them " if len(others) > 1 else ""
     return f", or {several}{others[-1]}"
+
+
+def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
+    """What of the idle GPUs is whose, and why this one may not have it meanwhile."""
+    said = []
+    for one in idle[:MOST_NAMED]:
+        gpus = f"{gpus_text(one.gpu_millis)} GPU{'s' * (one.gpu_millis > MILLIS_PER_GPU)}"
+        said.append(f"{gpus} for {one.job}, which starts by {moment_text(one.start)} at the latest")
+    kept = f"idle GPUs are kept: {', '.join(said)}"
+    if gang.holds_seconds is None:
+        return f"{kept}; nobody knows when this one would be gone"
+    return f"{kept}; this one might not be gone by then"
 
 
 def _kept_apart(gang: Waiting) -> str:

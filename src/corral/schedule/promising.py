@@ -13,6 +13,7 @@ from corral.domain.moment import moment_text
 from corral.domain.queue import Policy, Queue
 from corral.domain.resources import Shape
 from corral.schedule.ahead import SAME_SECONDS, Ahead, Ending, Promise
+from corral.schedule.explain import Idle
 from corral.schedule.groups import Groups
 from corral.schedule.opened import Opened
 from corral.schedule.standing import Holding, Standing
@@ -117,6 +118,21 @@ class Promising:
         """Where something is promised."""
         ahead = self._opened.ahead
         return set(ahead.nodes()) if ahead is not None else set()
+
+    def idle(self) -> list[Idle]:
+        """What nobody uses now of what is promised."""
+        ahead = self._opened.ahead
+        found = []
+        for gang, promise in ahead.promises if ahead is not None else ():
+            millis = sum(self._free_millis(seat) for seat in promise.seats)
+            if millis:
+                found.append(Idle(job=gang.job, gpu_millis=millis, start=promise.start))
+        return sorted(found, key=lambda one: one.start)
+
+    def _free_millis(self, seat: Seat) -> int:
+        room = self._opened.by_id.get(seat.node)
+        free = room.free_gpu_millis if room is not None else []
+        return sum(free[index] for index in seat.gpus if index < len(free))
 
     def firm(self) -> Iterable[tuple[Waiting, Promise]]:
         """What nobody has a right to take back."""

@@ -27,7 +27,7 @@ from corral.replay.forecast import Arrivals, present_of, waits
 from corral.replay.interval import Interval, Kept, Record, drawn_interval, told_interval
 from corral.replay.quantile import quantile
 from corral.replay.replay import Event, replay, state_of_workload, world_of
-from corral.replay.world import NOW, STARTED_ON, advance_to, log_of
+from corral.replay.world import BEGAN_ON, NOW, advance_to, log_of
 from corral.schedule.backlog import WAITING
 from corral.schedule.order import DEFAULT, POLICIES
 from corral.simulate.traces import read_trace, sizes_of
@@ -50,7 +50,7 @@ def first_starts(work: Workload, nodes: list[int]) -> dict[int, float]:
     starts: dict[int, float] = {}
 
     def see(event: Event) -> None:
-        if event.kind == STARTED_ON:
+        if event.kind == BEGAN_ON:
             starts.setdefault(event.job, event.at)
 
     replay(work, nodes, POLICIES[DEFAULT], on_event=see)

@@ -40,6 +40,7 @@ def take_promises(draft: Draft, decision: Decision) -> None:
     """Write down who is promised what from now on, and tell those for whom it is news."""
     known = {one.job: one for one in standing_reservations(draft) if one.latest_start is not None}
     placed = {one.job for one in decision.placed}
+    reserved = {one.job for one in decision.reserved}  # others stop for them: that is told instead
     for ended in [one for one in draft.reservations.values() if _was_lost(draft, one)]:
         _tell_ended(draft, ended)
     for promise in decision.promised:
@@ -60,7 +61,8 @@ def take_promises(draft: Draft, decision: Decision) -> None:
         if one.job not in placed:
             ended = replace(one, ended=why_late(draft, one))
             draft.reservations[one.job] = ended
-            _tell_ended(draft, ended)
+            if one.job not in reserved:
+                _tell_ended(draft, ended)
 
 
 def _is_news(before: Reservation, row: Reservation) -> bool:

@@ -154,7 +154,6 @@ DAYS = {  # and how many give way at the least
     "places are bought in one queue": (queues({"a": 64}), day(2020, 180, queues="a"), 50),
     "by kin": (queues(EACH, Policy.SJF), day(2020, 200), 5),
     "EASY": (queues(EACH, Policy.BACKFILL), day(2020, 200), 1),
-    "conservative": (queues(EACH, Policy.CONSERVATIVE), day(2020, 160), 0),
     "by service over all": (below_one(EACH), day(2020, 200), 50),
 }  # fmt: skip
 

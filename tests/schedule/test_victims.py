@@ -225,14 +225,17 @@ def one_gang(job: str, queue: str, gpus: int, on: str, first: int, **more: objec
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def chosen(running: list[Running], waits: Waiting, tree: QueueTree) -> set[str]:
-    """Who gives way to the gang."""
-    rooms = {one.id: NodeRoom(one) for one in NODES[:2]}
+def chosen(
+    running: list[Running], waits: Waiting, tree: QueueTree, *, working: int = 2
+) -> set[str]:
+    """Who gives way to the gang. `working`: so many of the two nodes take work."""
+    rooms = {one.id: NodeRoom(one) for one in NODES[:working]}
     holding = []
     for one in running:
         holding.append(holding_of(one.queue, one.user, one.seats, KIND))
         for seat in one.seats:
-            rooms[seat.node].take(seat)
+            if seat.node in rooms:
+                rooms[seat.node].take(seat)
     fleet = Fleet(NODES[:2])
     standing = Standing(tree, capacity=fleet.capacity, kinds=["h100"], holding=holding)
     decision = decide(
@@ -276,6 +279,13 @@ def test_who_is_past_its_guard_goes_before_one_that_is_not() -> None:
     young = one_gang("young", "b", 4, "n2", 0, guard_over=False)
     waits, tree = gang("waits", "a", 4), shares(a=4, b=4)
     assert chosen([old, young], waits, tree) == {"old"}
+
+
+def test_who_leaves_a_node_that_takes_no_work_gives_back_all_that_it_was_charged() -> None:
+    seat = Seat(node=NodeId("n2"), gpus=(), gpu_millis=0, exclusive=True)
+    leaving = replace(one_gang("leaving", "b", 1, "n2", 0), seats=(seat,), stopping=True)
+    stays, waits = one_gang("stays", "b", 4, "n1", 0), gang("waits", "a", 4)
+    assert chosen([leaving, stays], waits, shares(a=4, b=4), working=1) == set()
 
 
 def test_a_queue_is_never_cut_below_its_own_by_one_that_has_borrowed_itself() -> None:

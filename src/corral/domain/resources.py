@@ -104,7 +104,7 @@ class Inventory:
     @property
     def gpu_slices(self) -> int:
         """Into how many parts its most finely cut GPU is cut; 0: none is."""
-        return max((len(gpu.slices) for gpu in self.gpus), default=0)
+        return max(self.cuts, default=0)
 
     @cached_property
     def types(self) -> tuple[str, ...]:
@@ -119,6 +119,11 @@ class Inventory:
     def slices(self) -> tuple[tuple[str, ...], ...]:
         """Of each GPU, by its index; () of one that is not cut."""
         return tuple(gpu.slices for gpu in self.gpus)
+
+    @cached_property
+    def cuts(self) -> tuple[int, ...]:
+        """Into how many parts each GPU is cut, by its index; 0 for one that is not."""
+        return tuple(len(slices) for slices in self.slices)
 
     @cached_property
     def numa(self) -> tuple[int, ...]:

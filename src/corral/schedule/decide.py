@@ -100,7 +100,8 @@ def decide(
         QueueTree(), capacity=fleet.capacity, others={gangs[0].queue for gangs in waiting}
     )
     keys = Keys(standing.tree, learned)
-    state = _new_pass(by_id, standing, running, ends, Buying(standing, keys, now))
+    buying = Buying(standing, keys, now)
+    state = _new_pass(by_id, fleet.types, standing, running, ends, buying)
     state.shunned = shunned
     state.shares = shares or state.shares
     state.running_of_array.update(running_of_array or {})
@@ -120,13 +121,13 @@ def decide(
 
 def _new_pass(
     rooms: dict[NodeId, NodeRoom],
+    types: Mapping[NodeId, Sequence[str]],
     standing: Standing,
     running: Callable[[], Sequence[Running]],
     ends: Callable[[], Sequence[Ending]],
     buying: Buying,
 ) -> _Pass:
     kinds = tuple(sorted({kind for room in rooms.values() for kind in room.kinds}))
-    types = {room.id: room.types for room in rooms.values()}
 
     def holding(gang: Waiting, seats: Sequence[Seat]) -> Holding:
         return holding_of(gang.queue, gang.user, seats, types, preemptible=gang.preemptible)

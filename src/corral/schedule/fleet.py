@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.place import Mode, PlaceRule
 from corral.domain.resources import Resources, Shape
@@ -23,8 +24,10 @@ class Fleet:
         count: Counter[tuple[object, ...]] = Counter()
         for node in self._nodes:
             offer = node.inventory
-            types = tuple((gpu.type, len(gpu.slices)) for gpu in offer.gpus)
-            kind = (types, offer.cpu_millis, offer.memory_bytes, offer.gpu_shares)
+            kind = (
+                *(offer.types, offer.cuts),
+                *(offer.cpu_millis, offer.memory_bytes, offer.gpu_shares),
+            )
             known.setdefault(kind, node)
             count[kind] += 1
         self._kinds = [(NodeRoom(node), count[kind]) for kind, node in known.items()]
@@ -61,6 +64,11 @@ class Fleet:
     @property
     def label_names(self) -> list[str]:
         return sorted({label for node in self._nodes for label in node.labels})
+
+    @property
+    def types(self) -> dict[NodeId, tuple[str, ...]]:
+        """Of each node's GPUs by index, also of one that takes no work now."""
+        return {node.id: node.inventory.types for node in self._nodes}
 
     @property
     def capacity(self) -> Amounts:

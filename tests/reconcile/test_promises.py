@@ -12,7 +12,8 @@ from corral.domain.node import Liveness
 from corral.domain.queue import Policy, Queue
 from corral.domain.wishes import SetQueues
 from corral.domain.world import Event
-from corral.reconcile.ends import GONE_SECONDS, START_SECONDS
+from corral.reconcile.ends import GONE_SECONDS
+from corral.schedule.ahead import START_SECONDS
 from tests.worlds import Cluster, gang, node
 
 EASY = QueueName("easy")

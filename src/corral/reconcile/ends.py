@@ -10,11 +10,10 @@ from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.draft import Draft
 from corral.reconcile.use import types_of
 from corral.schedule import Ending
+from corral.schedule.ahead import START_SECONDS
 from corral.schedule.limits import holding_of
 
-# A limit counts from when the gang is up, and its seats come free once it is seen gone.
-START_SECONDS: Final = 60.0
-GONE_SECONDS: Final = 10.0
+GONE_SECONDS: Final = 10.0  # after its grace: seats come free once a gang is seen gone
 CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the head be
 
 

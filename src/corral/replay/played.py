@@ -10,6 +10,7 @@ from corral.domain.queue import Preempt, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.present import Coming, Holder, Present
 from corral.schedule import Ending, Fleet, Reserved, Running, Waiting
+from corral.schedule.ahead import START_SECONDS
 from corral.schedule.standing import Holding, Standing
 
 
@@ -126,12 +127,12 @@ def may_give_way(tree: QueueTree, gang: Waiting, beyond: Set[QueueName]) -> bool
 def endings_of(
     running: Iterable[Job], holding: Callable[[Waiting, Sequence[Seat]], Holding]
 ) -> list[Ending]:
-    """Those whose limit is known, and when they will have gone by it."""
+    """Those whose limit is known, and when they will have gone by it. They are up at once."""
     return [
         Ending(
             job=job.gang.job,
             seats=job.seats,
-            until=job.placed_at + job.gang.holds_seconds,
+            until=job.placed_at + job.gang.holds_seconds - START_SECONDS,
             holding=holding(job.gang, job.seats),
             kin=job.gang.kin,
             apart_from=job.gang.place.apart_from,

@@ -21,6 +21,7 @@ from corral.schedule.room import NodeRoom
 from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Waiting
 
+START_SECONDS: Final = 60.0  # a limit counts from when the gang is up, and so long that may take
 SAME_SECONDS: Final = 1.0  # a start that is put off by no more is the same
 OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given so long, then twice as long ...
 

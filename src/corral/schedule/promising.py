@@ -55,7 +55,7 @@ class Promising:
     def load(self, known: Sequence[Promise], waiting: Groups) -> None:
         """What earlier passes have promised to those that still wait."""
         self._starts = sorted(one.start for one in known)
-        for one in known:
+        for one in sorted(known, key=lambda one: (one.since, one.job)):
             gang = waiting.get(one.job)
             if gang is not None:
                 self._look().promise(gang, one)

@@ -81,7 +81,7 @@ def test_a_waiting_job_starts_within_what_it_was_told_and_that_is_on_the_record(
         "--",
         "true",
     )
-    none = r"^starts +(in|within) .* \(80 %\); no record yet, by the limits of jobs alone$"
+    none = r"^starts +(in|within) .* \(no record yet: from limits\)$"
     assert re.search(none, said, re.M), said
     with here.client() as client:
         both = client.submit(spec("both", nodes=2))[0].id
@@ -105,7 +105,7 @@ def test_a_waiting_job_starts_within_what_it_was_told_and_that_is_on_the_record(
     until(on_record, "what came of it is on the record")
     forecast = plan(here, spec("next", nodes=2)).forecast
     assert forecast is not None
-    assert forecast.text.endswith("(80 %); the last 1 held 100 %")
+    assert forecast.text.endswith("(80 %); only 1 on record, which held 100 %")
     finish(here, "c")
     here.until_over(c)
 
@@ -117,7 +117,9 @@ def test_fewer_nodes_are_suggested_with_when_that_would_start(here: House) -> No
     found = told(here, two)
     assert [one.change for one in found.instead] == ["with 1 node instead of 2"]
     said = here.ok("why", "two")
-    assert re.search(r"^  it starts (in|within) .* \(80 %\); ", said, re.M), said
+    assert re.search(r"^  it starts (in|within) .* \(no record yet: from limits\)", said, re.M), (
+        said
+    )
     assert re.search(r"^  with 1 node instead of 2 it starts within \d+ s$", said, re.M), said
     finish(here, "long")
     assert here.until_over(two).state == "DONE"

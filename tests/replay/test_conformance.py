@@ -128,7 +128,7 @@ def queues(own: Mapping[str, int], policy: Policy = Policy.DEFAULT) -> QueueTree
 
 
 BY_LIMITS = (Policy.BACKFILL, Policy.CONSERVATIVE)
-SAME = [("fifo-skip", Policy.FIFO)]
+SAME = [("fifo", Policy.FIFO), ("fifo-skip", Policy.FIFO_SKIP)]
 PARTED = [
     ("easy", Policy.BACKFILL, 2),
     ("sjf", Policy.SJF, 1),
@@ -235,11 +235,11 @@ def longest_wait(seed: int, columns: list[Start], live: list[Start]) -> float:
 def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_patience(
     named: str, policy: Policy, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """First come, first served, with leave to skip."""
+    """First come, first served, strictly or with leave to skip."""
     monkeypatch.setattr(import_module("corral.schedule.decide"), "PATIENCE_SECONDS", float("inf"))
     columns, live = both(seed, named, policy)
     assert columns == live
-    assert len({at for at, *_ in columns}) > 100
+    assert len({at for at, *_ in columns}) > 80
 
 
 @pytest.mark.parametrize(("named", "policy"), SAME)

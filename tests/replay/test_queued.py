@@ -55,7 +55,9 @@ def test_a_gang_lies_in_the_fewest_equal_parts() -> None:
         shape_of(11, [8] * 4)
 
 
-@pytest.mark.parametrize(("policy", "wide_ends"), [(Policy.BACKFILL, 1100), (Policy.FIFO, 3120)])
+@pytest.mark.parametrize(
+    ("policy", "wide_ends"), [(Policy.BACKFILL, 1100), (Policy.FIFO_SKIP, 3120)]
+)
 def test_limits_of_a_log_let_a_queue_promise_a_start(policy: Policy, wide_ends: int) -> None:
     """A job of all nodes waits for one that has 1,200 s; a long one may not pass it by backfill."""
     work = Workload(

@@ -13,7 +13,7 @@ from tests.schedule.days import Come, Day
 from tests.schedule.test_decide import waiting
 from tests.worlds import node
 
-BY_AGE = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.FIFO),))
+BY_AGE = QueueTree(queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.FIFO_SKIP),))
 LONGEST_SECONDS = 300.0
 EACH_SECONDS = 20.0  # one more small gang comes each so often, without end
 

@@ -147,7 +147,8 @@ def test_nothing_stays_idle_that_a_waiting_job_fits_and_may_hold(
     tree: QueueTree, waiting: list[Waiting]
 ) -> None:
     decision, standing, rooms = run(tree, waiting)
-    for one in (gang for held in decision.held for gang in held.gangs):
+    loose = (held for held in decision.held if held.reason.code != "Order")
+    for one in (gang for held in loose for gang in held.gangs):
         kinds = ("a100", "h100")
         forms = standing.allowed(one, one.shapes[0], kinds)
         for shape in forms:
@@ -233,6 +234,37 @@ def test_in_a_fifo_queue_the_oldest_is_first_whoever_has_used_most() -> None:
     waiting = [gang(f"j{n}", "default", 2, user=ANN if n < 6 else BOB, order=n) for n in range(9)]
     decision, _, _ = run(tree, waiting)
     assert [one.job for one in decision.placed] == ["j0", "j1", "j2", "j3", "j4"]
+
+
+@pytest.mark.parametrize(("policy", "passes"), [(Policy.FIFO, []), (Policy.FIFO_SKIP, ["small"])])
+def test_nobody_passes_one_without_room_in_a_strict_queue(
+    policy: Policy, passes: list[str]
+) -> None:
+    strict = Queue(name=QueueName("a"), policy=policy)
+    wide = [gang(f"j{n}", "a", 4, order=n) for n in range(3)]
+    decision, _, _ = run(whole_tree([strict]), [*wide, gang("small", "a", 1, order=9)])
+    assert [one.job for one in decision.placed] == ["j0", "j1", *passes]
+    if not passes:
+        assert decision.reasons()[JobId("small")].code == "Order"
+        assert "j2 before it" in decision.reasons()[JobId("small")].sentence
+
+
+def test_who_waits_behind_a_strict_queue_is_only_of_it_and_not_behind_who_may_not() -> None:
+    strict = Queue(name=QueueName("a"), policy=Policy.FIFO, most_per_user_millis=4000)
+    waiting = [gang("j0", "a", 4), gang("j1", "a", 4, order=1)]
+    waiting += [gang("j2", "a", 4, user=BOB, order=2), gang("j3", "default", 2, order=3)]
+    decision, _, _ = run(whole_tree([strict]), waiting)
+    assert {one.job for one in decision.placed} == {"j0", "j2", "j3"}
+
+
+def test_what_is_kept_in_a_strict_queue_is_taken_from_behind_the_first() -> None:
+    tree = whole_tree([Queue(name=QueueName("a"), policy=Policy.FIFO)])
+    first, second = gang("j1", "a", 8), gang("j2", "a", 4, order=1)
+    seat = Seat(node=NodeId("n1"), gpus=(0, 1, 2, 3), gpu_millis=4000)
+    kept = Reserved(job=second.job, shape=second.shapes[0], seats=(seat,))
+    first = replace(first, shapes=(replace(second.shapes[0], nodes=2),))
+    decision, _, _ = run(tree, [first, second], [kept])
+    assert [one.job for one in decision.placed] == ["j2"]
 
 
 def test_past_use_puts_a_user_behind_one_who_has_used_nothing() -> None:

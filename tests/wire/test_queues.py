@@ -59,7 +59,7 @@ def test_every_field_of_a_file_is_read() -> None:
         ("gpus: -1", "q.yaml:3: queues[0].gpus", "write: gpus: 8"),
         ("borrow: many", "is no number of GPUs", "write: borrow: 8"),
         ("gpu: 8", "there is no such field", "known: name, parent, gpus"),
-        ("policy: lifo", '"lifo" is no policy', "one of: default, fifo, sjf"),
+        ("policy: lifo", '"lifo" is no policy', "one of: default, fifo, fifo-skip, sjf"),
         ("priorities: low", "the lowest and the highest", "[low, normal]"),
         ("max_duration: 24", "24 of what?", "write the unit"),
         ("parent: nobody", "there is no queue nobody", "name one of: a"),

@@ -140,7 +140,7 @@ def put(
         max_per_user: GPUs that one user may have in it.
         max_duration: The longest that a job may run: 24h.
         priorities: The lowest and the highest that it takes: low..normal.
-        policy: default, service, fifo, sjf, backfill or conservative.
+        policy: default, service, fifo, fifo-skip, sjf, backfill or conservative.
         preempt: Who gives way to a higher priority in it: never, saving (jobs that save) or any.
         gpu_hours: A budget in GPU-hours.
         money: A budget in money; it needs rates.

@@ -25,7 +25,8 @@ class Policy(StrEnum):
     """In which order a queue lets its jobs start; a higher priority always goes first."""
 
     DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by service
-    FIFO = "fifo"  # by age alone
+    FIFO = "fifo"  # by age alone, and nobody passes one who has no room
+    FIFO_SKIP = "fifo-skip"  # by age, but who has no room lets others pass
     SJF = "sjf"  # by how long the jobs of the same user, name and size have run
     BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
     CONSERVATIVE = "conservative"  # by age; all without room are, the first of the line first
@@ -33,7 +34,7 @@ class Policy(StrEnum):
 
     @property
     def goes_by_age(self) -> bool:
-        return self in (Policy.FIFO, Policy.BACKFILL, Policy.CONSERVATIVE)
+        return self in (Policy.FIFO, Policy.FIFO_SKIP, Policy.BACKFILL, Policy.CONSERVATIVE)
 
     @property
     def goes_by_service(self) -> bool:

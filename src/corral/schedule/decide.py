@@ -8,7 +8,7 @@ from typing import Final
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
-from corral.domain.queue import QueueTree
+from corral.domain.queue import Policy, QueueTree
 from corral.domain.resources import Shape
 from corral.domain.units import gpus_text
 from corral.schedule.ahead import Ending, Promise
@@ -32,6 +32,7 @@ from corral.schedule.victims import Preempted, Reserved, Victims
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
+_NO_ROOM: Final = ("Resources", "Topology", "Priority", "Preempting")  # not: it may not, or never
 
 
 @dataclass(slots=True)
@@ -152,6 +153,16 @@ def _take_turns(state: _Pass, line: Line, fleet: Fleet) -> None:
             is_kept = gang.job in state.reserved or gang.job in state.promising.told
             alike = () if is_kept else line.close()
             state.held.append(Held(gangs=(gang, *alike), reason=reason))
+            if reason.code in _NO_ROOM and state.standing.tree.policy_of(gang.queue) == Policy.FIFO:
+                _hold_behind(state, gang, line)
+
+
+def _hold_behind(state: _Pass, gang: Waiting, line: Line) -> None:
+    """Nobody passes it, but those for whom something is kept, which would stay kept."""
+    behind = tuple(line.shut(state.reserved.keys() | state.promising.told))
+    sentence = f"queue {gang.queue} goes strictly by age, and {gang.job} before it has no room yet"
+    if behind:
+        state.held.append(Held(gangs=behind, reason=Reason(code="Order", sentence=sentence)))
 
 
 def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> None:

@@ -1,10 +1,10 @@
 """Who is tried next: each queue and user has a line of its own, and the lines take turns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
-from corral.domain.ids import QueueName, UserName
+from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.queue import Policy
 from corral.schedule.elder import ELDEST, is_old
 from corral.schedule.keys import Keys
@@ -99,6 +99,18 @@ class Line:
         run = self._way[-1].runs[0][1]
         rest, run.at = run.gangs[run.at :], len(run.gangs)
         return rest
+
+    def shut(self, spared: Set[JobId]) -> Sequence[Waiting]:
+        """Those behind the last gang in its own line, none of which is next any more; but the
+        spared, each a group of its own, stay."""
+        node, behind = self._way[-1], list[tuple[LineKey, Waiting]]()
+        for key, run in node.runs:
+            if run.at < len(run.gangs) and run.gangs[run.at].job not in spared:
+                behind += ((key, gang) for gang in run.gangs[run.at :])
+                run.at = len(run.gangs)
+        node.runs = [(key, run) for key, run in node.runs if run.at < len(run.gangs)]
+        heapify(node.runs)
+        return [gang for _, gang in sorted(behind, key=lambda one: one[0])]
 
     def _put_right(self) -> None:
         """Order the way of the last gang anew, from its end up."""

@@ -213,7 +213,7 @@ def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
                 nominal=((ANY_TYPE, own * 1000),) if own else (),
                 borrow_limit_millis=None if name == "default" else chance.choice(limits),
                 preempt=chance.choice(list(Preempt)),
-                policy=_policy(chance.choice([Policy.DEFAULT, Policy.FIFO]), own),
+                policy=_policy(chance.choice([Policy.DEFAULT, Policy.FIFO_SKIP]), own),
             )
         )
     return tuple(queues)
@@ -221,7 +221,7 @@ def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
 
 def _policy(drawn: Policy, own: int) -> Policy:
     """Of the queues that have one line for all, some go by run time."""
-    return Policy.SJF if drawn == Policy.FIFO and own % 2 else drawn
+    return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
 
 
 def _indexed(spec: JobSpec, index: int, limit: int | None) -> JobSpec:

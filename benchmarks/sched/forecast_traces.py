@@ -14,7 +14,6 @@ To reach (issue 3): holds 78 to 83 %; median width <= half of the waits' own ran
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -25,35 +24,32 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from embedded import keep, report
+from intervals import CLUSTERS, TRACES, Told, numbers_of, rows_of
 
 from corral.domain.forecast import Ran
 from corral.domain.ids import JobId
 from corral.domain.job import DEFAULT_QUEUE
 from corral.replay import Workload
-from corral.replay.interval import Interval, Kept, Record, drawn_interval, told_interval
 from corral.replay.kin import Kin
 from corral.replay.live import Play
 from corral.replay.outlook import Life, outlook
 from corral.replay.present import Coming, Happened, Kind, Present
-from corral.replay.quantile import quantile
 from corral.replay.queued import coming_of, node_of
 from corral.schedule import Waiting
 from corral.schedule.learned import MOST_ENDED, Lessons
 from corral.simulate.traces import read_trace, sizes_of
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
-CLUSTERS = {"helios_venus": "72x8", "philly": "64x8"}
 FIRST = {"helios_venus": 15_000, "philly": 5_000}  # row of each where the stretch begins
 WARM = 0.3  # the first part of a stretch teaches lengths and is not asked about
 MOST_PASSES = 2_000  # of one run, as for a head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Asked:
     at: float
     drawn: list[float]
     job: JobId
-    seconds: float  # that the forecast took
+    seconds: float  # of CPU time, that the forecast took
 
 
 @dataclass
@@ -99,10 +95,10 @@ def _life(gang: Waiting, ran_seconds: float) -> Life:
     return Life(kind=kind, ran_seconds=gang.served_seconds + ran_seconds)
 
 
-def asked_of(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> tuple[Town, list[Told]]:
+def asked_of(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> tuple[Town, list[Asked]]:
     """Forecasts for about so many of the jobs that have to wait, as they are submitted."""
     coming = [coming_of(work, row, [DEFAULT_QUEUE], nodes) for row in range(len(work.submits))]
-    town, found = Town(coming=coming), list[Told]()
+    town, found = Town(coming=coming), list[Asked]()
     made = [node_of(row, gpus) for row, gpus in enumerate(nodes)]
     play = Play(Present(now=0.0, nodes=made), {}, coming, hear=town.hear, lessons=Lessons())
     warm, waited, every = int(WARM * len(coming)), 0, 1
@@ -121,7 +117,7 @@ def asked_of(work: Workload, nodes: list[int], *, jobs: int, runs: int) -> tuple
     return town, found
 
 
-def ask(play: Play, town: Town, job: JobId, runs: int) -> Told:
+def ask(play: Play, town: Town, job: JobId, runs: int) -> Asked:
     begun, present = time.process_time(), play.present()
     recent = town.runs[-MOST_ENDED:]
     past = sorted(recent, key=lambda ran: ran.submitted_at)
@@ -130,23 +126,7 @@ def ask(play: Play, town: Town, job: JobId, runs: int) -> Told:
         runs=runs, seed=int(present.now), most_passes=MOST_PASSES, keep_on=lambda _: True,
     )  # fmt: skip
     waits = sorted(one.wait_seconds for one in drawn)
-    return Told(at=present.now, drawn=waits, job=job, seconds=time.process_time() - begun)
-
-
-def judge(town: Town, found: list[Told]) -> tuple[list[Interval], list[float]]:
-    """What was told, with the record as it was known then; and the waits."""
-    record, open_ones, told = Record(), list[tuple[float, Kept]](), list[Interval]()
-    for one in found:
-        for outcome in sorted(open_ones, key=lambda pair: pair[0]):
-            if outcome[0] <= one.at:
-                record = record.after(outcome[1])
-                open_ones.remove(outcome)
-        drawn = drawn_interval(one.drawn)
-        interval = told_interval(drawn, record)
-        told.append(interval)
-        started = town.began[one.job]
-        open_ones.append((started, Kept(drawn=drawn, told=interval, actual=started - one.at)))
-    return told, [town.began[one.job] - one.at for one in found]
+    return Asked(at=present.now, drawn=waits, job=job, seconds=time.process_time() - begun)
 
 
 def measure(trace: str, *, jobs: int, runs: int, of: int) -> dict[str, float]:
@@ -154,39 +134,12 @@ def measure(trace: str, *, jobs: int, runs: int, of: int) -> dict[str, float]:
     first = min(FIRST[trace], len(work.submits) - of)
     work = replace(work.only(range(first, first + of)), queues=[0] * of)
     town, found = asked_of(work, sizes_of(CLUSTERS[trace]), jobs=jobs, runs=runs)
-    told, actual = judge(town, found)
-    ranked = sorted(actual)
-    own = quantile(ranked, 0.9) - quantile(ranked, 0.1)
-    widths = [interval.high - interval.low for interval in told]
-    raw = [drawn_interval(one.drawn).holds(wait) for one, wait in zip(found, actual, strict=True)]
-    held = [interval.holds(wait) for interval, wait in zip(told, actual, strict=True)]
-    points = [statistics.median(one.drawn) for one in found]
-    return {
-        "jobs": len(found),
-        "held": statistics.mean(held),
-        "held_uncorrected": statistics.mean(raw),
-        "wait_s": statistics.median(actual),
-        "width_s": statistics.median(widths),
-        "own_range_s": own,
-        "width_part": statistics.median(widths) / own,
-        "point_error_s": statistics.median(
-            abs(point - wait) for point, wait in zip(points, actual, strict=True)
-        ),
-        "forecast_s": statistics.median(one.seconds for one in found),
-    }
-
-
-def rows_of(trace: str, one: dict[str, float]) -> list[tuple[str, str, str]]:
-    return [
-        (f"{trace}: intervals that held", f"{one['held']:.1%}", "78 to 83 %"),
-        (f"{trace}: before the correction", f"{one['held_uncorrected']:.1%}", ""),
-        (f"{trace}: median wait", f"{one['wait_s']:.0f} s", ""),
-        (f"{trace}: median width", f"{one['width_s']:.0f} s", ""),
-        (f"{trace}: the waits' own 10 to 90 % range", f"{one['own_range_s']:.0f} s", ""),
-        (f"{trace}: width over that range", f"{one['width_part']:.2f}", "<= 0.50"),
-        (f"{trace}: median error of the middle", f"{one['point_error_s']:.0f} s", ""),
-        (f"{trace}: CPU time of a forecast", f"{one['forecast_s'] * 1000:.0f} ms", ""),
-    ]
+    return numbers_of(
+        [
+            Told(at=one.at, drawn=one.drawn, started=town.began[one.job], seconds=one.seconds)
+            for one in found
+        ]
+    )
 
 
 def main() -> None:

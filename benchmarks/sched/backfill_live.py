@@ -1,6 +1,6 @@
 """A queue by EASY, in the live decision and in the columns: KTH-SP2, the same jobs, the same run.
 
-Run: .venv/bin/python benchmarks/sched/b2_live.py [--jobs 6000]
+Run: .venv/bin/python benchmarks/sched/backfill_live.py [--jobs 6000]
 
 All processors are one node, since any will do for a job of this log. Nobody is given time to start
 or to be seen gone here: a limit is a limit in both.

@@ -239,7 +239,7 @@ def test_the_columns_start_the_same_jobs_on_the_same_nodes_but_for_patience(
     monkeypatch.setattr(import_module("corral.schedule.decide"), "PATIENCE_SECONDS", float("inf"))
     columns, live = both(seed, named, policy)
     assert columns == live
-    assert len({at for at, *_ in columns}) > 80
+    assert len({at for at, *_ in columns}) > (80 if policy == Policy.FIFO else 100)
 
 
 @pytest.mark.parametrize(("named", "policy"), SAME[1:])
@@ -257,5 +257,5 @@ def test_by_the_other_policies_they_part_only_where_somebody_waits(
     """What else they do is told in decision 0017."""
     columns, live = both(seed, named, policy)
     first = min(at for at, *_ in set(columns) ^ set(live))
-    assert longest_wait(seed, columns, live) >= 0
+    assert longest_wait(seed, columns, live) > 0
     assert len([at for at, *_ in columns if at < first]) > 20

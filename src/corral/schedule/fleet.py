@@ -24,10 +24,7 @@ class Fleet:
         count: Counter[tuple[object, ...]] = Counter()
         for node in self._nodes:
             offer = node.inventory
-            kind = (
-                *(offer.types, offer.cuts),
-                *(offer.cpu_millis, offer.memory_bytes, offer.gpu_shares),
-            )
+            kind = (offer.types, offer.cuts, offer.cpu_millis, offer.memory_bytes, offer.gpu_shares)
             known.setdefault(kind, node)
             count[kind] += 1
         self._kinds = [(NodeRoom(node), count[kind]) for kind, node in known.items()]

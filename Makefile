@@ -3,8 +3,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The CPU build of PyTorch is enough for the tests; `make demo` on a machine with GPUs takes what pip offers.
 TORCH ?= torch==2.13.0
+# Tests wait for processes most of their time: more of them than cores run side by side.
+WORKERS ?= 4
 
-.PHONY: setup demo test check soak bench bench-sched docs docs-check sim lock lock-check news clean
+.PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim lock lock-check news clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -17,7 +19,7 @@ demo: setup
 	@$(BIN)/python examples/tiny_gpt/demo.py $(if $(JSON),--json)
 
 test: setup
-	$(BIN)/pytest tests -n 2 --dist loadgroup -m "not soak"
+	$(BIN)/pytest tests -n $(WORKERS) --dist loadgroup -m "not soak"
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -41,6 +43,9 @@ bench-sched: setup
 
 docs: setup
 	$(BIN)/python docs/generate.py
+
+engines: setup
+	$(BIN)/python docs/engines.py
 
 docs-check: setup
 	$(BIN)/python docs/generate.py --check

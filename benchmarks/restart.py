@@ -125,6 +125,9 @@ class NoEngine:
     def observe(self) -> Mapping[str, str]:
         return {}
 
+    def says(self, key: object) -> str:
+        return ""
+
     def apply(self, wanted: object) -> None:
         """Nobody listens."""
 

@@ -1,7 +1,8 @@
 """Writes the pages that are made from the code: run `make docs`; `make docs-check` compares.
 
 docs/cli.md from the command tree, docs/moves.md from domain/moves.py, docs/errors.md from every
-error that has a code, docs/schema/*.json and docs/openapi.json from the shapes that travel.
+error that has a code, docs/slurm.md from the tables of Slurm's options, docs/schema/*.json and
+docs/openapi.json from the shapes that travel.
 """
 
 import argparse
@@ -108,6 +109,9 @@ def openapi() -> str:
         def open(self, name: str, sealed: bytes) -> bytes:
             return sealed
 
+        def sign(self, text: str) -> str:
+            return text
+
     settings = ApiSettings(
         root=Path("/"), url="http://127.0.0.1", pid=0, started_at=0.0, version="1",
         seals=NoSeals(), stop=lambda: None,
@@ -117,6 +121,27 @@ def openapi() -> str:
     return json.dumps(app.openapi(), indent=2, sort_keys=True) + "\n"
 
 
+def slurm_page() -> str:
+    """What is written in parts/slurm.md, then each option, from the tables that read them."""
+    from corral.wire.slurm.listing_options import SACCT, SCANCEL, SINFO, SQUEUE
+    from corral.wire.slurm.sbatch_options import JOB_OPTIONS, SBATCH, SRUN
+
+    shared = {one.name for one in JOB_OPTIONS}
+    parts = [(DOCS / "parts" / "slurm.md").read_text()]
+    for table in (SBATCH, SRUN, SQUEUE, SINFO, SACCT, SCANCEL):
+        rows = ["| option | | what comes of it | variable |", "| --- | --- | --- | --- |"]
+        for one in table.options:
+            if table is SRUN and one.name in shared:
+                continue
+            written = f"`-{one.short}`, `--{one.name}`" if one.short else f"`--{one.name}`"
+            variable = f"`{one.variable}`" if one.variable else ""
+            says = one.says.replace("|", "\\|")
+            rows.append(f"| {written} | {one.use} | {says} | {variable} |")
+        also = "\n\nBeside those of sbatch that ask for nodes and time:" if table is SRUN else ""
+        parts.append(f"## {table.command}{also}\n\n" + "\n".join(rows) + "\n")
+    return HEADER + "\n".join(parts)
+
+
 def pages() -> dict[Path, str]:
     from corral.wire import schemas
 
@@ -124,6 +149,7 @@ def pages() -> dict[Path, str]:
         "cli.md": cli_page,
         "moves.md": moves_page,
         "errors.md": errors_page,
+        "slurm.md": slurm_page,
         "openapi.json": openapi,
     }
     made = {DOCS / name: make() for name, make in makers.items()}

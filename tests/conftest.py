@@ -3,7 +3,15 @@
 `--hypothesis-profile search` draws new ones, as `make soak` does.
 """
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.postgres import Server
+    from tests.slurm import Slurm
 
 settings.register_profile(
     "steady",
@@ -20,3 +28,38 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("steady")
+
+# What replays at the speed of compiled code: in one process, or each would compile it for itself.
+COMPILED = ("tests/replay/", "tests/schedule/columns/", "tests/cli/test_simulate.py",
+            "tests/cli/test_imports.py")  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(COMPILED):
+            item.add_marker(pytest.mark.xdist_group("compiled"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator["Server"]:
+    """A real server, started at the first test that asks and ended with the last."""
+    from tests.postgres import server
+
+    with server() as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def whole_slurm() -> Iterator["Slurm"]:
+    """A real Slurm of four nodes, started at the first test that asks and ended with the last."""
+    from tests.slurm import cluster
+
+    with cluster() as one:
+        yield one
+
+
+@pytest.fixture
+def slurm(whole_slurm: "Slurm") -> Iterator["Slurm"]:
+    """The same, with nothing in its queue before the test and after it."""
+    yield whole_slurm
+    whole_slurm.clear()

@@ -29,9 +29,9 @@ import numpy as np
 from openb import TRACES, machines, pods
 
 from corral.schedule.cluster import RACK, WHOLE, Cluster, NodeRow, cluster_of, give, share_millis
+from corral.schedule.columns.place import place, take_all
 from corral.schedule.compiled import IS_COMPILED
 from corral.schedule.fragment import Demand, arrive, new_demand
-from corral.schedule.place import place, take_all
 from corral.schedule.seat import PREFER, REQUIRE, Ask
 
 FULL = 0.8

@@ -120,6 +120,9 @@ class SimulatedEngine:
     def observe(self) -> Mapping[NodeId, str]:
         return {}
 
+    def says(self, key: AttemptKey) -> str:
+        return ""
+
     def apply(self, wanted: Wanted) -> None:
         here = self.seen[wanted.node]
         for launch in wanted.run:

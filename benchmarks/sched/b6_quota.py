@@ -24,8 +24,8 @@ from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.replay import Outcome, Workload, metrics_of, parts_of, replay
 from corral.replay.queued import replay_queued
-from corral.schedule.order import POLICIES
-from corral.simulate.traces import read_trace
+from corral.schedule.columns.order import POLICIES
+from corral.simulate.logs.traces import read_trace
 
 NODES, GPUS_PER_NODE = len(PHILLY.nodes), 8
 RESTART_SECONDS = 60.0

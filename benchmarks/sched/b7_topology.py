@@ -46,10 +46,10 @@ from corral.schedule.cluster import (
     give,
     take,
 )
-from corral.schedule.defragment import Running, Seats, defragment
+from corral.schedule.columns.defragment import Running, Seats, defragment
+from corral.schedule.columns.locality import Patience, level_for, nearest, place_near
+from corral.schedule.columns.place import take_all
 from corral.schedule.fragment import arrive, new_demand
-from corral.schedule.locality import Patience, level_for, nearest, place_near
-from corral.schedule.place import take_all
 from corral.schedule.seat import REQUIRE, Ask
 
 GPUS = 8

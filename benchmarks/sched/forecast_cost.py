@@ -23,7 +23,7 @@ from embedded import keep, quantile, report
 from corral.boot.clock import SystemClock
 from corral.boot.foreteller import ForetellerProcess
 from corral.control import Control, Forecasts
-from corral.domain.facts import NodeFacts
+from corral.domain.facts import AttemptKey, NodeFacts
 from corral.domain.ids import NodeId, UserName
 from corral.domain.moves import JobState
 from corral.domain.wanted import Wanted
@@ -44,6 +44,9 @@ class Nothing:
 
     def observe(self) -> Mapping[NodeId, str]:
         return {}
+
+    def says(self, key: AttemptKey) -> str:
+        return ""
 
     def apply(self, wanted: Wanted) -> None:
         pass

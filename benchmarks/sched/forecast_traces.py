@@ -37,7 +37,7 @@ from corral.replay.present import Coming, Happened, Kind, Present
 from corral.replay.queued import coming_of, node_of
 from corral.schedule import Waiting
 from corral.schedule.learned import MOST_ENDED, Lessons
-from corral.simulate.traces import read_trace, sizes_of
+from corral.simulate.logs.traces import read_trace, sizes_of
 
 FIRST = {"helios_venus": 15_000, "philly": 5_000}  # row of each where the stretch begins
 WARM = 0.3  # the first part of a stretch teaches lengths and is not asked about
@@ -123,7 +123,7 @@ def ask(play: Play, town: Town, job: JobId, runs: int) -> Asked:
     past = sorted(recent, key=lambda ran: ran.submitted_at)
     drawn = outlook(
         present, lives_of(present), Kin(recent), past, job,
-        runs=runs, seed=int(present.now), most_passes=MOST_PASSES, keep_on=lambda _: True,
+        runs=runs, since=present.now, most_passes=MOST_PASSES, keep_on=lambda _: True,
     )  # fmt: skip
     waits = sorted(one.wait_seconds for one in drawn)
     return Asked(at=present.now, drawn=waits, job=job, seconds=time.process_time() - begun)

@@ -50,6 +50,7 @@ def numbers_of(found: Sequence[Told]) -> dict[str, float]:
     return {
         "jobs": len(found),
         "held": statistics.mean(held),
+        "held_error": (statistics.pvariance(held) / len(held)) ** 0.5,
         "held_uncorrected": statistics.mean(raw),
         "wait_s": statistics.median(actual),
         "width_s": statistics.median(widths),
@@ -62,9 +63,14 @@ def numbers_of(found: Sequence[Told]) -> dict[str, float]:
     }
 
 
+def _held(one: dict[str, float]) -> str:
+    """With one binomial standard error."""
+    return f"{one['held']:.1%} +- {100 * one['held_error']:.1f}, n {one['jobs']:.0f}"
+
+
 def rows_of(trace: str, one: dict[str, float]) -> list[tuple[str, str, str]]:
     return [
-        (f"{trace}: intervals that held", f"{one['held']:.1%}", "78 to 83 %"),
+        (f"{trace}: intervals that held", _held(one), "78 to 83 %"),
         (f"{trace}: before the correction", f"{one['held_uncorrected']:.1%}", ""),
         (f"{trace}: median wait", f"{one['wait_s']:.0f} s", ""),
         (f"{trace}: median width", f"{one['width_s']:.0f} s", ""),

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.queue import Policy, Preempt, Queue, QueueTree
 from corral.replay.queued import replay_queued
-from corral.simulate.traces import read_trace
+from corral.simulate.logs.traces import read_trace
 
 NODES, LARGEST = [8] * 40, 64
 QUEUES = {

@@ -11,6 +11,9 @@ from websockets.asyncio.client import ClientConnection
 
 from corral.agent.core import Agent
 from corral.agent.dial import Dialler
+from corral.agent.heads import Heads
+from corral.agent.image.keep import Images
+from corral.agent.image.root import ImageRoot
 from corral.agent.known import Known
 from corral.agent.prepare import Prepare
 from corral.domain.attempt import Exit, Save, Seat
@@ -79,7 +82,13 @@ class FakeRanks:
     launches: dict[AttemptKey, Launch] = field(default_factory=dict)
     hold: asyncio.Event | None = None  # a launch waits for it
 
-    async def launch(self, launch: Launch, work: Path, env: Mapping[str, str]) -> None:
+    async def launch(
+        self,
+        launch: Launch,
+        work: Path,
+        env: Mapping[str, str],
+        image: ImageRoot | None = None,
+    ) -> None:
         self.launched.append(launch.key)
         self.launches[launch.key] = launch
         self.works[launch.key], self.environments[launch.key] = work, env
@@ -133,7 +142,7 @@ def agent_in(
     folder: Path, ranks: FakeRanks, attached: list[AttachNow], tries_seconds: float = 2.0
 ) -> Agent:
     (folder / "attempts").mkdir(parents=True, exist_ok=True)
-    dialler = Dialler(head_file=folder / "head.json", token=TOKEN)
+    dialler = Dialler(heads=Heads(folder / "head.json", folder), token=TOKEN)
 
     async def look(held: frozenset[int]) -> Inventory:
         return Inventory(cpu_millis=2000, ports=tuple(held))
@@ -145,14 +154,15 @@ def agent_in(
 
     return Agent(
         node_dir=folder,
-        settings=NodeSettings(node=NODE, head_file=str(dialler.head_file)),
+        settings=NodeSettings(node=NODE, head_file=str(dialler.heads.head_file)),
         boot=BootId("b1"),
         ranks=ranks,
         known=Known(folder, time.clock_gettime(time.CLOCK_BOOTTIME)),
         dialler=dialler,
         prepare=Prepare(
+            images=Images(folder),
             node_dir=folder,
-            head_file=dialler.head_file,
+            heads=dialler.heads,
             token=TOKEN,
             tries_seconds=tries_seconds,
         ),

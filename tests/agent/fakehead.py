@@ -44,6 +44,7 @@ class FakeHead:
     port: int = 0
     heard: bool = True
     takes_logs: bool = True
+    named: tuple[str, ...] = ()  # what it says of the heads there are
     hellos: list[Hello] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
@@ -174,7 +175,7 @@ class FakeHead:
                     self.beats.append(beat)
                     self.inventory = beat.inventory or self.inventory
                     if self.heard:
-                        await connection.send(encode(Heard(beat.number)))
+                        await connection.send(encode(Heard(beat.number, self.named)))
                     if self.wanted is not None and beat.version != self.wanted.version:
                         await self._say_wanted(connection)
 

@@ -172,3 +172,10 @@ def cgroup_names(node_dir: Path) -> str:
     from corral.agent.supervisor_plan import group_prefix
 
     return group_prefix(node_dir, "n1")
+
+
+def test_inside_an_engine_nothing_is_made_and_nothing_is_warned_of() -> None:
+    assert containment.probe(containment.ENGINE).kind == containment.ENGINE
+    inside = containment.create(containment.ENGINE, name="any", mark="A=b", limits=LIMITS)
+    assert (inside.kind, list(inside.warnings)) == (containment.ENGINE, [])
+    assert containment.recorded(inside.record).record == inside.record

@@ -237,12 +237,20 @@ def test_a_launcher_that_died_is_replaced_inside_the_same_disk() -> None:
 def test_a_stop_ends_a_job_and_its_log_is_whole() -> None:
     async def story() -> None:
         async with nodes("n1") as (node,):
-            launch = launch_of(ONE, "echo up; sleep 60", per=Per.GPU, ranks=2, world_size=2)
+            launch = launch_of(
+                ONE,
+                "trap 'echo bye; exit' TERM; echo up; sleep 60 & wait",
+                per=Per.GPU,
+                ranks=2,
+                world_size=2,
+            )
             await node.head.want(1, run=(launch,))
             await node.until_phase(ONE, Phase.UP)
+            await node.head.until(lambda: node.head.log(ONE, 0) == node.head.log(ONE, 1) == b"up\n")
             await node.head.want(2, stop=(stop_of(ONE),))
             await node.until_phase(ONE, Phase.ENDED)
-            await node.head.until(lambda: node.head.log(ONE, 0) == node.head.log(ONE, 1) == b"up\n")
+            whole = b"up\nbye\n"
+            await node.head.until(lambda: node.head.log(ONE, 0) == node.head.log(ONE, 1) == whole)
 
     asyncio.run(story())
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from corral.agent import journal
+from corral.agent.heads import Heads
+from corral.agent.image.keep import Images
 from corral.agent.leftovers import MOST_ASKED, sweep
 from corral.agent.prepare import FORGOTTEN, HeadAway, Prepare
 from corral.domain.ids import JobId
@@ -65,7 +67,9 @@ async def test_the_head_is_asked_with_the_nodes_token(tmp_path: Path) -> None:
     head = FakeHead(tmp_path / "head.json")
     await head.start()
     head.answers[f"{FORGOTTEN}j1,j2"] = (200, json.dumps({"forgotten": ["j2"]}).encode())
-    prepare = Prepare(node_dir=tmp_path, head_file=head.file, token=TOKEN)
+    prepare = Prepare(
+        node_dir=tmp_path, heads=Heads(head.file), token=TOKEN, images=Images(tmp_path)
+    )
     try:
         assert await prepare.forgotten([JobId("j1"), JobId("j2")]) == ["j2"]
     finally:

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from corral.agent.dial import Dialler
+from corral.agent.heads import Heads
 from corral.agent.logs import CHUNK_BYTES, LOGS, WINDOW_BYTES, LogShipper
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import AttemptNumber, JobId
@@ -38,7 +39,7 @@ class Bench:
         self.shipper = LogShipper(
             attempts_dir=self.attempts, read=read, drained=self.drained.append
         )
-        self._dialler = Dialler(head_file=self.head.file, token=TOKEN)
+        self._dialler = Dialler(heads=Heads(self.head.file), token=TOKEN)
         self._task: asyncio.Task[None] | None = None
 
     def write(self, data: bytes, key: AttemptKey = KEY, rank: int = 0) -> None:

@@ -34,7 +34,7 @@ class Cluster:
             node=NodeId(node),
             head_file=str(self.root / "head.json"),
             shared=(str(self.root / "shared"), str(self.home / "data")),
-            hidden=(str(self.root),),
+            hidden=(str(self.root / "nodes"), str(self.root)),  # also one within another
             isolation=self.isolation,
         )
 
@@ -159,7 +159,8 @@ def test_no_secret_and_no_other_node_can_be_read_from_inside(
         pytest.skip("the kernel lends no user namespace here")
     cluster.isolation = isolation
     seen = cluster.run("n1", f"cd {cluster.root}; find . -not -path './nodes/n1/attempts/*' | sort")
-    assert seen.split() == [".", "./nodes", "./nodes/n1", "./nodes/n1/attempts", "./shared"]
+    own = ["./nodes/n1/attempts", "./nodes/n1/images"]
+    assert seen.split() == [".", "./nodes", "./nodes/n1", *own, "./shared"]
     grep = f"grep -rs secret {cluster.root} {cluster.home}; echo end"
     assert cluster.run("n1", grep) == "end"
     assert "Read-only" in cluster.run("n1", f"touch {cluster.root}/x {cluster.root}/nodes/x")

@@ -12,7 +12,8 @@ import pytest
 
 from corral.agent.ports import PORTS, PortBlock
 from corral.agent.probe import Probe
-from corral.agent.survey import mark_of, numa_of, pretend_gpus, short_type
+from corral.agent.survey import mark_of, numa_of, pretend_gpus
+from corral.domain.gpus import short_type
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
 from corral.wire.node import NodeSettings, encode_settings

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.agent import processes
 from corral.agent.processes import descendants, marked
 from tests.patience import PATIENCE_SECONDS
 
@@ -17,7 +18,7 @@ LOOKS = 400  # a look that trusts an empty environment misses it about once in 6
 
 HOPS = """
 import os, sys, time
-until = time.monotonic() + 60
+until = time.monotonic() + 900
 while os.path.exists(sys.argv[1]) and time.monotonic() < until:
     if os.fork():
         os._exit(0)
@@ -69,3 +70,12 @@ def hopping(tmp_path: Path) -> Iterator[int]:
 def test_a_process_that_hands_its_work_on_and_ends_is_not_taken_for_gone(hopping: int) -> None:
     assert all(descendants(hopping) for _ in range(LOOKS))
     assert all(marked(MARK) for _ in range(LOOKS))
+
+
+def test_a_look_during_which_numbers_began_anew_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    newest = iter([32_700, 310, 311, 311])
+    monkeypatch.setattr(processes, "_newest", lambda: next(newest))
+    found = iter([list[int](), [7]])
+    assert processes._surely(lambda: (next(found), set())) == [7]

@@ -172,6 +172,56 @@ async def test_a_stopped_script_ends_with_the_code_of_what_it_waited_for(node_di
         assert seen.exits[0][1].code == 75
 
 
+async def test_what_is_started_in_answer_to_a_stop_is_left_to_end(node_dir: Path) -> None:
+    """A clean-up copies files, by a shell of its own even."""
+    program = (
+        "import signal,subprocess,sys,time\n"
+        "def clean(*_):\n"
+        "    code = subprocess.run(['bash', '-c', 'sleep 0.6; true']).returncode\n"
+        "    print('cleaned', code, flush=True)\n"
+        "    sys.exit(9)\n"
+        "signal.signal(15, clean)\n"
+        "print('up', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    (node_dir / "clean.py").write_text(program)
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of(f"exec python3 {node_dir}/clean.py"))
+        await here.says(key, "up")
+        here.supervisor.stop(stop_of(key, 60.0))
+        seen = await here.ended(key)
+        assert "cleaned 0" in here.log(key)
+        assert seen.exits[0][1].code == 9
+
+
+async def test_a_script_that_traps_a_stop_cleans_up_and_ends_as_it_says(node_dir: Path) -> None:
+    run = (
+        "trap 'sleep 0.6; echo cleaned $?; exit 9' TERM; echo up;"
+        "while true; do sleep 0.5; echo again; done"
+    )
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of(run))
+        await here.says(key, "up")
+        here.supervisor.stop(stop_of(key, 60.0))
+        seen = await here.ended(key)
+        assert "cleaned 0" in here.log(key)
+        assert seen.exits[0][1].code == 9
+
+
+async def test_a_script_that_traps_nothing_ends_with_its_command(node_dir: Path) -> None:
+    """It is told once what it waited for has ended; the line after that is not waited for."""
+    async with node(node_dir) as here:
+        for index, run in enumerate(
+            ("while true; do sleep 60; done", "sleep 60; sleep 61; echo went on; sleep 62")
+        ):
+            key = await here.launch(launch_of(f"echo up; {run}", f"j{index}"))
+            await here.says(key, "up")
+            here.supervisor.stop(stop_of(key, 3600.0))
+            seen = await here.ended(key)
+            assert seen.exits[0][1].shell_code == 143
+            assert "went on" not in here.log(key)
+
+
 async def test_a_smaller_grace_cuts_a_running_one_short(node_dir: Path) -> None:
     async with node(node_dir) as here:
         key = await here.launch(launch_of('trap "" TERM; echo up; while :; do sleep 60; done'))

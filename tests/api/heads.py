@@ -2,11 +2,12 @@
 uvicorn in a thread of its own, and agents that say what the test tells them."""
 
 import asyncio
+import hashlib
 import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,9 @@ from websockets.sync.client import ClientConnection, connect
 from corral.api import ApiSettings, Channels, create_app, token_digest
 from corral.control import Control
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase, Seen
+from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId, NodeId, UserName
+from corral.domain.node import NodeKind
 from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Version, Wanted
@@ -37,8 +39,10 @@ ROLES = {
     "bob": "user",
     "n1": "node:n1",
     "n2": "node:n2",
+    "n3": "node:n3",
     "olga": "operator",
     "vera": "viewer",
+    "join": "join",
     "gone": "user",  # a token that was revoked
 }
 TOKENS = {name: f"token-of-{name}-0123456789abcdef" for name in ROLES}
@@ -62,10 +66,15 @@ class PushingEngine:
     channels: Channels
     name: str = "test"
     cannot: Mapping[str, str] = field(default_factory=lambda: {"image": "no images here"})
+    could_bring: Sequence[NodeKind] = ()
+    trouble: str = ""
     proofs: dict[NodeId, str] = field(default_factory=dict)
 
     def observe(self) -> Mapping[NodeId, str]:
         return self.proofs
+
+    def says(self, key: AttemptKey) -> str:
+        return ""
 
     def apply(self, wanted: Wanted) -> None:
         self.channels.push(wanted)
@@ -79,6 +88,9 @@ class PlainSeals:
 
     def open(self, name: str, sealed: bytes) -> bytes:
         return sealed.removeprefix(name.encode() + b":")[::-1]
+
+    def sign(self, text: str) -> str:
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Head:
@@ -137,7 +149,7 @@ class Head:
             snapshot_bytes=100_000,
             log_bytes=400_000,
         )
-        self.app = create_app(self.control, channels=self.channels, settings=settings)
+        self.app = self._app(settings)
         running = asyncio.create_task(self.control.run())
         config = uvicorn.Config(
             self.app,
@@ -153,22 +165,29 @@ class Head:
             await asyncio.sleep(0.005)
         self.ready.set()
         await serving
+        left: set[Any] = set(self._server.server_state.connections)
+        for connection in left:  # of who does not read what is still to be sent
+            connection.transport.abort()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+    def _app(self, settings: ApiSettings) -> Any:
+        return create_app(self.control, channels=self.channels, settings=settings)
 
     async def _admit(self, name: str) -> None:
         """A user (or a node) and their token."""
         role, _, node = ROLES[name].partition(":")
         digest, user = token_digest(TOKENS[name]), UserName(name)
         entry = AuditEntry(at=1.0, by=HEAD, token=None, what="token.create", on=name)
-        if not node:
+        if not node and role != Role.JOIN:
             person = User(name=user, role=Role(role), created_at=1.0)
             await self.store.add_user(person, entry=entry)
         token = Token(
             id=token_id(digest),
             sha256=digest,
-            user=user,
+            user=UserName("olga") if role == Role.JOIN else user,
             role=Role(role),
+            uses_left=1_000 if role == Role.JOIN else None,
             node=NodeId(node) if node else None,
             created_at=1.0,
             revoked_at=2.0 if name == "gone" else None,

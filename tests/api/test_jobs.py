@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.heads import Agent, Head, ended, serving, up
+from tests.api.heads import Agent, Head, ended, eventually, serving, up
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -150,6 +150,38 @@ def test_after_is_found_by_name_by_id_and_within_a_submission(
         let_go(head, agents)
         over = http.get("/v1/jobs/by-id").json()
     assert over["reason"] == f"{waits}, which can no longer happen: it is CANCELLED"
+
+
+def test_after_an_array_by_its_name_or_id_is_after_each_of_its_jobs(
+    head: Head, agents: list[Agent]
+) -> None:
+    sweep = {"name": "sweep", "run": "x", "array": "0-1", "nodes": 2, "resources": {"gpu": 2}}
+    for _ in range(2):  # the newer one is meant
+        parts = [job["id"] for job in submit(head, sweep).json()["jobs"]]
+    array = parts[0].rpartition("_")[0]
+    said = [f"sweep_{at} ({id}) to be done" for at, id in enumerate(parts)]
+    for number, word in enumerate(("sweep", array)):
+        held = {"name": f"after-{number}", "run": "x", "after": word}
+        assert submit(head, held).json()["jobs"][0]["reason"] == f"it waits for {', '.join(said)}"
+    ended_too = {"name": "later", "run": "x", "after": {"job": "sweep", "on": "ended"}}
+    assert submit(head, ended_too).json()["jobs"][0]["state"] == "HELD"
+    with head.http() as http:
+        http.post(f"/v1/jobs/{parts[0]}/cancel")
+        eventually(lambda: http.get("/v1/jobs/after-1").json()["state"] == "CANCELLED")
+        assert http.get("/v1/jobs/later").json()["state"] == "HELD", "one of them has not ended"
+        http.post(f"/v1/jobs/{parts[1]}/cancel")
+        eventually(lambda: http.get("/v1/jobs/later").json()["state"] != "HELD")
+
+
+def test_an_array_after_an_array_is_refused_where_that_is_too_many_waits(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = {"name": "many", "run": "x", "array": "0-9", "nodes": 2, "resources": {"gpu": 2}}
+    assert submit(head, many).status_code == 201
+    monkeypatch.setattr("corral.wire.submission.MOST_AFTERS", 99)
+    refused = submit(head, {**many, "name": "more", "after": "many"})
+    assert error(refused) == (400, "spec_invalid")
+    assert "in 100 ways" in refused.json()["error"]["message"]
 
 
 def test_many_dependencies_are_named_until_it_is_enough_and_only_while_they_are_open(

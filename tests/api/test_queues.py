@@ -75,6 +75,33 @@ def submit(head: Head, spec: dict[str, Any]) -> None:
         answer.raise_for_status()
 
 
+def test_who_may_submit_is_set_shown_and_taken_away(cluster: tuple[Head, Path]) -> None:
+    told = transcript("queue set guests --allow alice,nobody-yet")
+    assert "+ guests: allow: [alice, nobody-yet]" in told
+    assert "warning: queue guests allows nobody-yet, and there is no user of this name" in told
+    assert "allow  [alice, nobody-yet]" in transcript("queue show guests")
+    refused = transcript("queue set guests --allow @boss")
+    assert "is neither a user's name nor one of @user" in refused
+    changed = transcript("queue set guests --allow none")
+    assert "~ guests: allow: [alice, nobody-yet] -> none" in changed
+
+
+def test_the_audit_log_says_what_was_changed_from_what_to_what(
+    cluster: tuple[Head, Path],
+) -> None:
+    head, path = cluster
+    transcript("queue set audited --weight 2")
+    transcript("queue set audited --weight 3 --borrow 1")
+    assert "~ audited: weight: 3 -> none" in transcript("queue set audited --weight none --dry-run")
+    assert '"three" is no number' in transcript("queue set audited --weight three")
+    with head.http() as http:
+        entries = http.get("/v1/audit", params={"limit": 2}).json()["entries"]
+    assert [(one["what"], one["on"], one["detail"]) for one in entries] == [
+        ("queue.set", "audited", "~ audited: weight: 2 -> 3; ~ audited: borrow: none -> 1"),
+        ("queue.set", "audited", "+ audited: weight: 2"),
+    ]
+
+
 def test_one_queue_is_made_and_changed_field_by_field(cluster: tuple[Head, Path]) -> None:
     head, _ = cluster
     made = transcript("queue set lab --gpus h100:2 --borrow 4 --priorities low..normal")
@@ -91,7 +118,77 @@ def test_one_queue_is_made_and_changed_field_by_field(cluster: tuple[Head, Path]
     assert "did you mean lab?" in transcript("run -d --no-workdir --queue lba -- true")
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--gpu-hours nan", "queue odd: budget.gpu_hours: nan is out of bounds: 0 to"),
+        ("--gpu-hours inf", "queue odd: budget.gpu_hours: inf is out of bounds: 0 to"),
+        ("--money inf --rates 1", "queue odd: budget.money: inf is out of bounds: 0 to"),
+        ("--weight nan", "weight: nan is out of bounds: a weight is above 0 and at most 1,000,000"),
+        ("--weight inf", "weight: inf is out of bounds: a weight is above 0 and at most 1,000,000"),
+        ("--gpus :8", '"" is no type of GPU'),
+        ("--gpus h100:8,H100:4", "h100 is named twice"),
+        ("--max-duration 24", "max_duration: 24 of what? ! write the unit: max_duration: 24m"),
+        ("--parent odd", "run: corral queue set odd --parent none"),
+        ("--weight 1e308", "beside which 1 is nothing"),
+        ("--weight -1", "weight: -1 is out of bounds"),
+        ("--max-duration -5m", 'max_duration: "-5m" is no duration'),
+        ("--gpu-hours 5 --until 2020-01-01", "budget: DATE AND TIME UTC is over"),
+        ("--lend 4", "run: corral queue set odd --lend 0"),
+    ],
+)
+def test_a_number_that_no_queue_can_have_is_refused(
+    cluster: tuple[Head, Path], typed: str, said: str
+) -> None:
+    refused = transcript(f"queue set odd {typed}")
+    assert "[exit 3]" in refused
+    assert said in " ".join(refused.split())
+    assert "odd" not in cluster[0].control.world.queues.by_name
+
+
+def test_a_number_that_json_lets_pass_as_endless_is_refused_too(
+    cluster: tuple[Head, Path],
+) -> None:
+    body = '{"fields": {"weight": 1e400, "budget": {"gpu_hours": 1e400}}}'
+    with cluster[0].http() as http:
+        json = {"content-type": "application/json"}
+        refused = http.put("/v1/queues/odd", content=body, headers=json)
+    assert refused.status_code == 400
+    assert "weight: inf is out of bounds" in refused.json()["error"]["message"]
+
+
+def test_a_budget_is_given_or_taken_away_not_both(cluster: tuple[Head, Path]) -> None:
+    refused = transcript("queue set lab --gpu-hours 5 --no-budget")
+    assert "[exit 2]" in refused
+    assert "leave out --no-budget, or --gpu-hours" in refused
+
+
 def test_queue_alone_lists_jobs_as_other_systems_do(cluster: tuple[Head, Path]) -> None:
     submit(cluster[0], {"resources": {"gpu": 1}})
     assert "gpt" in transcript("queue")
     assert "gpt" in transcript("queue --all")
+
+
+def test_a_queue_is_taken_away_once_nothing_is_in_it(cluster: tuple[Head, Path]) -> None:
+    head, _ = cluster
+    transcript("queue set old")
+    transcript("queue set older --parent old")
+    submit(head, {"name": "waits", "queue": "older", "resources": {"cpu": 3}, "begin": "9h"})
+    refused = transcript("queue rm old")
+    assert "queue old would be taken away, and queue older is below it" in refused
+    assert "corral queue rm older\n" in refused
+    refused = transcript("queue rm older")
+    assert "queue older would be taken away, and it has 1 unfinished job" in refused
+    assert "[exit 3]" in refused
+    transcript("stop waits")
+    eventually(lambda: not any(j.spec.name == "waits" for j in head.control.world.jobs.values()))
+    assert "- older\n- old\n" in transcript("queue rm older old")
+    assert not {"old", "older"} & head.control.world.queues.by_name.keys()
+    with head.http() as http:
+        entries = http.get("/v1/audit", params={"limit": 2}).json()["entries"]
+    assert [(one["what"], one["on"]) for one in entries] == [
+        ("queue.remove", "old"),
+        ("queue.remove", "older"),
+    ]
+    assert "there is no queue 'old'" in transcript("queue rm old")
+    assert "queue default is always there" in transcript("queue rm default")

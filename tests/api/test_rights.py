@@ -11,12 +11,14 @@ from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 
 from corral.api.rights import RIGHTS, Rights, may, routes_of
-from corral.domain.ids import UserName
+from corral.domain.ids import QueueName, UserName
 from corral.domain.job import JobSpec
 from corral.domain.people import Role
+from corral.domain.queue import Queue
+from corral.domain.wishes import SetQueues
 from tests.api.heads import Head
 
-# v viewer, u user, o operator, a admin, n node: on one's own things, and on those of others
+# v viewer, u user, o operator, a admin, n node, j a join token: on their own things, and on others'
 EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/jobs"): ("uoa", "uoa"),
     ("GET", "/v1/jobs"): ("vuoa", "vuoa"),
@@ -27,6 +29,8 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/jobs/{job}/resume"): ("uoa", "oa"),
     ("GET", "/v1/jobs/{job}/events"): ("vuoa", "vuoa"),
     ("GET", "/v1/jobs/{job}/logs"): ("vuoa", "oa"),
+    ("POST", "/v1/jobs/{job}/requeue"): ("uoa", "oa"),
+    ("PATCH", "/v1/jobs/{job}"): ("uoa", "oa"),
     ("GET", "/v1/jobs/{job}/checkpoints"): ("vuoa", "vuoa"),
     ("WS", "/v1/jobs/{job}/attach"): ("uoa", "a"),
     ("GET", "/v1/events"): ("vuoa", "vuoa"),
@@ -37,10 +41,16 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/nodes/{node}/drain"): ("oa", "oa"),
     ("POST", "/v1/nodes/{node}/uncordon"): ("oa", "oa"),
     ("PATCH", "/v1/nodes/{node}/labels"): ("oa", "oa"),
+    ("POST", "/v1/nodes/tokens"): ("oa", "oa"),
+    ("GET", "/v1/join"): ("j", "j"),
+    ("POST", "/v1/nodes/join"): ("j", "j"),
+    ("POST", "/v1/nodes/{node}/dead"): ("oa", "oa"),
+    ("DELETE", "/v1/nodes/{node}"): ("oa", "oa"),
     ("GET", "/v1/queues"): ("vuoa", "vuoa"),
     ("GET", "/v1/queues/{queue}"): ("vuoa", "vuoa"),
     ("PUT", "/v1/queues"): ("oa", "oa"),
     ("PUT", "/v1/queues/{queue}"): ("oa", "oa"),
+    ("DELETE", "/v1/queues/{queue}"): ("oa", "oa"),
     ("HEAD", "/v1/snapshots/{sha256}"): ("uoa", "uoa"),
     ("PUT", "/v1/snapshots/{sha256}"): ("uoa", "uoa"),
     ("GET", "/v1/secrets"): ("uoa", "uoa"),
@@ -54,8 +64,12 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/tokens"): ("vuoa", "a"),
     ("POST", "/v1/tokens"): ("uoa", "a"),
     ("DELETE", "/v1/tokens/{token}"): ("vuoa", "a"),
+    ("GET", "/v1/imports"): ("vuoa", "vuoa"),
+    ("POST", "/v1/imports"): ("oa", "oa"),
     ("GET", "/v1/audit"): ("oa", "oa"),
     ("POST", "/v1/head/down"): ("a", "a"),
+    ("GET", "/v1/agents/node"): ("n", "n"),
+    ("DELETE", "/v1/agents/node"): ("n", "n"),
     ("GET", "/v1/agents/snapshots/{sha256}"): ("n", "n"),
     ("GET", "/v1/agents/secrets/{job}/{attempt}"): ("n", "n"),
     ("GET", "/v1/agents/forgotten"): ("n", "n"),
@@ -63,8 +77,15 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("WS", "/v1/agents/logs"): ("n", "n"),
     ("WS", "/v1/agents/attach/{session}"): ("n", "n"),
 }
-WHO = {"v": "vera", "u": "alice", "o": "olga", "a": "admin", "n": "n1"}
-ROLES = {"v": Role.VIEWER, "u": Role.USER, "o": Role.OPERATOR, "a": Role.ADMIN, "n": Role.NODE}
+WHO = {"v": "vera", "u": "alice", "o": "olga", "a": "admin", "n": "n1", "j": "join"}
+ROLES = {
+    "v": Role.VIEWER,
+    "u": Role.USER,
+    "o": Role.OPERATOR,
+    "a": Role.ADMIN,
+    "n": Role.NODE,
+    "j": Role.JOIN,
+}
 OTHER = UserName("bob")
 OWNED = [key for key in EXPECTED if "{job}" in key[1] and not key[1].startswith("/v1/agents")]
 
@@ -116,7 +137,8 @@ def test_a_route_lets_in_those_who_may_and_nobody_else(
     }
     for part, value in names.items():
         path = path.replace(part, value)
-    status, code = ask(head, method, path, WHO.get(letter))
+    leaves = letter == "n" and key == ("DELETE", "/v1/agents/node")  # its token is over then
+    status, code = ask(head, method, path, "n3" if leaves else WHO.get(letter))
     own, others = EXPECTED[key]
     if not letter:
         assert status in (401, 429)
@@ -161,6 +183,59 @@ def test_a_job_of_another_is_shown_without_its_command(head: Head, letter: str) 
         sees_it = letter in EXPECTED["GET", "/v1/jobs/{job}/logs"][0 if owner != OTHER else 1]
         assert shown["run"] == ("python train.py --key k" if sees_it else None)
         assert "env" not in shown
+
+
+ALLOW: Mapping[str, tuple[str, ...] | None] = {
+    "default": None,
+    "closed": (),
+    "alices": ("alice",),
+    "bobs": ("bob", "@operator"),
+    "admins": ("@admin",),
+    "all": ("@user",),
+    "below": None,  # below alices
+    "veras": ("vera",),
+}
+TAKES = {
+    "default": "uoa", "closed": "oa", "alices": "uoa", "bobs": "oa", "admins": "oa", "all": "uoa",
+    "below": "uoa", "veras": "oa",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("letter", "vuoa")
+@pytest.mark.parametrize("name", ALLOW)
+def test_a_queue_takes_jobs_of_those_whom_it_allows_and_of_operators(
+    head: Head, name: str, letter: str
+) -> None:
+    parents = {"below": QueueName("alices")}
+    queues = [
+        Queue(name=QueueName(one), parent=parents.get(one), allow=allow)
+        for one, allow in ALLOW.items()
+    ]
+    head.run(head.control.ask(SetQueues(queues=tuple(queues), whole=False), by=UserName("admin")))
+    spec = {"name": "x", "run": "true", "queue": name}
+    for way in ("/v1/jobs", "/v1/jobs?dry_run=1"):
+        body = {"specs": [spec], "key": uuid.uuid4().hex}
+        status, text = ask(head, "POST", way, WHO[letter], body)
+        assert (status in (200, 201)) == (letter in TAKES[name]), text
+        assert status in (200, 201, 403)
+
+
+def test_who_is_not_allowed_is_told_who_is_and_whom_to_ask(head: Head) -> None:
+    queues = (
+        Queue(name=QueueName("team"), allow=("bob", "carol")),
+        Queue(name=QueueName("sub"), parent=QueueName("team")),
+    )
+    head.run(head.control.ask(SetQueues(queues=queues, whole=False), by=UserName("admin")))
+    with head.http("alice") as http:
+        spec = {"name": "x", "run": "true", "queue": "sub"}
+        error = http.post("/v1/jobs", json={"specs": [spec], "key": "k"}).json()["error"]
+    assert error["code"] == "forbidden"
+    assert error["message"] == (
+        "queue sub takes jobs of bob, carol and operators, as queue team above it says; "
+        "alice may not submit to it"
+    )
+    assert error["hint"].startswith("choose another: corral queue ls; or ask admin")
+    assert error["hint"].endswith("to run: corral queue set sub --allow bob,carol,alice")
 
 
 def job_of(head: Head, owner: UserName) -> str:

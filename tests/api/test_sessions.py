@@ -6,6 +6,7 @@ from typing import cast
 
 from corral.api.auth import Caller
 from corral.api.sessions import Sessions
+from corral.domain.facts import AttemptKey
 from corral.domain.ids import TokenId, UserName
 from corral.domain.people import Role
 from corral.ports.store import Store
@@ -24,6 +25,16 @@ class SlowStore:
         return [None for _ in digests]
 
 
+class NoJobs:
+    """Nobody shows a job's own token."""
+
+    def attempt_of(self, secret: str) -> None:
+        return None
+
+    async def identity(self, attempt: AttemptKey, sha256: str) -> None:
+        return None
+
+
 def caller(name: str) -> Caller:
     return Caller(name=UserName(name), role=Role.USER, token=TokenId("t"), sha256=name)
 
@@ -31,7 +42,7 @@ def caller(name: str) -> Caller:
 def test_one_that_opens_while_the_store_looks_at_others_is_not_cut() -> None:
     async def scene() -> None:
         store = SlowStore()
-        held = Sessions(cast(Store, store), lambda: 0.0)
+        held = Sessions(cast(Store, store), lambda: 0.0, NoJobs())
         looking = asyncio.create_task(held._look_once())
         await store.asked.wait()
         async with held.held(caller("ann")):

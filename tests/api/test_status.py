@@ -6,8 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from corral.api import views
 from corral.api.errors import bug
+from corral.domain.place import PlaceRule
 from tests.api.heads import Head
+from tests.worlds import Cluster, gang, node
 
 
 @pytest.mark.parametrize(("free_bytes", "is_told"), [(5 * 10**6, True), (10**9, False)])
@@ -36,3 +39,18 @@ def test_a_full_disk_is_the_worlds_trouble_and_no_bug() -> None:
     full = bug(OSError(errno.ENOSPC, "No space left on device"), "id")
     assert (full.status_code, b"disk is full" in bytes(full.body)) == (503, True)
     assert bug(OSError(errno.EIO, "Input/output error"), "id").status_code == 500
+
+
+def test_no_gpu_of_a_node_that_is_held_whole_is_free() -> None:
+    cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
+    cluster.up(cluster.submit(gang("alone", place=PlaceRule(exclusive=True))))
+    cluster.up(cluster.submit(gang("other")))
+    rows = {row.id: row for row in views.node_rows(cluster.world, set())}
+    assert {id: (row.gpus.free, row.held_whole_by) for id, row in rows.items()} == {
+        "n1": (0.0, "j1"),
+        "n2": (3.0, None),
+    }
+    found = views.gpus(cluster.world)
+    assert (found.free, found.used) == (3.0, 5.0)
+    detail = views.node_detail(cluster.world, set(), next(iter(cluster.world.nodes.values())))
+    assert (detail.gpus.free, detail.held_whole_by) == (0.0, "j1")

@@ -70,12 +70,22 @@ def test_loopback_needs_no_encryption(host: str) -> None:
     assert ClusterSettings(host=host).host == host
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", "", "127.0.0.1.x"])
-def test_no_other_machine_is_let_in_without_encryption(host: str) -> None:
-    with pytest.raises(UnsafeBind) as refused:
-        ClusterSettings(host=host)
-    assert "--tls-certificate" in refused.value.hint
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.org", "127.0.0.1.x"])
+def test_another_host_is_served_with_a_certificate_given_whole_or_made(host: str) -> None:
+    assert ClusterSettings(host=host, nodes=0).host == host
     assert ClusterSettings(host=host, tls_certificate="c", tls_key="k").host == host
+    with pytest.raises(UnsafeBind) as refused:
+        ClusterSettings(host=host, tls_certificate="c")
+    assert "--tls-certificate" in refused.value.hint
+    with pytest.raises(UnsafeBind):
+        ClusterSettings(host=host, tls_key="k")
+    with pytest.raises(UnsafeBind):
+        ClusterSettings(host="")
+
+
+def test_a_head_on_loopback_has_a_node_of_its_own() -> None:
+    with pytest.raises(SpecInvalid):
+        ClusterSettings(nodes=0)
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(0, 1), (-1, 1), (1, -1), (100_000, 1), (1, 10_000)])
@@ -118,6 +128,31 @@ def test_a_cluster_that_is_down_may_become_another(tmp_path: Path) -> None:
     assert decide(place, Asked(), none).nodes == 2
     changed = decide(place, Asked(nodes=4), none)
     assert (changed.nodes, changed.gpus, changed.gpu_type) == (4, 2, "a100")
+
+
+def test_a_cluster_that_is_up_names_the_options_as_they_are_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ClusterDir(tmp_path)
+    ClusterSettings().save(place)
+    monkeypatch.setattr("corral.boot.up.head_runs", lambda place: True)
+    asked = Asked(gpus=1, pretend=True, labels=("a=b", "n1:c"), shared=("/my data",))
+    with pytest.raises(Conflict) as refused:
+        decide(place, asked, none)
+    assert refused.value.message.endswith(
+        "and its --gpus is not given, --pretend is off, --label is not given, --shared is not given"
+    )
+    assert refused.value.hint.endswith(
+        "corral up --gpus 1 --pretend --label a=b --label n1:c --shared '/my data'"
+    )
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1.0, 1e308])
+def test_a_number_of_seconds_or_days_that_cannot_be_is_refused(number: float) -> None:
+    for given in ({"reboot_seconds": number}, {"keep_days": number}):
+        with pytest.raises(SpecInvalid) as refused:
+            ClusterSettings(**given)  # type: ignore[arg-type]
+        assert "corral up --" in refused.value.hint
 
 
 def test_a_damaged_settings_file_is_named(tmp_path: Path) -> None:
@@ -168,6 +203,16 @@ def test_a_cluster_that_lives_keeps_its_labels_until_it_is_down(tmp_path: Path) 
     settled(Asked(labels=("zone=a",), topology="racks=1"), none).save(place)
     assert decide(place, Asked(), none).labels == ("zone=a",)
     assert decide(place, Asked(labels=("zone=b",)), none).topology == "racks=1"
+
+
+def test_a_cluster_that_shrinks_forgets_the_labels_of_nodes_that_it_has_no_more(
+    tmp_path: Path,
+) -> None:
+    place = ClusterDir(tmp_path)
+    settled(Asked(nodes=4, labels=("zone=a", "n3:disk", "n4:zone=b")), none).save(place)
+    assert decide(place, Asked(nodes=3), none).labels == ("zone=a", "n3:disk")
+    with pytest.raises(SpecInvalid, match="no node n4"):
+        decide(place, Asked(nodes=3, labels=("n4:zone=b",)), none)
 
 
 def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:

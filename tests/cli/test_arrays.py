@@ -140,3 +140,23 @@ def test_a_change_of_an_array_leaves_what_is_over_alone(
 )
 def test_indices_are_told_as_spans(indices: list[int], text: str) -> None:
     assert spans_of([Job.model_construct(array_index=index) for index in indices]) == text
+
+
+def test_a_submitted_array_is_told_by_its_own_name_and_id(agent: Agent, corral: Say) -> None:
+    told = corral(
+        "run", "-d", "--no-workdir", "--begin", "9h", "-n", "late", "--array=0-11", "--", "x"
+    )
+    assert told[1].splitlines()[:2] == [
+        "late",
+        "submitted as j1 (12 jobs); follow them: corral logs -f j1",
+    ]
+
+
+def test_what_is_advised_to_an_array_is_about_all_of_it(agent: Agent, corral: Say) -> None:
+    corral("run", "-d", "--no-workdir", "--begin", "9h", "-n", "late", "--array=0-11", "--", "x")
+    assert "corral stop j1, and submit it without begin" in corral("why", "late")[1]
+    (group,) = json.loads(corral("why", "late", "--json")[1])["groups"]
+    assert group["suggestions"] == ["to begin sooner: corral stop j1, and submit it without begin"]
+    assert "corral stop j1_3, and submit it without begin" in corral("why", "late_3")[1]
+    corral("stop", "late", "-y")
+    assert "corral stop" not in corral("why", "late")[1]

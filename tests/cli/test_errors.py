@@ -2,6 +2,10 @@
 
 import errno
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,8 @@ from corral.domain.errors import (
     TokenRevoked,
     Unreachable,
 )
+from tests.api.heads import TOKENS, Head
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -105,3 +111,35 @@ def test_another_fault_of_a_file_is_not_taken_for_a_full_disk(
     monkeypatch.setattr("corral.cli.main.build", broken)
     with pytest.raises(OSError, match="Input/output"):
         run(["ps"])
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_a_reader_that_has_gone_ends_a_command_quietly(tmp_path: Path, form: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ["run", "--dry-run", *form, "--no-workdir", "--array", "0-2"]
+    words += ["--dir", str(tmp_path), "--", "true"]
+    with os.fdopen(writer, "wb") as gone:
+        ended = subprocess.run(
+            [sys.executable, "-c", "from corral.cli.main import main; main()", *words],
+            stdout=gone,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (failure.DONE, False)
+
+
+def test_a_viewer_who_submits_with_a_workdir_is_refused_in_words(
+    head: Head,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "train.py").write_text("1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CORRAL_TOKEN", TOKENS["vera"])
+    assert run(["run", "-d", "--", "true"]) == 3
+    told = capsys.readouterr().err
+    assert "sending snapshots takes the role user; this token lets vera be viewer" in told

@@ -1,8 +1,11 @@
-"""Tables on terminals of any width."""
+"""Tables on terminals of any width, and moments in the reader's own time."""
+
+import time
 
 import pytest
 
-from corral.cli.output import cut, show_table, table
+from corral.cli.output import clean, cut, show_table, table
+from corral.domain.moment import moment_text
 
 
 @pytest.mark.parametrize("columns", [5, 30, 40, 200])
@@ -16,3 +19,34 @@ def test_only_the_last_column_of_a_table_gives_way(
     said = capsys.readouterr().out.splitlines()[1]
     assert said.startswith("j12345  a-name-of-some-length  CANCELLED  a long")
     assert said.endswith("…") == (columns < 100)
+
+
+def test_nothing_is_shortened_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    rows = table("ID", "WHY")
+    rows.add_row("j1", cut("a long story " * 20 + "ends"))
+    show_table(rows)
+    assert capsys.readouterr().out.endswith("story ends\n")
+
+
+@pytest.mark.parametrize(
+    ("zone", "said"),
+    [
+        ("UTC", "it starts at 2026-11-22 06:54:50 UTC at the latest"),
+        ("JST-9", "it starts at 2026-11-22 15:54:50 at the latest"),
+        ("EST5", "it starts at 2026-11-22 01:54:50 at the latest"),
+    ],
+)
+def test_the_heads_moments_are_told_in_the_readers_own_time(
+    zone: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert clean(f"it starts at {moment_text(1795330490.0)} at the latest") == said
+        assert clean("on 2026-02-31 06:54:50 UTC") == "on 2026-02-31 06:54:50 UTC"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

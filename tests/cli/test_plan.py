@@ -2,6 +2,7 @@
 
 import pytest
 
+from corral.cli.arrays import when_text
 from corral.cli.common import Change
 from corral.cli.plan import show_plan
 from corral.cli.submit import tell_when
@@ -44,6 +45,28 @@ def test_a_dry_run_answers_on_stdout_with_the_environment(
     assert told.err == ""
 
 
+def form(nodes: int, least: int, gpus: int) -> api.Form:
+    return api.Form(
+        nodes=nodes, least_nodes=least, gpus_per_node=gpus, gpu_type=None, cpus_per_node=0,
+        memory_bytes_per_node=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("starts_now", [True, False])
+def test_all_forms_are_shown_and_the_one_that_it_would_get(
+    starts_now: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forms = [form(9, 2, 8), form(1, 1, 2)]
+    planned = PLANNED.model_copy(
+        update={"starts_now": starts_now, "forms": forms, "shape": form(3, 3, 8), "ranks": 3}
+    )
+    show_plan([planned], NOTHING, whole=True)
+    told = capsys.readouterr().out
+    assert "asks for  2 to 9 nodes, each with 8 GPUs; else 1 node with 2 GPUs\n" in told
+    assert ("gets      3 nodes, each with 8 GPUs\nranks     3\n" in told) == starts_now
+    assert "ranks" in told or not starts_now, "how many it has is known when it starts"
+
+
 def forecast() -> api.Forecast:
     starts = Span(low_seconds=725.0, high_seconds=2395.0)
     row = Told(
@@ -55,6 +78,7 @@ def forecast() -> api.Forecast:
         ends=Span(low_seconds=7200.0, high_seconds=None),
         runs=40,
         known=1.0,
+        limited=1.0,
         told=200,
         held=83.0,
         row=row,
@@ -72,6 +96,20 @@ def test_who_would_wait_is_told_when_it_starts_and_what_would_be_sooner(
     assert "starts    in 12 to 40 min (80 %); the last 200 held 83 %" in told
     assert "ends      in more than 2 h" in told
     assert "sooner    with 1 node instead of 2 it starts in 12 to 40 min" in told
+
+
+def test_who_is_likely_to_be_given_up_is_told_that_instead_of_an_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    early = forecast().model_copy(update={"gives_up_at": 60.0, "is_too_late": True})
+    show_plan([PLANNED.model_copy(update={"forecast": early})], NOTHING, whole=True)
+    told = capsys.readouterr().out
+    assert "but       will be given up at 1970-01-" in told
+    assert "ends " not in told
+    assert when_text(early).endswith("before it is likely to start: " + early.text)
+    late = early.model_copy(update={"is_too_late": False})
+    assert "is given up at 1970-01-" in when_text(late)
+    assert when_text(late).startswith("starts in 12 to 40 min")
 
 
 class Waiting:

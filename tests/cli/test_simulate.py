@@ -1,6 +1,7 @@
 """corral simulate answers with the numbers, side by side, and writes what it is told to write."""
 
 import json
+from gzip import compress
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def test_several_policies_side_by_side(
         assert 0 < numbers["utilisation"] <= 1
     logged = [json.loads(line) for line in events.read_text().splitlines()]
     assert {event["policy"] for event in logged} == {"fifo", "default"}
+    assert {event["job"] for event in logged} == {f"j{at}" for at in range(60)}
     assert html.read_text().count("<svg") == 2
     assert "http" not in html.read_text().replace(str(tmp_path), "")
 
@@ -127,14 +129,57 @@ def test_jobs_none_of_which_fits_are_refused(log: Path) -> None:
     assert run(["simulate", str(log), "--cluster", "1x4"]) == 3
 
 
+ODD_LOGS = {
+    "": "has no job with GPUs that ended",
+    "a,0,1e300,1": "times are seconds",
+    "a,1e18,5,1": "times are seconds",
+    "a,0,5,0": "has no job with GPUs that ended",
+    "a,0,nan,1": "line 2",
+    "a,0,5,1e12": "no job fits",
+}
+
+
+@pytest.mark.parametrize("row", ODD_LOGS)
+@pytest.mark.parametrize("words", [[], ["--queue-per-vc"]])
+def test_a_log_that_tells_nothing_or_nonsense_is_refused(
+    row: str, words: list[str], log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text(f"job_id,submit_s,duration_s,gpus,vc\n{row}{',a' if row else ''}\n")
+    assert run(["simulate", str(log), "--cluster", "2x8", *words]) == 3
+    assert ODD_LOGS[row] in capsys.readouterr().err
+
+
+def test_a_list_without_nodes_is_refused(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = log.with_name("none.csv")
+    nodes.write_text("node_id,gpus\na,0\n")
+    assert run(["simulate", str(log), "--nodes", str(nodes)]) == 3
+    assert "has no node with GPUs" in capsys.readouterr().err
+
+
+def test_rows_out_of_order_of_one_id_or_no_time_are_jobs_like_others(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.write_text("job_id,submit_s,duration_s,gpus\na,50,10,1\nb,0,0,2\na,0,10,8\n")
+    file = tmp_path / "queues.yaml"
+    file.write_text("kind: queues\nqueues: [{name: a}]\n")
+    words = ["simulate", str(log), "--cluster", "1x8", "--policy", "fifo", "--queues", str(file)]
+    assert run([*words, "--json"]) == 0
+    for numbers in json.loads(capsys.readouterr().out)["policies"].values():
+        assert (numbers["jobs"], numbers["wait_max_s"]) == (3, 1.0)
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [
         ([], 2),
         (["--cluster", "2x8", "--policy", "magic"], 3),
         (["--cluster", "eight"], 3),
+        (["--cluster", "0x8"], 3),
+        (["--cluster", "9999999x8"], 3),
+        (["--cluster", "2x8", "--queues", "/no/such/file.yaml"], 3),
         (["--cluster", "1x4", "--restart-seconds", "-1"], 2),
         (["--cluster", "1x4", "--seed", "-1"], 2),
+        (["--cluster", "2x8", "--mtbf-hours", "0.01", "--checkpoint-seconds", "0"], 3),
         (["--cluster", "1x4", "--html", "/no/such/folder/page.html"], 3),
         (["--cluster", "1x4", "--events", "/no/such/folder/events"], 3),
         (["--cluster", "2x8", "--nodes", "n.csv"], 2),
@@ -142,6 +187,65 @@ def test_jobs_none_of_which_fits_are_refused(log: Path) -> None:
 )
 def test_what_cannot_be_replayed_is_refused(log: Path, more: list[str], code: int) -> None:
     assert run(["simulate", str(log), *more]) == code
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--policy", "magic"], "there are: fifo, fifo-skip, sjf, sjf-oracle, srtf-oracle, las"),
+        (["--policy", "esy"], "did you mean easy? there are: fifo"),
+        (["--policy", "service"], "run: corral simulate TRACE --queues FILE"),
+        (["--events", "/no/such/events"], "cannot be written: there is no directory /no/such"),
+        (["--html", "/no/such/a.html"], "cannot be written: there is no directory /no/such"),
+        (["--html", "/tmp"], "/tmp cannot be written: it is a directory"),
+    ],
+)
+def test_a_refusal_says_what_there_is_and_what_to_do(
+    log: Path, more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", str(log), "--cluster", "2x8", *more]) == 3
+    told = capsys.readouterr()
+    assert said in told.err
+    assert "Errno" not in told.err
+
+
+@pytest.mark.parametrize("cell", ["1e9", "nan", "inf", "-1", "2.5", "x"])
+def test_no_node_of_a_list_has_such_gpus(
+    log: Path, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = log.with_name("odd.csv")
+    nodes.write_text(f"node_id,gpus\na,8\nb,{cell}\n")
+    assert run(["simulate", str(log), "--nodes", str(nodes)]) == 3
+    assert "odd.csv is not a list of nodes: line 3: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cut", [slice(0, -12), slice(0, 15)])
+def test_a_packed_log_that_is_cut_short_is_refused(
+    log: Path, cut: slice, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = log.with_name("log.csv.gz")
+    packed.write_bytes(compress(LOG.encode())[cut])
+    assert run(["simulate", str(packed), "--cluster", "2x8"]) == 3
+    assert "log.csv.gz cannot be read: Compressed file ended" in capsys.readouterr().err
+
+
+def test_a_file_of_policies_that_is_not_there_is_refused_in_words(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["simulate", str(log), "--cluster", "2x8", "--config", "/no/such"]) == 3
+    told = capsys.readouterr().err
+    assert "/no/such cannot be read: no such file" in told
+    assert "Errno" not in told
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_number_of_a_policy_has_an_end(
+    log: Path, tmp_path: Path, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(f'[dear]\nlike = "default"\nprice = {number}\n')
+    assert run(["simulate", str(log), "--cluster", "2x8", "--config", str(file)]) == 3
+    assert f"price is {number}" in capsys.readouterr().err
 
 
 QUEUES = """
@@ -169,7 +273,9 @@ def test_queues_of_a_file_own_lend_and_take_back(
     file.write_text(QUEUES)
     words = ["simulate", str(of_two), "--cluster", "2x8", "--json", "--queues", str(file)]
     assert run([*words, "--policy", "fifo-skip", "--events", str(events)]) == 0
-    policies = json.loads(capsys.readouterr().out)["policies"]
+    told = capsys.readouterr()
+    assert "queues is the live decision with these queues; fifo-skip: one line" in told.err
+    policies = json.loads(told.out)["policies"]
     assert set(policies) == {"fifo-skip", "queues"}
     assert policies["fifo-skip"]["queues"]["b"]["wait_mean_s"] > 0
     assert policies["queues"]["queues"]["b"]["wait_mean_s"] == 0
@@ -193,16 +299,59 @@ def test_each_vc_of_a_log_may_be_a_queue_with_the_gpus_of_its_nodes(
     assert by_time["queues"]["b"]["wait_mean_s"] > 0
 
 
+def test_jobs_that_their_queue_may_never_hold_are_left_out_and_told(
+    of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("kind: queues\nqueues: [{name: a, gpus: 4, borrow: 0}, {name: b}]\n")
+    words = ["simulate", str(of_two), "--cluster", "2x8", "--queues", str(file), "--json"]
+    assert run(words) == 0
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert (answer["too_large"], answer["policies"]["queues"]["jobs"]) == (4, 2)
+    assert "4 jobs ask for more than their queue may hold" in said.err
+    file.write_text("kind: queues\nqueues: [{name: default, max_per_user: 0}]\n")
+    assert run(words) == 3
+    assert "each job asks for more than its queue may ever hold" in capsys.readouterr().err
+
+
+def test_what_a_play_of_queues_leaves_out_is_said(
+    of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text(
+        "kind: queues\nqueues:\n"
+        "- {name: a, max_duration: 1h, budget: {gpu_hours: 5, until: 2030-01-01}}\n"
+    )
+    assert run(["simulate", str(of_two), "--cluster", "2x8", "--queues", str(file)]) == 0
+    said = capsys.readouterr().err
+    assert "no queue is called b: such jobs are in default" in said
+    assert "a replay has no dates to end a budget; that of: a" in said
+    assert "no max_duration ends a job in a replay; that of: a" in said
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["--queues", "none.yaml", "--queue-per-vc"],
-        ["--queue-per-vc", "--mtbf-hours", "2"],
         ["--queues", "none.yaml"],
     ],
 )
 def test_queues_that_cannot_be_are_refused(words: list[str], of_two: Path) -> None:
     assert run(["simulate", str(of_two), "--cluster", "2x8", *words]) in (2, 3)
+
+
+def test_nodes_fail_where_there_are_queues_too(
+    of_two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, events = tmp_path / "queues.yaml", tmp_path / "events"
+    file.write_text(QUEUES)
+    words = ["simulate", str(of_two), "--cluster", "2x8", "--json", "--queues", str(file)]
+    assert run([*words, "--mtbf-hours", "3", "--events", str(events)]) == 0
+    numbers = json.loads(capsys.readouterr().out)["policies"]["queues"]
+    logged = [json.loads(line)["event"] for line in events.read_text().splitlines()]
+    assert numbers["failures"] == logged.count("failed") > 0
+    assert numbers["lost_gpu_s"] > 0
 
 
 def test_a_log_without_a_vc_has_no_queue_for_each(

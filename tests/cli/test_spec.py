@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.cli.failure import Usage
-from corral.cli.main import build
+from corral.cli.failure import REFUSED, Usage
+from corral.cli.main import build, with_negatives
+from corral.cli.main import run as main_run
 from corral.cli.spec import Typed, command_text, made_name, spec_of
-from corral.cli.wishes import Wishes, constraints_of, nodes_of
+from corral.cli.wishes import Wishes, constraints_of, forms_of, nodes_of
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import is_name
 
@@ -174,7 +175,88 @@ def test_a_range_of_nodes_is_an_elastic_job() -> None:
     assert nodes_of("many") == {"nodes": "many"}
 
 
+def test_other_forms_ask_for_what_else_the_job_asks_for_of_a_node() -> None:
+    forms = forms_of(("a100:8", "2x4"), {"gpu": "h100:8", "memory": "64GB"})
+    assert forms == [
+        {"resources": {"gpu": "a100:8", "memory": "64GB"}},
+        {"resources": {"gpu": 4, "memory": "64GB"}, "nodes": 2},
+    ]
+    with pytest.raises(SpecInvalid, match="asks for nothing"):
+        forms_of((" ",), {})
+
+
 @pytest.mark.parametrize("option", ["--time", "-t", "--max-duration"])
 def test_a_limit_may_be_called_as_in_a_spec_file(option: str) -> None:
     _, bound, _ = build().parse_args(["run", option, "3h", "--", "true"], exit_on_error=False)
     assert bound.arguments["time"] == "3h"
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (("--time", "-5m"), "-5m"),
+        (("-t", "-5m"), "-5m"),
+        (("--nodes", "-2-4"), "-2-4"),
+        (("--begin", "-30m"), "-30m"),
+        (("--priority", "-5..3"), "-5..3"),
+    ],
+)
+def test_a_value_below_nothing_is_judged_as_a_value(
+    words: tuple[str, str], value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main_run(["run", *words, "--dry-run", "--no-workdir", "--", "true"]) == REFUSED
+    assert f'"{value}" is no' in capsys.readouterr().err
+
+
+def test_a_command_keeps_its_own_words(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--priority", "-5", "--dry-run", "--", "kill", "-9m", "--x", "-1"]
+    assert list(with_negatives(words)) == ["run", "--priority=-5", *words[3:]]
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (("node!=n1", "node!=n2,n1"), "write: --constraint node!=n1,n2 for neither of them"),
+        (("zone=a", "zone=b"), "write: --constraint zone=a,b for either of them"),
+        (("zone=a", "zone!=b"), "keep one: zone=VALUE already leaves out all other values"),
+        (("nvme", "nvme=yes"), "keep one: nvme=VALUE already leaves out all other values"),
+    ],
+)
+def test_a_label_that_is_given_twice_is_refused_with_the_one_option_for_both(
+    typed: tuple[str, ...], hint: str
+) -> None:
+    with pytest.raises(SpecInvalid, match="is given twice") as refused:
+        constraints_of(typed)
+    assert refused.value.hint == hint
+
+
+def test_nodes_from_the_most_to_the_fewest_are_refused_with_the_right_order() -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        nodes_of("4-2")
+    assert refused.value.hint == "write: --nodes 2-4"
+
+
+@pytest.mark.parametrize(
+    ("begin", "is_told"), [("2020-01-01T00:00Z", True), ("2999-01-01T00:00Z", False), ("1h", False)]
+)
+def test_a_begin_that_is_past_is_told(
+    begin: str,
+    is_told: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CORRAL_DIR", str(tmp_path))
+    words = ["run", "--begin", begin, "--dry-run", "--no-workdir", "--", "true"]
+    assert main_run(words) == 0
+    told = "begin is past, 2020-01-01 00:00:00 UTC: it may start at once\n"
+    assert (told in capsys.readouterr().err) == is_told
+
+
+def test_a_signal_before_no_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CORRAL_DIR", str(tmp_path))
+    words = ["run", "--signal", "USR1@2m", "--dry-run", "--no-workdir", "--", "true"]
+    assert main_run(words) == REFUSED
+    assert "--time 4h" in capsys.readouterr().err

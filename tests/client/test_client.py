@@ -94,6 +94,20 @@ def test_a_job_from_submit_to_its_end(head: Head, agent: Agent, client: Client) 
     assert client.checkpoints("one") == []
 
 
+def test_a_refused_workdir_is_told_in_the_words_of_the_head(head: Head, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("1")
+    said = "sending snapshots takes the role user; this token lets vera be viewer"
+
+    async def from_asyncio() -> None:
+        async with AsyncClient(url=head.url, token=TOKENS["vera"]) as client:
+            await client.upload_workdir(tmp_path)
+
+    with Client(url=head.url, token=TOKENS["vera"]) as client, pytest.raises(Forbidden, match=said):
+        client.upload_workdir(tmp_path)
+    with pytest.raises(Forbidden, match=said):
+        asyncio.run(from_asyncio())
+
+
 def test_asyncio_can_do_the_same(head: Head, agent: Agent, place: Path) -> None:
     async def all_of_it() -> None:
         async with AsyncClient(dir=place) as client:

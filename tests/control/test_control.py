@@ -1,7 +1,7 @@
 """The loop over a memory store and an engine that only writes down what it is told."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -18,10 +18,11 @@ from corral.domain.errors import (
     StoreTrouble,
     Unsupported,
 )
-from corral.domain.facts import NodeFacts, Phase, Seen
-from corral.domain.ids import JobId, NodeId
-from corral.domain.job import After, CheckpointRule, JobSpec
+from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.job import After, CheckpointRule, JobSpec, On
 from corral.domain.moves import JobState
+from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
 from corral.domain.wishes import Cancel, Resume, SetNode, Suspend
 from corral.domain.world import Changes, Event
@@ -51,11 +52,16 @@ class HandClock:
 class Notebook:
     name: str = "notebook"
     cannot: Mapping[str, str] = field(default_factory=lambda: {"image": "no images here"})
+    could_bring: Sequence[NodeKind] = ()
+    trouble: str = ""
     told: list[Wanted] = field(default_factory=list)
     proofs: dict[NodeId, str] = field(default_factory=dict)
 
     def observe(self) -> Mapping[NodeId, str]:
         return self.proofs
+
+    def says(self, key: AttemptKey) -> str:
+        return ""
 
     def apply(self, wanted: Wanted) -> None:
         self.told.append(wanted)
@@ -203,6 +209,35 @@ def test_a_dry_run_names_no_id_of_a_job_that_does_not_exist() -> None:
     story(tell())
 
 
+def test_a_dry_run_does_not_wait_for_what_has_happened() -> None:
+    async def tell() -> None:
+        head = await Head().start()
+        ran = await head.submit(gang("ran"), key="a")
+        other = await head.submit(gang("other", nodes=2, gpus=2), key="b")
+        await head.granted(head.control.ask(Cancel(job=other), by=ALICE))
+        over = Exit(code=0, at=1.0)
+        head.seen["n1"] = (
+            Seen(key=(ran, AttemptNumber(1)), phase=Phase.ENDED, exits=((0, over),)),
+        )
+        await head.step()
+        done = After(job=ran, name="ran")
+        started = After(job=ran, name="ran", on=On.STARTED)
+        for met in ((done,), (started,), (done, started)):
+            (planned,) = head.control.dry_run([gang("next", after=met)], by=ALICE)
+            assert planned.reason is None
+            assert planned.seats
+        both = gang("both", after=(done, After(job=JobId("@0"))))
+        _, planned = head.control.dry_run([gang("first"), both], by=ALICE)
+        assert planned.reason is not None
+        assert planned.reason.sentence == "it waits for first to be done"
+        hopeless = gang("hopeless", after=(After(job=other, name="other"),))
+        (planned,) = head.control.dry_run([hopeless], by=ALICE)
+        assert planned.reason is not None
+        assert planned.reason.code == "DependencyNeverSatisfied"
+
+    story(tell())
+
+
 def test_a_new_head_goes_on_where_the_old_one_died_and_outranks_it() -> None:
     async def tell() -> None:
         old = await Head().start()
@@ -274,6 +309,16 @@ def test_a_bug_met_on_one_job_holds_it_and_lets_the_others_run(
         await head.step(1.5)
         assert head.control.world.ended[good] == JobState.DONE
         assert bad in head.replays
+
+    story(tell())
+
+
+def test_an_engine_that_does_not_answer_is_among_the_warnings() -> None:
+    async def tell() -> None:
+        head = await Head().start()
+        assert head.control.warnings() == []
+        head.engine.trouble = "slurm does not answer: no route to host"
+        assert head.control.warnings() == [head.engine.trouble]
 
     story(tell())
 

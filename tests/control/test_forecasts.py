@@ -13,8 +13,9 @@ from corral.domain.attempt import Exit
 from corral.domain.errors import Trouble
 from corral.domain.facts import Phase, Seen
 from corral.domain.forecast import Forecast, Question
-from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.ids import AttemptNumber, JobId, QueueName
 from corral.domain.job import JobSpec
+from corral.domain.people import AuditEntry
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources
 from corral.domain.wishes import Cancel, Suspend
@@ -22,6 +23,7 @@ from corral.reconcile.foretell import foretell
 from corral.store.memory import MemoryStore
 from tests.control.test_control import Head, story
 from tests.patience import PATIENCE_SECONDS
+from tests.store.rows import imported
 from tests.worlds import ALICE, Cluster, gang, node
 
 ALL = gang("all-1", nodes=2, gpus=2)
@@ -195,10 +197,23 @@ def test_nothing_is_told_where_there_is_no_answer() -> None:
     story(tell())
 
 
+def test_what_was_imported_is_learned_from_in_the_next_round() -> None:
+    async def tell() -> None:
+        async with learning() as head:
+            await head.submit(ALL, key="a")
+            await head.until(lambda: not head.forecasts._behind)
+            entry = AuditEntry(at=1.0, by=ALICE, token=None, what="history.import", on="sacct")
+            await head.store.keep_imported([imported("7")], entry=entry)
+            head.forecasts.learn_anew()
+            await head.until(lambda: [one.job for one in head.forecasts._runs] == ["sacct:7"])
+
+    story(tell())
+
+
 def changes(spec: JobSpec, *kinds: str, queues: QueueTree | None = None) -> list[str]:
     world = Cluster(*(node(f"n{i}", 4, kind) for i, kind in enumerate(kinds))).world
     world.queues = queues or QueueTree()
-    return [change for change, _ in changes_of(world, spec)]
+    return [change for change, _ in changes_of(world, spec, ALICE)]
 
 
 def test_what_is_suggested_is_smaller_shorter_or_elsewhere() -> None:
@@ -220,3 +235,14 @@ def test_a_queue_that_would_not_take_it_is_not_suggested() -> None:
     small = Queue(name="small", nominal=((ANY_TYPE, 1000),), borrow_limit_millis=0)  # type: ignore[arg-type]
     assert changes(gang(gpus=1), "h100", queues=whole_tree([small])) == ["in queue small"]
     assert changes(gang(gpus=3), "h100", queues=whole_tree([small])) == ["with 1 GPU instead of 3"]
+
+
+def test_a_queue_that_does_not_take_ones_jobs_is_not_suggested() -> None:
+    own = ((ANY_TYPE, 9000),)
+    closed = Queue(name=QueueName("closed"), nominal=own, allow=("bob",))
+    below = Queue(name=QueueName("below"), parent=closed.name)
+    mine = Queue(name=QueueName("mine"), parent=closed.name, allow=("alice",))
+    tree = whole_tree([closed, below, mine])
+    assert [one for one in changes(gang(), "h100", queues=tree) if "queue" in one] == [
+        "in queue mine"
+    ]

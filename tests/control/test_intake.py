@@ -8,7 +8,7 @@ from corral.control.intake import check_asked, check_specs
 from corral.control.reasons import reason_held
 from corral.domain.errors import CannotFit, Conflict
 from corral.domain.moves import JobState
-from corral.domain.resources import Resources
+from corral.domain.resources import Resources, Shape
 from corral.domain.wishes import Cancel, Suspend
 from corral.reconcile import Now
 from tests.worlds import Cluster, gang, node
@@ -50,6 +50,26 @@ def test_where_no_node_has_gpus_it_is_told_how_to_pretend_some() -> None:
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(node("n1", gpus=0)).world, [gang(gpus=2)], {})
     assert refused.value.hint.endswith("run: corral down; corral up --gpus 2")
+
+
+def test_where_all_gpus_are_cut_a_part_is_named() -> None:
+    whole = node("n1")
+    cut = [replace(gpu, slices=("a", "b", "c", "d")) for gpu in whole.inventory.gpus]
+    sliced = replace(whole, inventory=replace(whole.inventory, gpus=tuple(cut)))
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(sliced).world, [gang(gpus=1)], {})
+    assert refused.value.hint == "all GPUs here are cut, into 4 parts; ask for parts: gpu: 0.25"
+
+
+def test_each_of_several_forms_is_told_with_why_it_cannot_be() -> None:
+    two = gang(nodes=3, gpus=1)
+    forms = (Shape(nodes=1, resources=Resources(gpu_millis=99_000)),)
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(node("n1")).world, [replace(two, any_of=forms)], {})
+    assert refused.value.message.endswith(
+        " asks for 3 nodes with 1 GPU (this cluster has only 1 node), "
+        "or 1 node with 99 GPUs (no node of this cluster could ever hold its part)"
+    )
 
 
 def test_what_is_being_cancelled_cannot_be_kept_for_later() -> None:

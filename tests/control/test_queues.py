@@ -10,9 +10,9 @@ from corral.control.queues import QueueRule, QuotaExceeded, check_queues, warnin
 from corral.control.reasons import assumed_text
 from corral.domain.errors import Conflict, NotFound, SpecInvalid
 from corral.domain.ids import QueueName, UserName
-from corral.domain.moment import Moment
+from corral.domain.moment import Moment, Warn
 from corral.domain.place import PlaceRule
-from corral.domain.queue import Policy, Queue
+from corral.domain.queue import Budget, Policy, Queue
 from corral.domain.wishes import SetQueues
 from corral.reconcile import Now
 from corral.schedule.learned import Class, Ended, Learned
@@ -39,7 +39,7 @@ def test_a_queue_that_is_not_there_is_refused_with_the_one_that_was_meant() -> N
     with pytest.raises(NotFound) as refused:
         check_specs(house().world, [gang(queue="taem")], {})
     assert "team" in refused.value.hint
-    assert "corral queue ls" in refused.value.hint
+    assert "corral queue ls; or make it: corral queue set taem" in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,53 @@ def test_queues_that_own_more_than_there_is_are_taken_with_a_warning(
     cluster = Cluster(node("n1", gpus=8))
     rich = Queue(name=QueueName("rich"), nominal=nominal)
     asked = SetQueues(queues=(rich, replace(TEAM, parent=rich.name)), whole=True)
-    tree = check_queues(cluster.world, asked)
+    tree = check_queues(cluster.world, asked, 0.0)
     found = warnings_of(cluster.world, tree)
     assert [one.startswith(said) for one in found] == [True] * bool(said)
+
+
+def test_a_budget_that_is_over_before_it_begins_is_refused_and_an_old_one_may_stay() -> None:
+    cluster = Cluster(node("n1", gpus=8))
+    dated = Queue(name=QueueName("dated"), budget=Budget(gpu_hours=1.0, until=100.0))
+    asked = SetQueues(queues=(dated,), whole=False)
+    with pytest.raises(SpecInvalid, match="dated: budget: 1970-01-01 00:01:40 UTC is over"):
+        check_queues(cluster.world, asked, 100.0)
+    assert check_queues(cluster.world, asked, 99.0).queue(dated.name).budget == dated.budget
+    cluster.wish(asked)
+    asked = replace(asked, queues=(replace(dated, weight=2.0),))
+    assert check_queues(cluster.world, asked, 100.0).queue(dated.name).weight == 2.0
+    other = replace(dated, budget=Budget(gpu_hours=1.0, until=50.0))
+    with pytest.raises(SpecInvalid, match="00:00:50 UTC is over"):
+        check_queues(cluster.world, replace(asked, queues=(other,)), 100.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ({"nominal": (("any", 1000),)}, "run: corral queue set top --gpus"),
+        ({"nominal": (("any", 9000),), "parent": None, "lend_limit_millis": 10_000}, "--lend 9"),
+        ({"budget": Budget(period_seconds=60.0)}, "set team --gpu-hours 1000 --period 30d"),
+        ({"lowest_priority": 5, "highest_priority": 1}, "--priorities low..normal"),
+    ],
+)
+def test_one_queue_that_cannot_be_is_refused_with_the_command_that_mends_it(
+    asked: dict[str, Any], hint: str
+) -> None:
+    wish = SetQueues(queues=(replace(TEAM, **asked),), whole=False)
+    with pytest.raises(SpecInvalid) as refused:
+        check_queues(house().world, wish, 0.0)
+    assert hint in refused.value.hint
+
+
+def test_a_warning_needs_an_end_which_the_queue_may_give() -> None:
+    world = Cluster(node("n1", gpus=8)).world
+    warned = gang(warn=Warn(signal=10))
+    with pytest.raises(SpecInvalid, match="no end to warn before") as refused:
+        check_specs(world, [normal(world, warned)], {})
+    assert "--time 4h" in refused.value.hint
+    check_specs(world, [normal(world, replace(warned, max_duration_seconds=9.0))], {})
+    world = house().world
+    check_specs(world, [normal(world, replace(warned, queue=TOP.name))], {})
 
 
 def test_a_dry_run_tells_whom_it_would_stop() -> None:
@@ -151,6 +195,9 @@ def test_a_dry_run_tells_whom_it_would_stop() -> None:
         now = Now(wall=cluster.wall, serving=cluster.serving)
         (mine,) = plan(cluster.world, cluster.facts, [gang(gpus=2, queue="own")], now, by=ALICE)
         assert mine.stops == (f"{borrows} of queue poor (long, borrowing), {when}",)
+        assert mine.reason is not None
+        said = f"2 GPUs are kept for it, and come free from long ({borrows})"
+        assert mine.reason.sentence == said
         (theirs,) = plan(cluster.world, cluster.facts, [gang(queue="poor")], now, by=ALICE)
         assert theirs.stops == ()
 

@@ -1,6 +1,8 @@
 """A tree of queues is one, or says what keeps it from being one."""
 
 from dataclasses import replace
+from math import inf, nan
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,12 +19,30 @@ from corral.domain.queue import (
     whole_tree,
     with_queues,
 )
+from corral.domain.relocation import RelocationRule
 
 
 def queue(name: str, parent: str | None = None, gpus: int = 0, **more: object) -> Queue:
     nominal = ((ANY_TYPE, gpus * 1000),) if gpus else ()
     above = QueueName(parent) if parent else None
     return Queue(name=QueueName(name), parent=above, nominal=nominal, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [nan, inf, -1.0])
+@pytest.mark.parametrize(
+    "field",
+    ["half_life_seconds", "guard_seconds", "rack_patience_seconds", "pod_patience_seconds"],
+)
+def test_no_rule_of_a_tree_is_without_end_or_less_than_nothing(field: str, number: float) -> None:
+    rule: dict[str, Any] = {field: number}
+    with pytest.raises(ValueError, match="end"):
+        QueueTree(**rule)
+
+
+@pytest.mark.parametrize("number", [nan, inf, -1.0])
+def test_the_budget_of_relocations_ends(number: float) -> None:
+    with pytest.raises(ValueError, match="ends"):
+        RelocationRule(gpu_hours=number)
 
 
 def test_there_is_always_a_queue_that_is_called_default() -> None:
@@ -42,6 +62,15 @@ def test_there_is_always_a_queue_that_is_called_default() -> None:
         ([queue("a", "a")], "parent", "below itself"),
         ([queue("p", gpus=4), queue("a", "p", 3), queue("b", "p", 2)], "gpus", "given 1 more"),
         ([queue("a", weight=0.0)], "weight", "out of bounds"),
+        ([queue("a", weight=1e308)], "weight", "at most 1,000,000"),
+        ([queue("a", weight=nan)], "weight", "out of bounds"),
+        ([queue("a", longest_seconds=inf)], "max_duration", "no job"),
+        ([queue("a", budget=Budget(gpu_hours=nan))], "budget", "not less than nothing"),
+        ([queue("a", budget=Budget(gpu_hours=-1.0))], "budget", "not less than nothing"),
+        ([queue("a", budget=Budget(money=inf, rates=(("any", 1.0),)))], "budget", "and ends"),
+        ([queue("a", budget=Budget(money=1, rates=(("any", nan),)))], "budget", "no rate"),
+        ([queue("a", budget=Budget(gpu_hours=1, period_seconds=inf))], "budget", "a period"),
+        ([queue("a", budget=Budget(gpu_hours=1, until=nan))], "budget", "no date"),
         ([queue("a", gpus=2, lend_limit_millis=3000)], "lend", "at most the 2 GPUs"),
         ([queue("a", borrow_limit_millis=-1)], "gpus", "less than nothing"),
         ([queue("a", longest_seconds=0.0)], "max_duration", "no job"),

@@ -11,6 +11,7 @@ from corral.domain.units import (
     seconds_of,
     size_text,
     span_text,
+    written_duration,
 )
 
 
@@ -104,3 +105,13 @@ def test_a_span_is_told_in_one_unit_and_rounded_outwards(
     low: float, high: float | None, text: str
 ) -> None:
     assert span_text(low, high) == text
+
+
+@given(st.floats(0.001, 1e8).map(lambda seconds: round(seconds, 3)) | st.integers(1, 10**8))
+def test_a_written_duration_reads_back(seconds: float) -> None:
+    assert seconds_of(written_duration(seconds)) == pytest.approx(seconds)
+
+
+def test_a_written_duration_is_in_the_largest_unit_that_is_exact() -> None:
+    texts = [written_duration(one) for one in (172800, 7200, 5400, 61, 0.5)]
+    assert texts == ["2d", "2h", "90m", "61s", "0.5s"]

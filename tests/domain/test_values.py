@@ -139,12 +139,19 @@ def test_silence_means_replace_with_a_checkpoint_rule_and_wait_without() -> None
     assert asked.when_silent == Disconnect.WAIT
 
 
-@given(st.sampled_from(Liveness), st.booleans(), st.booleans())
+@given(st.sampled_from(Liveness), st.booleans(), st.booleans(), st.sampled_from(["", "drained"]))
 def test_only_an_alive_node_that_nobody_keeps_back_takes_work(
-    liveness: Liveness, cordoned: bool, draining: bool
+    liveness: Liveness, cordoned: bool, draining: bool, closed: str
 ) -> None:
-    node = Node(id=NodeId("n1"), liveness=liveness, cordoned=cordoned, draining=draining)
-    assert node.takes_work == (liveness == Liveness.ALIVE and not cordoned and not draining)
+    node = Node(
+        id=NodeId("n1"),
+        liveness=liveness,
+        cordoned=cordoned,
+        draining=draining,
+        inventory=Inventory(closed=closed),
+    )
+    kept_back = cordoned or draining or bool(closed)
+    assert node.takes_work == (liveness == Liveness.ALIVE and not kept_back)
 
 
 def test_a_name_that_nothing_has_comes_with_the_nearest_and_the_next_command() -> None:

@@ -2,19 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corral.domain.attempt import Save
+from corral.domain.facts import Phase, Progress
 from corral.domain.forecast import FEW, Forecast, Question, Ran, Told
-from corral.domain.ids import JobId, UserName
+from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE, JobSpec
+from corral.domain.moment import Moment
 from corral.domain.queue import Policy, Queue
 from corral.domain.resources import Resources, Shape
-from corral.domain.wishes import SetQueues
+from corral.domain.wishes import Cancel, SetQueues
 from corral.reconcile.foretell import foretell
-from tests.worlds import ALICE, Cluster, gang, node
+from tests.reconcile.saving import save_of
+from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 
 def ended(stem: str, seconds: float, gpus: int = 1, nodes: int = 1) -> Ran:
@@ -45,11 +51,11 @@ def asked(
     return foretell(question, lambda part: True)
 
 
-def full(seconds_ago: float, *names: str) -> Cluster:
+def full(seconds_ago: float, *names: str, **more: Any) -> Cluster:
     """Two nodes of one GPU, each with a job that has run for so long."""
     cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
     for name in names:
-        cluster.up(cluster.submit(gang(name)))
+        cluster.up(cluster.submit(gang(name, **more)))
     cluster.tick(seconds=seconds_ago)
     return cluster
 
@@ -64,6 +70,67 @@ def test_a_job_starts_when_the_kin_of_those_that_run_would_have_ended() -> None:
     assert 290 < found.starts.high_seconds < 600
     assert found.ends.low_seconds > found.starts.low_seconds + 390
     assert found.known == 1.0
+
+
+@pytest.mark.parametrize(("saved", "after", "least", "most"), [
+    (None, 0.0, 29.0, 30.0), (3.0, 0.0, 4.0, 5.0), (3.0, 10.0, 19.0, 20.0), (300.0, 0.0, 29.0, 30.0)
+])  # fmt: skip
+def test_one_that_stops_is_gone_as_soon_as_it_has_saved_or_else_when_its_grace_is_over(
+    saved: float | None, after: float, least: float, most: float
+) -> None:
+    cluster = Cluster(node("n1", gpus=1))
+    holder = cluster.submit(gang("train", checkpoint=SAVING, grace_seconds=30.0))
+    cluster.up(holder)
+    saves: tuple[Save, ...] = ()
+    if saved is not None:
+        saves = (replace(save_of(cluster, holder, 1), seconds=saved),)
+    cluster.say(holder, Phase.UP, progress=Progress(step=2), saves=saves)
+    cluster.tick()
+    waiting = cluster.submit(gang("eval"))
+    cluster.wish(Cancel(job=holder))
+    cluster.tick(seconds=0.1 + after)
+    found = asked(cluster, waiting, [ended("eval", 400.0)] * 20)
+    assert found is not None
+    assert found.starts.high_seconds is not None
+    assert least <= found.starts.low_seconds <= found.starts.high_seconds <= most
+
+
+@pytest.mark.parametrize(("kin", "others_come"), [(0, False), (3, False), (25, False), (25, True)])
+def test_an_unchanged_cluster_answers_alike_but_for_the_seconds_that_pass(
+    kin: int, others_come: bool
+) -> None:
+    """The chances are of the jobs, not of the moment: asked each second, no interval jumps. What is
+    guessed without a limit is the longer the longer a job runs, and is left out here."""
+    cluster = full(130.0, "train-1", "train-2", max_duration_seconds=4000.0)
+    waiting = cluster.submit(gang("train-3", nodes=2, max_duration_seconds=4000.0))
+    begun = cluster.wall - 6000.0
+    lengths = [replace(ended("train", 400.0 + 40.0 * n), submitted_at=begun) for n in range(kin)]
+    came = [
+        replace(ended("bob", 300.0), user=UserName("bob"), submitted_at=begun + 97.3 * turn)
+        for turn in range(1, 60)
+    ]
+    told = []
+    for _ in range(20):
+        found = asked(cluster, waiting, [*(came if others_come else ()), *lengths])
+        assert found is not None
+        told.append((found.starts.low_seconds, found.starts.high_seconds or 0.0))
+        cluster.wall += 1.0
+        cluster.serving += 1.0
+    for before, after in pairwise(told):
+        for end in (0, 1):
+            assert before[end] - 1.01 <= after[end] <= before[end] + 0.01, told
+
+
+def test_who_comes_or_goes_changes_the_luck_of_nobody_else() -> None:
+    cluster = full(100.0, "train-1", "train-2")
+    waiting = cluster.submit(gang("train-3"))
+    runs = [ended("train", 400.0 + 40.0 * number) for number in range(25)]
+    before = asked(cluster, waiting, runs)
+    cluster.submit(gang("train-4"))
+    after = asked(cluster, waiting, runs)
+    assert before is not None
+    assert after is not None
+    assert after.starts.low_seconds == pytest.approx(before.starts.low_seconds - 0.5)
 
 
 def test_who_waits_ahead_of_it_goes_first() -> None:
@@ -88,6 +155,23 @@ def test_without_kin_it_goes_by_the_limits_and_says_so() -> None:
     assert 990 < found.starts.high_seconds <= 1000
     assert found.starts.low_seconds < 500
     assert str(found).endswith(" (no record yet: from limits)"), "no percentage that none has seen"
+
+
+@pytest.mark.parametrize(("others", "said"), [
+    ((None, None), "guessed: nobody has a limit, and no job like these has ended"),
+    ((1000.0, None), "from limits, and guesses without one"),
+])  # fmt: skip
+def test_limits_are_named_only_as_far_as_there_are_any(
+    others: tuple[float | None, ...], said: str
+) -> None:
+    cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
+    for number, seconds in enumerate(others):
+        cluster.up(cluster.submit(gang(f"train-{number}", max_duration_seconds=seconds)))
+    found = asked(cluster, cluster.submit(gang("eval")))
+    assert str(found).endswith(f" (no record yet: {said})")
+    known = asked(cluster, JobId("j3"), [ended("eval", 5.0)])
+    assert known is not None
+    assert ("limits" in known.basis) == (others[0] is not None)
 
 
 def test_where_none_of_many_alike_has_ended_they_may_all_be_short() -> None:
@@ -157,6 +241,22 @@ def test_a_smaller_gang_is_suggested_when_it_starts_sooner() -> None:
     assert found.instead[0].starts.high_seconds < 200
 
 
+@pytest.mark.parametrize(("gpus", "said"), [(2, "2 jobs of queue default"), (0, "")])
+def test_a_suggestion_says_whom_it_would_stop(gpus: int, said: str) -> None:
+    """Another queue with GPUs of its own takes them back; one without waits like the others."""
+    cluster = full(600.0, "train-1", "train-2", checkpoint=SAVING)
+    name = QueueName("owner")
+    owner = Queue(name=name, nominal=(("any", 1000 * gpus),) if gpus else ())
+    poor = Queue(name=QueueName("poor"), borrow_limit_millis=2000)
+    cluster.wish(SetQueues(queues=(owner, poor), whole=False))
+    spec = gang("eval", nodes=2, queue=QueueName("poor"))
+    waiting = cluster.submit(spec)
+    changes = [("in queue owner", replace(spec, queue=name))]
+    found = asked(cluster, waiting, [ended("train", 9000.0)] * 20, instead=changes)
+    assert found is not None
+    assert [one.stops for one in found.instead] == ([said] if said else [])
+
+
 def outcome(drawn: tuple[float, float], waited_seconds: float) -> Told:
     low, high = drawn
     return Told(
@@ -181,6 +281,37 @@ def test_an_interval_is_widened_by_how_its_like_came_out() -> None:
     assert (found.told, found.held) == (FEW, 0.0)
     assert found.record == f"the last {FEW} held 0 %"
     assert found.row.drawn_high_seconds == plain.row.drawn_high_seconds
+
+
+def test_few_outcomes_are_told_as_a_guess_and_not_with_a_percentage() -> None:
+    cluster = full(100.0, "train-1", "train-2")
+    waiting = cluster.submit(gang("train-3"))
+    runs = [ended("train", 400.0)] * 20
+    held, missed = outcome((300.0, 300.0), 300.0), outcome((300.0, 300.0), 310.0)
+    for told, said in (
+        ([held], "only 1 start is on record, within what was told)"),
+        ([missed], "only 1 start is on record, not within what was told)"),
+        ([held, *[missed] * 4], "only 5 starts are on record, 1 of them within what was told)"),
+    ):
+        found = asked(cluster, waiting, runs, told)
+        assert str(found).endswith(f" (a guess: {said}")
+        assert "%" not in str(found)
+
+
+@pytest.mark.parametrize(("seconds", "may_be", "is_likely"), [
+    (200.0, True, True), (450.0, True, False), (1000.0, False, False)
+])  # fmt: skip
+def test_who_starts_after_its_start_by_is_told_so(
+    seconds: float, may_be: bool, is_likely: bool
+) -> None:
+    cluster = full(100.0, "train-1", "train-2")
+    by = Moment(after_seconds=seconds)
+    waiting = cluster.submit(gang("train-3", nodes=2, start_by=by))
+    runs = [ended("train", 400.0 + 10.0 * number) for number in range(20)]
+    found = asked(cluster, waiting, runs)
+    assert found is not None
+    assert 300 < found.starts.low_seconds < 450 < (found.starts.high_seconds or 0.0)
+    assert (found.may_be_given_up, found.is_too_late) == (may_be, is_likely)
 
 
 gangs = st.tuples(st.integers(1, 3), st.integers(1, 2), st.none() | st.floats(1, 1e5))
@@ -249,3 +380,22 @@ def test_a_limit_with_which_it_could_go_before_a_promised_start_is_suggested() -
     assert found.starts.low_seconds > 400
     assert [one.change for one in found.instead] == ["with a limit of 15 min"]
     assert found.instead[0].starts.high_seconds == 0.0
+
+
+@pytest.mark.parametrize("earlier", [900.0, 9000.0])
+def test_no_end_of_the_interval_lies_behind_a_promised_start(earlier: float) -> None:
+    cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
+    cluster.wish(SetQueues(queues=(Queue(name=DEFAULT_QUEUE, policy=Policy.BACKFILL),), whole=True))
+    cluster.up(cluster.submit(gang("runs", max_duration_seconds=1000.0)))
+    big = cluster.submit(gang("big", nodes=2, max_duration_seconds=500.0))
+    promised = cluster.world.reservations[big].latest_start
+    assert promised is not None
+    late = [outcome((earlier, earlier), 9.0 * earlier)] * FEW
+    found = asked(cluster, big, [ended("big", 500.0, nodes=2)] * 20, late)
+    assert found is not None
+    assert found.starts.high_seconds is not None
+    assert found.starts.high_seconds == pytest.approx(promised - cluster.wall)
+    assert found.starts.low_seconds <= found.starts.high_seconds
+    assert found.row.high_seconds == found.starts.high_seconds, "what is told is what is recorded"
+    assert found.ends.high_seconds is not None
+    assert found.ends.high_seconds >= found.starts.high_seconds + 490.0

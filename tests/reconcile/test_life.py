@@ -10,7 +10,7 @@ from corral.domain.facts import Phase, Progress
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import After, CheckpointRule, On, Retry
 from corral.domain.moves import JobState
-from corral.domain.wishes import Cancel, Resume, SetNode, Suspend
+from corral.domain.wishes import Cancel, Requeue, Resume, SetNode, Suspend
 from corral.health.liveness import BOUND_SECONDS
 from corral.reconcile import Now
 from corral.reconcile.draft import Draft
@@ -234,6 +234,20 @@ def test_a_draining_node_gives_its_jobs_back_and_takes_none() -> None:
     assert cluster.world.attempts[id].number == 2
 
 
+def test_the_receipt_of_what_begins_anew_says_whether_it_was_asked_for_or_a_node_is_drained() -> (
+    None
+):
+    for kind in ("requeue", "drain"):
+        cluster = Cluster(node("n1"), node("n2"))
+        id = cluster.submit(gang(gpus=2))
+        cluster.up(id)
+        on = cluster.world.attempts[id].nodes[0]
+        cluster.wish(Requeue(job=id) if kind == "requeue" else SetNode(node=on, to="drain"))
+        cluster.say(id, Phase.ENDED, exits=((0, Exit(signal=15, at=1.0)),))
+        receipts = cluster.tick().changes.receipts
+        assert [(one.kind, one.others) for one in receipts] == [(kind, ())]
+
+
 def test_a_dependency_releases_or_ends_what_waits_for_it() -> None:
     cluster = trio()
     first = cluster.submit(gang("prepare"))
@@ -244,6 +258,30 @@ def test_a_dependency_releases_or_ends_what_waits_for_it() -> None:
     cluster.end(first, CLEAN)
     assert cluster.world.jobs[good].state in (JobState.QUEUED, JobState.STARTING)
     assert cluster.world.ended[bad] == JobState.CANCELLED
+
+
+@pytest.mark.parametrize(("exits", "goes_on"), [((CLEAN, CRASH), True), ((CLEAN, CLEAN), False)])
+def test_of_an_array_one_failure_is_enough_once_all_have_ended(
+    exits: tuple[Exit, ...], goes_on: bool
+) -> None:
+    """As Slurm's afternotok of an array; of those to be done all count."""
+    cluster = trio()
+    parts = [cluster.submit(gang(f"sweep_{index}")) for index in range(2)]
+    told = {on: tuple(After(job=id, on=on, of="sweep") for id in parts) for on in On}
+    mourns = cluster.submit(gang("mourns", after=told[On.FAILED]))
+    all_done = cluster.submit(gang("cheers", after=told[On.DONE]))
+    reason = "it waits for any of sweep to fail, once all have ended"
+    assert cluster.world.jobs[mourns].reason == reason
+    for id in parts:
+        cluster.up(id)
+    cluster.end(parts[1], exits[1])
+    assert cluster.world.jobs[mourns].state == JobState.HELD, "one of them has not ended"
+    cluster.end(parts[0], exits[0])
+    for id, released in ((mourns, goes_on), (all_done, not goes_on)):
+        if released:
+            assert cluster.world.jobs[id].state in (JobState.QUEUED, JobState.STARTING)
+        else:
+            assert cluster.world.ended[id] == JobState.CANCELLED
 
 
 def test_max_duration_ends_a_job_with_a_save_first() -> None:

@@ -15,7 +15,7 @@ from corral.domain.wishes import SetLabels
 from corral.reconcile import Now
 from corral.reconcile.draft import Draft
 from corral.reconcile.invariants import check
-from corral.reconcile.place import SUSPECTED_SECONDS
+from corral.reconcile.rooms import SUSPECTED_SECONDS
 from tests.worlds import Cluster, gang, node
 
 CRASH = Exit(code=7, at=1.0)

@@ -2,19 +2,18 @@
 
 import pytest
 
-from corral.domain.attempt import Exit, Receipt, Save, SeatState
+from corral.domain.attempt import Exit, Save, SeatState
 from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.moves import JobState, StopWhy
 from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
 from corral.domain.use import PreemptWhy
 from corral.domain.wishes import Cancel, Resume, SetNode, SetQueues, Suspend
-from corral.reconcile.attempts import EXIT_STOPPED
 from corral.schedule.learned import Class, Ended, Learned
+from tests.reconcile.saving import SAVED, gone, save_of, state
 from tests.worlds import ALICE, SAVING, Cluster, gang, node
 
 VISION, SPEECH = QueueName("vision"), QueueName("speech")
-SAVED = Exit(code=EXIT_STOPPED, at=1.0)
 GUARD = 100.0
 
 
@@ -26,13 +25,6 @@ def house(*, preempt: Preempt = Preempt.SAVING) -> Cluster:
     ]
     cluster.wish(SetQueues(queues=tuple(queues), whole=True, guard_seconds=GUARD))
     return cluster
-
-
-def save_of(cluster: Cluster, id: JobId, step: int) -> Save:
-    return Save(
-        job=id, attempt=cluster.world.attempts[id].number, step=step, path=f"/shared/ckpt/{step}",
-        manifest_sha256="0" * 64, size_bytes=1, seconds=0.1, stall_seconds=0.0, at=cluster.wall,
-    )  # fmt: skip
 
 
 def run_on(cluster: Cluster, id: JobId, step: int, *, saves: tuple[Save, ...] = ()) -> None:
@@ -58,21 +50,6 @@ def borrowed(cluster: Cluster) -> tuple[JobId, JobId]:
     for step, id in enumerate((first, second)):
         run_on(cluster, id, 10, saves=(save_of(cluster, id, 9),) if step else ())
     return first, second
-
-
-def state(cluster: Cluster, id: JobId) -> JobState:
-    found = cluster.world.state_of(id)
-    assert found is not None
-    return found
-
-
-def gone(cluster: Cluster, id: JobId, *, step: int) -> list[Receipt]:
-    """It has saved and is seen gone; the receipts that follow."""
-    cluster.say(
-        id, Phase.ENDED, exits=((0, SAVED),), progress=Progress(step=step),
-        saves=(save_of(cluster, id, step),),
-    )  # fmt: skip
-    return list(cluster.tick().changes.receipts)
 
 
 def test_a_queue_gets_its_own_back_from_who_loses_least_and_both_get_a_receipt() -> None:
@@ -106,6 +83,39 @@ def test_a_queue_gets_its_own_back_from_who_loses_least_and_both_get_a_receipt()
         "(saved at step 12, lost no work (2.0 GPU-seconds since its last save))"
     )
     assert cluster.world.reservations == {}
+
+
+def test_a_receipt_says_why_more_was_taken_than_was_needed() -> None:
+    cluster = house()
+    _, cheap = borrowed(cluster)
+    owner = submit(cluster, VISION, 2)
+    receipts = {one.job: one for one in gone(cluster, cheap, step=12)}
+    assert receipts[owner].text.startswith(
+        f"needed 2 GPUs, but speech-4 ({cheap})'s whole gang had to stop: took 4 GPUs from "
+        f"speech-4 ({cheap}) of queue speech (saved at step 12"
+    )
+
+
+def test_the_takers_receipt_is_written_anew_when_the_victim_is_seen_gone_everywhere() -> None:
+    """It needs one of the two nodes of its victim, and starts as soon as that one is free."""
+    cluster = house()
+    wide = cluster.submit(gang("wide", nodes=2, gpus=4, queue=SPEECH, checkpoint=SAVING))
+    cluster.up(wide)
+    cluster.tick(seconds=2 * GUARD)
+    run_on(cluster, wide, 10, saves=(save_of(cluster, wide, 9),))
+    owner = submit(cluster, VISION, 4)
+    cluster.say(wide, Phase.ENDED, on="n1", exits=((0, Exit(code=75, at=1.0)),))
+    cluster.tick()
+    assert cluster.outcome is not None
+    (taking,) = cluster.outcome.changes.receipts
+    assert (taking.job, taking.kind) == (owner, "taking")
+    assert "not seen gone on all of its nodes yet" in taking.text
+    assert cluster.world.attempts[owner].open_receipt == taking
+    receipts = {one.kind: one for one in gone(cluster, wide, step=12)}
+    assert receipts["taking"].attempt == taking.attempt
+    assert f"of queue speech ({receipts['preemption'].loss})" in receipts["taking"].text
+    assert receipts["taking"].gpu_seconds_lost == receipts["preemption"].gpu_seconds_lost
+    assert cluster.world.attempts[owner].open_receipt is None
 
 
 def test_what_was_preempted_goes_on_from_its_save_when_there_is_room_again() -> None:
@@ -327,11 +337,30 @@ def test_a_job_that_is_likely_to_end_sooner_buys_the_place_of_one_that_has_run_f
 def test_who_has_waited_for_a_day_has_a_turn_in_which_nobody_buys_its_place() -> None:
     cluster = house()
     first, second = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
-    waits = submit(cluster, SPEECH, 4)
+    waits, other = (submit(cluster, SPEECH, 4) for _ in range(2))
     cluster.tick(seconds=90_000.0)
     cluster.end(first, Exit(code=0, at=1.0))
-    until = {id: cluster.world.attempts[id].protected_until for id in (second, waits)}
-    assert until == {second: None, waits: cluster.wall + 172_800.0}
+    turn_ends = cluster.wall + 172_800.0
+    cluster.end(second, Exit(code=0, at=1.0))
+    until = {id: cluster.world.attempts[id].protected_until for id in (waits, other)}
+    assert until == {waits: turn_ends, other: None}, "one turn at a time, as few have waited long"
+
+
+def test_a_job_knows_how_long_it_has_waited_before_each_of_its_attempts() -> None:
+    cluster = house()
+    first, _ = (submit(cluster, SPEECH, 4, checkpoint=SAVING) for _ in range(2))
+    waits = submit(cluster, SPEECH, 4)
+    cluster.tick(seconds=1000.0)
+    cluster.end(first, Exit(code=0, at=1.0))
+    once = cluster.world.jobs[waits].waited_seconds
+    assert 1000.0 <= once < 1010.0
+    cluster.up(waits)
+    cluster.wish(Suspend(job=waits))
+    cluster.end(waits, SAVED)
+    cluster.tick(seconds=5000.0)
+    cluster.wish(Resume(job=waits))
+    cluster.tick()
+    assert once <= cluster.world.jobs[waits].waited_seconds < once + 10.0, "its rest was no wait"
 
 
 def test_what_another_queue_has_borrowed_is_bought_and_both_receipts_say_so() -> None:

@@ -11,7 +11,7 @@ from corral.domain.moves import JobState
 from corral.domain.queue import ANY_TYPE, Queue
 from corral.domain.wishes import Cancel, SetQueues, Wish
 from corral.reconcile import Now, Outcome, reconcile
-from corral.reconcile.queued import Queued
+from corral.reconcile.memo import Memo
 from tests.worlds import SAVING, Cluster, gang, node
 
 QUEUES = [QueueName("default"), QueueName("team")]
@@ -21,11 +21,11 @@ class Kept(Cluster):
     """Each decision is made twice: with what was kept, and without."""
 
     def __init__(self) -> None:
-        self.queued = Queued()
+        self.memo = Memo()
         super().__init__(*[node(f"n{number}", gpus=4) for number in range(3)])
 
     def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
-        kept = reconcile(self.world, self.facts, wishes, now, queued=self.queued)
+        kept = reconcile(self.world, self.facts, wishes, now, memo=self.memo)
         fresh = reconcile(self.world, self.facts, wishes, now)
         assert kept.changes == fresh.changes
         assert kept.reasons == fresh.reasons

@@ -2,7 +2,7 @@
 
 import pytest
 
-from corral.domain.attempt import Cause, Exit, Save, SeatState
+from corral.domain.attempt import Cause, Exit, SeatState
 from corral.domain.facts import Phase
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import After, On, Retry
@@ -11,6 +11,7 @@ from corral.domain.node import Liveness
 from corral.domain.wishes import Cancel, SetNode, Submit, Suspend
 from corral.health.liveness import BOUND_SECONDS
 from corral.reconcile.attempts import see_attempt
+from tests.reconcile.saving import save_of
 from tests.worlds import SAVING, Cluster, gang, node
 
 
@@ -45,11 +46,7 @@ def test_of_a_step_that_fails_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -
     id = cluster.submit(gang(checkpoint=SAVING))
     cluster.up(id)
     break_step_on(id, monkeypatch)
-    save = Save(
-        job=id, attempt=cluster.world.attempts[id].number, step=1, path="/shared/ckpt/1",
-        manifest_sha256="0" * 64, size_bytes=1, seconds=0.1, stall_seconds=0.01, at=1.0,
-    )  # fmt: skip
-    cluster.say(id, Phase.ENDED, saves=(save,), trouble="the disk is gone")
+    cluster.say(id, Phase.ENDED, saves=(save_of(cluster, id, 1),), trouble="the disk is gone")
     changes = cluster.tick().changes
     rows = (changes.jobs, changes.attempts, changes.saves, changes.allocations, changes.events)
     assert not any(rows)
@@ -173,3 +170,19 @@ def test_who_stops_a_failed_job_is_named_first_and_the_failure_keeps_its_culprit
     assert [job.reason for job in changes.jobs] == ["asked by alice"]
     assert [one.kind for one in changes.receipts] == kinds
     assert all(one.culprit == f"rank 0 on {first}" for one in changes.receipts)
+
+
+def test_what_ranks_said_of_their_end_is_its_reason_and_not_their_exit_code_alone() -> None:
+    cluster = trio()
+    id = cluster.submit(gang(nodes=1))
+    cluster.up(id)
+    cluster.say(
+        id, Phase.ENDED, exits=((0, Exit(code=3, at=4.0)),), trouble="there is no Ray in it",
+        trouble_is_infra=False,
+    )  # fmt: skip
+    changes = cluster.tick().changes
+    job = next(job for job in changes.jobs if job.id == id)
+    attempt = changes.attempts[-1]
+    assert (job.state, job.exit_code) == (JobState.FAILED, 3)
+    assert "there is no Ray in it" in job.reason
+    assert (attempt.cause, attempt.evidence) == (Cause.USER, "there is no Ray in it")

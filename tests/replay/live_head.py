@@ -16,7 +16,7 @@ from corral.domain.facts import AttemptKey, NodeFacts, Phase, Progress, Seen
 from corral.domain.ids import JobId, NodeId, QueueName, UserName, job_id
 from corral.domain.job import JobSpec
 from corral.domain.moves import JobState
-from corral.domain.node import Node
+from corral.domain.node import Node, NodeKind
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Resources
 from corral.domain.wanted import Launch, Wanted
@@ -79,9 +79,14 @@ class Quiet:
 
     name: str = "quiet"
     cannot: Mapping[str, str] = field(default_factory=dict)
+    could_bring: Sequence[NodeKind] = ()
+    trouble: str = ""
 
     def observe(self) -> Mapping[NodeId, str]:
         return {}
+
+    def says(self, key: AttemptKey) -> str:
+        return ""
 
     def apply(self, wanted: Wanted) -> None:
         pass

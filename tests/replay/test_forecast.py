@@ -11,12 +11,12 @@ from corral.replay.forecast import Arrivals, clone, draw_seconds, present_of, wa
 from corral.replay.replay import state_of_workload, world_of
 from corral.replay.workload import Workload
 from corral.replay.world import NOW, SUBMITTED, World, advance_to, advance_until_started, log_of
-from corral.schedule.backlog import WAITING
+from corral.schedule.columns.backlog import WAITING
+from corral.schedule.columns.history import history_of, learn_end, relearn
+from corral.schedule.columns.order import DEFAULT, POLICIES, Named
+from corral.schedule.columns.state import State
 from corral.schedule.compiled import column
 from corral.schedule.hazard import LEVELS
-from corral.schedule.history import history_of, learn_end, relearn
-from corral.schedule.order import DEFAULT, POLICIES, Named
-from corral.schedule.state import State
 from tests.replay.workloads import NODES, workloads
 
 LOG = log_of(gpus=0, is_kept=False)

@@ -209,9 +209,9 @@ def test_rooms_and_standing_kept_in_step_are_those_made_anew(
         Present(now=0.0, nodes=NODES, tree=tree), {}, coming, terms=Terms(grace_seconds=grace)
     )
     play.run(most_passes=passes)
-    for id, room in play._rooms.items():
-        anew = play._room(id)
-        for name in sorted({*NodeRoom.__slots__} - {"_empty"}):
+    for id, room in play._rooms.free.items():
+        anew = play._rooms._room(id)
+        for name in sorted(NodeRoom.__slots__):
             kept, made = getattr(room, name), getattr(anew, name)
             assert kept == made or not (+kept - made), name
     held = Standing(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corral.replay import Failures, Workload, largest_gang, metrics_of, replay
 from corral.replay.replay import Event
-from corral.schedule.order import DEFAULT, POLICIES, Named
+from corral.schedule.columns.order import DEFAULT, POLICIES, Named
 from tests.replay.checker import check, longest_wait, mean_completion, mean_slowdown
 from tests.replay.workloads import NODES, workloads
 
@@ -128,7 +128,7 @@ if sys.argv[1] == "plain":
     sys.modules["numba"] = None
 from corral.replay import Workload, replay
 from corral.schedule.compiled import IS_COMPILED
-from corral.schedule.order import POLICIES
+from corral.schedule.columns.order import POLICIES
 import hashlib, random
 assert IS_COMPILED == (sys.argv[1] == "compiled")
 dice = random.Random(5)

@@ -79,6 +79,12 @@ class House:
     def answer(self, *words: str) -> Any:
         return json.loads(self.ok(*words, "--json"))
 
+    def apply(self, queues: str) -> str:
+        """Set the queues of this file's text; what was said to it."""
+        file = self.root.parent / "queues.yaml"
+        file.write_text(queues)
+        return self.ok("apply", "-f", str(file), "-y")
+
     def up(self, *words: str) -> None:
         self.ok("up", *words)
 
@@ -137,6 +143,12 @@ class House:
         everything = (int(name) for name in os.listdir("/proc") if name.isdecimal())
         others = (pid for pid in everything if pid != os.getpid())
         return [pid for pid in others if mark in _about(pid) and Process.find(pid)]
+
+    def ranks(self, id: str, attempt: int) -> list[int]:
+        """Living processes of one attempt, as their environment says: its ranks, and what they
+        have left behind."""
+        marks = (f"CORRAL_JOB_ID={id}\0".encode(), f"CORRAL_ATTEMPT={attempt}\0".encode())
+        return [pid for pid in self.processes() if all(mark in _about(pid) for mark in marks)]
 
 
 def _about(pid: int) -> bytes:

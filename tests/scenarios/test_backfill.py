@@ -18,9 +18,7 @@ queues:
 @pytest.fixture(scope="module")
 def here() -> Iterator[House]:
     with house("--nodes", "2", "--gpus", "2") as made:
-        file = made.root.parent / "queues.yaml"
-        file.write_text(QUEUES)
-        made.ok("apply", "-f", str(file), "-y")
+        made.apply(QUEUES)
         yield made
 
 

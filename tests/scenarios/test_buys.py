@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.scenarios.giving import finish, has_saved, receipt, train, waits, went_on
 from tests.scenarios.house import House, house, until
-from tests.scenarios.test_gives_way import finish, has_saved, receipt, train, waits, went_on
 
 pytestmark = pytest.mark.xdist_group("buys")
 
@@ -20,9 +20,7 @@ LONG_SECONDS = 400.0  # it has to run for a minute before it counts as long
 @pytest.fixture(scope="module")
 def here() -> Iterator[House]:
     with house("--nodes", "1", "--gpus", "2") as made:
-        file = made.root.parent / "queues.yaml"
-        file.write_text(QUEUES)
-        made.ok("apply", "-f", str(file), "-y")
+        made.apply(QUEUES)
         yield made
 
 

@@ -2,33 +2,14 @@
 have a receipt that is true."""
 
 import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from corral.wire import api
-from tests.scenarios.house import House, house, until, wait_in_shell
+from tests.scenarios.giving import finish, has_saved, receipt, train, waits, went_on
+from tests.scenarios.house import House, house, until
 
 pytestmark = pytest.mark.xdist_group("gives-way")
-
-TRAIN = """
-import os, pathlib, time
-import torch
-import corral.train as train
-
-model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-run = train.start()
-run.resume(model=model, optimizer=optimizer)
-for step in run.steps(until=1_000_000):
-    model(torch.ones(4)).sum().backward()
-    optimizer.step()
-    time.sleep(0.02)
-    if pathlib.Path(os.environ["FINISH"]).exists():
-        break
-"""
 
 QUEUES = """kind: queues
 guard: 2s
@@ -42,64 +23,8 @@ queues:
 @pytest.fixture(scope="module")
 def here() -> Iterator[House]:
     with house("--nodes", "3", "--gpus", "2") as made:
-        file = made.root.parent / "queues.yaml"
-        file.write_text(QUEUES)
-        made.ok("apply", "-f", str(file), "-y")
+        made.apply(QUEUES)
         yield made
-
-
-def train(here: House, name: str, queue: str, **more: object) -> str:
-    """A job that really trains, saves when told to, and ends when its file is there."""
-    work = here.root.parent / name
-    work.mkdir()
-    (work / "train.py").write_text(TRAIN)
-    return here.submit(
-        name,
-        f"{sys.executable} train.py",
-        workdir=str(work),
-        queue=queue,
-        resources={"gpu": 2, "cpu": 0.1},
-        env={"FINISH": str(here.shared / f"{name}.done")},
-        checkpoint={"path": str(here.shared / f"{name}-saves"), "interval": "1s"},
-        **more,
-    )
-
-
-def waits(here: House, name: str, queue: str, **more: object) -> str:
-    """A job that neither trains nor saves, and ends when its file is there."""
-    return here.submit(
-        name,
-        wait_in_shell(here.shared / f"{name}.done"),
-        queue=queue,
-        resources={"gpu": 2, "cpu": 0.1},
-        grace="1s",
-        **more,
-    )
-
-
-def finish(here: House, *names: str) -> None:
-    for name in names:
-        (here.shared / f"{name}.done").touch()
-
-
-def has_saved(here: House, id: str) -> bool:
-    return bool(here.job(id).checkpoints)
-
-
-def receipt(job: api.JobDetail, kind: str) -> api.Receipt:
-    (found,) = [one for one in job.receipts if one.kind == kind]
-    return found
-
-
-def went_on(here: House, id: str, given: api.Receipt) -> None:
-    """Its next attempt began at just the step that its receipt names, and came further."""
-    until(lambda: (p := here.job(id).progress) and p.step > (given.resumed_from_step or 0), id)
-    job = here.job(id)
-    assert (job.attempt, job.infra_retries, job.user_retries) == (2, 0, 0)
-    assert job.attempts[1].resume_step == given.resumed_from_step
-    (save,) = [one for one in job.checkpoints if one.step == given.resumed_from_step]
-    assert (save.attempt, save.quarantined) == (1, "")
-    assert Path(save.path).is_dir()
 
 
 def test_three_queues_lend_take_back_and_are_told_what_it_cost(here: House) -> None:

@@ -14,9 +14,9 @@ from corral.domain.queue import ANY_TYPE, Preempt, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Running, Waiting, decide
 from corral.schedule.limits import holding_of
+from corral.schedule.rights import Rights
 from corral.schedule.search import Candidate, Cost
 from corral.schedule.standing import Standing
-from corral.schedule.victims import Victims
 from tests.schedule.test_queues import ANN
 from tests.schedule.test_queues import gang as gang_of
 from tests.schedule.test_victims import one_gang
@@ -219,28 +219,25 @@ class Full:
                 if other is not one:
                     standing.give(_candidate(other).holding)
             asked = standing.millis_of(self.gang.shapes[0], ["h100"])
-            victims = Victims(lambda: (), standing, ["h100"], TYPES)
-            if victims.right(self.gang, asked, _candidate(one)) is not None:
+            if Rights(standing).right(self.gang, asked, one) is not None:
                 found.append(one)
         return found
 
     def _may(self, gone: Sequence[Running]) -> bool:
         standing = self.standing()
         asked = standing.millis_of(self.gang.shapes[0], ["h100"])
-        victims = Victims(lambda: (), standing, ["h100"], TYPES)
-        candidates = [_candidate(one) for one in gone]
-        if any(victims.right(self.gang, asked, one) is None for one in candidates):
+        rights = Rights(standing)
+        if any(rights.right(self.gang, asked, one) is None for one in gone):
             return False  # a right that only others' giving way would give is none
-        for one in candidates:
-            if victims.right(self.gang, asked, one) is None:
+        for one in gone:
+            if rights.right(self.gang, asked, one) is None:
                 return False
-            standing.give(one.holding)
+            standing.give(_candidate(one).holding)
         return standing.refusal(self.gang.queue, self.gang.user, asked) is None
 
 
 def _candidate(one: Running) -> Candidate:
-    holding = holding_of(one.queue, one.user, one.seats, TYPES, preemptible=one.preemptible)
-    return Candidate(running=one, holding=holding, cost=Cost(0, 0.0, 0.0, 0.0, 0.0))
+    return Candidate.of(one, TYPES, Cost(0, 0.0, 0.0, 0.0, 0.0))
 
 
 @st.composite

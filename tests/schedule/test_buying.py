@@ -15,7 +15,7 @@ from corral.domain.queue import Policy, Preempt, Queue, QueueTree
 from corral.domain.resources import Resources, Shape
 from corral.replay.live import Play
 from corral.replay.present import Coming, Happened, Kind, Present, Terms
-from corral.schedule.buying import MARGIN, Buying
+from corral.schedule.buying import MARGIN, Buying, price_of
 from corral.schedule.keys import Keys, weight_of
 from corral.schedule.learned import Class, Ended, Learned, Lessons
 from corral.schedule.running import Running
@@ -109,11 +109,11 @@ def test_it_is_better_by_the_margin_and_by_both_restarts() -> None:
 
 def test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus() -> None:
     here, shape = buying(), waits().shapes[0]
-    two = [runs(restart_seconds=HOUR / 2)] * 2
+    two = price_of([runs(restart_seconds=HOUR / 2)] * 2)
     assert here.has_paid(waits(), shape, two)
     assert not here.has_paid(waits(since=NOW - HOUR + 1), shape, two)
     assert here.has_paid(waits(since=NOW - HOUR / 2), replace(shape, nodes=2), two)
-    lost = [runs(can_save=False, restart_seconds=0.0, lost_gpu_seconds=HOUR + 1)]
+    lost = price_of([runs(can_save=False, restart_seconds=0.0, lost_gpu_seconds=HOUR + 1)])
     assert not here.has_paid(waits(), shape, lost), "what it would lose is paid as well"
 
 
@@ -208,29 +208,30 @@ def each_refused() -> None:
 
 
 MUTANTS = [
-    (Mutant("nobody pays", "schedule.buying:Buying.has_paid", ">= price", ">= 0.0", ""),
+    (Mutant("nobody pays", "schedule.buying:Buying.has_paid", ">= price_gpu_seconds", ">= 0.0", ""),
      test_it_has_waited_as_long_as_all_restarts_take_over_its_own_gpus),
-    (Mutant("any better key will do", "schedule.buying:Buying._is_better", "* MARGIN", "",
+    (Mutant("any better key will do", "schedule.buying:Buying.may_take", "* MARGIN", "",
             ""), test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("a restart costs nothing", "schedule.buying:Buying._worth", "- back", "", ""),
+    (Mutant("a restart costs nothing", "schedule.buying:Buying.worth", "- back", "", ""),
      test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("who comes back takes as if he were new", "schedule.buying:Buying._offer",
+    (Mutant("who comes back takes as if he were new", "schedule.buying:Buying.offer",
             "+ back", "", ""),
      test_it_is_better_by_the_margin_and_by_both_restarts),
-    (Mutant("the guard does not hold", "schedule.buying:Buying.may_take",
-            "not victim.guard_over or", "", ""), each_refused),
+    (Mutant("the guard does not hold", "schedule.buying:Buying.is_for_sale",
+            "or not victim.guard_over", "", ""), each_refused),
     (Mutant("every priority is one", "schedule.buying:Buying.may_take",
             "victim.priority != gang.priority", "False", ""),
      each_refused),
-    (Mutant("who has had less gives way", "schedule.buying:Buying._has_had_less",
+    (Mutant("who has had less gives way", "schedule.buying:Buying.has_had_less",
             "gang.user == victim.user", "True", ""), each_refused),
-    (Mutant("who cannot save gives way", "schedule.buying:Buying.may_take",
-            "rule == Preempt.ANY or victim.can_save", "True", ""), each_refused),
+    (Mutant("who cannot save gives way", "schedule.buying:Buying.is_for_sale",
+            "victim.can_save or self._rule(victim.queue) == Preempt.ANY", "True", ""),
+     each_refused),
     (Mutant("every queue sells", "schedule.buying:Buying.may_buy",
-            "preempt != Preempt.NEVER", "preempt != None", ""),
+            "self._rule(queue) != Preempt.NEVER", "True", ""),
      test_the_queue_says_whether_and_from_whom),
     (Mutant("every policy sells", "schedule.buying:Buying.may_buy",
-            "self.keys.policy(gang.queue).goes_by_service", "True", ""),
+            "self.keys.policy(queue).goes_by_service", "True", ""),
      test_the_queue_says_whether_and_from_whom),
     (Mutant("nobody gives way by service", "schedule.victims:Victims._bought",
             "buying is None or", "True or", ""),
@@ -238,8 +239,20 @@ MUTANTS = [
     (Mutant("service counts for nothing in a line", "schedule.line:_Run.key",
             "self.rank", "0.0", ""),
      lines.test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then_age),
-    (Mutant("nobody is ever old", "schedule.elder:is_old", ">= ELDER_SECONDS", "< 0.0", ""),
+    (Mutant("nobody is ever old", "schedule.line:Line._find_elders", "waited >= ELDER_SECONDS",
+            "False", ""),
      lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first),
+    (Mutant("the newest wait alone makes old", "schedule.waiting:Waiting.waited_by",
+            "self.waited_seconds + ", "", ""),
+     lines.test_all_waits_of_a_gang_count_together),
+    (Mutant("each line is lent all of it", "schedule.line:Line._find_elders", "taken +=", "_ =",
+            ""),
+     lines.test_who_has_waited_longest_of_all_lines_comes_first_to_what_is_lent),
+    (Mutant("all of the cluster is lent to age", "schedule.elder:lent_to", "MOST", "1.0", ""),
+     lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half),
+    (Mutant("the wait does not count in what is lent", "schedule.elder:lent_to",
+            "(waited_seconds / SCALE_SECONDS) ** 2", "MOST", ""),
+     lines.test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half),
     (Mutant("the old go first one and all", "schedule.line:_Run.key", "and self.at == 0", "", ""),
      lines.test_of_those_that_have_waited_for_more_than_a_day_one_goes_first),
 ]  # fmt: skip

@@ -208,9 +208,9 @@ def each_deal() -> None:
 
 
 MUTANTS = [
-    (Mutant("a queue's own is for sale", "schedule.buying:Buying._deals",
+    (Mutant("a queue's own is for sale", "schedule.buying:Buying.deals",
             "self.standing.borrowed_millis(parted) > 0", "True", ""), each_deal),
-    (Mutant("nothing borrowed is for sale", "schedule.buying:Buying._deals",
+    (Mutant("nothing borrowed is for sale", "schedule.buying:Buying.deals",
             "parted is not None and", "False and", ""), each_deal),
     (Mutant("every queue sells to every other", "domain.queue:QueueTree.sharing_service",
             "return (name,)", "return tuple(self.by_name)", ""), each_deal),

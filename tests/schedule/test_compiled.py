@@ -8,7 +8,7 @@ from corral.schedule.cluster import NodeRow, cluster_of, give
 from corral.schedule.compiled import IS_COMPILED
 from corral.schedule.fragment import new_demand
 from corral.schedule.seat import Ask
-from tests.schedule.places import Taken, put
+from tests.schedule.columns.places import Taken, put
 
 
 def decisions(seed: int) -> list[object]:
@@ -62,8 +62,9 @@ def test_compiled_and_plain_decide_the_same() -> None:
 
 def test_what_is_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
     told = (
-        "from corral.schedule.ageing import protect; from corral.schedule.compiled import *\n"
-        "from corral.schedule.locality import level_for, Patience\n"
+        "from corral.schedule.columns.ageing import protect\n"
+        "from corral.schedule.compiled import *\n"
+        "from corral.schedule.columns.locality import level_for, Patience\n"
         "print(must_compile(level_for)); level_for(1, 5.0, Patience(1.0, 2.0)); "
         "print(must_compile(level_for), must_compile(protect))"
     )
@@ -72,3 +73,58 @@ def test_what_is_kept_on_disk_is_not_compiled_again(tmp_path: Path) -> None:
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
     )  # fmt: skip
     assert found.stdout.split() == ["True", "False", "True"]
+
+
+def test_a_change_in_a_room_within_a_room_is_compiled_anew(tmp_path: Path) -> None:
+    inner = tmp_path / "outside" / "inside" / "inner.py"
+    inner.parent.mkdir(parents=True)
+    for room in (inner.parent, inner.parents[1]):
+        (room / "__init__.py").touch()
+    use = "from corral.schedule.compiled import compiled, must_compile\n"
+    (inner.parents[1] / "outer.py").write_text(
+        f"{use}from outside.inside.inner import answer\n"
+        "@compiled\ndef asked(by: int) -> int:\n    return answer(by)\n"
+    )
+    told = f"{use}from outside.outer import asked; print(must_compile(asked), asked(1))"
+
+    def answered(adding: int) -> list[str]:
+        inner.write_text(f"{use}@compiled\ndef answer(by: int) -> int:\n    return by + {adding}\n")
+        found = subprocess.run(
+            [sys.executable, "-B", "-c", told],
+            capture_output=True, text=True, check=True, cwd=tmp_path,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept")},
+        )  # fmt: skip
+        return found.stdout.split()
+
+    assert answered(1) == ["True", "2"]
+    assert answered(1) == ["False", "2"]
+    assert answered(21) == ["True", "22"]
+
+
+def test_what_is_kept_of_a_class_that_has_moved_is_compiled_anew(tmp_path: Path) -> None:
+    room = tmp_path / "outside"
+    room.mkdir()
+    (room / "__init__.py").touch()
+    use = "from corral.schedule.compiled import compiled, must_compile\n"
+    told = (
+        f"{use}from outside.outer import Two, asked; print(must_compile(asked), asked(Two(1, 2)))"
+    )
+
+    def answered(holder: str) -> list[str]:
+        pair = "from typing import NamedTuple\nclass Two(NamedTuple):\n    a: int\n    b: int\n"
+        (room / f"{holder}.py").write_text(pair)
+        (room / "outer.py").write_text(
+            f"{use}from outside.{holder} import Two\n"
+            "@compiled\ndef asked(two: Two) -> int:\n    return two.a + two.b\n"
+        )
+        found = subprocess.run(
+            [sys.executable, "-B", "-c", told],
+            capture_output=True, text=True, check=True, cwd=tmp_path,
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept")},
+        )  # fmt: skip
+        return found.stdout.split()
+
+    assert answered("here") == ["True", "3"]
+    (room / "here.py").unlink()
+    assert answered("there") == ["True", "3"]
+    assert answered("there") == ["False", "3"]

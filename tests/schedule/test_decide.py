@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,15 +149,48 @@ def test_the_second_shape_is_taken_when_the_first_has_no_room() -> None:
     assert run([node("n1", 2)], [gang]).placed[0].shape == narrow
 
 
-def test_who_would_take_another_form_is_told_of_both() -> None:
-    one, two = (Shape(nodes=nodes, resources=Resources(gpu_millis=2000)) for nodes in (1, 2))
-    three = replace(two, nodes=3)
-    first = waiting("a", millis=2000, nodes=3)
-    for shapes, said in (
-        ((three,), "it asks for 3 nodes with 2 GPUs; "),
-        ((three, one), "it asks for 3 nodes with 2 GPUs, or 1 node with 2 GPUs; "),
-        ((three, two, one), ", or 2 other forms, the last of them 1 node with 2 GPUs; "),
-    ):
-        gang = replace(waiting("b", 2), shapes=shapes)
-        decision = run([node(name) for name in ("n1", "n2", "n3")], [first, gang])
-        assert said in decision.reasons()[gang.job].sentence
+def forms(*asked: tuple[int, int]) -> tuple[Shape, ...]:
+    """(nodes, GPUs of each)"""
+    return tuple(
+        Shape(nodes=nodes, resources=Resources(gpu_millis=gpus * 1000)) for nodes, gpus in asked
+    )
+
+
+@pytest.mark.parametrize(("asked", "said"), [
+    (((3, 2),), "3 nodes with 2 GPUs; 0 of the 3 nodes that could hold its part"),
+    (((3, 2), (1, 2)), "3 nodes with 2 GPUs, or 1 node with 2 GPUs; "),
+    (((9, 2), (2, 4), (3, 2)), ", or 2 other forms, the last of them 3 nodes with 2 GPUs; 0 of "),
+    (((5, 2), (4, 2), (3, 2)), "3 to 5 nodes with 2 GPUs; 0 of the 3 nodes that could hold its "),
+    (((3, 8), (3, 2)), ", or 3 nodes with 2 GPUs; 0 of the 3 nodes that could hold 2 GPUs have"),
+])  # fmt: skip
+def test_it_is_told_of_the_shape_that_decides_among_all_its_forms(
+    asked: tuple[tuple[int, int], ...], said: str
+) -> None:
+    """Of an elastic gang that is the smallest, and never one that no node could hold."""
+    gangs = [waiting("a", nodes=3, millis=2000), waiting("b", 2, shapes=forms(*asked))]
+    decision = run([node(name) for name in ("n1", "n2", "n3")], gangs)
+    reason = decision.reasons()[gangs[1].job]
+    assert said in reason.sentence
+    assert reason.code == "Resources"
+    would_rather_have_more = len(asked) == 3
+    assert reason.sentence.endswith(", and 3 are enough") == would_rather_have_more
+
+
+def test_a_gang_of_which_no_form_could_ever_be_is_told_of_the_least() -> None:
+    gang = waiting("a", shapes=forms((5, 2), (4, 2), (3, 2)))
+    reason = run([node("n1"), node("n2")], [gang]).reasons()[gang.job]
+    assert reason.code == "NeverFits"
+    assert "3 nodes with 2 GPUs; only 2 nodes could ever" in reason.sentence
+
+
+def test_an_elastic_gang_that_has_waited_keeps_nodes_for_the_least_that_it_takes() -> None:
+    """On two nodes it never has nine, and smaller gangs would pass it for ever."""
+    most_to_least = forms(*((nodes, 2) for nodes in range(9, 1, -1)))
+    big = waiting("big", shapes=most_to_least, since=-PATIENCE_SECONDS)
+    nodes = [node("n1"), node("n2")]
+    rooms = [NodeRoom(one) for one in nodes]
+    seat = rooms[0].seat(Resources(gpu_millis=1000))
+    assert seat is not None
+    rooms[0].take(seat)
+    small = waiting("small", 1, millis=1000)
+    assert where(decide(rooms, [big, small], fleet=Fleet(nodes))) == {}

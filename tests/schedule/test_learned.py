@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import QueueName, UserName
 from corral.schedule import hazard, kin
+from corral.schedule.columns.history import history_of, learn_end, relearn
+from corral.schedule.columns.predict import enter_kin, kin_of, learn_seconds, predicted_seconds
 from corral.schedule.hazard import LEVELS, edges
-from corral.schedule.history import history_of, learn_end, relearn
 from corral.schedule.learned import Class, Ended, Learned, level_of
-from corral.schedule.predict import enter_kin, kin_of, learn_seconds, predicted_seconds
 
 ANN, BOB = UserName("ann"), UserName("bob")
 CLASSES = [Class(QueueName(name), millis) for name in ("a", "b") for millis in (1000, 8000)]

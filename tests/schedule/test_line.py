@@ -188,26 +188,68 @@ def test_in_a_line_priority_goes_first_then_what_the_queues_policy_looks_at_then
     assert in_order(Policy.SJF, came) == ["urgent", "ran-long", "newer", "large", "new"]
 
 
-def test_of_those_that_have_waited_for_more_than_a_day_one_goes_first() -> None:
-    day = 86_400.0
-    came = [
-        Waiting(
-            job=JobId(job), priority=priority, order=(order, 0), since=since * day,
-            shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
-        )
-        for order, (job, gpus, since, priority) in enumerate(
-            [
-                ("huge", 64, 0.5, 0), ("large", 8, 0.0, 0), ("as-large", 8, 0.0, 0),
-                ("new", 1, 2.0, 0), ("urgent", 9, 2.0, 9),
-            ]
-        )
-    ]  # fmt: skip
+DAY = 86_400.0
+
+
+def old(job: str, number: int, gpus: int, since_days: float, **more: object) -> Waiting:
+    """One of a line that all have begun to wait at some day."""
+    plain = Waiting(
+        job=JobId(job), priority=0, order=(number, 0), since=since_days * DAY,
+        shapes=(Shape(nodes=1, resources=Resources(gpu_millis=gpus * 1000)),),
+    )  # fmt: skip
+    return replace(plain, **more)  # type: ignore[arg-type]
+
+
+def by_age(came: list[Waiting], day: float, *, lent: float = 0.0, gpus: float = 0.0) -> list[str]:
+    """The order on the day; the elders of it are put in brackets."""
     tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
-    for now, first in (
-        (0.9, ["new", "large", "as-large", "huge"]),
-        (2.0, ["large", "new", "as-large", "huge"]),
-    ):
-        line = Line(
-            Groups(came), Standing(tree, capacity=Amounts()), Keys(tree, learned()), now * day
-        )
-        assert [gang.job for gang in iter(line.next, None)] == ["urgent", *first]
+    standing = Standing(tree, capacity=Amounts(gpus, 0.0, 0.0))
+    line = Line(Groups(came), standing, Keys(tree, learned()), day * DAY, lambda: lent)
+    names = [gang.job for gang in iter(line.next, None)]
+    return [f"[{name}]" if name in line.elders else name for name in names]
+
+
+def test_of_those_that_have_waited_for_more_than_a_day_one_goes_first() -> None:
+    came = [
+        old("huge", 0, 64, 0.5), old("large", 1, 8, 0.0), old("as-large", 2, 8, 0.0),
+        old("new", 3, 1, 2.0), old("urgent", 4, 9, 2.0, priority=9),
+    ]  # fmt: skip
+    assert by_age(came, 0.9) == ["urgent", "new", "large", "as-large", "huge"]
+    assert by_age(came, 2.0) == ["urgent", "[large]", "new", "as-large", "huge"]
+
+
+def test_all_waits_of_a_gang_count_together() -> None:
+    large = old("large", 0, 8, 0.0)
+    stopped = old("stopped", 1, 8, 1.9, served_seconds=7200.0, waited_seconds=2 * DAY)
+    assert by_age([large, stopped], 2.0)[0] == "[stopped]"
+    assert by_age([large, replace(stopped, waited_seconds=0.0)], 2.0)[0] == "[large]"
+
+
+def test_age_is_lent_a_part_that_grows_with_the_longest_wait_up_to_a_half() -> None:
+    came = [old("large", 0, 8, 0.0), old("new", 1, 1, 0.0)]
+    assert by_age(came, 10.0, lent=0.0, gpus=512.0) == ["[large]", "new"]
+    assert by_age(came, 10.0, lent=51.0, gpus=512.0) == ["[large]", "new"]
+    assert by_age(came, 10.0, lent=52.0, gpus=512.0) == ["new", "large"], "(10 / 31.6)**2 * 512"
+    assert by_age(came, 100.0, lent=256.0, gpus=512.0) == ["[large]", "new"]
+    assert by_age(came, 100.0, lent=257.0, gpus=512.0) == ["new", "large"]
+
+
+def test_who_has_waited_longest_of_all_lines_comes_first_to_what_is_lent() -> None:
+    ann = old("first", 0, 8, 0.0, user=UserName("ann"))
+    bob = old("second", 1, 8, 1.0, user=UserName("bob"))
+    new = old("new", 2, 1, 4.0, user=UserName("bob"))
+    assert by_age([ann, bob, new], 4.0, gpus=512.0) == ["[first]", "new", "second"]
+    assert by_age([bob, new], 4.0, gpus=512.0) == ["[second]", "new"]
+    assert by_age([ann, bob, new], 5.1, gpus=512.0) == ["[first]", "[second]", "new"]
+    huge = (Shape(nodes=64, resources=Resources(gpu_millis=8000)),)
+    stuck = replace(ann, shapes=huge)
+    assert "[second]" in by_age([stuck, bob, new], 40.0, gpus=512.0), "nobody is stuck behind it"
+
+
+def test_nobody_asks_what_is_lent_before_somebody_is_old() -> None:
+    def lent() -> float:
+        raise AssertionError
+
+    tree = QueueTree(queues=(Queue(name=DEFAULT_QUEUE),))
+    young = Groups([old("new", 0, 1, 0.0)])
+    Line(young, Standing(tree, capacity=Amounts()), Keys(tree, learned()), DAY - 1.0, lent)

@@ -14,9 +14,9 @@ from corral.domain.place import Constraint, Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
 from corral.schedule.cluster import NodeRow, cluster_of, share_millis
+from corral.schedule.columns.place import place
 from corral.schedule.fragment import new_demand
 from corral.schedule.near import LEVELS, domain_of
-from corral.schedule.place import place
 from corral.schedule.room import slices_for
 from corral.schedule.seat import Ask
 from tests.worlds import node
@@ -78,6 +78,17 @@ def test_an_exclusive_job_has_its_nodes_to_itself() -> None:
     assert why(decision) == {"another": "Exclusive"}
 
 
+def test_a_reason_says_for_whom_a_node_is_held_whole() -> None:
+    alone, beside = gang("alone", exclusive=True), gang("beside", order=1)
+    (held,) = run([node("n1", 4)], alone, beside).held
+    assert held.reason.sentence == (
+        "it asks for 1 node with 1 GPU; 0 of the 1 node that could hold its part have room now; "
+        "1 is held whole for alone (exclusive)"
+    )
+    (held,) = run([node("n1", 1)], gang("first"), beside).held
+    assert "held whole" not in held.reason.sentence
+
+
 def test_a_reservation_of_an_exclusive_job_is_not_taken_by_those_behind_it() -> None:
     nodes = [node("n1", 4)]
     rooms = [NodeRoom(nodes[0])]
@@ -100,6 +111,30 @@ def test_a_job_and_those_that_it_is_apart_from_never_meet(asker_first: bool) -> 
     )
     decision = run([node("n1", 4)], asker, quiet)
     assert why(decision) == {("quiet" if asker_first else "noisy"): "ApartFrom"}
+
+
+@pytest.mark.parametrize(
+    ("shuns", "own", "told", "help"),
+    [
+        ((), ("apv", "gone"), "apv", "leave apart_from out, or wait for those jobs"),
+        (("job",), (), "apv, whose apart_from names it", "wait for those jobs"),
+        (("job",), ("gone",), "apv, whose apart_from names it", "wait for those jobs"),
+        (("job",), ("apv",), "apv", "wait for those jobs"),
+    ],
+)
+def test_who_keeps_a_job_apart_is_named_and_nobody_who_is_not_there(
+    shuns: tuple[str, ...], own: tuple[str, ...], told: str, help: str
+) -> None:
+    busy = node("n1", 4)
+    room = NodeRoom(busy)
+    seat = room.seat(Resources(gpu_millis=1000))
+    assert seat is not None
+    room.take(seat, kin="apv", apart_from=shuns)
+    [reason] = decide([room], [gang("job", apart_from=own)], fleet=Fleet([busy])).reasons().values()
+    assert reason.sentence.endswith(f"of the 1 node with room for its part 0 are free of {told}")
+    assert reason.suggestions == (help,)
+    room.give(seat, kin="apv", apart_from=shuns)
+    assert where(decide([room], [gang("job", apart_from=own)], fleet=Fleet([busy])))
 
 
 def test_jobs_alike_but_in_name_are_told_apart_when_one_is_shunned() -> None:
@@ -279,3 +314,17 @@ def test_a_node_is_exclusive_until_the_last_exclusive_seat_on_it_is_let_go() -> 
     assert room.seat(Resources()) is None
     room.let_go(kept)
     assert room.seat(Resources(), exclusive=True) is not None
+
+
+def test_who_asks_for_a_label_or_a_rack_that_no_node_has_is_told_how_to_give_it() -> None:
+    nodes = [labelled("n1", zone="a"), labelled("n2", zone="b")]
+    tier = Constraint(label="tier", values=("gold",))
+    near = Topology(mode=Mode.REQUIRE, within=Level.RACK)
+    waiting = (gang("tier", constraints=(tier,)), gang("near", nodes=2, topology=near))
+    reasons = run(nodes, *waiting).reasons()
+    assert (
+        "to give it one: corral node label NODE tier=gold" in reasons[JobId("tier")].suggestions[0]
+    )
+    assert (
+        "or label the nodes: corral node label NODE rack=a" in reasons[JobId("near")].suggestions[0]
+    )

@@ -250,6 +250,21 @@ def test_when_one_outlasts_its_limit_who_was_told_first_still_starts_first(secon
     assert starts == {"wide": 100.0 + seconds, "late": 150.0 + seconds}
 
 
+def test_room_that_its_queue_may_not_hold_beside_one_who_is_promised_a_start_is_told_as_that() -> (
+    None
+):
+    easy = Queue(name=EASY, policy=Policy.BACKFILL, borrow_limit_millis=3000)
+    tree = whole_tree([easy, Queue(name=ALL, policy=Policy.CONSERVATIVE)])
+    first = comes_at(0.0, one("first", 0, nodes=2, gpus=2, limit=100.0, queue=ALL), 90.0)
+    told = comes_at(1.0, one("told", 1, gpus=2, limit=100.0), 100.0)
+    high = comes_at(2.0, one("high", 2, gpus=2, limit=20.0, priority=100), 20.0)
+    day = Day(PAIR, [first, told, high], tree)
+    day.live(until=[JobId("told")])
+    reason = day.last.reasons()[JobId("high")]
+    assert (day.began[JobId("told")], reason.code) == (90.0, "QueueLimit")
+    assert "with those who are promised a start" in reason.sentence
+
+
 def test_what_is_idle_now_is_promised_last_so_that_one_who_stays_may_have_it() -> None:
     """As in EASY's count of processors that the first will not need."""
     early = comes_at(0.0, one("early", 0, gpus=2, limit=1.0), 1.0)

@@ -14,6 +14,7 @@ from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, faults, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
+from corral.schedule.decision import Reserved
 from corral.schedule.quota import change, columns_of, refused_by
 from corral.schedule.share import (
     Amounts,
@@ -24,7 +25,6 @@ from corral.schedule.share import (
     targets,
 )
 from corral.schedule.standing import Holding, Standing
-from corral.schedule.victims import Reserved
 from tests.worlds import node
 
 NAMES = ["default", "a", "b", "c", "d"]
@@ -305,7 +305,8 @@ def test_a_job_that_its_queue_holds_back_is_told_with_numbers(
     held = decision.reasons()
     assert held[JobId("j3")].code == code
     assert sentence in held[JobId("j3")].sentence
-    assert held[JobId("j3")].suggestions
+    [suggestion] = held[JobId("j3")].suggestions
+    assert f"corral queue {'set c --gpus N' if queue == 'c' else f'show {queue}'}" in suggestion
 
 
 def test_a_gang_of_any_type_takes_the_type_that_its_queue_may_have() -> None:

@@ -13,7 +13,7 @@ GIVING = [
     ),
     Mutant(
         "a queue takes from one that is within its own",
-        "schedule.victims:Victims._borrows",
+        "schedule.rights:Rights._borrows",
         "return standing.over_millis(theirs[parts]) > 0",
         "return True",
         "right",
@@ -21,7 +21,7 @@ GIVING = [
     ),
     Mutant(
         "a queue beyond its own takes from others",
-        "schedule.victims:Victims._borrows",
+        "schedule.rights:Rights._borrows",
         "if not self._is_within(gang, asked, mine[parts]):",
         "if False:",
         "right",
@@ -29,7 +29,7 @@ GIVING = [
     ),
     Mutant(
         "an equal takes the place of an equal",
-        "schedule.victims:Victims._right",
+        "schedule.rights:Rights.right",
         "victim.priority < gang.priority",
         "victim.priority <= gang.priority",
         "right",
@@ -60,7 +60,7 @@ GIVING = [
     Mutant(
         "who gave way is told by no receipt for whom",
         "reconcile.conclude:_receipt",
-        'others=(attempt.gave_way_to,) if kind == "preemption" and attempt.gave_way_to else (),',
+        "others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),",
         "others=(),",
         "receipt",
         seed=3,
@@ -91,7 +91,7 @@ GIVING = [
     Mutant(
         "nobody ever gives way",
         "schedule.victims:Victims.choose",
-        "if gang.preemptible or not self._all().running or self._found >= MOST_A_PASS:",
+        "if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:",
         "if True:",
         "reclaim",
         seed=527,

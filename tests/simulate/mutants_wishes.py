@@ -76,7 +76,7 @@ WISHES = [
         "LEVELS.index(wish.within) if wish.mode == Mode.REQUIRE else _ANYWHERE",
         "_ANYWHERE",
         "require",
-        seed=38,
+        seed=57,
     ),
     Mutant(
         "a job's time is up without a word before",

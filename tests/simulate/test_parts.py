@@ -9,11 +9,15 @@ from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.wanted import Launch, Stop, Version, Wanted
 from corral.simulate.agent import SimulatedAgent
+from corral.simulate.heads import Heads
 from corral.simulate.lives import Life
 from corral.simulate.loop import VirtualLoop
+from corral.simulate.machine import inventory
 from corral.simulate.network import Network
-from corral.simulate.node import SimulatedNode, inventory
-from corral.simulate.scene import Scene
+from corral.simulate.node import SimulatedNode
+from corral.simulate.ranks import Gangs
+from corral.simulate.stage import Stage
+from corral.store.memory import MemoryStore
 
 N1 = NodeId("n1")
 KEY: AttemptKey = (JobId("j1"), AttemptNumber(1))
@@ -24,25 +28,18 @@ LIFE = Life(
 )  # fmt: skip
 
 
-class NoAudit:
-    """Takes every start as it comes: these tests look at the nodes themselves."""
+def alone(life: Life = LIFE) -> tuple[Stage, SimulatedNode]:
+    """A node without any head, and without an auditor: every start is taken as it comes."""
+    stage = Stage(0, verbose=False)
+    stage.lives["train"] = life
+    stage.network.join(N1)
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def start(launch: Launch, node: NodeId, ranks: set[int]) -> None:
+        stage.evidence.start(launch.key, node, launch.seat, ranks)
 
-    def ranks_start(self, launch: Launch, node: NodeId, ranks: set[int]) -> None:
-        self._scene.evidence.start(launch.key, node, launch.seat, ranks)
-
-
-def alone(life: Life = LIFE) -> tuple[Scene, SimulatedNode]:
-    """A node without any head."""
-    scene = Scene(0, verbose=False)
-    scene.lives["train"] = life
-    scene.auditor = NoAudit(scene)  # type: ignore[assignment]
-    scene.network.join(N1)
-    node = SimulatedNode(scene, N1, inventory(2, shares=False))
-    scene.nodes[N1] = node
-    return scene, node
+    heads = Heads(stage, MemoryStore(), {}, lambda *beat: None)
+    offer = inventory(2, shares=False)
+    return stage, SimulatedNode(stage, N1, offer, Gangs(stage, start), heads)
 
 
 def launch(key: AttemptKey = KEY) -> Launch:
@@ -63,9 +60,9 @@ def word(counter: int, *, term: int = 1, boot: str = "n1-boot-1") -> Wanted:
     )
 
 
-def run(scene: Scene, seconds: float) -> None:
-    scene.loop.later(seconds, scene.loop.stop)
-    scene.loop.run_forever()
+def run(stage: Stage, seconds: float) -> None:
+    stage.loop.later(seconds, stage.loop.stop)
+    stage.loop.run_forever()
 
 
 def agent_of(node: SimulatedNode) -> SimulatedAgent:
@@ -77,106 +74,106 @@ def phases(node: SimulatedNode) -> dict[AttemptKey, Phase]:
     return {seen.key: seen.phase for seen in agent_of(node).seen()}
 
 
-def running() -> tuple[Scene, SimulatedNode]:
-    scene, node = alone()
+def running() -> tuple[Stage, SimulatedNode]:
+    stage, node = alone()
     agent_of(node).wanted(replace(word(1), run=(launch(),)))
-    run(scene, 1.0)
+    run(stage, 1.0)
     assert phases(node) == {KEY: Phase.UP}
-    return scene, node
+    return stage, node
 
 
 def test_an_older_word_is_refused_and_a_repeated_one_does_no_harm() -> None:
-    scene, node = running()
+    stage, node = running()
     agent_of(node).wanted(replace(word(9, term=2), run=(launch(),)))
     stop = Stop(key=KEY, grace_seconds=0, save=False, why="cancel")
     agent_of(node).wanted(replace(word(8, term=2), stop=(stop,)))
     agent_of(node).wanted(replace(word(99), stop=(stop,)))
     agent_of(node).wanted(replace(word(9, term=2), run=(launch(),)))
-    run(scene, 2.0)
+    run(stage, 2.0)
     assert phases(node) == {KEY: Phase.UP}
-    scene.loop.close()
+    stage.loop.close()
 
 
 def test_an_agent_that_returns_still_knows_the_newest_word_and_its_attempts() -> None:
-    scene, node = running()
+    stage, node = running()
     agent_of(node).wanted(word(5))
     node.end_agent()
     node.start_agent()
     assert not agent_of(node).may_obey(word(4))
     assert agent_of(node).may_obey(word(5))
     assert phases(node) == {KEY: Phase.UP}
-    scene.loop.close()
+    stage.loop.close()
 
 
 def test_an_attempt_that_no_word_names_is_left_alone() -> None:
-    scene, node = running()
+    stage, node = running()
     agent_of(node).wanted(word(2))
-    run(scene, 5.0)
+    run(stage, 5.0)
     assert phases(node) == {KEY: Phase.UP}
-    scene.loop.close()
+    stage.loop.close()
 
 
 def test_what_was_said_to_another_boot_is_left() -> None:
-    scene, node = running()
+    stage, node = running()
     node.power_off(0.1)
     node.power_on()
     agent_of(node).wanted(replace(word(2), run=(launch((JobId("j2"), AttemptNumber(1))),)))
-    run(scene, 2.0)
+    run(stage, 2.0)
     assert phases(node) == {KEY: Phase.ENDED}
     [seen] = agent_of(node).seen()
     assert (seen.trouble, seen.trouble_is_infra) == ("the node started anew", True)
-    scene.loop.close()
+    stage.loop.close()
 
 
 def test_an_end_is_told_until_it_is_settled_and_a_living_attempt_is_never_settled() -> None:
-    scene, node = running()
+    stage, node = running()
     agent_of(node).wanted(replace(word(2), settled=(KEY,)))
     assert phases(node) == {KEY: Phase.UP}
     stop = Stop(key=KEY, grace_seconds=2.0, save=True, why="suspend")
     agent_of(node).wanted(replace(word(3), stop=(stop,)))
-    run(scene, 1.0)
+    run(stage, 1.0)
     [seen] = agent_of(node).seen()
     assert seen.phase == Phase.ENDED
     assert [end.code for _, end in seen.exits] == [75]
     assert [save.step for save in seen.saves] == [0]
     agent_of(node).wanted(replace(word(4), settled=(KEY,)))
     assert phases(node) == {}
-    scene.loop.close()
+    stage.loop.close()
 
 
 def test_an_attempt_that_ignores_term_is_killed_after_its_grace_also_without_an_agent() -> None:
-    scene, node = alone(replace(LIFE, ignores_term=True))
+    stage, node = alone(replace(LIFE, ignores_term=True))
     agent_of(node).wanted(replace(word(1), run=(launch(),)))
-    run(scene, 1.0)
+    run(stage, 1.0)
     stop = Stop(key=KEY, grace_seconds=3.0, save=False, why="cancel")
     agent_of(node).wanted(replace(word(2), stop=(stop,)))
     node.end_agent()
-    run(scene, 2.9)
-    assert scene.evidence.lives(KEY, N1)
-    run(scene, 0.2)
-    assert not scene.evidence.lives(KEY, N1)
+    run(stage, 2.9)
+    assert stage.evidence.lives(KEY, N1)
+    run(stage, 0.2)
+    assert not stage.evidence.lives(KEY, N1)
     node.start_agent()
     assert phases(node) == {KEY: Phase.ENDED}
-    scene.loop.close()
+    stage.loop.close()
 
 
 def test_a_stop_of_what_is_not_there_is_answered() -> None:
-    scene, node = alone()
+    stage, node = alone()
     stop = Stop(key=KEY, grace_seconds=1.0, save=False, why="cancel")
     agent_of(node).wanted(replace(word(1), stop=(stop,)))
     assert phases(node) == {KEY: Phase.REFUSED}
     agent_of(node).wanted(replace(word(2), run=(launch(),)))
-    run(scene, 1.0)
+    run(stage, 1.0)
     assert phases(node) == {KEY: Phase.REFUSED}
-    scene.loop.close()
+    stage.loop.close()
 
 
 def test_a_gang_ends_as_its_life_says_and_saves_on_the_way() -> None:
-    scene, node = running()
-    run(scene, 60.0)
-    assert [end.code for end in scene.evidence.exits[KEY].values()] == [0]
-    assert sorted(scene.evidence.made[KEY]) == list(range(5, 51, 5))
-    scene.loop.close()
+    stage, node = running()
+    run(stage, 60.0)
+    assert [end.code for end in stage.evidence.exits[KEY].values()] == [0]
+    assert sorted(stage.evidence.made[KEY]) == list(range(5, 51, 5))
+    stage.loop.close()
 
 
 def heard_of(network: Network, loop: VirtualLoop, seconds: float) -> None:

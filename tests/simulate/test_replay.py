@@ -9,8 +9,7 @@ import weakref
 import pytest
 
 from corral.simulate import __main__ as command
-from corral.simulate import simulate
-from corral.simulate.scene import Scene
+from corral.simulate.scene import Scene, simulate
 from tests.patience import PATIENCE_SECONDS
 
 SEEDS = (3, 17, 70)
@@ -24,7 +23,9 @@ def test_the_same_seed_is_the_same_world_and_another_is_another() -> None:
 
 def test_a_world_does_not_depend_on_the_process_that_runs_it() -> None:
     """The order of sets and dictionaries of strings differs between these two."""
-    program = f"from corral.simulate import simulate; print([simulate(s).digest for s in {SEEDS}])"
+    program = (
+        f"from corral.simulate.scene import simulate; print([simulate(s).digest for s in {SEEDS}])"
+    )
     said = [
         subprocess.run(
             [sys.executable, "-c", program],
@@ -52,7 +53,7 @@ def test_a_breach_is_told_with_its_last_events_and_the_way_to_replay_it(
 ) -> None:
     from corral.simulate.auditor import Auditor
 
-    monkeypatch.setattr(Auditor, "still_there", lambda self: self.breach("I1", "made up"))
+    monkeypatch.setattr(Auditor, "still_there", lambda self: self.books.breach("I1", "made up"))
     monkeypatch.setattr(sys, "argv", ["simulate", "--seeds", "3", "--first", "5"])
     assert command.main() == 1
     said = capsys.readouterr().out

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.simulate import Outcome, simulate
+from corral.simulate.scene import Outcome, simulate
 from corral.simulate.tally import Tally
 
 WORLDS = 500
@@ -41,6 +41,10 @@ FOUND = {
     2110: "a gang that had waited long kept the node that others had just left for another",
     5815: "who had gone for seats given up since was not named when others were kept",
     6561: "seats kept for one were refused to it since its like had been refused before",
+    108: "a promise was told to more of an array than may run at once, and ended when one began",
+    893: "who was promised a start first went behind another when its node was lost",
+    1605: "two of an array that may run one at a time took from each other what was kept",
+    3185: "the promise of a whole node counted as its queue's own, and kept an owner from it",
     906: "max_duration counted from the first rank of a gang, after the head's restart",
 }
 

@@ -5,6 +5,7 @@ from typing import Any
 from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Save, Seat, SeatState
 from corral.domain.forecast import Told
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName, job_id
+from corral.domain.imported import Imported
 from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.moves import JobState
 from corral.domain.node import Liveness, Node
@@ -38,7 +39,7 @@ def job(sequence: int, state: JobState = JobState.QUEUED, **changes: Any) -> Job
     return Job(
         id=changes.pop("id", job_id(sequence)),
         spec=asked,
-        owner=ANN,
+        owner=changes.pop("owner", ANN),
         submitted=Sequence(sequence),
         submitted_at=1000.5 + sequence,
         state=state,
@@ -148,4 +149,20 @@ def told(of: JobId, at: float = 2.0, *, waited_seconds: float | None = None) -> 
         low_seconds=50.5,
         high_seconds=720.25,
         waited_seconds=waited_seconds,
+    )
+
+
+def imported(name: str, ended_at: float = 50.0, *, seconds: float = 10.0) -> Imported:
+    return Imported(
+        id=f"sacct:{name}",
+        name=f"train-{name}",
+        user=ANN,
+        queue=QueueName("gpu"),
+        shape=Shape(nodes=2, resources=Resources(gpu_millis=4000)),
+        submitted_at=ended_at - seconds - 5.0,
+        started_at=ended_at - seconds,
+        ended_at=ended_at,
+        seconds=seconds,
+        state="COMPLETED",
+        limit_seconds=3600.0,
     )

@@ -9,8 +9,8 @@ import pytest
 from corral.domain.ids import TokenId
 from corral.domain.people import AuditEntry
 from corral.store import migrations
-from corral.store.opening import connect
 from corral.store.sqlite import SqliteStore
+from corral.store.sqlite.database import connect
 from tests.store.rows import ANN
 
 

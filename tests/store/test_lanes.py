@@ -11,8 +11,7 @@ import pytest
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.ids import job_id
 from corral.domain.world import Changes
-from corral.store import lanes
-from corral.store.sqlite import SqliteStore
+from corral.store.sqlite import SqliteStore, database
 from tests.store.rows import ANN, attempt, event, job, spec, submit
 
 
@@ -71,7 +70,7 @@ def test_a_closed_store_answers_with_trouble_and_may_be_closed_again(path: Path)
 def test_a_store_that_another_process_holds_is_trouble_that_passes(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corral.store.opening.BUSY_MILLISECONDS", 50)
+    monkeypatch.setattr("corral.store.sqlite.database.BUSY_MILLISECONDS", 50)
 
     async def scenario() -> None:
         store = SqliteStore(path)
@@ -136,7 +135,7 @@ def test_what_would_not_read_back_is_never_written(path: Path) -> None:
 def test_the_log_is_moved_into_the_file_while_the_store_works(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "CHECKPOINT_ROWS", 50)
+    monkeypatch.setattr(database, "CHECKPOINT_ROWS", 50)
 
     async def scenario() -> None:
         store = SqliteStore(path)

@@ -1,4 +1,4 @@
-"""Whatever is asked of it in whatever order, SQLite answers as the model in memory does."""
+"""Whatever is asked in whatever order, a store on tables answers as the model in memory does."""
 
 import asyncio
 import shutil
@@ -10,7 +10,13 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from corral.domain.attempt import SeatState
 from corral.domain.errors import CorralError, InvariantBroken, TermLost
@@ -22,7 +28,10 @@ from corral.domain.wishes import Cancel, SetNode
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
 from corral.store.memory import MemoryStore
+from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
+from corral.store.tables import TableStore
+from tests.postgres import Server
 from tests.store.rows import (
     allocation,
     attempt,
@@ -92,21 +101,26 @@ async def saves_of(store: Store, id: JobId) -> Any:
 
 
 class Stores(RuleBasedStateMachine):
-    """Two heads on one SQLite file, and the same calls on the model."""
+    """Two heads on one SQLite file, or one database, and the same calls on the model."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.directory = Path(tempfile.mkdtemp(prefix="corral-model-"))
+        self.place = self.new_place()
         self.model = MemoryStore(keep_keys=KEEP_KEYS)
         self.store = self.opened()
         self.terms = [0]
         self.world: World | None = None  # what the leading head has in memory
 
-    def opened(self) -> SqliteStore:
-        return SqliteStore(
-            self.directory / "corral.db", fresh_id=lambda: "memory", keep_keys=KEEP_KEYS
-        )
+    def new_place(self) -> str:
+        return tempfile.mkdtemp(prefix="corral-model-")
+
+    def opened(self) -> TableStore:
+        path = Path(self.place) / "corral.db"
+        return SqliteStore(path, fresh_id=lambda: "memory", keep_keys=KEEP_KEYS)
+
+    def leave_place(self) -> None:
+        shutil.rmtree(self.place)
 
     def both(self, ask: Callable[[Store], Awaitable[Any]]) -> Any:
         """The answer, or the kind of the error, which must be the same."""
@@ -160,7 +174,7 @@ class Stores(RuleBasedStateMachine):
 
     @rule(seed=st.lists(changes, min_size=2, max_size=4))
     def commits_that_wait_together(self, seed: list[Changes]) -> None:
-        """Grouped on SQLite, one after the other in the model."""
+        """Grouped on tables, one after the other in the model."""
 
         async def together() -> list[Any]:
             asks = [self.store.commit(self.terms[-1], one) for one in seed]
@@ -221,11 +235,14 @@ class Stores(RuleBasedStateMachine):
         self.both(lambda store: store.add_token(token, entry=line("token.create", at)))
 
     @rule(sha256=digests, at=numbers)
-    def revoke_or_use_a_token(self, sha256: str, at: int) -> None:
+    def use_revoke_or_forget_a_token(self, sha256: str, at: int) -> None:
         id, entry = token_id(sha256), line("token.revoke", at)
         self.both(lambda store: store.use_token(id, at=at))
         if at % 2:
             self.both(lambda store: store.revoke_token(id, at=at, entry=entry))
+        if at % 3 == 0:
+            forgotten = line("token.forget", at)
+            self.both(lambda store: store.forget_token(id, entry=forgotten))
 
     @rule(known=st.lists(digests, max_size=3), by=st.none() | users, limit=numbers, at=numbers)
     def read_people(self, known: list[str], by: UserName | None, limit: int, at: int) -> None:
@@ -269,7 +286,7 @@ class Stores(RuleBasedStateMachine):
         self.loop.run_until_complete(self.store.close())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
         self.loop.close()
-        shutil.rmtree(self.directory)
+        self.leave_place()
 
 
 TestStores = Stores.TestCase
@@ -279,3 +296,18 @@ TestStores.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+def test_postgresql_answers_as_the_model_does(postgres: Server) -> None:
+    class OnPostgres(Stores):
+        def new_place(self) -> str:
+            return postgres.database()
+
+        def opened(self) -> TableStore:
+            return PostgresStore(self.place, fresh_id=lambda: "memory", keep_keys=KEEP_KEYS)
+
+        def leave_place(self) -> None:
+            """It goes with the server."""
+
+    fewer = settings(TestStores.settings, max_examples=15)
+    run_state_machine_as_test(OnPostgres, settings=fewer)

@@ -1,18 +1,24 @@
 """Files of `kind: queues`: what they mean, what is wrong with them and where, what they change."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import QueueName
 from corral.domain.queue import Policy, Queue, QueueTree, whole_tree
+from corral.domain.relocation import RelocationRule
 from corral.wire.document import Document, documents_of
-from corral.wire.queues import changes_of, form_of, is_queue_file, read_queues
+from corral.wire.queue_forms import changes_of, form_of
+from corral.wire.queues import is_queue_file, queue_file_of, read_queue, read_queues
 from tests.schedule.test_queues import trees
 
 FILE = """kind: queues
 half_life: 3d
 guard: 30s
+relocation: {gpu_hours: 10, pause: 1h}
+patience: {rack: 2m}
 queues:
   - name: research
     gpus: {h100: 8, any: 4}
@@ -21,6 +27,7 @@ queues:
     lend: 4
     priorities: [low, normal]
     max_duration: 24h
+    allow: [bob, alice, "@operator"]
     budget: {money: 900, rates: {h100: 2.5, any: 1}, period: 30d, then: low}
     queues:
       - {name: vision, gpus: 2, max_per_user: 1.5, policy: fifo}
@@ -39,10 +46,13 @@ def test_every_field_of_a_file_is_read() -> None:
     asked = read_queues(document)
     research, vision, infra = asked.queues
     assert (asked.whole, asked.half_life_seconds, asked.guard_seconds) == (True, 259200.0, 30.0)
+    assert asked.relocation == RelocationRule(gpu_hours=10.0, pause_seconds=3600.0)
+    assert (asked.rack_patience_seconds, asked.pod_patience_seconds) == (120.0, 0.0)
     assert research.nominal == (("any", 4000), ("h100", 8000))
     assert (research.borrow_limit_millis, research.lend_limit_millis) == (0, 4000)
     assert (research.lowest_priority, research.highest_priority) == (-100, 0)
     assert (research.weight, research.longest_seconds) == (2.0, 86400.0)
+    assert research.allow == ("@operator", "alice", "bob")
     assert research.budget is not None
     assert (research.budget.money, research.budget.demote_to) == (900.0, -100)
     assert research.budget.rate("h100") == 2.5
@@ -61,6 +71,12 @@ def test_every_field_of_a_file_is_read() -> None:
         ("gpu: 8", "there is no such field", "known: name, parent, gpus"),
         ("policy: lifo", '"lifo" is no policy', "one of: default, fifo, fifo-skip, sjf"),
         ("priorities: low", "the lowest and the highest", "[low, normal]"),
+        ("priorities: [low, top]", '"top" is no priority', "write: priorities: [low, normal]"),
+        ("gpus: many GPUs", '"many GPUs" is text', "write: gpus: 8, or gpus: {h100: 8, any: 4}"),
+        ('gpus: {"": 8}', '"" is no type of GPU', "write: h100, or any"),
+        ("budget: {money: 1, rates: {h100:8: 2}}", '"h100:8" is no type of GPU', "write: h100"),
+        ("budget: {money: 1, rates: x}", '"x" is no number', "write: rates: {h100: 2.5, any: 1}"),
+        ("budget: {gpu_hours: 1, then: later}", "is no priority", "write: then: borrow-only"),
         ("max_duration: 24", "24 of what?", "write the unit"),
         ("parent: nobody", "there is no queue nobody", "name one of: a"),
         ("budget: {gpu_hours: 1, until: soon}", "is no date", "2026-12-31"),
@@ -76,6 +92,97 @@ def test_what_is_wrong_is_said_with_its_line(line: str, text: str, hint: str) ->
     assert hint in refused.value.hint
 
 
+@pytest.mark.parametrize(
+    ("line", "text", "hint"),
+    [
+        ("relocation: {pause: 1h}", "q.yaml:2: relocation.gpu_hours", "add: gpu_hours: 10"),
+        (
+            "relocation: {gpu_hours: 1, hours: 1}",
+            "there is no such field",
+            "known: gpu_hours, pause",
+        ),
+        ("relocation: {gpu_hours: 1, pause: 2d}", "a pause is at most a day", "pause: 6h"),
+        ("patience: {rack: 5}", "5 of what?", "write the unit"),
+    ],
+)
+def test_what_is_wrong_for_all_queues_is_said_with_its_line(
+    line: str, text: str, hint: str
+) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        read_queues(read(f"kind: queues\n{line}\nqueues: []\n"))
+    assert text in refused.value.message
+    assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize("value", [".nan", ".inf", "-.inf", "1e308", "-1", "true", "words", "[1]"])
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        ("half_life", "half_life: {0}"),
+        ("guard", "guard: {0}"),
+        ("relocation.gpu_hours", "relocation: {{gpu_hours: {0}}}"),
+        ("relocation.pause", "relocation: {{gpu_hours: 1, pause: {0}}}"),
+        ("patience.rack", "patience: {{rack: {0}}}"),
+        ("queues[0].weight", "queues: [{{name: a, weight: {0}}}]"),
+        ("queues[0].gpus", "queues: [{{name: a, gpus: {{any: {0}}}}}]"),
+        ("queues[0].borrow", "queues: [{{name: a, borrow: {0}}}]"),
+        ("queues[0].budget.gpu_hours", "queues: [{{name: a, budget: {{gpu_hours: {0}}}}}]"),
+        ("queues[0].budget.money", "queues: [{{name: a, budget: {{money: {0}, rates: 1}}}}]"),
+        ("queues[0].budget.rates", "queues: [{{name: a, budget: {{money: 1, rates: {0}}}}}]"),
+    ],
+)
+def test_every_number_is_within_bounds_or_refused_by_the_name_of_its_field(
+    field: str, line: str, value: str
+) -> None:
+    queues = "" if "queues" in line else "queues: []"
+    with pytest.raises(SpecInvalid) as refused:
+        read_queues(read(f"kind: queues\n{line.format(value)}\n{queues}\n"))
+    assert f": {field}: " in refused.value.message
+    assert refused.value.hint.startswith("write")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("relocation: 10", "write: relocation: {gpu_hours: 10, pause: 6h}"),
+        ("patience: 5m", "write: patience: {rack: 5m, pod: 10m}"),
+        ("queues: 5", "write: queues: [{name: research, gpus: 8}]"),
+        ("queues: [a]", "write: queues: [{name: research, gpus: 8}]"),
+        ("queues: [{name: a, parent: 5}]", "write: parent: research"),
+        ("queues: [{name: a, budget: 5}]", "write: budget: {gpu_hours: 1000, period: 30d}"),
+    ],
+)
+def test_what_has_parts_is_refused_with_its_right_form(line: str, hint: str) -> None:
+    queues = "" if line.startswith("queues") else "queues: []"
+    with pytest.raises(SpecInvalid) as refused:
+        read_queues(read(f"kind: queues\n{line}\n{queues}\n"))
+    assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("kind: queues\nqueues: []\n---\nname: a\nrun: x\n", "q.yaml:1: kind: ", "another file"),
+        ("name: a\nrun: x\n---\nkind: queues\nqueues: []\n", "q.yaml:4: kind: ", "another file"),
+        ("kind: Queues\nqueues: []\n", "q.yaml:2: queues: ", "begin it with: kind: queues"),
+    ],
+)
+def test_a_file_of_queues_holds_nothing_else_and_is_of_no_other_kind(
+    text: str, said: str, hint: str
+) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        queue_file_of(documents_of(text, source="q.yaml"))
+    assert said in refused.value.message
+    assert hint in refused.value.hint
+    assert queue_file_of(documents_of("name: a\nrun: x\n", source="q.yaml")) is None
+
+
+def test_what_is_wrong_with_one_queue_is_said_by_its_name_and_field() -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        read_queue("lab", {"weight": float("nan")})
+    assert refused.value.message.startswith("queue lab: weight: nan is out of bounds: a weight is")
+
+
 @given(trees())
 def test_a_queue_that_is_written_down_reads_back_the_same(tree: QueueTree) -> None:
     document = Document(value={"queues": [form_of(queue) for queue in tree.queues]}, source="q")
@@ -89,9 +196,20 @@ def test_a_change_is_told_line_by_line() -> None:
         [Queue(name=QueueName("b"), weight=2.0), Queue(name=QueueName("default"), weight=0.5)],
         guard_seconds=60.0,
     )
+    after = replace(after, relocation=RelocationRule(gpu_hours=10.0), rack_patience_seconds=60.0)
     assert changes_of(before, after) == [
         "~ guard: 2m -> 1m",
+        "~ relocation: none -> {gpu_hours: 10, pause: 6h}",
+        "~ patience: none -> {rack: 1m}",
         "- a",
         "+ b: weight: 2",
         "~ default: weight: none -> 0.5",
     ]
+
+
+def test_a_file_with_queues_that_says_no_kind_is_one_of_queues() -> None:
+    assert is_queue_file(read("queues: [{name: a}]"))
+    assert is_queue_file(read(FILE))
+    assert not is_queue_file(read("kind: job\nqueues: [{name: a}]"))
+    assert not is_queue_file(read("name: a\nrun: date"))
+    assert read_queues(read("queues: [{name: a}]")).queues == (Queue(name=QueueName("a")),)

@@ -176,6 +176,13 @@ def test_other_shapes_take_the_jobs_nodes_unless_they_say() -> None:
     )
 
 
+def test_a_ray_program_is_a_gang_with_a_token_of_its_own() -> None:
+    one = job(kind="ray", nodes=2, secrets=["HF_TOKEN"])
+    assert (one.ray, one.nodes, one.secrets) == (True, 2, ("HF_TOKEN", "CORRAL_TOKEN"))
+    assert job(kind="ray", secrets=["CORRAL_TOKEN"]).secrets == ("CORRAL_TOKEN",)
+    assert not job().ray
+
+
 def test_short_forms() -> None:
     one = job(checkpoint="./c", after="b", per="gpu", resources={"gpu": 2}, priority="high")
     assert one.checkpoint == CheckpointRule(path="./c")

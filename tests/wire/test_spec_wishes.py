@@ -104,3 +104,15 @@ def test_whatever_is_written_is_read_or_refused_as_wrong(field: str, value: Any)
     """No other error comes out of it."""
     with suppress(SpecInvalid):
         to_domain(parse_values([{"name": "a", "run": "x", field: value}]))
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(
+    "line",
+    ["env = {{A = {0}}}", "constraints = {{z = {0}}}", "constraints = {{z = {{not = {0}}}}}"],
+)
+def test_a_number_that_cannot_be_sent_is_refused_where_any_text_goes(line: str, value: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        job(f'name = "train"\nrun = "x"\n{line.format(value)}\n', toml=True)
+    assert "job:3: " in refused.value.message
+    assert refused.value.hint.startswith("write: ")

@@ -44,6 +44,10 @@ class Node(Protocol):
         """The head has taken in what was said at `sent_at`, seconds of the agent's clock."""
         ...
 
+    def named(self, heads: tuple[str, ...]) -> None:
+        """The heads that there are, the one that leads first."""
+        ...
+
     def wanted(self, wanted: Wanted) -> None: ...
 
     def attach(self, wish: AttachNow) -> None: ...
@@ -104,8 +108,10 @@ class Beats:
     async def _listen(self, connection: ClientConnection) -> None:
         async for frame in connection:
             match from_head(frame if isinstance(frame, bytes) else frame.encode()):
-                case Heard(number=number):
+                case Heard(number=number, heads=heads):
                     self._hear(number)
+                    if heads:
+                        self.node.named(heads)
                 case WantedNow(wanted=wanted):
                     self.node.wanted(wanted)
                 case AttachNow() as wish:

@@ -12,19 +12,21 @@ from websockets.exceptions import WebSocketException
 
 from corral.agent.channel import BEATS, Beats
 from corral.agent.dial import Dialler
+from corral.agent.host import interface
 from corral.agent.known import Known
 from corral.agent.lease import overdue
 from corral.agent.leftovers import keep_swept
 from corral.agent.logs import LOGS, LogShipper, Read
 from corral.agent.obey import Obedience, Ranks
 from corral.agent.prepare import Prepare
+from corral.agent.route import address_towards
 from corral.domain.errors import CorralError
 from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import BootId
 from corral.domain.resources import Inventory
-from corral.domain.units import gpus_text
 from corral.domain.wanted import Launch, Version, Wanted
 from corral.wire.channel import PROTOCOL, AttachNow, Hello
+from corral.wire.environment import of_node
 from corral.wire.node import NodeSettings
 
 ATTACH: Final = "/v1/agents/attach/"
@@ -120,18 +122,26 @@ class Agent:
         """What only the node knows of an attempt's ranks."""
         gpus = [gpu for gpu in self.inventory_now.gpus if gpu.index in launch.seat.gpus]
         return {
-            "CORRAL_SHARED": self.settings.shared[0] if self.settings.shared else "",
-            "CORRAL_GPUS": gpus_text(launch.seat.gpu_millis),
-            "CORRAL_GPU_TYPE": gpus[0].type if gpus else "",
-            "CORRAL_PRETEND_GPUS": "1" if any(gpu.pretend for gpu in gpus) else "0",
+            **interface(launch.nodes, launch.node_rank, dict(launch.env)),
+            **of_node(
+                launch,
+                shared=self.settings.shared,
+                gpu_type=gpus[0].type if gpus else "",
+                pretend=any(gpu.pretend for gpu in gpus),
+            ),
         }
 
+    def address(self) -> str:
+        """That of the way to the head, now. Raises: OSError, ValueError."""
+        return address_towards(self.dialler.heads.url())
+
     def hello(self) -> Hello:
+        """Raises: OSError, ValueError."""
         return Hello(
             protocol=PROTOCOL,
             node=self.settings.node,
             boot=self.boot,
-            address=self.settings.address,
+            address=self.settings.address or self.address(),
             inventory=self.inventory_now,
         )
 
@@ -146,6 +156,9 @@ class Agent:
 
     def heard(self, sent_at: float) -> None:
         self.known.hear(sent_at)
+
+    def named(self, heads: tuple[str, ...]) -> None:
+        self.dialler.heads.named(heads)
 
     def wanted(self, wanted: Wanted) -> None:
         self.obedience.wanted(wanted)

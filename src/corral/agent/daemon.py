@@ -4,10 +4,9 @@ import asyncio
 import fcntl
 import logging
 import os
-import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +15,14 @@ from websockets.asyncio.client import ClientConnection
 from corral.agent import capture
 from corral.agent.core import Agent
 from corral.agent.dial import Dialler, first_of
+from corral.agent.heads import Heads
+from corral.agent.image.keep import Images
 from corral.agent.known import Known
 from corral.agent.node_boot import boot_id
 from corral.agent.ports import PortBlock
 from corral.agent.prepare import Prepare
 from corral.agent.probe import Probe
-from corral.agent.processes import myself
+from corral.agent.processes import ENDINGS, myself
 from corral.agent.settings import load_settings, load_token, trust
 from corral.agent.supervisor import Supervisor
 from corral.agent.terminal import carry
@@ -75,19 +76,27 @@ def since_boot() -> float:
 
 
 async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
-    """From the first look at what an earlier agent left until SIGTERM."""
     stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDINGS:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with agent_of(node_dir, settings, token, Supervisor) as (agent, _):
+        await _until(agent.run(), stopped)
+
+
+@asynccontextmanager
+async def agent_of(
+    node_dir: Path, settings: NodeSettings, token: str, kind: type[Supervisor]
+) -> AsyncIterator[tuple[Agent, Supervisor]]:
+    """An agent that has looked at what an earlier one left; when it goes, attempts run on."""
     changed = _Changes()
-    supervisor = Supervisor(node_dir, settings=settings, on_change=changed)
+    supervisor = kind(node_dir, settings=settings, on_change=changed)
     boot = boot_id(node_dir)
     await supervisor.start()
     ports = PortBlock(node_dir / PORTS, settings.index)
     agent = assemble(node_dir, settings, token, boot, supervisor, ports)
     changed.tell = agent.changed
     try:
-        await _until(agent.run(), stopped)
+        yield agent, supervisor
     finally:
         await supervisor.close()
         ports.close()
@@ -113,7 +122,7 @@ def assemble(
 ) -> Agent:
     """Put the parts of an agent together. Raises: SettingsInvalid, OSError."""
     trusted = trust(settings)
-    head_file = Path(settings.head_file)
+    heads = Heads(Path(settings.head_file), node_dir)
     probe = Probe(
         node_dir=node_dir,
         settings=settings,
@@ -128,7 +137,12 @@ def assemble(
         await carry(
             connection,
             *await supervisor.attach(
-                (wish.job, wish.attempt), wish.rank, wish.shell, wish.rows, wish.columns
+                (wish.job, wish.attempt),
+                wish.rank,
+                wish.shell,
+                wish.rows,
+                wish.columns,
+                wish.command,
             ),
         )
 
@@ -138,8 +152,15 @@ def assemble(
         boot=boot,
         ranks=supervisor,
         known=Known(node_dir, since_boot()),
-        dialler=Dialler(head_file=head_file, token=token, trusted=trusted),
-        prepare=Prepare(node_dir=node_dir, head_file=head_file, token=token, trusted=trusted),
+        dialler=Dialler(heads=heads, token=token, trusted=trusted),
+        prepare=Prepare(
+            node_dir=node_dir,
+            heads=heads,
+            token=token,
+            images=Images(node_dir, Path(settings.images) if settings.images else None),
+            shared=settings.shared,
+            trusted=trusted,
+        ),
         read=capture.read,
         look=look,
         pump=pump,

@@ -3,16 +3,15 @@
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
-from corral.agent.settings import head_url
+from corral.agent.heads import Heads
 from corral.wire.channel import FRAME_BYTES
 
 FIRST_DELAY_SECONDS: Final = 0.05
@@ -44,9 +43,9 @@ def delay_seconds(failures: int, chance: Random) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class Dialler:
-    """Opens WebSockets to wherever head.json says that the head is, with the node's token."""
+    """Opens WebSockets to wherever the head is, with the node's token."""
 
-    head_file: Path
+    heads: Heads
     token: str
     trusted: ssl.SSLContext | None = None
     chance: Random = field(default_factory=Random)
@@ -54,7 +53,9 @@ class Dialler:
 
     async def dial(self, path: str) -> ClientConnection:
         """One connection. Raises: OSError, ValueError, WebSocketException, TimeoutError."""
-        url = head_url(self.head_file).replace("http", "ws", 1) + path
+        return await self._open(self.heads.url().replace("http", "ws", 1) + path)
+
+    async def _open(self, url: str) -> ClientConnection:
         return await connect(
             url,
             ssl=self.trusted if url.startswith("wss") else None,
@@ -68,19 +69,24 @@ class Dialler:
             user_agent_header=None,
         )
 
-    async def keep(self, path: str, talk: Callable[[ClientConnection], Awaitable[None]]) -> None:
-        """Dial, talk until the connection is lost, and dial again, for ever."""
+    async def keep(
+        self, path: str, talk: Callable[[ClientConnection], Coroutine[None, None, None]]
+    ) -> None:
+        """Dial, talk until that is lost or goes on elsewhere, and dial again, for ever."""
         clock = asyncio.get_running_loop().time
         failures = 0
         while True:
-            began = clock()
+            began, url = clock(), ""
             try:
+                url = self.heads.url()
                 async with await self.dial(path) as connection:
                     began = clock()
                     self._say(path, "")
-                    await talk(connection)
+                    self.heads.worked()
+                    await first_of(talk(connection), self.heads.elsewhere())
             except (OSError, ValueError, WebSocketException) as trouble:
                 self._say(path, _words(trouble))
+                self.heads.failed(url, trouble)
             failures = 0 if clock() - began >= _SETTLED_SECONDS else failures + 1
             await asyncio.sleep(delay_seconds(max(failures, 1), self.chance))
 

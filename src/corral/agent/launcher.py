@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from corral.agent import containment
-from corral.agent.private_root import enter_private_root
+from corral.agent.private_root import Sight, enter_private_root
 from corral.agent.processes import myself
-from corral.agent.settings import load_settings
 from corral.agent.shim.main import be_shim
 
 SOCKET: Final = "launcher.sock"
@@ -95,8 +94,24 @@ class Launcher:
 
 
 def main(words: list[str]) -> None:
+    from corral.agent.settings import load_settings  # a part's launcher has no need of it
+
     node_dir = Path(words[0]).absolute()
     beside = int(words[1]) if len(words) > 1 else None
+    begin(node_dir, load_settings(node_dir), beside=beside)
+
+
+def begin(
+    node_dir: Path,
+    sight: Sight,
+    *,
+    beside: int | None = None,
+    first: socket.socket | None = None,
+) -> None:
+    """Be the launcher, in the background: this process ends when it is ready.
+
+    `first` is the socket of a shim that is not to wait until somebody asks for it.
+    """
     ready, done = os.pipe()
     if os.fork() != 0:
         os.close(done)
@@ -109,18 +124,30 @@ def main(words: list[str]) -> None:
         os.write(done, b"o")
         return
     myself().record(node_dir / PID_FILE)
-    warning = enter_private_root(node_dir, load_settings(node_dir), beside=beside)
+    warning = enter_private_root(node_dir, sight, beside=beside)
     if warning:
         print(warning, file=sys.stderr, flush=True)
     os.chdir("/")
-    with suppress(OSError):
-        containment.probe()  # what it finds out, every shim inherits
+    if first is not None:
+        _fork_first(first, server, done)
+    else:
+        with suppress(OSError):
+            containment.probe()  # what it finds out, every shim inherits
     gc.collect()
     gc.freeze()
     gc.disable()
     os.write(done, b"o")
     os.close(done)
     Launcher(server).serve()
+
+
+def _fork_first(connection: socket.socket, server: socket.socket, done: int) -> None:
+    """Its ranks go first: what the launcher still does for itself comes after."""
+    if os.fork() == 0:
+        server.close()
+        os.close(done)
+        be_shim(connection)
+    connection.close()
 
 
 def _listen(node_dir: Path) -> socket.socket | None:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -62,7 +63,7 @@ def read_only(target: str, kept: int = 0) -> None:
     mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 
-def overlay(lower: str, upper: Path, target: str, *, user: bool) -> None:
+def overlay(lower: str, upper: Path, target: str, *, user: bool, flags: int = 0) -> None:
     """Mount `target` as a view of `lower` whose changes go to `upper`/changes.
 
     The kernel is given descriptors, so that no character in a path can be taken for an option.
@@ -74,9 +75,8 @@ def overlay(lower: str, upper: Path, target: str, *, user: bool) -> None:
     try:
         low, high, work = (f"/proc/self/fd/{descriptor}" for descriptor in opened)
         own = "userxattr" if user else "redirect_dir=on"
-        mount(
-            "overlay", target, "overlay", 0, f"lowerdir={low},upperdir={high},workdir={work},{own}"
-        )
+        layers = f"lowerdir={low},upperdir={high},workdir={work},{own}"
+        mount("overlay", target, "overlay", flags, layers)
     finally:
         for descriptor in opened:
             os.close(descriptor)
@@ -119,6 +119,22 @@ def join_mounts(pid: int) -> None:
         finally:
             os.close(descriptor)
     os.chdir("/")
+
+
+def namespaces_of(pid: int) -> dict[str, int]:
+    """Descriptors of the user and mount namespaces of a process, as far as they are not ours."""
+    opened = {}
+    for kind in ("user", "mnt"):
+        if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}"):
+            opened[kind] = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+    return opened
+
+
+def enter_namespaces(opened: Mapping[str, int]) -> None:
+    """Move this process, of one thread, to these namespaces. Raises: OSError."""
+    for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS)):
+        if kind in opened:
+            _check(_libc.setns(opened[kind], flag), f"join the {kind} namespace of the image")
 
 
 def _check(answer: int, what: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from corral.agent.image.root import ImageRoot
 from corral.agent.known import Known
 from corral.agent.prepare import NotStarted, Prepare
 from corral.domain.facts import AttemptKey, Phase, Seen
@@ -23,7 +24,13 @@ class Ranks(Protocol):
     @property
     def launches(self) -> Mapping[AttemptKey, Launch]: ...
 
-    async def launch(self, launch: Launch, work: Path, env: Mapping[str, str]) -> None: ...
+    async def launch(
+        self,
+        launch: Launch,
+        work: Path,
+        env: Mapping[str, str],
+        image: ImageRoot | None = None,
+    ) -> None: ...
 
     def stop(self, stop: Stop) -> None: ...
 
@@ -145,11 +152,12 @@ class Obedience:
     async def _start(self, launch: Launch) -> None:
         key = launch.key
         try:
-            work, secrets = await asyncio.gather(
-                self.prepare.work(launch), self.prepare.secrets(launch)
+            work, secrets, image = await asyncio.gather(
+                self.prepare.work(launch), self.prepare.secrets(launch), self.prepare.image(launch)
             )
             self._launching.add(key)
-            await self.ranks.launch(launch, work, {**secrets, **self.environment(launch)})
+            env = {**secrets, **self.environment(launch)}
+            await self.ranks.launch(launch, work, env, image)
         except asyncio.CancelledError:
             if key not in self._late_stops:
                 raise

@@ -20,7 +20,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from corral.agent.settings import head_url
+from corral.agent.heads import Heads
+from corral.agent.image.keep import USED, Images
+from corral.agent.image.root import ImageRoot
+from corral.agent.image.tools import ImageTrouble
 from corral.agent.unpack import unpack
 from corral.domain.errors import CorralError, Refusal, Trouble
 from corral.domain.ids import JobId
@@ -28,6 +31,7 @@ from corral.domain.wanted import Launch
 
 SNAPSHOT: Final = "/v1/agents/snapshots/"
 SECRETS: Final = "/v1/agents/secrets/"
+OWN_TOKEN: Final = "CORRAL_TOKEN"  # the head makes it for the attempt
 FORGOTTEN: Final = "/v1/agents/forgotten?jobs="
 TRIES_SECONDS: Final = 60.0  # how long a head that is away is waited for
 CACHE_BYTES: Final = 8 * 1024**3
@@ -85,8 +89,10 @@ class Prepare:
     """Fetches with the node's token, in threads, a snapshot once however many ask for it."""
 
     node_dir: Path
-    head_file: Path
+    heads: Heads
     token: str
+    images: Images
+    shared: tuple[str, ...] = ()
     trusted: ssl.SSLContext | None = None
     tries_seconds: float = TRIES_SECONDS
     _threads: ThreadPoolExecutor = field(
@@ -123,7 +129,27 @@ class Prepare:
         missing = [name for name in launch.secrets if name not in values]
         if missing:
             raise NotStarted(f"there is no secret {', '.join(missing)}", infra=False)
-        return {name: values[name] for name in launch.secrets}
+        found = {name: values[name] for name in launch.secrets}
+        if OWN_TOKEN in found:  # and where it may be shown
+            found["CORRAL_URL"] = self.heads.url()
+        return found
+
+    async def image(self, launch: Launch) -> ImageRoot | None:
+        """What its ranks run in; None: the node as it is. Raises: NotStarted."""
+        if launch.image is None:
+            return None
+        attempt = self.node_dir / "attempts" / f"{launch.key[0]}.{launch.key[1]}"
+        seen = (str(attempt), *self.shared)
+        gpu = bool(launch.seat.gpus)
+        name, work = launch.image, str(attempt / "work")
+        try:
+            return await asyncio.to_thread(
+                self.images.ready, name, seen=seen, work=work, gpu=gpu, user=attempt / USED
+            )
+        except ImageTrouble as trouble:
+            raise NotStarted(f"{trouble}", infra=trouble.infra) from trouble
+        except OSError as trouble:
+            raise NotStarted(f"the image cannot be kept: {trouble}", infra=True) from trouble
 
     async def forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
         """Those of them that the head has forgotten. Raises: HeadRefuses, HeadAway, ValueError."""
@@ -186,7 +212,7 @@ class Prepare:
     def _download(self, path: str, target: BinaryIO) -> str:
         """Write the answer's body; its SHA-256. Raises: HeadRefuses, HeadAway."""
         try:
-            connection = _connect(head_url(self.head_file), self.trusted)
+            connection = _connect(self.heads.url(), self.trusted)
             with closing(connection):
                 connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
                 answer = connection.getresponse()
@@ -200,7 +226,7 @@ class Prepare:
         except (http.client.HTTPException, ConnectionError, TimeoutError, ValueError) as away:
             raise HeadAway(f"{type(away).__name__}: {away}") from away
         except FileNotFoundError as away:
-            raise HeadAway(f"no head has written {self.head_file}") from away
+            raise HeadAway(f"no head has written {self.heads.head_file}") from away
 
 
 def _unpack_or_forget(archive: Path, into: Path) -> None:

@@ -13,12 +13,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from corral.agent import mounts
-from corral.wire.node import NodeSettings
 
-OWN: Final = ("attempts",)  # what the ranks and shims of a node see of its folder
+OWN: Final = ("attempts", "images")  # what the ranks and shims of a node see of its folder
 _KERNEL: Final = ("/proc", "/sys", "/dev")
 _NO_FILES: Final = re.compile(
     "proc|sysfs|devtmpfs|devpts|cgroup2?|mqueue|debugfs|tracefs|securityfs|bpf|pstore|configfs"
@@ -26,7 +25,23 @@ _NO_FILES: Final = re.compile(
 )
 
 
-def enter_private_root(node_dir: Path, settings: NodeSettings, *, beside: int | None = None) -> str:
+class Sight(Protocol):
+    """What the ranks of a node may see, as node.json has it."""
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def isolation(self) -> str: ...
+
+    @property
+    def shared(self) -> Sequence[str]: ...
+
+    @property
+    def hidden(self) -> Sequence[str]: ...
+
+
+def enter_private_root(node_dir: Path, settings: Sight, *, beside: int | None = None) -> str:
     """Let this process, and all that it starts, see the node's own disk. Called once, one thread.
 
     `beside` is a process that was inside already, such as a shim whose launcher died: its view is
@@ -55,11 +70,11 @@ def has_private_root(inside: int) -> bool:
     return (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
 
 
-def _own_disk(node_dir: Path, settings: NodeSettings, *, user: bool) -> str:
+def _own_disk(node_dir: Path, settings: Sight, *, user: bool) -> str:
     disk = node_dir / "disk"
     root = disk / "root"
     root.mkdir(parents=True, exist_ok=True)
-    hidden = [os.path.realpath(path) for path in settings.hidden]
+    hidden = _outermost(settings.hidden)
     with _opened(_seen_inside(node_dir, settings)) as seen:
         plain = _compose_as_user(disk, root) if user else _compose(disk, root, hidden)
         _show(str(root), {path: at for path, at in seen.items() if not _within(path, hidden)})
@@ -69,8 +84,8 @@ def _own_disk(node_dir: Path, settings: NodeSettings, *, user: bool) -> str:
     return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
 
 
-def _hide_only(node_dir: Path, settings: NodeSettings) -> None:
-    hidden = [os.path.realpath(path) for path in settings.hidden]
+def _hide_only(node_dir: Path, settings: Sight) -> None:
+    hidden = _outermost(settings.hidden)
     with _opened(_seen_inside(node_dir, settings)) as seen, _hiding("", hidden):
         _show("", {path: at for path, at in seen.items() if _within(path, hidden)})
 
@@ -133,7 +148,7 @@ def _fresh_memory_folder(root: Path) -> None:
         mounts.mount("tmpfs", f"{root}/dev/shm", "tmpfs", flags, "mode=1777")
 
 
-def _seen_inside(node_dir: Path, settings: NodeSettings) -> list[str]:
+def _seen_inside(node_dir: Path, settings: Sight) -> list[str]:
     """What is the machine's own inside: shared paths and the node's own folders, parents first."""
     own = [node_dir / name for name in OWN]
     for folder in own:
@@ -183,3 +198,12 @@ def _has_files(mount: mounts.Mount) -> bool:
 
 def _within(path: str, folders: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _outermost(paths: Sequence[str]) -> list[str]:
+    """Those that lie in none of the others: with a folder, all in it is hidden."""
+    found: list[str] = []
+    for path in sorted({os.path.realpath(path) for path in paths}):
+        if not _within(path, found):
+            found.append(path)
+    return found

@@ -43,8 +43,8 @@ class Probe:
 
     async def look(self, inside: int | None, held_ports: Collection[int] = ()) -> Inventory:
         """Ask the helper again. `inside` is a process of the node's private root, if it has one."""
-        private = _is_private(self.settings, inside)
-        answer = await self._ask(inside if private else None)
+        own_disk = _is_private(self.settings, inside)
+        answer = await self._ask(inside if own_disk else None)
         if answer is None:
             self._say("the machine's GPUs and shared paths did not answer; the last answer stands")
         else:
@@ -58,7 +58,7 @@ class Probe:
             labels=self.settings.labels,
             gpu_shares=self.settings.gpu_shares,
             containment=self.containment,
-            private_root=private,
+            private_root=own_disk or self.settings.own_machine,
         )
 
     def _take(self, answer: Survey) -> None:

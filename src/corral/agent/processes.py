@@ -1,6 +1,7 @@
 """Processes as /proc shows them: who lives, whose they are, what they were given."""
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Final
 from corral.engines.local.processes import Process, stat_of
 
 __all__ = [
+    "ENDINGS",
     "Process",
     "catches",
     "children",
@@ -18,10 +20,12 @@ __all__ = [
     "lives",
     "marked",
     "myself",
+    "parent_of",
     "send",
     "words_of",
 ]
 
+ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)  # what an agent is asked to end by
 KERNEL, EXITING = 0x0020_0000, 0x4  # PF_KTHREAD, PF_EXITING in field 9 of /proc/PID/stat
 LOOKS: Final = 1000  # at a process that is being given another program
 SETTLED_LOOKS: Final = 20  # at one that seems to have been given no environment at all
@@ -49,6 +53,12 @@ def send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def parent_of(pid: int) -> int | None:
+    """The id of its parent now; None when it is gone."""
+    stat = stat_of(pid)
+    return None if stat is None else int(stat[1])
+
+
 def catches(pid: int, number: int) -> bool:
     """Whether the process has a handler for the signal, by the mask that the kernel shows."""
     with suppress(OSError, ValueError, StopIteration):
@@ -72,15 +82,23 @@ def _surely(look: Callable[[], _Look]) -> list[int]:
     """What a look finds; nothing only if no process had ended that was listed alive.
 
     One that is listed, starts another and ends before it is looked at leaves a child that the list
-    does not have. Who had ended by the look before can have started none in this one.
+    does not have. Who had ended by the look before can have started none in this one. Nor does the
+    list have a child whose number is below those that were listed when its parent ended: numbers
+    rise, until they begin anew.
     """
     ended: _Ended = set()
     for _ in range(WHOLE_LOOKS):
+        newest = _newest()
         found, now_ended = look()
-        if found or now_ended <= ended:
+        if found or (now_ended <= ended and _newest() >= newest):
             return found
         ended = {(pid, started) for pid, started in now_ended if started is not None}
     return []
+
+
+def _newest() -> int:
+    """The number that was given last (proc(5), /proc/loadavg)."""
+    return int(Path("/proc/loadavg").read_text().split()[4])
 
 
 def _look_below(ancestor: int) -> _Look:

@@ -9,6 +9,7 @@ import msgspec
 
 from corral.domain.errors import Refusal
 from corral.wire.node import NodeSettings, decode_settings
+from corral.wire.tls import trusting
 
 FILE: Final = "node.json"
 TOKEN: Final = "token"
@@ -45,7 +46,7 @@ def load_token(node_dir: Path) -> str:
 def trust(settings: NodeSettings) -> ssl.SSLContext:
     """What the head's certificate is checked against. Raises: SettingsInvalid."""
     try:
-        return ssl.create_default_context(cafile=settings.trusted)
+        return trusting(settings.trusted, system=settings.trusted is None)
     except OSError as wrong:
         raise SettingsInvalid(
             f"{settings.trusted} holds no certificate that can be trusted: {wrong}",

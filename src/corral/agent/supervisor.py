@@ -17,13 +17,15 @@ from typing import Final
 import msgspec
 
 from corral.agent import containment, journal
+from corral.agent.image.root import ImageRoot
 from corral.agent.kill import kill_node
 from corral.agent.launcher_client import LauncherClient
 from corral.agent.processes import Process
+from corral.agent.ray_program import outfit
 from corral.agent.shim.main import PID_FILE, SOCKET
 from corral.agent.supervisor_attach import AttachRefused, Input, open_terminal
 from corral.agent.supervisor_attempt import Supervised, connect_shim
-from corral.agent.supervisor_plan import folder_of, plan_of
+from corral.agent.supervisor_plan import folder_of, plan_on
 from corral.domain.errors import Trouble
 from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import AttemptNumber, JobId
@@ -76,10 +78,17 @@ class Supervisor:
         """What was asked for each attempt that is here, also by an earlier agent."""
         return self._launches
 
-    async def launch(self, launch: Launch, work: Path, env: Mapping[str, str]) -> None:
+    async def launch(
+        self,
+        launch: Launch,
+        work: Path,
+        env: Mapping[str, str],
+        image: ImageRoot | None = None,
+    ) -> None:
         """Start the attempt, once however often this is called.
 
-        `env` is what only the node knows of it, and its secrets. What cannot be started is REFUSED.
+        `env` is what only the node knows of it, and its secrets; `image` what its ranks run in.
+        What cannot be started is REFUSED.
         """
         if launch.key in self._attempts:
             return
@@ -89,13 +98,16 @@ class Supervisor:
         try:
             attempt.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _write_private(attempt.folder / LAUNCH, msgspec.json.encode(launch))
-            plan = plan_of(
+            if launch.ray:
+                outfit.lay_out(attempt.folder, launch)
+            plan = plan_on(
                 launch,
                 node_dir=self._node_dir,
                 work=work,
                 env=env,
                 settings=self._settings,
                 containment=self.containment.kind,
+                image=image,
             )
             await attempt.start(self._launcher.fork, plan)
         except (OSError, Trouble) as trouble:
@@ -136,7 +148,8 @@ class Supervisor:
         for name in (journal.FILE, LAUNCH, SOCKET, PID_FILE):
             with suppress(OSError):
                 (attempt.folder / name).unlink(missing_ok=True)
-        self._remove(attempt.folder / "logs")
+        for name in ("logs", outfit.FOLDER):
+            self._remove(attempt.folder / name)
 
     def refuse(self, key: AttemptKey, why: str, infra: bool) -> None:
         """Say that the attempt could not be started here, until it is settled."""
@@ -149,9 +162,16 @@ class Supervisor:
         return tuple(attempt.seen for attempt in self._attempts.values() if attempt.known)
 
     async def attach(
-        self, key: AttemptKey, rank: int, shell: bool, rows: int = 24, columns: int = 80
+        self,
+        key: AttemptKey,
+        rank: int,
+        shell: bool,
+        rows: int = 24,
+        columns: int = 80,
+        command: str = "",
     ) -> tuple[asyncio.StreamReader, Input]:
-        """A shell's terminal beside the rank; or what the rank prints from now on, and its input.
+        """The terminal of a shell beside the rank, or of a command instead; or what the rank
+        prints from now on, and its input.
 
         Raises: AttachRefused when there is nothing to attach to.
         """
@@ -161,7 +181,9 @@ class Supervisor:
                 f"attempt {key[1]} of {key[0]} does not run on node {self._settings.node}",
                 hint=f"run: corral show {key[0]}",
             )
-        return await open_terminal(connection, rank, shell=shell, rows=rows, columns=columns)
+        return await open_terminal(
+            connection, rank, shell=shell, rows=rows, columns=columns, command=command
+        )
 
     async def close(self) -> None:
         """Let go; launcher, shims and ranks go on."""

@@ -91,10 +91,17 @@ class _Ended(asyncio.StreamReaderProtocol):
 
 
 async def open_terminal(
-    connection: socket.socket, rank: int, *, shell: bool, rows: int, columns: int
+    connection: socket.socket, rank: int, *, shell: bool, rows: int, columns: int, command: str = ""
 ) -> tuple[asyncio.StreamReader, Input]:
     """Raises: AttachRefused with the shim's words."""
-    wish = {"type": "attach", "rank": rank, "shell": shell, "rows": rows, "columns": columns}
+    wish = {
+        "type": "attach",
+        "rank": rank,
+        "shell": shell,
+        "rows": rows,
+        "columns": columns,
+        "command": command,
+    }
     try:
         descriptor, *end = await asyncio.wait_for(_ask(connection, wish), ANSWER_SECONDS)
     except TimeoutError as silence:

@@ -15,11 +15,11 @@ from typing import Final
 from corral.agent import containment, journal
 from corral.agent.processes import Process
 from corral.agent.shim.main import SOCKET
-from corral.agent.shim.plan import Plan
 from corral.agent.shim.state import Record, State, of_journal
 from corral.domain.attempt import Exit, Save
 from corral.domain.facts import AttemptKey, Phase, Progress, Seen
 from corral.domain.wanted import Notice, Stop
+from corral.wire.plan import Plan
 
 BIRTH_LOOKS: Final = 200  # 2 s
 LINE_BYTES: Final = 64 * 1024 * 1024

@@ -3,17 +3,20 @@
 import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from corral.agent import environment
-from corral.agent.shim.plan import Plan
+from corral.agent.host import interpreter, passed_on
+from corral.agent.image.root import ImageRoot
+from corral.agent.ray_program import outfit
 from corral.domain.facts import AttemptKey
-from corral.domain.job import Per
 from corral.domain.wanted import Launch
 from corral.wire.node import NodeSettings
+from corral.wire.plan import Plan
+from corral.wire.planning import plan_of
 
-PIDS_PER_GPU: Final = 4096  # processes and threads; a data loader's workers are far below it
+OURS: Final = ("CORRAL_", "SLURM_", "CUDA_", "MASTER_")  # variables that no image sets
 _PID_MAX: Final = Path("/proc/sys/kernel/pid_max")
 _NVIDIA: Final = Path("/dev/nvidiactl")
 
@@ -27,7 +30,7 @@ def group_prefix(node_dir: Path, node: str) -> str:
     return f"{node}-{hashlib.sha256(os.fsencode(node_dir)).hexdigest()[:8]}"
 
 
-def plan_of(
+def plan_on(
     launch: Launch,
     *,
     node_dir: Path,
@@ -35,40 +38,51 @@ def plan_of(
     env: Mapping[str, str],
     settings: NodeSettings,
     containment: str,
+    image: ImageRoot | None = None,
 ) -> Plan:
-    """`env` is what only the node knows, and the secrets; it wins over what the launch says."""
+    """`env` is what only the node knows, and the secrets; it wins over what the launch says, and
+    that over what the image says."""
     job, attempt = launch.key
-    per_node = launch.per == Per.NODE
-    ranks = 1 if per_node else launch.ranks
-    first = launch.node_rank if per_node else launch.first_rank
-    return Plan(
-        job=job,
-        attempt=attempt,
-        node=settings.node,
+    plan = plan_of(launch, settings)
+    ray = folder_of(node_dir, launch.key) / outfit.FOLDER
+    return replace(
+        plan,
         folder=str(folder_of(node_dir, launch.key)),
         work=str(work),
-        run=launch.run,
-        setup=launch.setup,
-        env={**environment.of_attempt(launch, settings, host=os.environ), **env},
-        rank_env=[environment.of_rank(launch, index) for index in range(ranks)],
-        ranks=list(range(first, first + ranks)),
-        user=launch.owner or None,
+        run=outfit.command() if launch.ray else launch.run,
+        env={**_environment(plan, launch, image), **env},
         containment=containment,
         group=f"{group_prefix(node_dir, settings.node)}.{job}.{attempt}",
-        pids=_pids(max(ranks, len(launch.seat.gpus))),
-        cpu_millis=launch.seat.cpu_millis,
-        memory_bytes=launch.seat.memory_bytes,
+        pids=_pids(plan.pids),
         devices=_devices(launch, settings),
+        image=_image(image, folder_of(node_dir, launch.key)),
+        beside=str(ray) if launch.ray else None,
     )
 
 
-def _pids(gpus: int) -> int:
-    """4096 a GPU, and never more than a quarter of what the machine has."""
+def _environment(plan: Plan, launch: Launch, image: ImageRoot | None) -> dict[str, str]:
+    """An image brings its own PATH and the like; the job's own words win."""
+    given = {**passed_on(os.environ), **plan.env, **interpreter()}
+    own = dict(launch.env)
+    from_image = image.env if image is not None else {}
+    fresh = {name: one for name, one in from_image.items() if name not in own}
+    return given | {name: one for name, one in fresh.items() if not name.startswith(OURS)}
+
+
+def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
+    """What its ranks change in it lies in the attempt's own folder, and goes with it."""
+    if image is None:
+        return None
+    upper = str(folder / "image") if image.root else ""
+    return replace(image, upper=upper).as_json()
+
+
+def _pids(asked: int) -> int:
+    """Never more than a quarter of what the machine has."""
     try:
-        most = int(_PID_MAX.read_text()) // 4
+        return min(asked, int(_PID_MAX.read_text()) // 4)
     except (OSError, ValueError):
-        most = PIDS_PER_GPU
-    return min(PIDS_PER_GPU * gpus, most)
+        return asked
 
 
 def _devices(launch: Launch, settings: NodeSettings) -> list[int] | None:

@@ -6,7 +6,6 @@ within SECONDS is named in `silent`; the agent kills a helper that does not even
 """
 
 import os
-import re
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.agent.settings import load_settings
+from corral.domain.gpus import short_type
 from corral.domain.resources import Gpu
 from corral.wire.node import NodeSettings
 
@@ -30,7 +30,6 @@ _PRETEND_GIB: Final = {
     "rtx5090": 32, "mi300x": 192,
 }  # fmt: skip
 _SOCKETS, _OF_TWO_SOCKETS = 2, 8  # a pretend machine of eight GPUs and more has two, as servers do
-_MAKERS: Final = frozenset({"nvidia", "tesla", "geforce", "quadro", "graphics", "device"})
 
 
 class Survey(msgspec.Struct, kw_only=True):
@@ -40,18 +39,6 @@ class Survey(msgspec.Struct, kw_only=True):
     shared: list[tuple[str, str]] = []
     troubles: list[str] = []
     silent: tuple[str, ...] = ()
-
-
-def short_type(name: str) -> str:
-    """A GPU's type as jobs ask for it: "NVIDIA H100 80GB HBM3" is h100."""
-    words = [word for word in re.split(r"[\s\-_/]+", name.lower()) if word not in _MAKERS]
-    if words[:2] == ["rtx", "pro"]:
-        return "".join(words[:3])
-    if words[:1] == ["rtx"] and len(words) > 1:
-        model = words[1] if re.fullmatch(r"a\d+", words[1]) else f"rtx{words[1]}"
-        return model + "".join(word for word in words[2:] if word in ("ada", "ti", "super"))
-    models = (word for word in words if re.fullmatch(r"[a-z]+\d+[a-z]*", word))
-    return next(models, "-".join(words) or "gpu")
 
 
 def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
@@ -69,6 +56,7 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
                 f"MIG-pretend-{settings.node}-{index}-{part}" for part in range(settings.gpu_slices)
             ),
             numa=_SOCKETS * index // count if count >= _OF_TWO_SOCKETS else 0,
+            taken=index >= count - settings.pretend_taken,
         )
         for index in range(count)
     )

@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import tarfile
+import zlib
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -11,6 +12,7 @@ from corral.domain.errors import Refusal
 
 LARGEST_BYTES: Final = 64 * 1024**3  # of all its files together, against an archive made to burst
 MOST_MEMBERS: Final = 1_000_000
+UNREADABLE: Final = (Refusal, OSError, tarfile.TarError, EOFError, zlib.error)
 
 
 class SnapshotUnsafe(Refusal):

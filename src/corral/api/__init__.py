@@ -3,6 +3,16 @@
 from corral.api.agents import Channels
 from corral.api.app import create_app
 from corral.api.auth import token_digest
+from corral.api.forward import Forwarder
 from corral.api.settings import ApiSettings
+from corral.api.standby import Front, Standby
 
-__all__ = ["ApiSettings", "Channels", "create_app", "token_digest"]
+__all__ = [
+    "ApiSettings",
+    "Channels",
+    "Forwarder",
+    "Front",
+    "Standby",
+    "create_app",
+    "token_digest",
+]

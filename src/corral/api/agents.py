@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -19,6 +20,7 @@ from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.facts import NodeFacts
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.part import is_part, key_of, node_of, part_of
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Version, Wanted
 from corral.wire.channel import (
@@ -45,6 +47,8 @@ OLD_PROTOCOL: Final = 4400
 NOT_YOURS: Final = 4403
 TWIN: Final = 4409
 MALFORMED: Final = 4422
+REVOKED: Final = 4401
+REPLACED: Final = "a newer connection of this agent has taken over"
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.:_%-]{1,253}", re.ASCII)
 
 
@@ -72,19 +76,32 @@ class Talk:
     told_at: float = 0.0
     wishes: list[AttachNow] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
-    replaced: bool = False
+    heads: tuple[str, ...] = ()  # that it was told of
+    over: str = ""  # why it is heard no more
+
+
+class Lender(Protocol):
+    """The engine that lends nodes by the attempt: parts of them speak to it, not to the head."""
+
+    def hear_part(self, word: NodeFacts) -> None: ...
+
+    def part_word(self, part: NodeId) -> Wanted | None: ...
 
 
 class Channels:
-    """Every agent that is connected, and the newest word for each node.
+    """Every agent that is connected, and the newest word for each node or part of one.
 
     `push` may be called from the head's loop at any moment: the word goes out at once, and words
-    that a slow agent has not been sent yet are replaced by the newest.
+    that a slow agent has not been sent yet are replaced by the newest. `amend` lets the engine add
+    to a node's word what it alone knows.
     """
 
     def __init__(self) -> None:
         self._talks: dict[NodeId, Talk] = {}
         self._newest: dict[NodeId, Wanted] = {}
+        self.lender: Lender | None = None
+        self.amend: Callable[[NodeFacts], NodeFacts] = lambda word: word
+        self.heads: tuple[str, ...] = ()  # of several, where each serves; the one that leads first
         self.refused: Counter[str] = Counter()  # malformed, twin, old_protocol, not_yours
 
     def push(self, wanted: Wanted) -> None:
@@ -96,17 +113,29 @@ class Channels:
         if talk := self._talks.get(wanted.node):
             talk.wake.set()
 
+    def forget(self) -> None:
+        """The term is over: its words are none to give any more."""
+        self._newest.clear()
+
     def is_connected(self, node: NodeId) -> bool:
         return node in self._talks
 
     def attach(self, node: NodeId, wish: AttachNow) -> bool:
-        """Ask the node's agent for a terminal; False when no agent is connected."""
-        talk = self._talks.get(node)
+        """Ask the node's agent for a terminal, or its part's; False when none is connected."""
+        part = part_of(node, (wish.job, wish.attempt))
+        talk = self._talks.get(part) or self._talks.get(node)
         if talk is None:
             return False
         talk.wishes.append(wish)
         talk.wake.set()
         return True
+
+    def drop(self, node: NodeId, why: str) -> None:
+        """Hear the node no more, from this moment on."""
+        self._newest.pop(node, None)
+        if talk := self._talks.get(node):
+            talk.over = why
+            talk.wake.set()
 
     async def beats(self, socket: WebSocket, control: Control) -> None:
         """One agent's beats, until the connection is lost."""
@@ -130,7 +159,14 @@ class Channels:
         finally:
             if talk is not None and self._talks.get(talk.node) is talk:
                 del self._talks[talk.node]
-                control.left(talk.node)
+                self._leave(talk.node, control)
+
+    def _leave(self, node: NodeId, control: Control) -> None:
+        """Parts come and go: what was for one is not kept."""
+        if is_part(node):
+            self._newest.pop(node, None)
+        else:
+            control.left(node)
 
     async def _greet(self, socket: WebSocket, control: Control) -> Talk:
         try:
@@ -173,7 +209,7 @@ class Channels:
             log.error("twin_agents", node=node, alive=other.boot, refused=boot)
             why = f"another agent of node {node} is alive: its identity was copied"
             raise self._closing("twin", TWIN, why)
-        other.replaced = True
+        other.over = REPLACED
         other.wake.set()
 
     async def _listen(self, talk: Talk, control: Control) -> None:
@@ -181,8 +217,8 @@ class Channels:
             frame = self._read(await frame_of(talk.socket))
             if not isinstance(frame, Beat):
                 raise self._closing("malformed", MALFORMED, "after hello come beats")
-            if talk.replaced:
-                raise Closing(TWIN, "a newer connection of this agent has taken over")
+            if talk.over:
+                raise Closing(TWIN if talk.over == REPLACED else REVOKED, talk.over)
             seen, refused = believed(control.world, talk.node, frame.seen)
             if refused:
                 self.refused["not_yours"] += refused
@@ -190,23 +226,29 @@ class Channels:
             talk.inventory = frame.inventory or talk.inventory
             talk.has = frame.version
             talk.heard_at = control.clock.monotonic()
-            control.hear(
-                NodeFacts(
-                    node=talk.node,
-                    boot=talk.boot,
-                    heard_at=control.serving_seconds(),
-                    inventory=talk.inventory,
-                    address=talk.address,
-                    seen=seen,
-                )
+            word = NodeFacts(
+                node=talk.node,
+                boot=talk.boot,
+                heard_at=control.serving_seconds(),
+                inventory=talk.inventory,
+                address=talk.address,
+                seen=seen,
             )
-            await talk.socket.send_bytes(encode(Heard(frame.number)))
+            if not is_part(talk.node):
+                control.hear(self.amend(word))
+            elif self.lender is not None:
+                self.lender.hear_part(word)
+            fresh = self.heads if talk.heads != self.heads else ()
+            await talk.socket.send_bytes(encode(Heard(frame.number, fresh)))
+            talk.heads = self.heads
             self._see_to(talk, control)
 
     def _see_to(self, talk: Talk, control: Control) -> None:
         """Tell an agent that is behind, and one that was told and does not follow."""
+        if talk.node not in self._newest and (word := self._first_word(talk.node, control)):
+            self._newest[talk.node] = word
         if talk.node not in self._newest:
-            self._newest[talk.node] = control.wanted(talk.node)
+            return
         newest = self._newest[talk.node].version
         if talk.has == newest:
             return
@@ -215,12 +257,18 @@ class Channels:
             talk.told, talk.told_at = None, talk.heard_at
             talk.wake.set()
 
+    def _first_word(self, node: NodeId, control: Control) -> Wanted | None:
+        if not is_part(node):
+            return control.wanted(node)
+        return self.lender.part_word(node) if self.lender is not None else None
+
     async def _tell(self, talk: Talk) -> None:
         while True:
             await talk.wake.wait()
             talk.wake.clear()
-            if talk.replaced:
-                await _close(talk.socket, TWIN, "a newer connection of this agent has taken over")
+            if talk.over:
+                code = TWIN if talk.over == REPLACED else REVOKED
+                await _close(talk.socket, code, talk.over)
                 return
             wanted = self._newest.get(talk.node)
             if wanted is not None and talk.told != wanted.version:
@@ -293,8 +341,9 @@ async def frame_of(socket: WebSocket) -> bytes:
 async def _ranks_of(control: Control, node: NodeId, job: JobId, attempt: AttemptNumber) -> range:
     """The ranks of the attempt that are the node's; none when it has no part in it."""
     found = control.world.jobs.get(job) or await control.store.job(job)
-    if found is None:
+    if found is None or key_of(node) not in (None, (job, attempt)):
         return range(0)
+    node = node_of(node)
     newest = control.world.attempts.get(job)
     if newest is not None and newest.number == attempt:
         return ranks_on(found.spec, newest, node)

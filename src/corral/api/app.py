@@ -8,12 +8,13 @@ from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from corral.api import cluster, errors, jobs, people, queues
+from corral.api import cluster, errors, imports, jobs, joining, people, queues
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.auth import hosts_of
 from corral.api.gate import Gate
 from corral.api.house import House, house_of
+from corral.api.job_tokens import Tokens
 from corral.api.logs import LogKeeper
 from corral.api.rights import Rights
 from corral.api.settings import ApiSettings
@@ -45,8 +46,10 @@ def create_app(
     app.router.routes += [  # not included as routers: rights are looked up in one flat list
         *jobs.router.routes,
         *cluster.router.routes,
+        *joining.router.routes,
         *queues.router.routes,
         *people.router.routes,
+        *imports.router.routes,
         WebSocketRoute("/v1/jobs/{job}/attach", attach),
         WebSocketRoute("/v1/agents/beats", beats),
         WebSocketRoute("/v1/agents/logs", logs),
@@ -70,6 +73,7 @@ def create_app(
         rights=Rights(app.router.routes),
         hosts=hosts_of(settings.url, settings.hosts),
         most=settings.snapshot_bytes,
+        jobs=Tokens(control, settings.seals),
     )
     return app
 

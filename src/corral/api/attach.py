@@ -12,14 +12,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from corral.api.agents import Channels, frame_of
 from corral.api.auth import caller_of
 from corral.api.errors import RequestInvalid
-from corral.api.views import find_job, ranks_on
+from corral.api.names import find_job
+from corral.api.views import ranks_on
 from corral.control import Control
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
+from corral.domain.part import part_of
 from corral.wire.channel import AttachNow, exit_code_of
 
 AGENT_SECONDS: Final = 30.0
+MOST_COMMAND: Final = 4000  # characters: it is a part of an address
 LAST_SECONDS: Final = 2.0  # a side that can no longer be sent to may still say how it ended
 
 
@@ -32,13 +35,16 @@ class Terminal(BaseModel):
     shell: bool = True
     rows: Annotated[int, Query(ge=1, le=1000)] = 24
     columns: Annotated[int, Query(ge=1, le=1000)] = 80
+    command: Annotated[str, Query(max_length=MOST_COMMAND)] = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A terminal that its node's agent is to dial. `over` is set when the person has left."""
+    """A terminal that its node's agent is to dial, or the attempt's part on a lent node. `over` is
+    set when the person has left."""
 
     node: NodeId
+    agents: tuple[NodeId, ...]
     agent: "asyncio.Future[WebSocket]"
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -54,14 +60,17 @@ class Terminals:
         Raises, before the socket is accepted: NotFound, Forbidden, Conflict, RequestInvalid.
         """
         asked = _asked(socket)
-        job = await find_job(control, socket.path_params["job"])
         caller = caller_of(socket)
+        job = await find_job(control, socket.path_params["job"], caller.name)
         caller.check_owner(job.owner, job.spec.name)
         node = _node_of(control, job, asked.rank)
         entry = caller.entry(control.clock.wall(), on=job.id, detail=f"rank {asked.rank}")
         await control.store.record(entry)
         id = control.clock.fresh_id()
-        session = Session(node=node, agent=asyncio.get_running_loop().create_future())
+        agents = (node, part_of(node, (job.id, job.attempt)))
+        session = Session(
+            node=node, agents=agents, agent=asyncio.get_running_loop().create_future()
+        )
         self._sessions[id] = session
         try:
             agent = await self._dialled(session, id, job, asked)
@@ -80,6 +89,7 @@ class Terminals:
             shell=asked.shell,
             rows=asked.rows,
             columns=asked.columns,
+            command=asked.command,
         )
         again = f"run: corral node show {session.node}"
         if not self._channels.attach(session.node, wish):
@@ -92,7 +102,7 @@ class Terminals:
     async def agent(self, socket: WebSocket) -> None:
         """The agent's side. Raises, before the socket is accepted: NotFound."""
         session = self._sessions.get(socket.path_params["session"])
-        mine = session is not None and session.node == caller_of(socket).node
+        mine = session is not None and caller_of(socket).node in session.agents
         if session is None or not mine or session.agent.done():
             raise NotFound("session", "of this id")
         await socket.accept()

@@ -4,15 +4,16 @@ import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
 from corral.api.errors import TooMany, WrongHost
-from corral.api.rights import RIGHTS, Key, least, may
+from corral.api.rights import NOT_FOR_JOBS, RIGHTS, Key, least, may
 from corral.domain.errors import Forbidden, Unauthorised
+from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId, TokenId, UserName
 from corral.domain.people import AuditEntry, Role, role_of
 from corral.ports.people import Identity
@@ -25,10 +26,21 @@ _BEARER: Final = re.compile(rb"[Bb]earer ([A-Za-z0-9._~+/=-]{16,512})")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::\d{1,5})?", re.ASCII)
 
 
+_OVER: Final = "a job's own token lets in while its attempt lives: use your own"
+
+
+class JobTokens(Protocol):
+    """Tokens that are no rows of the store."""
+
+    def attempt_of(self, secret: str) -> AttemptKey | None: ...
+
+    async def identity(self, attempt: AttemptKey, sha256: str) -> Identity | None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Whom a token lets in, and the route that they ask for. `node` is set only for a node's own
-    token; `expires_at` is the token's."""
+    token, `attempt` for a job's own; `expires_at` is the token's."""
 
     name: UserName
     role: Role
@@ -36,11 +48,16 @@ class Caller:
     sha256: str
     node: NodeId | None = None
     expires_at: float | None = None
+    attempt: AttemptKey | None = None
     key: Key = ("", "")
 
     def may(self, *, owner: UserName, key: Key | None = None) -> bool:
         """Whether they may call the route (or another) on a thing of this owner."""
         return may(self.role, key or self.key, own=owner == self.name)
+
+    def asking(self, key: Key) -> "Caller":
+        """The same, asking for this route."""
+        return replace(self, key=key)
 
     def check_owner(self, owner: UserName, what: str) -> None:
         """Raises: Forbidden when the thing is another's, and they may not call the route on it."""
@@ -52,10 +69,21 @@ class Caller:
 
     def check_route(self) -> None:
         """Raises: Forbidden when they may call the route on nothing at all."""
+        if self.attempt is not None and self.key in NOT_FOR_JOBS:
+            raise Forbidden(
+                f"the token of a job is not taken for {RIGHTS[self.key].what}",
+                hint="do it with a token of your own, outside of the job",
+            )
         if may(self.role, self.key, own=True) or may(self.role, self.key, own=False):
             return
-        what = RIGHTS[self.key].what or f"reading {self.key[1].split('/')[2]}"
+        does = "sending" if self.key[0] == "PUT" else "reading"
+        what = RIGHTS[self.key].what or f"{does} {self.key[1].split('/')[2]}"
         needed = least(self.key, own=True)
+        if self.role == Role.JOIN:
+            raise Forbidden(
+                f"{what} is not for a join token: it lets a machine join, and nothing else",
+                hint="run on that machine: corral join URL --token TOKEN",
+            )
         if self.node or needed is None:
             raise Forbidden(
                 f"{what} is for {'people' if self.node else 'nodes'}, not for {self.name}",
@@ -102,19 +130,33 @@ def _unauthorised(why: str) -> Unauthorised:
     return Unauthorised(why, hint="send: Authorization: Bearer TOKEN, the token of the cluster")
 
 
-async def identify(store: Store, headers: Iterable[tuple[bytes, bytes]], now: float) -> Caller:
-    """The caller. Raises: Unauthorised, StoreTrouble.
+async def identify(
+    store: Store,
+    headers: Iterable[tuple[bytes, bytes]],
+    now: float,
+    jobs: JobTokens | None = None,
+) -> Caller:
+    """The caller. `jobs` knows the tokens of jobs, which a head that stands by does not.
 
     The store looks a hash up, so that the time it takes tells nothing of any token.
+    Raises: Unauthorised, StoreTrouble.
     """
-    found = await store.identity(token_digest(bearer(headers)))
+    secret = bearer(headers)
+    attempt = None if jobs is None else jobs.attempt_of(secret)
+    digest = token_digest(secret)
+    if jobs is None or attempt is None:
+        found = await store.identity(digest)
+    else:
+        found = await jobs.identity(attempt, digest)
+    if found is None and attempt is not None:
+        raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
     if found is None:
         raise Unauthorised(
             "this cluster does not know the token",
             hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
             "corral token create NAME",
         )
-    return caller_by(found, now)
+    return replace(caller_by(found, now), attempt=attempt)
 
 
 def caller_by(identity: Identity, now: float) -> Caller:

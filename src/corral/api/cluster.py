@@ -12,6 +12,8 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from corral.api import views
 from corral.api.auth import Caller
 from corral.api.house import House
+from corral.api.job_tokens import NAME as OWN
+from corral.api.job_tokens import job_token
 from corral.api.jobs import Asker, Within
 from corral.api.secrets import secrets_for
 from corral.api.settings import MEGABYTE
@@ -52,6 +54,15 @@ async def status(house: Within) -> api.Status:
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
         warnings=[*control.warnings(), *_full(house), *await _together(house)],
+        heads=[
+            api.OneHead(
+                name=one.name,
+                url=one.url,
+                leads=one.leads,
+                silent_seconds=round(one.silent_seconds, 1),
+            )
+            for one in settings.heads()
+        ],
     )
 
 
@@ -227,7 +238,9 @@ async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) ->
     usable, _ = (
         await secrets_for(house.control.store, asked.owner) if asked.spec.secrets else ((), ())
     )
-    for name in asked.spec.secrets:
+    if OWN in asked.spec.secrets:
+        found[OWN] = job_token(house.settings.seals, (id, AttemptNumber(attempt)))
+    for name in (one for one in asked.spec.secrets if one != OWN):
         sealed = await house.control.store.secret(name) if name in usable else None
         if sealed is not None:
             found[name] = house.settings.seals.open(name, sealed).decode()

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket
 
-from corral.domain.errors import Bug, CorralError, Refusal, StoreTrouble, Trouble
+from corral.domain.errors import Bug, CorralError, NoLeader, Refusal, StoreTrouble, Trouble
 from corral.wire.api import error_of
 
 log = structlog.get_logger("corral.api")
@@ -23,6 +23,7 @@ STATUS: Final[Mapping[str, int]] = {
     "unauthorised": 401,
     "token_revoked": 401,
     "token_expired": 401,
+    "token_used": 401,
     "user_disabled": 401,
     "forbidden": 403,
     "not_found": 404,
@@ -73,7 +74,7 @@ def answer(error: CorralError) -> JSONResponse:
     if isinstance(error, Refusal):
         status = STATUS.get(error.code, 400)
     elif isinstance(error, Trouble):
-        status, headers["Retry-After"] = 503, "1"
+        status, headers["Retry-After"] = 503, "2" if isinstance(error, NoLeader) else "1"
     else:
         status = 500
     if status == 401:

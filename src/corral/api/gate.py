@@ -1,15 +1,15 @@
 """The gate before every route: host, token, rights, size; and behind it, no error gets out raw."""
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final
 
 import structlog
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from corral.api.auth import Caller, Failures, check_host, identify
+from corral.api.auth import Caller, Failures, JobTokens, check_host, identify
+from corral.api.begun import Begun
 from corral.api.body import check_headers, read_json
 from corral.api.errors import REFUSED, answer, bug
 from corral.api.rights import OPEN, RIGHTS, Rights
@@ -28,7 +28,14 @@ class Gate:
     """Wraps the app. Rights are checked here alone, by the route that will answer."""
 
     def __init__(
-        self, app: ASGIApp, *, control: Control, rights: Rights, hosts: frozenset[str], most: int
+        self,
+        app: ASGIApp,
+        *,
+        control: Control,
+        rights: Rights,
+        hosts: frozenset[str],
+        most: int,
+        jobs: JobTokens,
     ) -> None:
         self._app = app
         self._control = control
@@ -36,14 +43,15 @@ class Gate:
         self._hosts = hosts
         self._most_bytes = most
         self._failures = Failures(clock=control.clock.monotonic)
-        self._sessions = Sessions(control.store, control.clock.wall)
+        self._jobs = jobs
+        self._sessions = Sessions(control.store, control.clock.wall, jobs)
         self._used: dict[str, float] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        begun = _Begun(send)
+        begun = Begun(send)
         refused = scope[REFUSED] = []  # by the route itself; it has been answered then
         try:
             receive = await self._let_in(scope, receive)
@@ -68,7 +76,7 @@ class Gate:
         caller = await self._identified(scope)
         wanted = self._rights.wanted(scope)
         if wanted is not None:
-            caller = replace(caller, key=wanted.key)
+            caller = caller.asking(wanted.key)
             scope["corral.on"] = wanted.on
         scope["corral.caller"] = caller
         if wanted is not None:
@@ -86,11 +94,14 @@ class Gate:
         """Raises: Unauthorised, TooMany, StoreTrouble."""
         now = self._control.clock.wall()
         try:
-            caller = await identify(self._control.store, scope["headers"], now)
+            caller = await identify(self._control.store, scope["headers"], now, self._jobs)
         except Unauthorised as error:
             address = (scope.get("client") or ("", 0))[0]
             raise self._failures.note(address, error) from None
-        if now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS:
+        if (
+            caller.attempt is None
+            and now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS
+        ):
             self._used[caller.token] = now
             with suppress(Trouble):  # what may only be read now can still be read
                 await self._control.store.use_token(caller.token, at=now)
@@ -113,7 +124,7 @@ class Gate:
             log.error("not_written_down", by=caller.name, what=entry.what, error=error.message)
 
     async def _refuse(
-        self, error: CorralError, scope: Scope, receive: Receive, begun: "_Begun"
+        self, error: CorralError, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
         """Answer; what has begun already, and is the caller's no more, is ended instead."""
         if not begun.begun or not isinstance(error, Unauthorised):
@@ -126,7 +137,7 @@ class Gate:
             await begun({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answer(
-        self, response: Response, scope: Scope, receive: Receive, begun: "_Begun"
+        self, response: Response, scope: Scope, receive: Receive, begun: "Begun"
     ) -> None:
         """Answer, unless an answer has begun: then the connection is broken off, never faked."""
         if begun.begun:
@@ -135,15 +146,3 @@ class Gate:
             await WebSocket(scope, receive, begun).send_denial_response(response)
         else:
             await response(scope, receive, begun)
-
-
-class _Begun:
-    """Sends, and knows whether an answer has begun."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.begun = False
-
-    async def __call__(self, message: Message) -> None:
-        self.begun = True
-        await self._send(message)

@@ -11,15 +11,20 @@ from starlette.responses import Response
 from corral.api import streams, views
 from corral.api.auth import Caller, caller_of
 from corral.api.house import House, house_of
-from corral.api.rights import LOGS
+from corral.api.job_tokens import NAME as OWN
+from corral.api.names import array_of, find_job, whose_text
+from corral.api.rights import LOGS, OPERATORS
 from corral.api.secrets import secrets_for
+from corral.control.queues import check_allowed, longest_seconds
+from corral.domain.allowed import may_submit
 from corral.domain.errors import Forbidden, NotFound, SpecInvalid
 from corral.domain.forecast import Forecast
+from corral.domain.ids import JobId, UserName
 from corral.domain.job import After, Job, JobSpec
-from corral.domain.wishes import Cancel, Resume, Suspend
+from corral.domain.wishes import Cancel, Requeue, Resume, Suspend
 from corral.wire import api
 from corral.wire.reading import parse_values
-from corral.wire.submission import to_domain
+from corral.wire.submission import check_waits, to_domain
 
 router = APIRouter()
 Within = Annotated[House, Depends(house_of)]
@@ -63,19 +68,35 @@ def _json(answer: BaseModel, status: int = 200) -> Response:
 async def _specs(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
     """Raises: SpecInvalid, NotFound, Forbidden."""
     specs = to_domain(parse_values(body.specs))
-    known: dict[str, After] = {}
     for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:
         if not house.snapshots.has(workdir):
             raise SpecInvalid(
                 f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
                 hint="upload it first, as corral apply and corral.Client do",
             )
+    await _check_allowed(house, specs, caller)
     await _check_secrets(house, specs, caller)
-    found = []
-    for spec in specs:
-        afters = [await _named(house, one, known) for one in spec.after]
-        found.append(replace(spec, after=tuple(afters)) if afters else spec)
-    return tuple(found)
+    known = {
+        after: await _meant(house, after, caller.name)
+        for after in {one for spec in specs for one in spec.after}
+    }
+    check_waits(sum(len(known[one]) for spec in specs for one in spec.after), "specs")
+    return tuple(
+        replace(spec, after=tuple(one for after in spec.after for one in known[after]))
+        if spec.after
+        else spec
+        for spec in specs
+    )
+
+
+async def _check_allowed(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
+    """Raises: Forbidden for a queue that takes no job of the caller."""
+    tree = house.control.world.queues
+    for name in dict.fromkeys(spec.queue for spec in specs):
+        if not may_submit(tree.allowed(name), caller.name, caller.role):
+            users = await house.control.store.users()
+            able = [one.name for one in users if one.role in OPERATORS and not one.disabled]
+            check_allowed(tree, name, caller.name, caller.role, able)
 
 
 async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
@@ -83,7 +104,7 @@ async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller)
 
     Raises: NotFound, Forbidden for another's.
     """
-    asked = dict.fromkeys(name for spec in specs for name in spec.secrets)
+    asked = dict.fromkeys(name for spec in specs for name in spec.secrets if name != OWN)
     if not asked:
         return
     usable, others = await secrets_for(house.control.store, caller.name)
@@ -96,30 +117,44 @@ async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller)
             raise NotFound("secret", name, usable, see=f"corral secret set {name}")
 
 
-async def _named(house: House, after: After, known: dict[str, After]) -> After:
-    """The reference by id, with the job's name. Raises: NotFound."""
+async def _meant(house: House, after: After, by: UserName) -> tuple[After, ...]:
+    """The job by its id and its name; of an array, by the same words, each of its jobs.
+
+    Raises: NotFound.
+    """
     if after.job.startswith("@"):
-        return after
-    if after.job not in known:
-        found = await views.find_job(house.control, after.job)
-        known[after.job] = replace(after, job=found.id, name=found.spec.name)
-    return replace(after, job=known[after.job].job, name=known[after.job].name)
+        return (after,)
+    try:
+        job = await find_job(house.control, after.job, by)
+    except NotFound:
+        parts = await array_of(house.control, after.job, by)
+        if not parts:
+            raise
+        return tuple(
+            replace(after, job=job.id, name=job.spec.name, of=str(after.job)) for job in parts
+        )
+    return (replace(after, job=job.id, name=job.spec.name),)
 
 
 @router.get("/v1/jobs", response_model=api.Jobs)
 async def jobs(
     house: Within,
+    caller: Asker,
     everything: Annotated[bool, Query(alias="all")] = False,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     array: Annotated[str | None, Query(max_length=100)] = None,
+    before: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
     """Newest first; unfinished ones, or all. With `array` those of one array, by its id or its
-    name, in order of their indices."""
+    name, in order of their indices. With `before` those that follow the job of this id, the last
+    of the page before."""
     store = house.control.store
     if array is not None:
-        found = [job for job in await store.array(array) if everything or not job.is_final]
+        parts = await array_of(house.control, array, caller.name)
+        found = [job for job in parts if everything or not job.is_final]
     else:
-        found = list(await store.jobs(final=everything, limit=limit))
+        cursor = JobId(before) if before is not None else None
+        found = list(await store.jobs(final=everything, limit=limit, before=cursor))
     newest = [house.control.world.jobs.get(job.id, job) for job in found]
     return _json(api.Jobs(jobs=await views.job_rows(house.control, newest)))
 
@@ -128,47 +163,82 @@ async def jobs(
 async def job(job: str, house: Within, caller: Asker) -> api.JobDetail:
     """One job by its id, or the newest of this name. The command and the workdir are shown to
     those who may read its logs."""
-    return await _detail(house, await views.find_job(house.control, job), caller)
+    return await _detail(house, await find_job(house.control, job, caller.name), caller, job)
 
 
-async def _detail(house: House, job: Job, caller: Caller) -> api.JobDetail:
+async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.JobDetail:
     whole = caller.may(owner=job.owner, key=LOGS)
-    return await views.job_detail(house.control, job, whole=whole)
+    whose = whose_text(job, asked, caller.name)
+    return await views.job_detail(house.control, job, whole=whole, whose=whose)
 
 
 @router.get("/v1/jobs/{job}/why")
-async def why(job: str, house: Within) -> api.Why:
+async def why(job: str, house: Within, caller: Asker) -> api.Why:
     """Why it is where it is, what would change that, and when it will start."""
-    found = await views.find_job(house.control, job)
+    found = await find_job(house.control, job, caller.name)
     told = await house.forecasts.of(found) if house.forecasts is not None else None
-    ending = house.forecasts.ending_of(found) if house.forecasts is not None else None
-    return await views.why(house.control, found, told, ending)
+    ending_of = house.forecasts.ending_of if house.forecasts is not None else lambda _: None
+    whose = whose_text(found, job, caller.name)
+    return await views.why(house.control, found, told, ending_of, whose=whose)
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)
 async def cancel(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _own(house, job, caller)
     await house.control.ask(Cancel(job=found.id), by=caller.name, token=caller.token)
-    return await _detail(house, found, caller)
+    return await _detail(house, found, caller, job)
 
 
 @router.post("/v1/jobs/{job}/suspend", status_code=202)
 async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _own(house, job, caller)
     await house.control.ask(Suspend(job=found.id), by=caller.name, token=caller.token)
-    return await _detail(house, found, caller)
+    return await _detail(house, found, caller, job)
 
 
 @router.post("/v1/jobs/{job}/resume", status_code=202)
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _own(house, job, caller)
     await house.control.ask(Resume(job=found.id), by=caller.name, token=caller.token)
-    return await _detail(house, found, caller)
+    return await _detail(house, found, caller, job)
+
+
+@router.post("/v1/jobs/{job}/requeue", status_code=202)
+async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
+    """Stop its attempt, with a save, and let it begin anew in its old place in line."""
+    found = await _own(house, job, caller)
+    await house.control.ask(Requeue(job=found.id), by=caller.name, token=caller.token)
+    return await _detail(house, found, caller, job)
+
+
+@router.patch("/v1/jobs/{job}", status_code=202)
+async def change(
+    job: str, house: Within, caller: Asker, body: api.JobChange | None = None
+) -> api.JobDetail:
+    """Change a waiting job; what is not named stays. Its priority only operators change."""
+    found = await _own(house, job, caller)  # whose it is goes before what is asked
+    body = body or api.JobChange()
+    if body.priority is not None and caller.role not in OPERATORS:
+        raise Forbidden(
+            f"the priority of a job that was submitted is for operators; {caller.name} is a "
+            f"{caller.role}",
+            hint=f"ask an operator, or: corral stop {found.id}, and submit it anew",
+        )
+    asked = body.to_domain(found.id)
+    if not str(asked):
+        raise SpecInvalid("nothing is to be changed", hint="name what: {name: other}")
+    tree = house.control.world.queues
+    if asked.queue is not None and asked.queue in tree.by_name:
+        await _check_allowed(house, [asked.of(found.spec)], caller)
+        if asked.of(found.spec).max_duration_seconds is None:
+            asked = replace(asked, max_duration_seconds=longest_seconds(tree, asked.queue))
+    await house.control.ask(asked, by=caller.name, token=caller.token)
+    return await _detail(house, found, caller, job)
 
 
 async def _own(house: House, name: str, caller: Caller) -> Job:
     """Raises: NotFound, Forbidden."""
-    found = await views.find_job(house.control, name)
+    found = await find_job(house.control, name, caller.name)
     caller.check_owner(found.owner, found.spec.name)
     return found
 
@@ -177,12 +247,13 @@ async def _own(house: House, name: str, caller: Caller) -> Job:
 async def events(
     job: str,
     house: Within,
+    caller: Asker,
     after: Number = 0,
     follow: bool = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> api.Events | Response:
     """Events of a job, oldest first; with `follow` as server-sent events until it is over."""
-    found = await views.find_job(house.control, job)
+    found = await find_job(house.control, job, caller.name)
     return await house.events(found.id, after, follow, last_event_id)
 
 
@@ -209,7 +280,7 @@ async def logs(
     after: Annotated[str, Query(max_length=100_000)] = "",
 ) -> Response:
     """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`."""
-    found = await views.find_job(house.control, job)
+    found = await find_job(house.control, job, caller_of(request).name)
     caller_of(request).check_owner(found.owner, f"the log of {found.spec.name}")
     if attempt is not None and attempt > found.attempt and not follow:
         raise NotFound("attempt", str(attempt), see=f"corral show {found.id}")
@@ -230,8 +301,8 @@ async def logs(
 
 
 @router.get("/v1/jobs/{job}/checkpoints")
-async def checkpoints(job: str, house: Within) -> api.Checkpoints:
+async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints:
     """Recorded saves, also those that were found broken."""
-    found = await views.find_job(house.control, job)
+    found = await find_job(house.control, job, caller.name)
     saves = await house.control.store.saves(found.id)
     return api.Checkpoints(checkpoints=[api.Checkpoint.of(save) for save in saves])

@@ -1,6 +1,7 @@
 """Routes of queues: what they are, hold and have spent; and how they are changed."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter
@@ -10,13 +11,16 @@ from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.control import Control
 from corral.control.queues import check_queues, warnings_of
+from corral.domain.allowed import users_of
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.domain.ids import QueueName
 from corral.domain.moves import JobState
 from corral.domain.queue import Queue
+from corral.domain.relocation import spent_gpu_seconds
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Spent
 from corral.domain.wishes import SetQueues
+from corral.domain.world import World
 from corral.reconcile.draft import Draft
 from corral.reconcile.use import (
     SECONDS_PER_HOUR,
@@ -32,7 +36,8 @@ from corral.schedule.share import targets
 from corral.schedule.standing import Standing
 from corral.wire import queue_answers as wire
 from corral.wire.document import Document
-from corral.wire.queues import changes_of, form_of, read_queues
+from corral.wire.queue_forms import changes_of, form_of
+from corral.wire.queues import read_queue, read_queues
 
 router = APIRouter()
 
@@ -165,6 +170,20 @@ async def queues(house: Within) -> wire.Queues:
         queues=_Look(house.control).rows(),
         half_life_seconds=tree.half_life_seconds,
         guard_seconds=tree.guard_seconds,
+        relocation=_relocation(house.control.world, house.control.now().wall),
+        rack_patience_seconds=tree.rack_patience_seconds,
+        pod_patience_seconds=tree.pod_patience_seconds,
+    )
+
+
+def _relocation(world: World, now: float) -> wire.RelocationRow | None:
+    rule = world.queues.relocation
+    if rule is None:
+        return None
+    return wire.RelocationRow(
+        gpu_hours=rule.gpu_hours,
+        spent_gpu_hours=spent_gpu_seconds(world.relocations.values(), now) / SECONDS_PER_HOUR,
+        pause_seconds=rule.pause_seconds,
     )
 
 
@@ -189,17 +208,37 @@ async def put_queue(
     """One queue: made where there is none of this name, changed where there is."""
     known = house.control.world.queues.by_name.get(QueueName(queue))
     form = form_of(known) if known is not None else {}
-    fields = {**form, **body.fields, "name": queue}
     if "queues" in body.fields:
         raise SpecInvalid("one queue is set here", hint="run: corral apply -f queues.yaml")
-    document = Document(value={"queues": [fields]}, source=f"queue {queue[:80]}")
-    return await _set(house, read_queues(document, whole=False), caller, dry_run)
+    return await _set(house, read_queue(queue, {**form, **body.fields}), caller, dry_run)
+
+
+@router.delete("/v1/queues/{queue}")
+async def drop_queue(
+    queue: str, house: Within, caller: Asker, dry_run: bool = False
+) -> wire.QueueChanges:
+    """Take a queue away that has no unfinished job, and no queue below it."""
+    asked = SetQueues(queues=(), whole=False, removed=(QueueName(queue),))
+    return await _set(house, asked, caller, dry_run)
 
 
 async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) -> wire.QueueChanges:
     before = house.control.world.queues
-    after = check_queues(house.control.world, asked)
+    after = check_queues(house.control.world, asked, house.control.now().wall)
     changes = changes_of(before, after)
     if changes and not dry_run:
-        await house.control.ask(asked, by=caller.name, token=caller.token)
-    return wire.QueueChanges(changes=changes, warnings=warnings_of(house.control.world, after))
+        told = replace(asked, changes=tuple(changes))
+        await house.control.ask(told, by=caller.name, token=caller.token)
+    warnings = [*warnings_of(house.control.world, after), *await _unknown(house, asked)]
+    return wire.QueueChanges(changes=changes, warnings=warnings)
+
+
+async def _unknown(house: House, asked: SetQueues) -> list[str]:
+    """Who is allowed somewhere and is no user, which may be a slip or somebody to come."""
+    named = [(queue.name, name) for queue in asked.queues for name in users_of(queue.allow)]
+    known = {one.name for one in await house.control.store.users()} if named else set()
+    return [
+        f"queue {queue} allows {name}, and there is no user of this name"
+        for queue, name in named
+        if name not in known
+    ]

@@ -15,6 +15,7 @@ USERS: Final = VIEWERS - {Role.VIEWER}
 OPERATORS: Final = USERS - {Role.USER}
 ADMINS: Final = OPERATORS - {Role.OPERATOR}
 NODES: Final[Roles] = frozenset({Role.NODE})
+JOINERS: Final[Roles] = frozenset({Role.JOIN})
 OPEN: Final = "/healthz"  # the one route that asks for no token
 
 
@@ -45,6 +46,8 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("POST", "/v1/jobs/{job}/cancel"): Right(USERS, OPERATORS, "job.cancel"),
     ("POST", "/v1/jobs/{job}/suspend"): Right(USERS, OPERATORS, "job.suspend"),
     ("POST", "/v1/jobs/{job}/resume"): Right(USERS, OPERATORS, "job.resume"),
+    ("POST", "/v1/jobs/{job}/requeue"): Right(USERS, OPERATORS, "job.requeue"),
+    ("PATCH", "/v1/jobs/{job}"): Right(USERS, OPERATORS, "job.set"),
     ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS),
     LOGS: Right(VIEWERS, OPERATORS),
     ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS),
@@ -57,10 +60,16 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("POST", "/v1/nodes/{node}/drain"): _any(OPERATORS, "node.drain"),
     ("POST", "/v1/nodes/{node}/uncordon"): _any(OPERATORS, "node.uncordon"),
     ("PATCH", "/v1/nodes/{node}/labels"): _any(OPERATORS, "node.label"),
+    ("POST", "/v1/nodes/tokens"): _any(OPERATORS, "node.token"),
+    ("GET", "/v1/join"): _any(JOINERS),
+    ("POST", "/v1/nodes/join"): _any(JOINERS, "node.join"),
+    ("POST", "/v1/nodes/{node}/dead"): _any(OPERATORS, "node.dead"),
+    ("DELETE", "/v1/nodes/{node}"): _any(OPERATORS, "node.remove"),
     ("GET", "/v1/queues"): _any(VIEWERS),
     ("GET", "/v1/queues/{queue}"): _any(VIEWERS),
     ("PUT", "/v1/queues"): _any(OPERATORS, "queue.set"),
     ("PUT", "/v1/queues/{queue}"): _any(OPERATORS, "queue.set"),
+    ("DELETE", "/v1/queues/{queue}"): _any(OPERATORS, "queue.remove"),
     ("HEAD", "/v1/snapshots/{sha256}"): _any(USERS),
     ("PUT", "/v1/snapshots/{sha256}"): _any(USERS),
     ("GET", "/v1/secrets"): _any(USERS),
@@ -74,8 +83,12 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("GET", "/v1/tokens"): Right(VIEWERS, ADMINS),
     ("POST", "/v1/tokens"): Right(USERS, ADMINS, "token.create"),
     ("DELETE", "/v1/tokens/{token}"): Right(VIEWERS, ADMINS, "token.revoke"),
+    ("GET", "/v1/imports"): _any(VIEWERS),
+    ("POST", "/v1/imports"): _any(OPERATORS, "history.import"),
     ("GET", "/v1/audit"): _any(OPERATORS),
     ("POST", "/v1/head/down"): _any(ADMINS, "head.down"),
+    ("GET", "/v1/agents/node"): _any(NODES),
+    ("DELETE", "/v1/agents/node"): _any(NODES, "node.leave"),
     ("GET", "/v1/agents/snapshots/{sha256}"): _any(NODES),
     ("GET", "/v1/agents/secrets/{job}/{attempt}"): _any(NODES),
     ("GET", "/v1/agents/forgotten"): _any(NODES),
@@ -83,6 +96,16 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("WS", "/v1/agents/logs"): _any(NODES),
     ("WS", "/v1/agents/attach/{session}"): _any(NODES),
 }
+
+
+NOT_FOR_JOBS: Final[frozenset[Key]] = frozenset(  # what would outlive the attempt's right to it
+    {
+        ("POST", "/v1/tokens"),
+        ("DELETE", "/v1/tokens/{token}"),
+        ("PUT", "/v1/secrets/{name}"),
+        ("DELETE", "/v1/secrets/{name}"),
+    }
+)
 
 
 def may(role: Role, key: Key, *, own: bool) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from corral.api.auth import Caller, caller_by
+from corral.api.auth import Caller, JobTokens, caller_by
 from corral.domain.errors import Trouble, Unauthorised
 from corral.domain.people import Role
 from corral.ports.people import Identity
@@ -31,9 +31,10 @@ class Session:
 class Sessions:
     """Looks at all of them once a second, as long as there are any."""
 
-    def __init__(self, store: Store, wall: Callable[[], float]) -> None:
+    def __init__(self, store: Store, wall: Callable[[], float], jobs: JobTokens) -> None:
         self._store = store
         self._wall = wall
+        self._jobs = jobs
         self._open: set[Session] = set()
         self._looking: asyncio.Task[None] | None = None
 
@@ -72,8 +73,12 @@ class Sessions:
 
     async def _look_once(self) -> None:
         sessions = list(self._open)  # one that is opened while the store looks was just let in
-        digests = list({session.caller.sha256 for session in sessions})
-        found = dict(zip(digests, await self._store.identities(digests), strict=True))
+        callers = {session.caller.sha256: session.caller for session in sessions}
+        kept = [digest for digest, caller in callers.items() if caller.attempt is None]
+        found = dict(zip(kept, await self._store.identities(kept), strict=True))
+        for digest, caller in callers.items():
+            if caller.attempt is not None:
+                found[digest] = await self._jobs.identity(caller.attempt, digest)
         now = self._wall()
         for session in sessions:
             caller = session.caller

@@ -1,9 +1,13 @@
 """What the API is told by whoever starts it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+
+from corral.domain.ids import NodeId
+from corral.domain.leadership import HeadNow
+from corral.wire.joining import JoinNeeds, RayInvitation
 
 MEGABYTE: Final = 1000**2
 
@@ -14,6 +18,8 @@ class Seals(Protocol):
     def seal(self, name: str, value: bytes) -> bytes: ...
 
     def open(self, name: str, sealed: bytes) -> bytes: ...
+
+    def sign(self, text: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +38,20 @@ class ApiSettings:
     stop: Callable[[], None]
     hosts: tuple[str, ...] = ()
     account: str | None = None  # that the ranks of all users run as; None: each as its owner's
+    trusted: Callable[[], str] = lambda: ""  # what vouches for the head, as PEM; with TLS
+    fingerprint: Callable[[], str] = lambda: ""  # of the certificate that it shows now
+    own_nodes: Callable[[], Collection[NodeId]] = lambda: ()  # of the head's own machine
+    needs: Callable[[], JoinNeeds] = JoinNeeds  # what a machine must have to join
+    invite: Callable[[NodeId], RayInvitation | None] = lambda node: None  # as this node
+    shared: Path | None = None  # with several heads: what all of them read lies there
+    heads: Callable[[], Sequence[HeadNow]] = lambda: ()  # of several, the one that leads first
     snapshot_bytes: int = 512 * MEGABYTE
     log_bytes: int = 64 * MEGABYTE  # of one rank
 
     @property
     def snapshots(self) -> Path:
-        return self.root / "snapshots"
+        return (self.shared or self.root) / "snapshots"
 
     @property
     def logs(self) -> Path:
-        return self.root / "logs"
+        return (self.shared or self.root) / "logs"

@@ -7,6 +7,7 @@ from corral.api.views import ranks_on
 from corral.domain.attempt import SeatState
 from corral.domain.facts import Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.part import key_of, node_of
 from corral.domain.world import World
 
 
@@ -25,6 +26,9 @@ def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Se
 
 def _own_part(world: World, node: NodeId, seen: Seen) -> Seen | None:
     id, number = seen.key
+    if key_of(node) not in (None, seen.key):
+        return None
+    node = node_of(node)
     saves = tuple(save for save in seen.saves if (save.job, save.attempt) == seen.key)
     job, attempt = world.jobs.get(id), world.attempts.get(id)
     if job is None:
@@ -42,11 +46,18 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> Seen | None:
 
 def holds(world: World, node: NodeId, job: JobId, attempt: AttemptNumber) -> bool:
     """Whether the attempt is placed on the node now: then it may ask for its secrets."""
-    allocation = world.allocations.get((job, attempt, node))
+    if key_of(node) not in (None, (job, attempt)):
+        return False
+    allocation = world.allocations.get((job, attempt, node_of(node)))
     return allocation is not None and allocation.state == SeatState.HELD
 
 
 def needs_snapshot(world: World, node: NodeId, sha256: str) -> bool:
     """Whether an attempt that is placed on the node has this workdir."""
-    mine = (world.jobs.get(job) for job, _, where in world.allocations if where == node)
+    own, key = node_of(node), key_of(node)
+    mine = (
+        world.jobs.get(job)
+        for job, attempt, where in world.allocations
+        if where == own and key in (None, (job, attempt))
+    )
     return any(job is not None and job.spec.workdir == sha256 for job in mine)

@@ -2,36 +2,26 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final
 
 from corral.control import Control, Planned
+from corral.control.holders import holders_text
 from corral.control.reasons import assumed_text
 from corral.domain.attempt import Attempt, SeatState
 from corral.domain.errors import NotFound
 from corral.domain.forecast import Ending, Forecast
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job, JobSpec, Per
+from corral.domain.moves import ON_NODES
 from corral.domain.node import Node
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
 from corral.wire import api
 
 ROWS_AT_ONCE: Final = 200
-PREEMPTION: Final = ("preemption", "taking")  # kinds of receipts
+PREEMPTION: Final = ("preemption", "relocation", "requeue", "drain", "taking")  # of receipts
 RECEIPTS_SHOWN: Final = 3  # by `corral why`; all of them: corral show
-
-
-async def find_job(control: Control, name: str) -> Job:
-    """The job with this id, or the newest of this name. Raises: NotFound, Forgotten."""
-    id = JobId(name)
-    found = control.world.jobs.get(id) or await control.store.job(id)
-    found = found or await control.store.named(name)
-    if found is None and control.world.forgot(id) and not await control.store.array(name):
-        raise control.keeping.retention.refusal(f"job {id}")
-    if found is None:
-        raise NotFound("job", name[:100], await control.store.names(), see="corral ps --all")
-    return control.world.jobs.get(found.id, found)
 
 
 def find_node(control: Control, name: str) -> Node:
@@ -52,7 +42,15 @@ def job_row(control: Control, job: Job) -> api.Job:
         reason_code=reason.code,
         nodes=attempt.nodes if attempt else (),
         progress=None if job.is_final else control.progress(job),
+        held_gpus=_held_gpus(job, attempt),
     )
+
+
+def _held_gpus(job: Job, attempt: Attempt | None) -> float | None:
+    """Of one that is elastic, or has several forms, those of the form that it has."""
+    if attempt is None or job.state not in ON_NODES:
+        return None
+    return sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
 
 
 async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.Job]:
@@ -65,8 +63,9 @@ async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.Job]:
     return rows
 
 
-async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetail:
-    """A job with all that belongs to it; not `whole`: without what may hold secrets or code."""
+async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = "") -> api.JobDetail:
+    """A job with all that belongs to it; not `whole`: without what may hold secrets or code.
+    `whose`: that it is another's than was asked for by its name."""
     store = control.store
     attempts = await store.attempts(job.id)
     receipts = await store.receipts(job.id)
@@ -79,14 +78,17 @@ async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetai
         reason_code=reason.code,
         nodes=attempts[-1].nodes if attempts else (),
         progress=None if job.is_final else control.progress(job),
+        held_gpus=_held_gpus(job, control.world.attempts.get(job.id)),
         run=job.spec.run if whole else None,
         per=job.spec.per,
         workdir=job.spec.workdir if whole else None,
-        max_duration_seconds=job.spec.max_duration_seconds,
         begins_at=job.begins_at,
         starts_by=job.starts_by,
         place=api.Place.of(job.spec.place),
         preemptible=job.spec.preemptible,
+        warned=api.Warned.of(job.spec),
+        whose=whose,
+        forms=api.Form.all_of(job.spec.shapes),
         attempts=[api.Attempt.of(one) for one in attempts],
         receipts=[api.Receipt.of(one) for one in receipts],
         checkpoints=[api.Checkpoint.of(one) for one in saves],
@@ -94,10 +96,16 @@ async def job_detail(control: Control, job: Job, *, whole: bool) -> api.JobDetai
 
 
 async def why(
-    control: Control, job: Job, forecast: Forecast | None, ending: Ending | None
+    control: Control,
+    job: Job,
+    forecast: Forecast | None,
+    ending_of: Callable[[Job], Ending | None],
+    *,
+    whose: str = "",
 ) -> api.Why:
+    """`ending_of`: when a running job ends. `whose` as in `job_detail`."""
     receipts = [one for one in await control.store.receipts(job.id) if one.kind in PREEMPTION]
-    reason = control.reason(job)
+    reason, ending = control.reason(job), ending_of(job)
     return api.Why(
         id=job.id,
         name=job.spec.name,
@@ -109,6 +117,8 @@ async def why(
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
         ending=api.Ending.of(ending) if ending is not None else None,
         assumed=assumed_text(control.world, job, control.learning.table),
+        whose=whose,
+        holders=holders_text(control.world, job, reason.code, control.now().wall, ending_of),
     )
 
 
@@ -116,12 +126,19 @@ def node_rows(world: World, heard: Container[NodeId]) -> list[api.Node]:
     """All nodes, in one pass over the allocations."""
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
     taken: Counter[NodeId] = Counter()
+    whole: dict[NodeId, JobId] = {}
     for one in world.allocations.values():
         jobs.setdefault(one.seat.node, {})[one.job] = None
         taken[one.seat.node] += one.seat.gpu_millis
+        if one.seat.exclusive:
+            whole[one.seat.node] = one.job
     return [
         api.Node.of(
-            node, heard=node.id in heard, jobs=list(jobs[node.id]), taken_gpu_millis=taken[node.id]
+            node,
+            heard=node.id in heard,
+            jobs=list(jobs[node.id]),
+            taken_gpu_millis=taken[node.id],
+            held_whole_by=whole.get(node.id),
         )
         for node in sorted(world.nodes.values(), key=lambda node: node.id)
     ]
@@ -139,6 +156,7 @@ def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeD
             pretend=gpu.pretend,
             slices=len(gpu.slices),
             numa=gpu.numa,
+            taken=gpu.taken,
             jobs=[one.job for one in held if gpu.index in one.seat.gpus],
         )
         for gpu in inventory.gpus
@@ -148,6 +166,7 @@ def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeD
         heard=node.id in heard,
         jobs=list(dict.fromkeys(one.job for one in held)),
         taken_gpu_millis=sum(one.seat.gpu_millis for one in held),
+        held_whole_by=next((one.job for one in held if one.seat.exclusive), None),
         boot=node.boot,
         devices=devices,
         containment=inventory.containment,
@@ -158,18 +177,23 @@ def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeD
 
 
 def gpus(world: World) -> api.Gpus:
-    """GPUs of the cluster: what is there, what is held, what could be had now."""
+    """GPUs of the cluster: what is there, what is held, what could be had now. Of a node that is
+    held whole all are; what others use cannot be had."""
     total = sum(len(node.inventory.gpus) for node in world.nodes.values())
-    held = [one for one in world.allocations.values() if one.state != SeatState.RELEASED]
     taking = {node.id for node in world.nodes.values() if node.takes_work}
     ready = sum(len(world.nodes[id].inventory.gpus) for id in taking)
-    used = sum(one.seat.gpu_millis for one in held)
-    used_there = sum(one.seat.gpu_millis for one in held if one.seat.node in taking)
+    used: Counter[NodeId] = Counter()
+    for one in world.allocations.values():
+        if one.state != SeatState.RELEASED:
+            used[one.seat.node] += world.held_gpu_millis(one.seat)
+    used_there = sum(used[id] for id in taking)
+    others = sum(len(world.nodes[id].inventory.taken) for id in taking)
     return api.Gpus(
         total=total,
-        free=max(0.0, ready - used_there / MILLIS_PER_GPU),
-        used=used / MILLIS_PER_GPU,
+        free=max(0.0, ready - others - used_there / MILLIS_PER_GPU),
+        used=used.total() / MILLIS_PER_GPU,
         away=total - ready,
+        taken=others,
     )
 
 
@@ -178,18 +202,29 @@ def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
     each = ranks_each(spec, seats[0].gpus if seats else range(shape.resources.gpus))
+    environment = _environment(spec, shape.nodes, each, seats[0].gpus if seats else ())
+    if len(spec.shapes) > 1 and not seats:  # how many ranks there are is known when it starts
+        for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+            del environment[name]
     return api.PlannedJob(
         name=spec.name,
         starts_now=bool(seats),
         shape=api.Shape.of(shape.nodes, shape.resources),
         seats=[api.Seat.of(seat) for seat in seats],
         ranks=each * shape.nodes,
-        environment=_environment(spec, shape.nodes, each, seats[0].gpus if seats else ()),
+        environment=environment,
         reason=one.reason.sentence if one.reason else "",
         code=one.reason.code if one.reason else "",
         suggestions=list(one.reason.suggestions) if one.reason else [],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
         stops=list(one.stops),
+        forms=api.Form.all_of(spec.shapes),
+        queue=spec.queue,
+        priority=spec.priority,
+        max_duration_seconds=spec.max_duration_seconds,
+        place=api.Place.of(spec.place),
+        preemptible=spec.preemptible,
+        warned=api.Warned.of(spec),
     )
 
 

@@ -2,9 +2,11 @@
 its nodes. What was revoked or changed since stays so."""
 
 import getpass
+from collections.abc import Callable
 
 from corral.api import token_digest
-from corral.domain.ids import NodeId, UserName
+from corral.domain.ids import NodeId, TokenId, UserName
+from corral.domain.part import is_part
 from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.ports.store import Store
 
@@ -26,6 +28,44 @@ async def admit_node(store: Store, node: NodeId, sha256: str, now: float) -> Non
         id=id, sha256=sha256, user=UserName(node), role=Role.NODE, node=node, created_at=now
     )
     await store.add_token(token, entry=_entry("token.create", id, f"node {node}", now))
+
+
+class NodeTokens:
+    """Tokens of nodes and of parts. There is one of each attempt on each of its nodes, so that of a
+    part nothing may stay when its attempt is forgotten."""
+
+    def __init__(self, store: Store, wall: Callable[[], float]) -> None:
+        self._store = store
+        self._wall = wall
+        self._known: dict[NodeId, set[TokenId]] | None = None
+
+    async def register(self, node: NodeId, sha256: str) -> None:
+        """Let it in by this token. Raises: StoreTrouble."""
+        await admit_node(self._store, node, sha256, self._wall())
+        if self._known is not None and is_part(node):
+            self._known.setdefault(node, set()).add(token_id(sha256))
+
+    async def forget(self, part: NodeId) -> None:
+        """Keep none of its tokens: it is let in no more. Raises: StoreTrouble."""
+        if self._known is None:
+            self._known = await self._left()
+        for id in self._known.get(part, set()).copy():
+            entry = _entry("token.forget", id, f"node {part}", self._wall())
+            await self._store.forget_token(id, entry=entry)
+            self._known[part].discard(id)
+        self._known.pop(part, None)
+
+    async def _left(self) -> dict[NodeId, set[TokenId]]:
+        """What an earlier head has let in; what it has only revoked is forgotten."""
+        found: dict[NodeId, set[TokenId]] = {}
+        for token in await self._store.tokens():
+            if token.node is not None and is_part(token.node):
+                if token.revoked_at is None:
+                    found.setdefault(token.node, set()).add(token.id)
+                else:
+                    entry = _entry("token.forget", token.id, f"node {token.node}", self._wall())
+                    await self._store.forget_token(token.id, entry=entry)
+        return found
 
 
 def _entry(what: str, on: str, detail: str, now: float) -> AuditEntry:

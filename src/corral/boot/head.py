@@ -5,14 +5,12 @@ It is ready when DIR/head.json names its process; it is gone when DIR/head.lock 
 
 import argparse
 import asyncio
-import fcntl
 import getpass
 import json
 import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -23,65 +21,53 @@ from urllib.parse import urlsplit
 import structlog
 import uvicorn
 import uvloop
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 if __name__ == "__main__":
     sys.modules["numba"] = None  # type: ignore[assignment]  # a head never waits for a compiler
 
 from corral import __version__
-from corral.api import ApiSettings, Channels, create_app
-from corral.boot.admit import admit_admin, admit_node
+from corral.api import ApiSettings, Channels, Front, create_app
+from corral.boot.admit import NodeTokens, admit_admin
 from corral.boot.clock import SystemClock
+from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
 from corral.boot.foreteller import ForetellerProcess
-from corral.boot.garbage import search_rarely
+from corral.boot.leading import Term, Turns
+from corral.boot.lock import sole_head
 from corral.boot.log import configure
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import (
+    LOCAL,
     ClusterDir,
     ClusterSettings,
     once,
     read_json,
     write_atomically,
 )
-from corral.boot.sweep import keep_swept
+from corral.boot.stores import agree, open_store, url_in
+from corral.boot.tls import (
+    Tls,
+    agree_on_authority,
+    host_of,
+    keep_renewed,
+    names_in,
+    names_of,
+    tls_of,
+)
 from corral.control import Control, Forecasts
 from corral.domain.errors import Conflict, CorralError
-from corral.domain.ids import NodeId
-from corral.engines.local.engine import LocalEngine
-from corral.engines.local.settings import LocalSettings
-from corral.store.sqlite import SqliteStore
+from corral.engines.lending.engine import LendingEngine, Links
+from corral.engines.ray.engine import RayEngine
+from corral.ports.engine import LivingEngine
+from corral.ports.store import Store
 from corral.wire.channel import FRAME_BYTES
 
 LOOK_SECONDS: Final = 1.0
-LOCK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 5.0  # that agents are given to let go of attempts that are over
 CLOSE_SECONDS: Final = 1
 REPLAYS: Final = 20
 EXIT_REFUSED: Final = 3
 log = structlog.get_logger("corral.head")
-
-
-@contextmanager
-def sole_head(place: ClusterDir) -> Iterator[None]:
-    """Hold the cluster's lock, which the kernel lets go of with its holder.
-
-    Raises: Conflict when another head holds it.
-    """
-    clock = SystemClock()
-    give_up_at = clock.monotonic() + LOCK_SECONDS
-    with place.head_lock.open("a") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if clock.monotonic() > give_up_at:
-                    raise Conflict(
-                        f"a head runs in {place.root} already",
-                        hint=f"see it: corral status --dir {place.root}",
-                    ) from None
-                time.sleep(0.02)  # who only looks whether a head runs lets go at once
-        yield
 
 
 def bind(place: ClusterDir, host: str) -> socket.socket:
@@ -130,12 +116,12 @@ class Server(uvicorn.Server):
 class Head:
     """What is built for one run. `down` is set when the nodes are to go with the head."""
 
-    control: Control
-    forecasts: Forecasts
-    engine: LocalEngine
+    turns: Turns
+    here: LivingEngine | None  # whose nodes are of this machine, whoever leads
     server: Server
     announce: Callable[[], None]
     keep_announced: Callable[[], None]
+    renew: Callable[[], Tls | None]
     stopping: asyncio.Event
     about: ApiSettings
     down: bool = False
@@ -152,59 +138,58 @@ class Head:
     async def run(self, listening: socket.socket) -> None:
         """Serve until told to stop. A fault in any part ends the whole: nothing runs half."""
         parts = [
-            asyncio.create_task(self.server.serve(sockets=[listening])),
-            asyncio.create_task(self.control.run()),
-            asyncio.create_task(self.forecasts.run()),
+            asyncio.create_task(self._serve(listening)),
+            asyncio.create_task(self.turns.run()),
             asyncio.create_task(self._look_after()),
-            asyncio.create_task(keep_swept(self.control, self.about)),
+            asyncio.create_task(keep_renewed(self.renew, lambda: self.server.config.ssl)),
             asyncio.create_task(self.stopping.wait()),
         ]
         await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         if self.down:
             await self._take_nodes_down()
-        self.engine.close()
+        if self.here is not None:
+            self.here.close()
         self.server.should_exit = True
         serving, *others = parts
-        await asyncio.wait([serving])
-        for part in others:
+        if self.server.serving.is_set():
+            await asyncio.wait([serving])
+        await self.turns.leave()
+        for part in [serving, *others]:
             part.cancel()
         for outcome in await asyncio.gather(*parts, return_exceptions=True):
             if isinstance(outcome, Exception):
                 raise outcome
 
+    async def _serve(self, listening: socket.socket) -> None:
+        """From when there is something to answer with."""
+        await self.turns.ready.wait()
+        await self.server.serve(sockets=[listening])
+
     async def _look_after(self) -> None:
         await self.server.serving.wait()
         self.announce()
-        await self.engine.start()
+        if self.here is not None:
+            await self.here.start()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.keep_announced()
-            self.engine.look_after()
+            if self.here is not None:
+                self.here.look_after()
 
     async def _take_nodes_down(self) -> None:
-        """Agents let go of attempts that are over first: what is left then is of living jobs."""
-        unfinished = bool(self.control.world.jobs)
+        """Agents let go of attempts that are over first: what is left then is of living jobs. Where
+        another head takes over, the agents of living jobs are left to it."""
+        unfinished, engine = self.turns.has_jobs(), self.here or self.turns.lent
+        if engine is None:
+            return
         clock = asyncio.get_running_loop().time
         give_up_at = clock() + (0 if unfinished else SETTLE_SECONDS)
-        while clock() < give_up_at and any(node.shims() for node in self.engine.nodes.values()):
+        while clock() < give_up_at and not engine.is_empty():
             await asyncio.sleep(0.02)
-        await self.engine.down(kill=not unfinished)
-        log.info("nodes_down", jobs_left=len(self.control.world.jobs))
-
-
-def local_settings(settings: ClusterSettings) -> LocalSettings:
-    return LocalSettings(
-        nodes=settings.nodes,
-        gpus=settings.gpus,
-        gpu_type=settings.gpu_type,
-        pretend=settings.pretend,
-        gpu_shares=settings.gpu_shares,
-        gpu_slices=settings.gpu_slices,
-        labels=settings.labels,
-        topology=settings.topology,
-        shared=settings.shared,
-        reboot_seconds=settings.reboot_seconds,
-    )
+        left = not engine.is_empty() if unfinished is None else unfinished
+        if self.turns.alone or not left:
+            await engine.down(kill=not left)
+        log.info("nodes_down", jobs_left=left)
 
 
 def keeper_of_replays(place: ClusterDir, clock: SystemClock) -> Callable[[str, str], None]:
@@ -221,54 +206,74 @@ def keeper_of_replays(place: ClusterDir, clock: SystemClock) -> Callable[[str, s
     return keep
 
 
+def engine_of(
+    place: ClusterDir,
+    settings: ClusterSettings,
+    channels: Channels,
+    tokens: NodeTokens,
+    turns: Callable[[], Turns],
+) -> LivingEngine:
+    """The engine that was asked for, and its links to whoever leads."""
+    snapshots = Path(settings.shared_state or place.root) / "snapshots"
+    links = Links(
+        push=channels.push,
+        hear=lambda word: turns().hear(word),
+        register=tokens.register,
+        forget=tokens.forget,
+        wake=lambda: turns().wake(),
+        serving=lambda: turns().serving_seconds(),
+        cluster=lambda: turns().cluster(),
+        hears=channels.is_connected,
+        waiting=lambda: turns().waiting(),
+        workdir=lambda digest: snapshots / f"{digest}.tar.gz",
+    )
+    engine = build_engine(place, settings, links)
+    if isinstance(engine, LendingEngine):
+        channels.lender = engine
+    if isinstance(engine, RayEngine):
+        channels.amend = engine.amend
+    return engine
+
+
 async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> None:
     """Build one head, run it, and close what it has opened."""
     clock = SystemClock()
-    channels = Channels()
-    store = SqliteStore(place.database, fresh_id=clock.fresh_id)
+    keys = KeyRing.load(Path(settings.key_file) if settings.key_file else place.key)
+    store = open_store(place, url_in(settings.store_file), clock.fresh_id)
     foreteller = ForetellerProcess()
     try:
+        if settings.store_file:
+            await agree(store, place, settings, keys)
+            await agree_on_authority(store, place, settings, keys, clock.wall())
         await admit_admin(store, token, clock.wall())
-        head: Head
-
-        async def register(node: NodeId, sha256: str) -> None:
-            await admit_node(store, node, sha256, clock.wall())
-
-        engine = LocalEngine(
-            cluster_dir=place.root,
-            settings=local_settings(settings),
-            push=channels.push,
-            register=register,
-            on_death=lambda: head.control.wake(),
-        )
-        keep = keeper_of_replays(place, clock)
-        control = Control(
-            store=store,
-            engine=engine,
-            clock=clock,
-            keep_replay=keep,
-            retention=settings.retention,
-        )
-        await control.start()
-        search_rarely()
+        tls = tls_of(place, settings, clock.wall())
         with bind(place, settings.host) as listening:
+            head: Head
             about = ApiSettings(
                 root=place.root,
-                url=url_of(settings, listening),
+                url=url_of(settings, listening, tls),
                 pid=os.getpid(),
                 started_at=clock.wall(),
                 version=__version__,
-                seals=KeyRing.load(place.key),
+                seals=keys,
                 stop=lambda: head.stop_with_nodes(),
+                hosts=() if tls is None else (*names_of(settings.host), *names_in(tls.certificate)),
+                trusted=lambda: "" if tls is None else tls.trusted.read_text(),
+                fingerprint=lambda: "" if tls is None else tls.fingerprint,
+                own_nodes=lambda: own_nodes(head.here or head.turns.lent),
+                needs=lambda: needs_of(settings),
+                invite=lambda node: invitation(head.turns.lent, node),
                 account=getpass.getuser() if os.geteuid() != 0 else None,
+                shared=Path(settings.shared_state) if settings.shared_state else None,
+                heads=lambda: head.turns.heads(),
             )
-            forecasts = Forecasts(control, foreteller)
-            app = create_app(control, channels=channels, settings=about, forecasts=forecasts)
+            front = Front()
+            turns, here = turns_of(place, settings, store, clock, about, front, foreteller)
             head = Head(
-                control=control,
-                forecasts=forecasts,
-                engine=engine,
-                server=Server(uvicorn_config(app, settings)),
+                turns=turns,
+                here=here,
+                server=Server(uvicorn_config(front, tls)),
+                renew=lambda: tls_of(place, settings, clock.wall()),
                 announce=lambda: announce(place, about),
                 keep_announced=lambda: keep_announced(place, about, token),
                 stopping=asyncio.Event(),
@@ -283,7 +288,55 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
         await store.close()
 
 
-def uvicorn_config(app: FastAPI, settings: ClusterSettings) -> uvicorn.Config:
+def turns_of(
+    place: ClusterDir,
+    settings: ClusterSettings,
+    store: Store,
+    clock: SystemClock,
+    about: ApiSettings,
+    front: Front,
+    foreteller: ForetellerProcess,
+) -> tuple[Turns, LivingEngine | None]:
+    """The head's turns at leading, and the engine of this machine's nodes."""
+    channels, keep = Channels(), keeper_of_replays(place, clock)
+    tokens = NodeTokens(store, clock.wall)
+    turns: Turns
+
+    def engine() -> LivingEngine:
+        return engine_of(place, settings, channels, tokens, lambda: turns)
+
+    here = engine() if settings.engine == LOCAL else None
+
+    def term() -> Term:
+        works = here or engine()
+        control = Control(
+            store=store,
+            engine=works,
+            clock=clock,
+            placer=works.placer if isinstance(works, LendingEngine) else None,
+            keep_replay=keep,
+            retention=settings.retention,
+        )
+        forecasts = Forecasts(control, foreteller)
+        app = create_app(control, channels=channels, settings=about, forecasts=forecasts)
+        return Term(
+            control=control, forecasts=forecasts, app=app, lent=None if works is here else works
+        )
+
+    turns = Turns(
+        store=store,
+        clock=clock,
+        about=about,
+        front=front,
+        channels=channels,
+        build=term,
+        name=settings.head_name,
+        alone=settings.store_file is None,
+    )
+    return turns, here
+
+
+def uvicorn_config(app: ASGIApp, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="httptools",
@@ -293,15 +346,15 @@ def uvicorn_config(app: FastAPI, settings: ClusterSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
+        ssl_certfile=None if tls is None else str(tls.certificate),
+        ssl_keyfile=None if tls is None else str(tls.key),
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
 
 
-def url_of(settings: ClusterSettings, listening: socket.socket) -> str:
-    scheme = "https" if settings.tls_certificate else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+def url_of(settings: ClusterSettings, listening: socket.socket, tls: Tls | None) -> str:
+    scheme, host = "http" if tls is None else "https", host_of(settings)
+    host = f"[{host}]" if ":" in host else host
     return f"{scheme}://{host}:{listening.getsockname()[1]}"
 
 

@@ -2,33 +2,33 @@
 
 import getpass
 import os
-from typing import TYPE_CHECKING
 
+from corral.agent.probe import cpu_millis
+from corral.agent.survey import pretend_gpus, real_gpus
+from corral.api.views import planned
 from corral.boot.clock import SystemClock
+from corral.boot.engines import local_settings
 from corral.boot.settings import ClusterDir
 from corral.boot.up import Asked, decide, real_gpu_count
-
-if TYPE_CHECKING:
-    from corral.client.spec import Wished
-    from corral.domain.facts import Facts
-    from corral.domain.resources import Inventory
-    from corral.domain.world import World
-    from corral.wire import api
-    from corral.wire.node import NodeSettings
+from corral.client.spec import Wished
+from corral.control.intake import check_specs, normal, plan
+from corral.domain.facts import Facts, NodeFacts
+from corral.domain.ids import ClusterId, UserName
+from corral.domain.node import Liveness, Node
+from corral.domain.resources import Inventory
+from corral.domain.world import World
+from corral.engines.local.engine import CANNOT
+from corral.reconcile.draft import Now
+from corral.wire import api
+from corral.wire.node import NodeSettings
+from corral.wire.reading import parse_values
+from corral.wire.submission import to_domain
 
 PORTS = range(29500, 29600)  # a stand-in: the real ones are chosen when a node starts
 
 
-def plan_without_head(place: ClusterDir, wished: "Wished") -> "list[api.PlannedJob]":
+def plan_without_head(place: ClusterDir, wished: Wished) -> list[api.PlannedJob]:
     """The plan; nothing is started, written or sent. Raises: the refusals of a submit."""
-    from corral.api.views import planned
-    from corral.control.intake import check_specs, normal, plan
-    from corral.domain.ids import UserName
-    from corral.engines.local.engine import CANNOT
-    from corral.reconcile.draft import Now
-    from corral.wire.reading import parse_values
-    from corral.wire.submission import to_domain
-
     world = expected_world(place)
     parsed = parse_values(wished.without_workdirs(), source="spec")
     specs = tuple(normal(world, spec) for spec in to_domain(parsed))
@@ -38,10 +38,8 @@ def plan_without_head(place: ClusterDir, wished: "Wished") -> "list[api.PlannedJ
     return [planned(one) for one in plan(world, _heard(world), specs, now, by=me)]
 
 
-def _heard(world: "World") -> "Facts":
+def _heard(world: World) -> Facts:
     """All nodes have just beaten."""
-    from corral.domain.facts import Facts, NodeFacts
-
     return Facts(
         nodes={
             id: NodeFacts(node=id, boot=node.boot, heard_at=0.0, inventory=node.inventory)
@@ -50,15 +48,10 @@ def _heard(world: "World") -> "Facts":
     )
 
 
-def expected_world(place: ClusterDir) -> "World":
+def expected_world(place: ClusterDir) -> World:
     """The nodes that `corral up` would make here, all alive and empty."""
-    from corral.boot.head import local_settings
-    from corral.domain.ids import ClusterId
-    from corral.domain.node import Liveness, Node
-    from corral.domain.world import World
-
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    settings = local_settings(decide(place, Asked(), real_gpu_count))
+    settings = local_settings(place, decide(place, Asked(), real_gpu_count))
     world = World(cluster=ClusterId(""), term=0)
     for node in settings.of_nodes(place.root, memory_bytes):
         world.nodes[node.node] = Node(
@@ -67,11 +60,7 @@ def expected_world(place: ClusterDir) -> "World":
     return world
 
 
-def expected_inventory(node: "NodeSettings") -> "Inventory":
-    from corral.agent.probe import cpu_millis
-    from corral.agent.survey import pretend_gpus, real_gpus
-    from corral.domain.resources import Inventory
-
+def expected_inventory(node: NodeSettings) -> Inventory:
     real = node.pretend_gpus is None
     return Inventory(
         gpus=real_gpus(node.real_gpus) if real else pretend_gpus(node),

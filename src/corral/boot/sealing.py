@@ -1,6 +1,7 @@
 """Secrets at rest: AES-256-GCM under keys of a file, each value bound to its name."""
 
 import hashlib
+import hmac
 import os
 import stat
 from pathlib import Path
@@ -16,6 +17,7 @@ from corral.ports.store import Store
 KEY_BYTES: Final = 32
 ID_BYTES: Final = 8  # of a key's digest: says which key sealed a value, and nothing of the key
 NONCE_BYTES: Final = 12
+SIGNED: Final = b"corral-sign-1\x00"  # begins what is signed: it is no sealed value
 FORM: Final = b"corral-seal-1\x00"  # begins every sealed value, and what it is bound to
 
 
@@ -57,6 +59,15 @@ class KeyRing:
         _sync(path.parent)
         return cls(path, _parse(path, text))
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    @property
+    def check(self) -> str:
+        """Says which key this is, and nothing of it: heads compare it."""
+        return _id(self._keys[-1]).hex()
+
     def seal(self, name: str, value: bytes) -> bytes:
         """The value so that only these keys open it, and only under this name."""
         key, nonce = self._keys[0], os.urandom(NONCE_BYTES)
@@ -86,6 +97,10 @@ class KeyRing:
             raise KeyTrouble(
                 f"the secret {name} is damaged, or was sealed under another name", hint=again
             ) from error
+
+    def sign(self, text: str) -> str:
+        """64 hexadecimal digits that only the newest key makes of the text."""
+        return hmac.new(self._keys[0], SIGNED + text.encode(), hashlib.sha256).hexdigest()
 
     async def rotate(self, store: Store) -> int:
         """Seal every secret with a fresh key, then forget the others. How many were sealed.

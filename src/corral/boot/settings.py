@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Final
 
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
@@ -17,13 +19,17 @@ from corral.engines.local.labels import labels_of_nodes
 DEFAULT_DIR: Final = "~/.corral"
 LOOPBACK: Final = "127.0.0.1"
 MOST_NODES: Final = 256  # processes of one machine, each node having at least two
+LOCAL: Final = "local"
+ENGINES: Final = (LOCAL, "ray", "slurm", "kubernetes")
+HEAD_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,29}", re.ASCII)
+NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
 MOST_GPUS: Final = 64
 MOST_SLICES: Final = 64
 MOST_DAYS: Final = 36_500
 
 
 class UnsafeBind(Refusal):
-    """The head was asked to serve other machines without encryption."""
+    """The head was asked to serve in a way that cannot be encrypted."""
 
     code = "unsafe_bind"
 
@@ -73,6 +79,21 @@ class ClusterDir:
         return self.root / "nodes"
 
     @property
+    def tls(self) -> Path:
+        """Keys and the certificate of a head that serves other machines."""
+        return self.root / "tls"
+
+    @property
+    def trusted(self) -> Path:
+        """What vouches for the head, here and on machines that have joined it."""
+        return self.root / "ca.pem"
+
+    @property
+    def joined(self) -> Path:
+        """Which cluster this machine has joined, and as what."""
+        return self.root / "joined.json"
+
+    @property
     def replays(self) -> Path:
         return self.root / "replays"
 
@@ -94,8 +115,13 @@ class ClusterDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What `corral up` was asked for. `gpus` is per node, None: all that a lone node has."""
+    """What `corral up` was asked for. `gpus` is per node, None: all that a lone node has.
 
+    `engine_settings` are the engine's own words, such as the partition of Slurm's that it may use.
+    """
+
+    engine: str = LOCAL
+    engine_settings: Mapping[str, str] = field(default_factory=dict)
     nodes: int = 1
     gpus: int | None = None
     gpu_type: str | None = None
@@ -111,9 +137,19 @@ class ClusterSettings:
     host: str = LOOPBACK
     tls_certificate: str | None = None
     tls_key: str | None = None
+    store_file: str | None = None  # holds the address of the store of several heads
+    name: str | None = None  # of this head among them; None: the machine's
+    key_file: str | None = None
+    shared_state: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.nodes <= MOST_NODES or not 0 <= (self.gpus or 0) <= MOST_GPUS:
+        if self.engine not in ENGINES:
+            raise SpecInvalid(
+                f"there is no engine {self.engine}: nodes are lent by {', '.join(ENGINES)}",
+                hint="for nodes of this machine: corral up",
+            )
+        fewest = 1 if is_loopback(self.host) else 0  # others may join a head on another address
+        if not fewest <= self.nodes <= MOST_NODES or not 0 <= (self.gpus or 0) <= MOST_GPUS:
             gpus = "" if self.gpus is None else f" with {self.gpus} GPUs each"
             raise SpecInvalid(
                 f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have 1 to "
@@ -126,18 +162,42 @@ class ClusterSettings:
                 hint="write: corral up --gpus 2 --gpu-slices 7, or --gpu-shares",
             )
         labels_of_nodes(self.nodes, self.labels, self.topology)
+        if not 0 <= self.reboot_seconds <= DAY_SECONDS:
+            raise SpecInvalid(
+                f"a node that died cannot be started again after {self.reboot_seconds:g} s: that "
+                "takes 0 s to a day",
+                hint="for example: corral up --reboot 30",
+            )
         if not 0 < self.keep_days <= MOST_DAYS or self.keep_jobs < 1:
             raise SpecInvalid(
                 f"jobs that are over cannot be kept for {self.keep_days:g} days, "
                 f"{self.keep_jobs:,} of them",
                 hint=f"up to {MOST_DAYS:,} days and at least 1 job: corral up --keep-days 30",
             )
-        if not is_loopback(self.host) and not (self.tls_certificate and self.tls_key):
-            raise UnsafeBind(
-                f"serving on {self.host} lets other machines in, and without TLS they would send "
-                "their tokens in the clear",
-                hint="give --tls-certificate and --tls-key, or keep to loopback and use ssh -L",
+        if self.name is not None and not HEAD_NAME.fullmatch(self.name):
+            raise SpecInvalid(
+                f"--name {self.name[:60]}: a head's name is of small letters, digits and -",
+                hint="for example: corral up --name a",
             )
+        if bool(self.tls_certificate) != bool(self.tls_key) or not self.host:
+            raise UnsafeBind(
+                f"a certificate without its key, or a key alone, cannot serve on {self.host!r}",
+                hint="give both --tls-certificate and --tls-key, or none: then one is made",
+            )
+
+    @property
+    def head_name(self) -> str:
+        """What this head is called among several."""
+        return self.name or NOT_IN_NAMES.sub("-", gethostname().partition(".")[0].lower())
+
+    @property
+    def node_prefix(self) -> str:
+        """Begins the names of this machine's nodes, where other heads' machines have some too."""
+        return f"{self.head_name}-" if self.store_file else ""
+
+    def node_names(self) -> list[str]:
+        """Of the nodes that are made of this machine."""
+        return [f"{self.node_prefix}n{number + 1}" for number in range(self.nodes)]
 
     @property
     def retention(self) -> Retention:
@@ -154,7 +214,7 @@ class ClusterSettings:
         return cls(**(known | lists))
 
     def save(self, place: ClusterDir) -> None:
-        write_atomically(place.cluster_json, json.dumps({"engine": "local"} | asdict(self)))
+        write_atomically(place.cluster_json, json.dumps(asdict(self)))
 
 
 def is_loopback(host: str) -> bool:
@@ -162,6 +222,11 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_any(host: str) -> bool:
+    """Whether it stands for every address of the machine."""
+    return host in ("0.0.0.0", "::")
 
 
 def read_json(path: Path) -> Mapping[str, Any] | None:

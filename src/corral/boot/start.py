@@ -3,7 +3,6 @@
 import fcntl
 import http.client
 import os
-import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 from corral.boot.settings import ClusterDir, read_json
 from corral.domain.errors import Trouble
 from corral.engines.local.processes import Process, spawn
+from corral.wire.tls import trusting
 
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
@@ -55,8 +55,7 @@ def start_head(place: ClusterDir) -> None:
 
     Raises: StartFailed with the log's last lines when it ends, or does not answer in time.
     """
-    log = place.head_log
-    before = log.stat().st_size if log.exists() else 0
+    log, before = place.head_log, logged_bytes(place)
     words = [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
     head = spawn(words, dict(os.environ), log)
     give_up_at = time.monotonic() + START_SECONDS
@@ -74,19 +73,25 @@ def start_head(place: ClusterDir) -> None:
         time.sleep(POLL_SECONDS)
 
 
+def logged_bytes(place: ClusterDir) -> int:
+    """How long the head's log is now: what comes after is of this start."""
+    return place.head_log.stat().st_size if place.head_log.exists() else 0
+
+
 def answers(place: ClusterDir, pid: int | None = None) -> bool:
     """Whether head.json names this process, or any, and it answers there."""
     about = read_json(place.head_json)
     if about is None or pid not in (None, about.get("pid")):
         return False
-    return healthy(str(about["url"]))
+    return healthy(str(about["url"]), place.trusted if place.trusted.exists() else None)
 
 
-def healthy(url: str) -> bool:
+def healthy(url: str, trusted: Path | None = None) -> bool:
+    """Whether a head answers there that the file, or this machine, vouches for."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     if parts.scheme == "https":
-        context = ssl.create_default_context()
+        context = trusting(trusted)
         connection: http.client.HTTPConnection = http.client.HTTPSConnection(
             host, port, timeout=2.0, context=context
         )

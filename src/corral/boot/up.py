@@ -3,24 +3,42 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.engine_settings import check_engine_settings
+from corral.boot.extras import check_installed
+from corral.boot.settings import LOCAL, ClusterDir, ClusterSettings
 from corral.boot.start import (
     StartFailed,
     head_runs,
     last_lines,
+    logged_bytes,
     node_processes,
     start_head,
 )
+from corral.boot.stores import check_several, keep_variable
 from corral.domain.errors import Conflict, SpecInvalid
+from corral.engines.local.labels import labels_still_meant
 
 if TYPE_CHECKING:
     from corral.wire import api
 
+MADE_HERE: Final = (
+    "nodes",
+    "gpus",
+    "gpu_type",
+    "pretend",
+    "gpu_shares",
+    "gpu_slices",
+    "labels",
+    "topology",
+    "reboot_seconds",
+)
 NODES_SECONDS: Final = 60.0
+LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor to begin
 POLL_SECONDS: Final = 0.03
 GPU_SECONDS: Final = 20.0
 _COUNT: Final = "from corral.agent.survey import real_gpus; print(len(real_gpus(None)))"
@@ -30,6 +48,8 @@ _COUNT: Final = "from corral.agent.survey import real_gpus; print(len(real_gpus(
 class Asked:
     """What somebody asked a cluster to be. None: as it is, or as this machine allows."""
 
+    engine: str | None = None
+    engine_settings: Mapping[str, str] | None = None
     nodes: int | None = None
     gpus: int | None = None
     gpu_type: str | None = None
@@ -45,6 +65,10 @@ class Asked:
     host: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
+    store_file: str | None = None
+    name: str | None = None
+    key_file: str | None = None
+    shared_state: str | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -70,8 +94,11 @@ def real_gpu_count() -> int:
 def settled(asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
     """What a new cluster is to be on a machine with so many GPUs.
 
-    Raises: SpecInvalid when the machine's GPUs are not enough and pretending was not asked for.
+    Raises: SpecInvalid when the machine's GPUs are not enough and pretending was not asked for, or
+    another engine is asked for what only the local one makes.
     """
+    if (asked.engine or LOCAL) != LOCAL:
+        return lent(asked)
     given = {"nodes": 1} | asked.given
     if asked.pretend:
         return ClusterSettings(**given)
@@ -99,50 +126,103 @@ def settled(asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
     return ClusterSettings(**given)
 
 
+def lent(asked: Asked) -> ClusterSettings:
+    """What a cluster is to be whose nodes another engine has.
+
+    Raises: SpecInvalid when the engine is none, or is asked to make nodes of this machine.
+    """
+    made = [name for name in MADE_HERE if name in asked.given]
+    if made:
+        raise SpecInvalid(
+            f"{', '.join(map(_word, made))}: nodes are made by the local engine alone; those of "
+            f"{asked.engine} are what it has",
+            hint=f"leave it out: corral up --engine {asked.engine}",
+        )
+    return ClusterSettings(**asked.given)
+
+
 def decide(place: ClusterDir, asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
     """The settings of the cluster in this directory, new or as they are.
 
-    Raises: Conflict when it lives and is asked to be another.
+    Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
     """
     known = ClusterSettings.load(place)
     if known is None:
+        check_engine_settings(asked.engine or LOCAL, asked.engine_settings or {})
         return settled(asked, count_gpus)
+    kept = {name: getattr(known, name) for name in Asked.__slots__}
+    engine = asked.engine or known.engine
+    if engine != known.engine:
+        kept.pop("engine_settings")
+    check_engine_settings(engine, (kept | asked.given).get("engine_settings", {}))
     other = [name for name, value in asked.given.items() if getattr(known, name) != value]
     if not other:
         return known
     if head_runs(place) or node_processes(place):
-        said = ", ".join(f"{_word(name)} is {getattr(known, name)!r}" for name in other)
-        again = " ".join(f"{_word(name)} {asked.given[name]}" for name in other)
+        said = ", ".join(f"{_word(name)} is {_said(getattr(known, name))}" for name in other)
+        again = " ".join(_typed(name, asked.given[name]) for name in other)
         raise Conflict(
             f"the cluster in {place.root} is up already, and its {said}",
             hint=f"to change it, run: corral down; corral up {again}",
         )
-    kept = {name: getattr(known, name) for name in Asked.__slots__}
+    if asked.nodes is not None:
+        kept["labels"] = labels_still_meant(known.labels, asked.nodes)
+    if engine != LOCAL:
+        kept = {name: value for name, value in kept.items() if name not in MADE_HERE}
     return settled(Asked(**(kept | asked.given)), count_gpus)
 
 
-def bring_up(place: ClusterDir, asked: Asked) -> bool:
-    """Let the cluster be up; False when its head was there already.
+def host_of(place: ClusterDir, asked: Asked) -> str | None:
+    """The address that the cluster serves on, or is to."""
+    known = ClusterSettings.load(place)
+    return asked.host or (known.host if known is not None else None)
 
-    Raises: Conflict when it is asked to be another than it is, StartFailed when it does not come.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """`is_new`: the head was not there already. `since_bytes`: how long its log was before."""
+
+    is_new: bool
+    since_bytes: int
+
+
+def bring_up(place: ClusterDir, asked: Asked) -> Start:
+    """Let the cluster be up.
+
+    Raises: Conflict when it is asked to be another than it is, or this machine lacks what it needs;
+    StartFailed when it does not come.
     """
     place.create()
+    if asked.store_file is None and not head_runs(place):
+        asked = replace(asked, store_file=keep_variable(place))
+    if place.joined.exists():
+        raise Conflict(
+            f"{place.root} is a node's directory: this machine has joined another cluster",
+            hint="start its agent again: corral join; or leave that cluster first: corral leave",
+        )
     settings = decide(place, asked, real_gpu_count)
+    check_several(settings)
     if head_runs(place):
-        return False
+        return Start(is_new=False, since_bytes=logged_bytes(place))
+    check_installed(settings)
     settings.save(place)
+    start = Start(is_new=True, since_bytes=logged_bytes(place))
     start_head(place)
-    return True
+    return start
 
 
-def wait_for_nodes(place: ClusterDir, status: "Callable[[], api.Status]") -> "api.Status":
+def wait_for_nodes(
+    place: ClusterDir, status: "Callable[[], api.Status]", *, since_bytes: int
+) -> "api.Status":
     """The status once every node is alive, and has been heard by this head: the last one may have
-    known it otherwise.
+    known it otherwise. `since_bytes`: how long the head's log was before the start.
 
     Raises: StartFailed with the end of an agent's log when a node does not come.
     """
     settings = ClusterSettings.load(place) or ClusterSettings()
-    wanted = [f"n{number + 1}" for number in range(settings.nodes)]
+    if settings.engine != LOCAL:
+        return wait_for_any(place, settings.engine, status, since_bytes)
+    wanted = settings.node_names()
     give_up_at = time.monotonic() + NODES_SECONDS
     while True:
         found = status()
@@ -161,6 +241,49 @@ def wait_for_nodes(place: ClusterDir, status: "Callable[[], api.Status]") -> "ap
     )
 
 
+def wait_for_any(
+    place: ClusterDir, engine: str, status: "Callable[[], api.Status]", since_bytes: int
+) -> "api.Status":
+    """The status once any of the engine's nodes is alive.
+
+    Raises: StartFailed with the head's warnings and the end of its log when none comes.
+    """
+    give_up_at = time.monotonic() + LENT_SECONDS
+    while True:
+        found = status()
+        if any(node.heard and node.liveness == "alive" for node in found.nodes):
+            return found
+        if time.monotonic() > give_up_at:
+            break
+        time.sleep(POLL_SECONDS)
+    said = "".join(f"\n  {warning}" for warning in found.warnings)
+    raise StartFailed(
+        f"no node of {engine} is alive after {LENT_SECONDS:g} s{said}\n"
+        f"the last lines of {place.head_log}:\n{last_lines(place.head_log, since_bytes)}",
+        hint="run: corral status, or give it up: corral down",
+    )
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value is None or value == () or value == {}:
+        return "not given"
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={word}" for name, word in value.items())
+    return ", ".join(value) if isinstance(value, tuple) else f"{value}"
+
+
+def _typed(field: str, value: Any) -> str:
+    """The option as it is typed: a flag alone, one that is repeated once for each."""
+    if isinstance(value, bool):
+        return _word(field)
+    if isinstance(value, Mapping):
+        value = tuple(f"{name}={word}" for name, word in value.items())
+    each = value if isinstance(value, tuple) else (value,)
+    return " ".join(f"{_word(field)} {quote(str(one))}" for one in each)
+
+
 def _word(field: str) -> str:
-    own = {"labels": "label", "reboot_seconds": "reboot"}
+    own = {"labels": "label", "reboot_seconds": "reboot", "engine_settings": "set"}
     return "--" + own.get(field, field).replace("_", "-")

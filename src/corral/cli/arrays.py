@@ -1,5 +1,6 @@
 """A whole array: its jobs as a table, one reason a group, their events and saves together."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from corral.cli.output import (
     clean,
     clock_text,
     cut,
+    note,
     print_json,
     say,
     show_pairs,
@@ -18,7 +20,7 @@ from corral.cli.output import (
     state,
     table,
 )
-from corral.cli.plan import instead_text, shape_text
+from corral.cli.plan import given_up_text, instead_text, shape_text
 from corral.cli.row import time_of, where_or_why
 from corral.domain.errors import Conflict, NotFound
 
@@ -34,7 +36,10 @@ def found(client: "Client", job: str, call: Callable[[str], T]) -> "T | list[api
     """What the call answers for one job; for an array, by its id (j9) or by the name of its newest
     (sweep), its jobs by index. Raises: NotFound."""
     try:
-        return call(job)
+        one = call(job)
+        if whose := getattr(one, "whose", ""):
+            note(whose)
+        return one
     except NotFound:
         parts = client.array(job, everything=True)
         if not parts:
@@ -94,7 +99,12 @@ def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> No
     groups: dict[tuple[str, str], list[api.Job]] = {}
     for job in jobs:
         groups.setdefault((job.state, job.reason_code), []).append(job)
-    told = [(group, client.why(group[0].id)) for group in groups.values()]
+    alone = sum(not job.is_over for job in jobs)
+    told = [
+        (group, _of_array(one, group[0]) if len(group) == alone else one)
+        for group in groups.values()
+        for one in [client.why(group[0].id)]
+    ]
     if common.json:
         print_json(
             {
@@ -115,10 +125,20 @@ def why_array(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> No
         say_sooner(one)
 
 
+def _of_array(found: "api.Why", job: "api.Job") -> "api.Why":
+    """What is advised for one job, for its whole array: all of it that is not over is alike."""
+    advised = [
+        re.sub(rf"\b{re.escape(job.id)}\b", job.array or job.id, one) for one in found.suggestions
+    ]
+    return found.model_copy(update={"suggestions": advised})
+
+
 def say_sooner(found: "api.Why") -> None:
     """When it starts and ends, and what would let it start sooner."""
     if found.assumed:
         say(f"  its queue lets the shortest go first, and takes it to run {found.assumed}")
+    if found.holders:
+        say(f"  {clean(found.holders)}")
     if found.forecast is not None:
         say(f"  it {when_text(found.forecast)}")
     if found.ending is not None:
@@ -141,7 +161,10 @@ def end_text(ending: "api.Ending") -> str:
 
 def when_text(forecast: "api.Forecast") -> str:
     """For example: starts in 12 to 40 min (80 %); the last 200 held 83 %, and ends in 1 to 3 h."""
-    return f"starts {forecast.text}, and ends {forecast.ends.text}"
+    if forecast.is_too_late:
+        return f"{given_up_text(forecast)}: {forecast.text}"
+    parts = (f"starts {forecast.text}, and ends {forecast.ends.text}", given_up_text(forecast))
+    return "; ".join(filter(None, parts))
 
 
 def spans_of(jobs: "Sequence[api.Job]") -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 import termios
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from corral.cli.common import Common, Count
+from corral.cli.failure import Usage
 from corral.cli.output import note
 from corral.domain.errors import Unreachable
 
@@ -26,7 +28,7 @@ PIECE = 65536
 def attach(
     job: str,
     /,
-    *,
+    *command: Annotated[str, Parameter(show=True)],
     rank: Count = 0,
     stdin: Annotated[bool, Parameter(name="--stdin", negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
@@ -37,16 +39,24 @@ def attach(
 
     Args:
         job: Its id, or the newest of this name.
+        command: What runs in the terminal instead of a shell; it comes after --.
         rank: Beside which rank.
         stdin: Not a shell: the rank's own standard input, and its output from now on.
     """
     from websockets.exceptions import WebSocketException
 
+    if stdin and command:
+        raise Usage("--stdin is the rank's, and a command has its own", hint="leave one out")
     size = shutil.get_terminal_size()
     with common.client() as client:
         try:
             with client.attach(
-                job, rank=rank, shell=not stdin, rows=size.lines, columns=size.columns
+                job,
+                rank=rank,
+                shell=not stdin,
+                rows=size.lines,
+                columns=size.columns,
+                command=shlex.join(command) if len(command) > 1 else "".join(command),
             ) as terminal:
                 if sys.stdin.isatty():
                     leave = (

@@ -1,62 +1,25 @@
 """up, down, status."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from corral.cli.common import Change, Common
-from corral.cli.output import (
-    cut,
-    note,
-    print_json,
-    say,
-    show_pairs,
-    show_table,
-    state,
-    table,
-)
+from corral.cli.joining import down as end_joined
+from corral.cli.joining import show_line
+from corral.cli.nodes import show_nodes
+from corral.cli.output import note, print_json, say, show_pairs
+from corral.cli.up_options import Layout, Lender, Others, Serving, Several
 
 if TYPE_CHECKING:
     from corral.boot.settings import ClusterDir
+    from corral.boot.ssh import Outcome
     from corral.wire import api
 
 GONE_SECONDS = 60.0
+AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it lives
 JOBS_SECONDS = 135.0  # the head gives them 120
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What the nodes are labelled with, and how their GPUs are cut."""
-
-    gpu_slices: Annotated[
-        int | None,
-        Parameter(name="--gpu-slices", help="Cut each pretend GPU into so many parts, like MIG."),
-    ] = None
-    label: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            show_default=False,
-            help="A label of all nodes, zone=a, or of one, n2:zone=a; may be repeated.",
-        ),
-    ] = ()
-    topology: Annotated[
-        str | None,
-        Parameter(help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."),
-    ] = None
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """As boot's Asked has them."""
-        return {
-            "gpu_slices": self.gpu_slices,
-            "labels": self.label or None,
-            "topology": self.topology,
-        }
 
 
 def up(
@@ -70,10 +33,11 @@ def up(
     reboot: float | None = None,
     keep_days: float | None = None,
     keep_jobs: int | None = None,
-    host: Annotated[str | None, Parameter(name="--host")] = None,
-    tls_certificate: Annotated[Path | None, Parameter(name="--tls-certificate")] = None,
-    tls_key: Annotated[Path | None, Parameter(name="--tls-key")] = None,
+    lender: Lender = Lender(),  # noqa: B008 - frozen
     layout: Layout = Layout(),  # noqa: B008 - frozen
+    serving: Serving = Serving(),  # noqa: B008 - frozen
+    several: Several = Several(),  # noqa: B008 - frozen
+    others: Others = Others(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Start a cluster on this machine. Again is harmless.
@@ -88,14 +52,15 @@ def up(
         reboot: Seconds until a node that died is started again (30).
         keep_days: Days for which a job is kept after its end (30).
         keep_jobs: At most so many jobs that are over are kept, the newest (50000).
-        host: Address to serve on (127.0.0.1); another than loopback needs TLS.
-        tls_certificate: Certificate file, for another host than loopback.
-        tls_key: Its key file.
     """
-    from corral.boot.up import Asked, bring_up, wait_for_nodes
+    from corral.boot.up import Asked, bring_up, host_of, wait_for_nodes
+    from corral.cli import hosts
 
-    _check_ours(common, "up")
+    check_ours(common, "up")
     asked = Asked(
+        **lender.given,
+        **serving.given,
+        **several.given,
         nodes=nodes,
         gpus=gpus,
         gpu_type=gpu_type,
@@ -106,22 +71,56 @@ def up(
         keep_days=keep_days,
         keep_jobs=keep_jobs,
         shared=tuple(str(path.absolute()) for path in shared) or None,
-        host=host,
-        tls_certificate=str(tls_certificate.absolute()) if tls_certificate else None,
-        tls_key=str(tls_key.absolute()) if tls_key else None,
     )
-    fresh = bring_up(common.place, asked)
+    targets = hosts.read(others, host_of(common.place, asked))
+    start = bring_up(common.place, asked)
     with common.client() as client:
-        found = wait_for_nodes(common.place, client.status)
-    if common.json:
+        found = wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes)
+    if common.json and not targets:
         print_json(found)
-        return
+    elif not targets:
+        _tell_up(common, found, fresh=start.is_new)
+    else:
+        _bring_others(common, found, hosts.bring(common, others, targets))
+
+
+def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -> None:
+    """Raises: StartFailed when not all have joined."""
+    from corral.cli import hosts
+
+    with common.client() as client:
+        found = client.status()
+    if common.json:
+        print_json({**found.model_dump(mode="json"), "hosts": hosts.as_json(outcomes)})
+    else:
+        say(f"up: {up.head.url} (process {up.head.pid})")
+        show_nodes(found.nodes)
+        hosts.show(outcomes)
+    hosts.check(outcomes)
+
+
+def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     say(f"{'up' if fresh else 'already up'}: {found.head.url} (process {found.head.pid})")
     show_nodes(found.nodes)
     say_what_is_pretended(common.place)
+    say_how_to_join(common, found.head.url, fresh=fresh)
 
 
-def _check_ours(common: Common, verb: str) -> None:
+def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:
+    """The line for other machines, where they can reach the head: once, since it is a secret."""
+    if not url.startswith("https"):
+        return
+    if not fresh:
+        note("for a line that lets another machine join: corral node token")
+        return
+    with common.client() as client:
+        made = client.create_join_token()
+    say()
+    say("On another machine, with Corral installed:")
+    show_line(made)
+
+
+def check_ours(common: Common, verb: str) -> None:
     """Raises: Conflict where CORRAL_URL names a head, which need not be that of the directory."""
     from corral.domain.errors import Conflict
 
@@ -160,8 +159,10 @@ def down(
     from corral.domain.errors import Conflict
     from corral.engines.local.processes import Process
 
-    _check_ours(common, "down")
+    check_ours(common, "down")
     place = common.place
+    if end_joined(common, leave_jobs=leave or jobs == "leave"):
+        return
     wish: Literal["leave", "stop"] = "leave" if leave else jobs
     if not head_runs(place):
         if not node_processes(place):
@@ -211,12 +212,15 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         print_json(found)
         return
     gpus = f"{found.gpus.free:g} of {found.gpus.total} free"
+    if found.gpus.taken:
+        gpus += f", {found.gpus.taken} held by others"
     if found.gpus.away:
         gpus += f", {found.gpus.away} not to be had now"
     counts = ", ".join(f"{count} {name}" for name, count in sorted(found.jobs.items()))
     show_pairs(
         [
             ("head", f"{found.head.url} (process {found.head.pid}, version {found.head.version})"),
+            *[("heads", heads_text(found.heads))] * bool(found.heads),
             ("GPUs", gpus),
             ("jobs", counts or "none unfinished"),
         ]
@@ -226,25 +230,11 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         note(f"warning: {warning}")
 
 
-def show_nodes(nodes: "list[api.Node]") -> None:
-    labelled = any(node.labels for node in nodes)
-    columns = ("NODE", "STATE", "GPUS", "FREE", "JOBS", *["LABELS"] * labelled, "NOTE")
-    rows = table(*columns, right=("GPUS", "FREE"))
-    for node in nodes:
-        word = "draining" if node.draining else "cordoned" if node.cordoned else node.liveness
-        types = "/".join(node.gpus.types)
-        remark = node.why if node.liveness != "alive" else ""
-        rows.add_row(
-            node.id,
-            state(word),
-            f"{node.gpus.total} {types}".strip(),
-            f"{node.gpus.free:g}",
-            str(len(node.jobs)),
-            *[labels_text(node.labels)] * labelled,
-            cut(remark),
-        )
-    show_table(rows)
-
-
-def labels_text(labels: Mapping[str, str]) -> str:
-    return " ".join(f"{label}={value}" for label, value in sorted(labels.items()))
+def heads_text(heads: "list[api.OneHead]") -> str:
+    """For example: a leads, b stands by."""
+    said = []
+    for head in heads:
+        away = head.silent_seconds > AWAY_SECONDS
+        word = f"silent for {head.silent_seconds:.0f} s" if away else "stands by"
+        said.append(f"{head.name} {'leads' if head.leads else word}")
+    return ", ".join(said)

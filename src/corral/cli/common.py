@@ -14,7 +14,7 @@ from corral.boot.settings import ClusterDir
 if TYPE_CHECKING:
     from corral.client import AsyncClient, Client
 
-_DIR = Parameter(
+DIR = Parameter(
     name="--dir", negative="", help="The cluster's directory (else CORRAL_DIR, else ~/.corral)."
 )
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
@@ -30,7 +30,7 @@ Ordinal = Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))]
 class Common:
     """Options of every command."""
 
-    dir: Annotated[Path | None, _DIR] = None
+    dir: Annotated[Path | None, DIR] = None
     json: Annotated[bool, _JSON] = False
 
     @property

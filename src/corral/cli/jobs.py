@@ -8,7 +8,7 @@ from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
 from corral.cli import arrays
-from corral.cli.common import MOST_ROWS, Change, Common
+from corral.cli.common import MOST, MOST_ROWS, Change, Common
 from corral.cli.failure import Usage
 from corral.cli.output import (
     age_text,
@@ -23,7 +23,7 @@ from corral.cli.output import (
     state,
     table,
 )
-from corral.cli.plan import place_text, seat_text, shape_text
+from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
 from corral.cli.row import time_of, where_or_why
 from corral.domain.units import duration_text, size_text
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from corral.client import Client
     from corral.wire import api
 
+FEW_ROWS = 100  # of unfinished jobs, where no limit is said
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
@@ -41,20 +42,30 @@ def ps(
     everything: Annotated[
         bool, Parameter(name=["--all", "-a"], negative="", show_default=False)
     ] = False,
-    limit: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST_ROWS))] = 100,
+    limit: Annotated[int | None, Parameter(validator=Number(gte=1, lte=MOST))] = None,
+    before: str | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """List jobs, newest first.
 
     Args:
         everything: Also those that are over.
-        limit: How many at most.
+        limit: How many at most (100; with --all all that are kept).
+        before: Only those older than the job of this id.
     """
+    most = limit or (MOST if everything else FEW_ROWS)
     with common.client() as client:
-        found = client.jobs(everything=everything, limit=limit)
+        found = newest_jobs(client, most + 1, everything=everything, before=before)
     if common.json:
-        print_json({"jobs": [job.model_dump(mode="json") for job in found]})
-        return
+        print_json({"jobs": [job.model_dump(mode="json") for job in found[:most]]})
+    else:
+        _show_jobs(found[:most])
+    _note_more(len(found), most, found[:most][-1].id if found else "", everything=everything)
+    if not found and not everything and not common.json:
+        note("no unfinished jobs; those that are over: corral ps -a")
+
+
+def _show_jobs(jobs: "list[api.Job]") -> None:
     now = SystemClock().wall()
     rows = table(
         "ID",
@@ -65,8 +76,9 @@ def ps(
         "WHERE OR WHY",
         right=("GPUS", "TIME"),
     )
-    for job in found:
-        gpus = job.shape.nodes * job.shape.gpus_per_node
+    for job in jobs:
+        asked = job.shape.nodes * job.shape.gpus_per_node
+        gpus = asked if job.held_gpus is None else job.held_gpus
         rows.add_row(
             job.id,
             job.name if len(job.name) <= 20 else f"{job.name[:19]}\u2026",
@@ -76,8 +88,28 @@ def ps(
             cut(where_or_why(job)),
         )
     show_table(rows)
-    if not found and not everything:
-        note("no unfinished jobs; those that are over: corral ps -a")
+
+
+def newest_jobs(
+    client: "Client", most: int, *, everything: bool, before: str | None = None
+) -> "list[api.Job]":
+    """So many at most, in as many pages as that takes."""
+    found: list[api.Job] = []
+    while len(found) < most:
+        asked = min(MOST_ROWS, most - len(found))
+        page = client.jobs(everything=everything, limit=asked, before=before)
+        found += page
+        if len(page) < asked:
+            break
+        before = page[-1].id
+    return found
+
+
+def _note_more(count: int, most: int, last: str, *, everything: bool) -> None:
+    """That `most` are not all of them, of which one more was asked for."""
+    if count > most:
+        rest = "--all " * everything + f"--before {last}"
+        note(f"the newest {most}: there are more; see: corral ps {rest}")
 
 
 def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -113,10 +145,12 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("reason", job.reason),
         ("exit code", code),
         ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
-        ("asks for", shape_text(job.shape)),
+        ("asks for", forms_text(job.forms, job.shape)),
         ("place", place_text(job)),
         ("nodes", ", ".join(job.nodes)),
         ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
+        ("time limit", limit_text(job)),
+        ("signal", signal_text(job.warned)),
         ("submitted", clock_text(job.submitted_at)),
         ("begins", clock_text(job.begins_at) if job.begins_at else ""),
         ("starts by", clock_text(job.starts_by) if job.starts_by else ""),

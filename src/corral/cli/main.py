@@ -2,9 +2,11 @@
 
 import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from cyclopts import App, CycloptsError
@@ -15,6 +17,8 @@ from corral.cli.tree import COMMANDS, GROUPS, MORE
 from corral.domain.errors import CorralError
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # no room, for anybody or for this user
+_NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
+_VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
 HELP: Final = """One GPU cluster out of the GPU machines a team has.
 
 Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot be reached.
@@ -54,9 +58,22 @@ def main() -> None:
     sys.exit(code)
 
 
+def with_script(words: Sequence[str]) -> list[str]:
+    """`corral run train.sbatch ARGUMENTS` needs no --: what follows a batch script is its own."""
+    if list(words[:1]) != ["run"] or "--" in words:
+        return list(words)
+    for place, word in enumerate(words):
+        if place and os.path.isfile(word):
+            from corral.cli.slurm.script import names_script  # commands need none of this
+
+            if names_script(Path(word)):
+                return [*words[:place], "--", *words[place:]]
+    return list(words)
+
+
 def run(words: Sequence[str]) -> int:
     """The exit code of one command line; what it says has been printed."""
-    words = _meant(words)
+    words = with_negatives(with_script(_meant(words)))
     own = list(words[: words.index("--")]) if "--" in words else list(words)
     as_json = "--json" in own
     try:
@@ -78,6 +95,11 @@ def run(words: Sequence[str]) -> int:
     except CorralError as error:
         failure.tell(error.code, error.message, failure.hint_of(error), as_json=as_json)
         return failure.exit_code_of(error)
+    except BrokenPipeError:  # before OSError, which it is
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # else the exit complains of what is unwritten
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, sys.stderr.fileno())
+        return failure.DONE
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -87,11 +109,6 @@ def run(words: Sequence[str]) -> int:
         return failure.UNREACHABLE
     except KeyboardInterrupt:
         return failure.INTERRUPTED
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # else the exit complains of what is unwritten
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.dup2(nowhere, sys.stderr.fileno())
-        return failure.DONE
 
 
 def _meant(words: Sequence[str]) -> Sequence[str]:
@@ -99,6 +116,21 @@ def _meant(words: Sequence[str]) -> Sequence[str]:
     rest = words[1:]
     plain = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
     return ["ps", *rest] if words[:1] == ["queue"] and plain else words
+
+
+def with_negatives(words: Sequence[str]) -> Sequence[str]:
+    """`--time -5m` is an option and its value, which the option's own reader judges: no option
+    begins with a digit."""
+    found: list[str] = []
+    for place, word in enumerate(words):
+        if word == "--":
+            return [*found, *words[place:]]
+        before = found[-1] if found else ""
+        if _NEGATIVE.match(word) and before.startswith("-") and not _VALUED.search(before):
+            found[-1] = f"{before}={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def _usage_hint(own: Sequence[str]) -> str:

@@ -1,12 +1,11 @@
 """node ls, show, cordon, drain, uncordon, label."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from corral.cli.cluster import labels_text, show_nodes
 from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
-from corral.cli.output import print_json, say, show_pairs, show_table, state, table
+from corral.cli.output import cut, print_json, say, show_pairs, show_table, state, table
 from corral.domain.units import size_text
 
 if TYPE_CHECKING:
@@ -38,13 +37,12 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     if common.json:
         print_json(found)
         return
-    work = "draining" if found.draining else "cordoned" if found.cordoned else "takes work"
     show_pairs(
         [
             ("node", found.id),
             ("state", state(found.liveness)),
             ("why", found.why),
-            ("work", work),
+            ("work", _work(found)),
             ("address", found.address),
             ("CPUs", f"{found.cpus:g}"),
             ("memory", size_text(found.memory_bytes)),
@@ -54,6 +52,8 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("shared", ", ".join(found.shared)),
             ("labels", labels_text(found.labels)),
             ("jobs", ", ".join(found.jobs)),
+            ("held whole", f"by {whole} (exclusive)" if (whole := found.held_whole_by) else ""),
+            ("by others", _taken_text(found)),
         ]
     )
     if found.devices:
@@ -61,8 +61,9 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         for gpu in found.devices:
             kind = f"{gpu.type} (pretend)" if gpu.pretend else gpu.type
             kind += f", {gpu.slices} slices" if gpu.slices else ""
+            who = [*gpu.jobs, *["(others)"] * gpu.taken]
             rows.add_row(
-                str(gpu.index), kind, size_text(gpu.memory_bytes), ", ".join(gpu.jobs), gpu.uuid
+                str(gpu.index), kind, size_text(gpu.memory_bytes), ", ".join(who), gpu.uuid
             )
         say()
         show_table(rows)
@@ -141,5 +142,56 @@ def _change(
         print_json(one or {"nodes": [node.model_dump(mode="json") for node in found]})
         return
     for node in found:
-        work = "draining" if node.draining else "cordoned" if node.cordoned else "takes work"
-        say(f"{node.id}: {work}")
+        say(f"{node.id}: {_work(node)}")
+
+
+def _work(node: "api.Node") -> str:
+    """Whether it takes any."""
+    if node.draining or node.cordoned:
+        return "draining" if node.draining else "cordoned"
+    return f"none now: {node.closed}" if node.closed else "takes work"
+
+
+def show_nodes(nodes: "list[api.Node]") -> None:
+    labelled = any(node.labels for node in nodes)
+    columns = ("NODE", "STATE", "GPUS", "FREE", "JOBS", *["LABELS"] * labelled, "NOTE")
+    rows = table(*columns, right=("GPUS", "FREE"))
+    for node in nodes:
+        types = "/".join(node.gpus.types)
+        rows.add_row(
+            node.id,
+            state(_word(node)),
+            f"{node.gpus.total} {types}".strip(),
+            f"{node.gpus.free:g}",
+            str(len(node.jobs)),
+            *[labels_text(node.labels)] * labelled,
+            cut(_remark(node)),
+        )
+    show_table(rows)
+
+
+def _word(node: "api.Node") -> str:
+    if node.draining or node.cordoned:
+        return "draining" if node.draining else "cordoned"
+    return "closed" if node.closed and node.liveness == "alive" else node.liveness
+
+
+def _remark(node: "api.Node") -> str:
+    """What keeps work from it, as far as that is not Corral's own jobs."""
+    if node.liveness != "alive":
+        return node.why
+    if node.held_whole_by:
+        return f"held whole by {node.held_whole_by} (exclusive)"
+    return node.closed or (f"others hold {taken}" if (taken := _taken_text(node)) else "")
+
+
+def _taken_text(node: "api.Node") -> str:
+    """What others than Corral hold of it, for example: 6 GPUs, 12 CPUs, 64 GB. "" for nothing."""
+    gpus, cpus, memory_bytes = node.gpus.taken, node.taken_cpus, node.taken_memory_bytes
+    said = [f"{gpus} GPU{'s' * (gpus > 1)}"] if gpus else []
+    said += [f"{cpus:g} CPU{'s' * (cpus > 1)}"] if cpus else []
+    return ", ".join(said + ([size_text(memory_bytes)] if memory_bytes else []))
+
+
+def labels_text(labels: Mapping[str, str]) -> str:
+    return " ".join(f"{label}={value}" for label, value in sorted(labels.items()))

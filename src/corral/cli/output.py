@@ -1,10 +1,14 @@
 """Printing: calm tables on a terminal, plain text elsewhere, JSON when asked for."""
 
 import json
+import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from corral.domain.moment import MOMENT_FORM
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+_MOMENT: Final = re.compile(r"[12]\d{3}-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d UTC", re.ASCII)
 WIDEST: Final = 10_000  # columns; as good as no end
 LEAST_LAST: Final = 8  # columns that a table's last column has at least
 STYLES: Final = {
@@ -24,7 +29,12 @@ STYLES: Final = {
 def console(*, stderr: bool = False, width: int | None = None) -> "Console":
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            """As for plain text: rich would end the process as a failure."""
+            raise BrokenPipeError
+
+    return Piped(stderr=stderr, highlight=False, markup=False, emoji=False, width=width)
 
 
 def say(text: "str | Text" = "", *, stderr: bool = False) -> None:
@@ -49,8 +59,18 @@ def print_json_line(value: "BaseModel") -> None:
 
 
 def clean(text: str) -> str:
-    """Text that was written by a job or another person, without what could move a terminal."""
-    return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+    """Text that was written by the head, a job or another person, without what could move a
+    terminal. The head's moments are told in the reader's own time, as all others are."""
+    plain = "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in text)
+    return _MOMENT.sub(_own_time, plain)
+
+
+def _own_time(found: "re.Match[str]") -> str:
+    try:
+        at = datetime.strptime(found[0], MOMENT_FORM).replace(tzinfo=UTC)
+        return clock_text(at.timestamp()) if at.astimezone().utcoffset() else found[0]
+    except (ValueError, OverflowError):  # a job has written what is no moment
+        return found[0]
 
 
 def state(word: str) -> "Text":
@@ -79,9 +99,12 @@ def cut(text: str) -> "Text":
 
 
 def show_table(made: "Table") -> None:
-    """Lines without blanks at their ends, so that files and diffs stay clean. Where a terminal is
-    too narrow for all columns but the last, lines go on below: a shortened id is none."""
+    """Lines without blanks at their ends, so that files and diffs stay clean; in a file or a pipe
+    nothing is shortened. Where a terminal is too narrow for all columns but the last, lines go on
+    below: a shortened id is none."""
     out = console()
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out = console(width=WIDEST)
     if (least := _least_width(made, out)) > out.width:
         out = console(width=least)
     if out.is_terminal:

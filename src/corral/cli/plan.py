@@ -1,10 +1,10 @@
 """The plan of a submission, before it is made."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from corral.cli.output import clean, say, show_pairs
-from corral.domain.units import size_text
+from corral.cli.output import clean, clock_text, say, show_pairs
+from corral.domain.units import duration_text, size_text
 
 if TYPE_CHECKING:
     from corral.client.spec import Wished
@@ -27,8 +27,14 @@ def show_plan(plan: "list[api.PlannedJob]", wished: "Wished", *, whole: bool) ->
 
 def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterator[tuple[str, str]]:
     yield "job", one.name
-    yield "asks for", shape_text(one.shape)
-    yield "ranks", str(one.ranks)
+    is_open = len(one.forms) > 1 or any(form.least_nodes < form.nodes for form in one.forms)
+    yield "asks for", forms_text(one.forms, one.shape)
+    yield "gets", shape_text(one.shape) if is_open and one.starts_now else ""
+    yield "ranks", "" if is_open and not one.starts_now else str(one.ranks)
+    yield "queue", f"{one.queue}, priority {one.priority}" if one.queue else ""
+    yield "place", place_text(one)
+    yield "time limit", limit_text(one)
+    yield "signal", signal_text(one.warned)
     yield "workdir", f"{', '.join(sorted(workdirs))} (a snapshot)" if workdirs else "none"
     if one.starts_now:
         yield "starts", "now, on " + "; ".join(seat_text(seat) for seat in one.seats)
@@ -40,7 +46,8 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
         yield "sooner", suggestion
     if one.forecast is not None:
         yield "starts", one.forecast.text
-        yield "ends", one.forecast.ends.text
+        yield "ends", "" if one.forecast.is_too_late else one.forecast.ends.text
+        yield "but", given_up_text(one.forecast)
         for other in one.forecast.instead:
             yield "sooner", instead_text(other)
     if whole:
@@ -48,13 +55,32 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
             yield "env", f"{name}={clean(value)}"
 
 
+def given_up_text(forecast: "api.Forecast") -> str:
+    """What its start_by comes to, if it may come first."""
+    if forecast.gives_up_at is None:
+        return ""
+    at = clock_text(forecast.gives_up_at)
+    if forecast.is_too_late:
+        return f"will be given up at {at}, before it is likely to start"
+    return f"is given up at {at} if it has not started by then"
+
+
 def instead_text(one: "api.Instead") -> str:
-    """For example: with 1 node instead of 2 it starts in 2 to 5 min."""
-    return f"{one.change} it starts {one.starts.text}"
+    """For example: in queue b it starts in 2 to 5 min, and is likely to stop 1 job of queue a."""
+    stops = f", and is likely to stop {one.stops}" if one.stops else ""
+    return f"{one.change} it starts {one.starts.text}{stops}"
 
 
-def shape_text(shape: "api.Shape") -> str:
-    """For example: 2 nodes, each 8 h100 GPUs, 4 CPUs, 64 GB."""
+def forms_text(forms: "Sequence[api.Form]", shape: "api.Shape") -> str:
+    """All forms in the order in which they are tried; of an older head, which tells none, the
+    shape. For example: 2 to 9 nodes, each with 8 GPUs; else 1 node with 2 GPUs."""
+    texts = [shape_text(form, least=form.least_nodes) for form in forms]
+    return "; else ".join(texts) or shape_text(shape)
+
+
+def shape_text(shape: "api.Shape", *, least: int | None = None) -> str:
+    """For example: 2 nodes, each with 8 h100 GPUs, 4 CPUs, 64 GB. `least`: so few nodes would do
+    too."""
     parts = []
     if shape.gpus_per_node:
         plural = "s" if shape.gpus_per_node > 1 else ""
@@ -64,7 +90,8 @@ def shape_text(shape: "api.Shape") -> str:
         parts.append(f"{shape.cpus_per_node:g} CPU{'s' if shape.cpus_per_node > 1 else ''}")
     if shape.memory_bytes_per_node:
         parts.append(size_text(shape.memory_bytes_per_node))
-    nodes = "1 node" if shape.nodes == 1 else f"{shape.nodes} nodes, each"
+    span = f"{least} to " if least is not None and least < shape.nodes else ""
+    nodes = "1 node" if shape.nodes == 1 else f"{span}{shape.nodes} nodes, each"
     return f"{nodes} with {', '.join(parts)}" if parts else nodes
 
 
@@ -74,9 +101,25 @@ def seat_text(seat: "api.Seat") -> str:
     return f"{seat.node} (GPU {gpus})" if gpus else seat.node
 
 
-def place_text(job: "api.JobDetail") -> str:
+def limit_text(job: "api.JobDetail | api.PlannedJob") -> str:
+    """For example: 4 h. "" without one."""
+    limit = job.max_duration_seconds
+    return "" if limit is None else duration_text(limit)
+
+
+def signal_text(warned: "api.Warned | None") -> str:
+    """For example: USR1, 2 min before the time limit. "" where it asks for nothing of its own."""
+    if warned is None:
+        return ""
+    before = duration_text(warned.before_seconds)
+    return f"{warned.signal or 'none, to save'}, {before} before the time limit"
+
+
+def place_text(job: "api.JobDetail | api.PlannedJob") -> str:
     """For example: zone=a, require:rack, exclusive, apart from train, preemptible."""
     place = job.place
+    if place is None:
+        return ""
     parts = [
         *place.constraints,
         *([] if place.topology == "prefer" else [place.topology]),

@@ -1,12 +1,14 @@
-"""queue ls, show, set; and apply of a file of `kind: queues`."""
+"""queue ls, show, set, rm; and apply of a file of `kind: queues`."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from corral.cli.common import Change, Common
+from corral.cli.failure import Usage
 from corral.cli.output import (
     clock_text,
     cut,
@@ -54,6 +56,9 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     for row in found.queues:
         if row.budget is not None and row.budget.is_spent:
             note(f"warning: the budget of queue {row.name} is spent: {row.budget.effect}")
+    if found.relocation is not None:
+        spent, most = found.relocation.spent_gpu_hours, found.relocation.gpu_hours
+        say(f"relocations have cost {spent:.3g} of {most:g} GPU-hours in 24 hours")
 
 
 def _budget(budget: "shapes.BudgetRow") -> str:
@@ -73,7 +78,7 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
     Args:
         queue: Its name.
     """
-    from corral.wire.queues import said
+    from corral.wire.queue_forms import said
 
     with common.client() as client:
         found = client.queue(queue)
@@ -110,12 +115,13 @@ def put(
     *,
     parent: str | None = None,
     gpus: str | None = None,
-    weight: float | None = None,
+    weight: str | None = None,
     borrow: str | None = None,
     lend: str | None = None,
     max_per_user: str | None = None,
     max_duration: str | None = None,
     priorities: str | None = None,
+    allow: str | None = None,
     policy: str | None = None,
     preempt: str | None = None,
     gpu_hours: float | None = None,
@@ -128,7 +134,7 @@ def put(
     dry_run: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Make a queue, or change what is named here; the word none takes a limit away.
+    """Make a queue, or change what is named here; the word none takes that back to what is usual.
 
     Args:
         queue: Its name.
@@ -140,6 +146,7 @@ def put(
         max_per_user: GPUs that one user may have in it.
         max_duration: The longest that a job may run: 24h.
         priorities: The lowest and the highest that it takes: low..normal.
+        allow: Who may submit to it, and to those below it: alice,bob or @operator (everybody).
         policy: default, service, fifo, fifo-skip, sjf, backfill or conservative.
         preempt: Who gives way to a higher priority in it: never, saving (jobs that save) or any.
         gpu_hours: A budget in GPU-hours.
@@ -151,7 +158,10 @@ def put(
         no_budget: Take its budget away.
         dry_run: Show what would change; nothing happens.
     """
+    from corral.wire.queues import read_queue
+
     given = _fields(locals())
+    read_queue(queue, given)  # what is wrong is said before anything is sent
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
             raise Conflict("nothing was changed")
@@ -159,8 +169,29 @@ def put(
     _tell(found, common, dry_run=dry_run)
 
 
+def rm(*queues: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Take queues away that have no unfinished job, and no queue below them.
+
+    Args:
+        queues: Their names, those below first.
+    """
+    if not queues:
+        raise Usage("no queue was named", hint="corral queue rm QUEUE; see: corral queue ls")
+    with common.client() as client:
+        if not common.agreed(f"take {', '.join(queues)} away?"):
+            raise Conflict("nothing was changed")
+        changes = [line for name in queues for line in client.drop_queue(name).changes]
+    if common.json:
+        print_json({"changes": changes})
+    else:
+        say("\n".join(changes))
+
+
 def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed, as in a file; None is taken away, and what was not typed is not there."""
+    """What was typed, as in a file; None is taken away, and what was not typed is not there.
+
+    Raises: Usage for a budget that is given and taken away, SpecInvalid.
+    """
     budget = {
         "gpu_hours": typed["gpu_hours"],
         "money": typed["money"],
@@ -169,12 +200,18 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
         "until": typed["until"],
         "then": _number(typed["then"]),
     }
+    named = [f"--{key.replace('_', '-')}" for key, one in budget.items() if one is not None]
+    if named and typed["no_budget"]:
+        taken = f"--no-budget takes the budget away that {named[0]} gives"
+        raise Usage(taken, hint=f"leave out --no-budget, or {' and '.join(named)}")
     fields: dict[str, Any] = {
-        **{name: typed[name] for name in ("parent", "weight", "max_duration")},
+        **{name: typed[name] for name in ("parent", "max_duration")},
         **{name: typed[name] for name in ("policy", "preempt")},
         **{name: _number(typed[name]) for name in ("borrow", "lend", "max_per_user")},
+        "weight": _float(typed["weight"]),
         "gpus": _by_type(typed["gpus"]),
         "priorities": _span(typed["priorities"]),
+        "allow": _names(typed["allow"]),
         "budget": {key: one for key, one in budget.items() if one is not None} or None,
     }
     given = {key: one for key, one in fields.items() if one is not None}
@@ -189,11 +226,23 @@ def _number(text: str | None) -> Any:
     return float(text) if "." in text else int(text)
 
 
+def _float(text: str | None) -> Any:
+    """Whatever Python takes for one: the reader says what is out of bounds."""
+    try:
+        return text if text is None else float(text)
+    except ValueError:
+        return text
+
+
 def _by_type(text: str | None) -> Any:
-    """8, or h100:8,any:4."""
+    """8, or h100:8,any:4. Raises: SpecInvalid for a type that is named twice."""
     if text is None or ":" not in text:
         return _number(text)
     pairs = [part.partition(":") for part in text.split(",")]
+    kinds = Counter(kind.strip().lower() for kind, _, _ in pairs)
+    twice = next((kind for kind, count in kinds.items() if count > 1), None)
+    if twice is not None:
+        raise SpecInvalid(f"{text}: {twice} is named twice", hint="name each type of GPU once")
     return {kind.strip(): _number(count.strip()) for kind, _, count in pairs}
 
 
@@ -205,6 +254,13 @@ def _span(text: str | None) -> Any:
     if not dots:
         raise SpecInvalid(f"--priorities {text}: it is no span", hint="write: low..normal")
     return [_number(low), _number(high)]
+
+
+def _names(text: str | None) -> Any:
+    """alice,bob."""
+    if text is None or text == NONE:
+        return text
+    return [one.strip() for one in text.split(",") if one.strip()]
 
 
 def _tell(found: "shapes.QueueChanges", common: Common, *, dry_run: bool) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from os import W_OK, access
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from corral.cli.common import DIR
 from corral.cli.failure import Usage
 from corral.cli.output import note, print_json, say, show_table, table
+from corral.cli.replayed import OWN, replayed
 from corral.domain.units import duration_text
 
 if TYPE_CHECKING:
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
     from corral.domain.queue import QueueTree
     from corral.replay import Failures, Outcome, Workload
     from corral.replay.replay import Event
-    from corral.schedule.order import Named
-    from corral.simulate.traces import Trace
+    from corral.schedule.columns.order import Named
+    from corral.simulate.logs.traces import Trace
 
     OnEvent = Callable[[Event], None] | None
     Play = Callable[[OnEvent], Outcome]
@@ -30,16 +33,18 @@ _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer i
 _POSITIVE = Parameter(validator=Number(gte=0, lte=1e9))
 _SEED = Parameter(validator=Number(gte=0))
 _PARTS = Parameter(negative="", show_default=False)
+FEW = 50  # jobs that are enough to have all compiled
 QUEUES = "queues"  # what their numbers are called among the policies
 
 
 def simulate(
-    trace: Path,
+    trace: Path | None = None,
     /,
     *,
+    own: Annotated[bool, _PARTS] = False,
     nodes: Path | None = None,
     cluster: str | None = None,
-    policy: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    policy: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     config: Path | None = None,
     queues: Path | None = None,
     queue_per_vc: Annotated[bool, _PARTS] = False,
@@ -50,6 +55,7 @@ def simulate(
     by: Annotated[bool, _PARTS] = False,
     events: Path | None = None,
     html: Path | None = None,
+    dir: Annotated[Path | None, DIR] = None,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """Replay a log of jobs in virtual time, and tell how long its jobs would have waited.
@@ -60,16 +66,15 @@ def simulate(
     told how long jobs run, which no live scheduler is.
 
     Args:
-        trace: CSV with a header, SWF, or the output of sacct -P or of corral ps --all --json; may
-            be gzipped.
+        trace: CSV with a header, SWF, or what sacct -P or corral ps --all --json prints; or .gz.
+        own: Instead what this cluster has run, and what was imported, on the nodes that it has.
         nodes: CSV with a column gpus, one node a row; else the file NAME.nodes.csv by the trace.
         cluster: Nodes in words instead: 88x8 is 88 nodes of 8 GPUs, 4x8+2x4 six of two kinds.
         policy: One policy or several; without one, default.
         config: TOML of policies of your own: [name], like = "default", and numbers to change.
         queues: A file such as corral apply takes: jobs go through the very decision of a live head
             with these queues, each in that of its vc, else in the default one.
-        queue_per_vc: Instead a queue for each vc, with the GPUs that it has by the list of nodes,
-            else by the GPU time of its jobs.
+        queue_per_vc: Instead a queue for each vc, with its GPUs by the list of nodes, else by use.
         restart_seconds: What a preempted or failed job loses when it starts again.
         mtbf_hours: Each node fails so often on the average and is back at once; 0 is never.
         checkpoint_seconds: A job on a failing node goes on from its last save; 0: it has none.
@@ -79,13 +84,13 @@ def simulate(
         html: Write a page with the numbers and plots to this file.
     """
     from corral.replay import Failures
-    from corral.simulate.traces import read_trace
 
-    found, (sizes, own) = read_trace(trace), _nodes(trace, nodes, cluster)
+    _check_writable(events, html)
+    found, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
     failures = Failures(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
-    tree = _tree(found, sizes, own, queues, per_vc=queue_per_vc, failures=failures)
+    tree = _tree(found, sizes, owned, queues, per_vc=queue_per_vc)
     named = _named(policy or (), config, restart_seconds, tree)
-    answer: dict[str, Any] = {"trace": str(trace), "restart_s": restart_seconds}
+    answer: dict[str, Any] = {"trace": OWN if own else str(trace), "restart_s": restart_seconds}
     answer |= _replayed(found, sizes, named, failures, events, tree, restart_seconds)
     _write_page(html, answer)
     if json:
@@ -101,28 +106,34 @@ def _tree(
     queues: Path | None,
     *,
     per_vc: bool,
-    failures: "Failures",
 ) -> "QueueTree | None":
     """The queues that were asked for; None without any."""
-    from corral.simulate.queues import read_tree, tree_of_log
+    from corral.simulate.logs.queues import left_out_of, read_tree, tree_of_log
 
     if queues is None and not per_vc:
         return None
     if queues is not None and per_vc:
         raise Usage("--queues and --queue-per-vc both say what the queues are", hint="give one")
-    if failures.mtbf_seconds:
-        raise Usage("nodes do not fail where there are queues", hint="leave --mtbf-hours out")
-    return tree_of_log(found, sizes, own) if queues is None else read_tree(queues)
+    if queues is None:
+        return tree_of_log(found, sizes, own)
+    tree = read_tree(queues)
+    for sentence in left_out_of(tree, found.queues):
+        note(sentence)
+    return tree
 
 
 def _named(
     policy: Sequence[str], config: Path | None, restart_seconds: float, tree: "QueueTree | None"
 ) -> "dict[str, Named]":
     """The policies to play beside the queues; with queues there need be none."""
-    from corral.simulate.policies import chosen
+    from corral.simulate.logs.policies import chosen
 
     alone = tree is not None and not policy and config is None
-    return {} if alone else chosen(policy, config, restart_seconds)
+    found = {} if alone else chosen(policy, config, restart_seconds)
+    if found and tree is not None:
+        names = ", ".join(found)
+        note(f"{QUEUES} is the live decision with these queues; {names}: one line for all jobs")
+    return found
 
 
 def _policy(work: "Workload", sizes: list[int], named: "Named", failures: "Failures") -> "Play":
@@ -137,13 +148,20 @@ def _queued(
     sizes: list[int],
     tree: "QueueTree",
     restart_seconds: float,
+    failures: "Failures",
 ) -> "Play":
     from corral.replay.queued import replay_queued
-    from corral.simulate.queues import names_in
+    from corral.simulate.logs.queues import names_in
 
     names = names_in(tree, queues)
     return lambda on_event: replay_queued(
-        work, sizes, tree, names, restart_seconds=restart_seconds, on_event=on_event
+        work,
+        sizes,
+        tree,
+        names,
+        restart_seconds=restart_seconds,
+        failures=failures,
+        on_event=on_event,
     )
 
 
@@ -158,14 +176,18 @@ def _replayed(
 ) -> dict[str, Any]:
     from corral.replay import compiles_first
 
-    work, too_large = _able(found, sizes, in_equal_parts=tree is not None)
+    work, too_large = _able(found, sizes, tree)
+    _refuse_endless(work, sizes, failures, restart_seconds)
     plays = {name: _policy(work, sizes, named, failures) for name, named in policies.items()}
     if tree is not None:
-        plays[QUEUES] = _queued(work, found.queues, sizes, tree, restart_seconds)
+        plays[QUEUES] = _queued(work, found.queues, sizes, tree, restart_seconds, failures)
     if policies and compiles_first():
         note("compiling once (about a minute); the next replays begin at once")
+        few = work.only(range(min(FEW, len(work.submits))))
+        for named in policies.values():  # so that wall_s is the replay's own
+            _policy(few, sizes, named, failures)(None)
     queues = [found.queues[queue] for queue in work.queues]
-    with _event_file(events) as write:
+    with _event_file(events, work.names) as write:
         results = {name: _run(play, queues, write(name)) for name, play in plays.items()}
     return {
         "nodes": len(sizes),
@@ -179,7 +201,7 @@ def _replayed(
 def _run(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]:
     from corral.replay import metrics_of, parts_of, size_labels
     from corral.replay.metrics import SIZES
-    from corral.simulate.report import curve
+    from corral.simulate.logs.report import curve
 
     begun = perf_counter()
     outcome = play(on_event)
@@ -196,16 +218,16 @@ def _run(play: "Play", queues: list[str], on_event: "OnEvent") -> dict[str, Any]
     return numbers | parts | {"used": list(outcome.used), "waits_s": curve(outcome.waits)}
 
 
-def _able(found: "Trace", sizes: list[int], *, in_equal_parts: bool) -> "tuple[Workload, int]":
-    """The jobs that the nodes can hold at all, and how many they cannot. A head gives each node of
-    a gang an equal part."""
+def _able(found: "Trace", sizes: list[int], tree: "QueueTree | None") -> "tuple[Workload, int]":
+    """The jobs that the nodes, and the queues, can hold at all; and how many they cannot. A head
+    gives each node of a gang an equal part."""
     from corral.domain.errors import Conflict
     from corral.replay import largest_gang
     from corral.replay.queued import fits
 
     most, gpus = largest_gang(sizes), found.workload.gpus
     able = {asked for asked in set(gpus) if asked <= most}
-    able = {asked for asked in able if fits(asked, sizes)} if in_equal_parts else able
+    able = {asked for asked in able if tree is None or fits(asked, sizes)}
     rows = [row for row, asked in enumerate(gpus) if asked in able]
     too_large = len(gpus) - len(rows)
     if not rows:
@@ -216,59 +238,93 @@ def _able(found: "Trace", sizes: list[int], *, in_equal_parts: bool) -> "tuple[W
         note(f"{too_large} jobs ask for more than the {most} GPUs there are: they are not replayed")
     if found.rounded:
         note(f"{found.rounded} jobs ask for parts of a GPU: they are given whole ones")
-    return found.workload.only(rows), too_large
+    held = found.workload.only(rows)
+    refused = _refused(held, found.queues, sizes, tree)
+    let = [row for row in range(len(rows)) if row not in refused]
+    return held.only(let), len(gpus) - len(let)
 
 
-def _nodes(
-    trace: Path, nodes: Path | None, cluster: str | None
-) -> tuple[list[int], dict[str, int]]:
-    """GPUs of each node; and of each vc, where the list of nodes says whose they are."""
-    from corral.simulate.traces import read_nodes, sizes_of
+def _refused(
+    work: "Workload", queues: Sequence[str], sizes: list[int], tree: "QueueTree | None"
+) -> set[int]:
+    """The jobs that are larger than their queue may ever hold."""
+    from corral.domain.errors import Conflict
+    from corral.replay.queued import held_by_no_queue
+    from corral.simulate.logs.queues import names_in
 
-    if cluster is not None and nodes is not None:
-        raise Usage("--nodes and --cluster both say what the nodes are", hint="give one of them")
-    if cluster is not None:
-        return sizes_of(cluster), {}
-    beside = trace.with_name(trace.name.removesuffix(".gz").removesuffix(".csv") + ".nodes.csv")
-    if nodes is None and not beside.exists():
-        raise Usage("no nodes to replay on", hint="add, for example: --cluster 88x8")
-    found = read_nodes(nodes or beside)
-    own: dict[str, int] = {}
-    for gpus, vc in found:
-        own[vc] = own.get(vc, 0) + gpus
-    return [gpus for gpus, _ in found], {vc: gpus for vc, gpus in own.items() if vc}
+    if tree is None:
+        return set()
+    refused = set(held_by_no_queue(work, sizes, tree, names_in(tree, queues)))
+    if len(refused) == len(work.submits):
+        hint = "give the queues more GPUs, or let them borrow"
+        raise Conflict("each job asks for more than its queue may ever hold", hint=hint)
+    if refused:
+        note(f"{len(refused)} jobs ask for more than their queue may hold: they are not replayed")
+    return refused
+
+
+def _refuse_endless(
+    work: "Workload", sizes: list[int], failures: "Failures", restart_seconds: float
+) -> None:
+    """Nodes that fail so often that some job would never get on."""
+    from corral.domain.errors import Conflict
+    from corral.replay.failing import endless
+
+    row = endless(work, sizes, failures, restart_seconds)
+    if row is not None:
+        raise Conflict(
+            f"job {work.names[row] or row} would not end: its nodes fail long before it has saved",
+            hint="give a longer --mtbf-hours, or a shorter --checkpoint-seconds above 0",
+        )
 
 
 @contextmanager
 def _event_file(
-    path: Path | None,
+    path: Path | None, jobs: Sequence[str]
 ) -> "Iterator[Callable[[str], Callable[[Event], None] | None]]":
-    """Gives, for the name of a policy, what writes its events to the file, or None without one."""
-    from corral.domain.errors import Conflict
-
+    """Gives, for the name of a policy, what writes its events to the file, or None without one.
+    `jobs`: the names of the log, by row."""
     if path is None:
         yield lambda name: None
         return
     from json import dumps
 
-    from corral.simulate.report import event_row
+    from corral.simulate.logs.report import event_row
 
     try:
         with path.open("w") as file:
-            yield lambda name: lambda event: print(dumps(event_row(name, event)), file=file)
+            yield lambda name: lambda event: print(dumps(event_row(name, event, jobs)), file=file)
     except OSError as error:
-        raise Conflict(f"{path} cannot be written: {error}") from error
+        raise _unwritable(path, error.strerror) from error
+
+
+def _check_writable(*paths: Path | None) -> None:
+    """Before the replay, which may take its time. Raises: Conflict."""
+    for path in filter(None, paths):
+        if path.is_dir():
+            raise _unwritable(path, "it is a directory")
+        if not path.parent.is_dir():
+            raise _unwritable(path, f"there is no directory {path.parent}")
+        if not access(path if path.exists() else path.parent, W_OK):
+            raise _unwritable(path, "you may not")
+
+
+def _unwritable(path: Path, why: str | None) -> Exception:
+    from corral.domain.errors import Conflict
+
+    hint = "name a file in a directory of yours, for example: ./events.jsonl"
+    return Conflict(f"{path} cannot be written: {(why or 'it is refused').lower()}", hint=hint)
 
 
 def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
-    from corral.domain.errors import Conflict
-    from corral.simulate.report import page
+    from corral.simulate.logs.report import page
 
+    if path is None:
+        return
     try:
-        if path is not None:
-            path.write_text(page(answer))
+        path.write_text(page(answer))
     except OSError as error:
-        raise Conflict(f"{path} cannot be written: {error}") from error
+        raise _unwritable(path, error.strerror) from error
 
 
 def _show(results: dict[str, dict[str, Any]], *, by: bool) -> None:

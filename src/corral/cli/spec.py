@@ -14,7 +14,7 @@ from typing import Any
 
 from corral.boot.clock import SystemClock
 from corral.cli.failure import Usage
-from corral.cli.wishes import Wishes, nodes_of
+from corral.cli.wishes import Wishes, forms_of, nodes_of, number
 from corral.domain.errors import SpecInvalid
 
 
@@ -45,14 +45,16 @@ class Typed:
 
 def spec_of(typed: Typed) -> dict[str, Any]:
     """Raises: Usage when there is no command, SpecInvalid when an option is not of its form."""
-    resources = {"gpu": _number(typed.gpus), "cpu": _number(typed.cpus), "memory": typed.memory}
+    asked = {"gpu": number(typed.gpus), "cpu": number(typed.cpus), "memory": typed.memory}
+    resources = {name: value for name, value in asked.items() if value is not None}
     fields = {
         "name": typed.name or made_name(typed.command),
         "run": command_text(typed.command),
         **nodes_of(typed.nodes),
-        "resources": {name: value for name, value in resources.items() if value is not None},
+        "resources": resources,
+        "any_of": forms_of(typed.wishes.any_of, resources),
         "queue": typed.queue,
-        "priority": _number(typed.priority),
+        "priority": number(typed.priority),
         "max_duration": typed.time,
         "env": dict(_assignment(pair) for pair in typed.env),
         "secrets": list(typed.secret),
@@ -102,18 +104,6 @@ def not_projects() -> frozenset[Path]:
     """Where people merely stand: nobody wants these sent along."""
     places = ("/", tempfile.gettempdir(), os.path.expanduser("~"))
     return frozenset(Path(place).resolve() for place in places)
-
-
-def _number(text: str | None) -> Any:
-    """A number where it looks like one; the spec's reader judges the rest."""
-    if text is None:
-        return None
-    if re.fullmatch(r"[+-]?\d{1,18}", text):
-        return int(text)
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _assignment(pair: str) -> tuple[str, str]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from corral.boot.clock import SystemClock
 from corral.cli.common import Change
+from corral.cli.failure import Usage
 from corral.cli.output import note, print_json, say
 from corral.cli.spec import Typed, spec_of
 from corral.cli.wishes import Wishes
@@ -52,7 +54,7 @@ def run(
     """Run a command as a job and follow it to its end.
 
     Args:
-        command: What to run; it comes after --.
+        command: What to run, after --; or a batch script (#SBATCH) and its arguments.
         name: The job's name (made from the command).
         nodes: How many nodes it needs at once (1); 2-4: as many of them as are free.
         gpus: GPUs of each node: 8, 0.5 or h100:8 (0).
@@ -74,7 +76,26 @@ def run(
         detach: Answer with the job's name once it is durable.
     """
     given = {key: value for key, value in locals().items() if key in Typed.__slots__}
-    return _go(spec_of(Typed(**given)), common, dry_run=dry_run, detach=detach)
+    typed = Typed(**given)
+    spec = _script_of(typed) or spec_of(typed)
+    return _go(spec, common, dry_run=dry_run, detach=detach)
+
+
+def _script_of(typed: Typed) -> dict[str, Any] | None:
+    """The spec of a batch script, where the command is one. Raises: Usage, SpecInvalid."""
+    if not typed.command:
+        return None
+    from corral.cli.slurm.script import spec_of_script  # a command needs none of this
+
+    path, *arguments = typed.command
+    spec = spec_of_script(Path(path), arguments)
+    if spec is not None and typed != Typed(command=typed.command):
+        raise Usage(
+            f"{path} is a batch script, which says itself what it asks for",
+            hint=f"run: sbatch [OPTIONS] {path}; or as a plain command: corral run ... -- "
+            f"bash {path}",
+        )
+    return spec
 
 
 def apply(
@@ -84,7 +105,7 @@ def apply(
     follow: _Flag = False,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> int:
-    """Submit the jobs of a spec file (YAML or TOML).
+    """Submit the jobs of a spec file (YAML or TOML), or a batch script of Slurm's.
 
     Args:
         file: The file. Several jobs are YAML documents divided by a line of ---.
@@ -92,14 +113,17 @@ def apply(
         follow: Stay until all are over, as `corral run` does; exit code 1 if any was not done.
     """
     from corral.cli.queues import apply_queues
-    from corral.wire.queues import is_queue_file
+    from corral.cli.slurm.script import spec_of_script
+    from corral.wire.queues import queue_file_of
     from corral.wire.reading import read_documents
 
-    first = read_documents(file)[0]
-    if is_queue_file(first):
+    if (script := spec_of_script(file)) is not None:
+        return _go(script, common, dry_run=dry_run, detach=not follow)
+    queues = queue_file_of(read_documents(file))
+    if queues is not None:
         if not dry_run:
             _ensure_head(common)
-        return apply_queues(first, common, dry_run=dry_run)
+        return apply_queues(queues, common, dry_run=dry_run)
     return _go(file, common, dry_run=dry_run, detach=not follow)
 
 
@@ -109,6 +133,7 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
     from corral.domain.errors import Conflict
 
     wished = read_wished(spec)  # what is wrong is said before anything is started
+    _note_past(wished)
     if dry_run:
         planned = _plan(common, wished, spec)
         if common.json:
@@ -130,11 +155,22 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
         return _follow(client, jobs, common)
 
 
+def _note_past(wished: "Wished") -> None:
+    """A begin that holds nothing back may be a slip of the pen."""
+    from corral.domain.moment import moment_text
+
+    now = SystemClock().wall()
+    for at in dict.fromkeys(wished.begins):
+        if at <= now:
+            note(f"begin is past, {moment_text(at)}: it may start at once")
+
+
 def _plan(common: Change, wished: "Wished", spec: dict[str, Any] | Path) -> "list[api.PlannedJob]":
-    from corral.boot.offline import plan_without_head
     from corral.boot.start import head_runs
 
     if not common.remote and not head_runs(common.place):
+        from corral.boot.offline import plan_without_head  # all of a head is loaded with it
+
         note(f"no head runs in {common.place.root}: this is the plan for one started now")
         return plan_without_head(common.place, wished)
     with common.client() as client:
@@ -151,22 +187,30 @@ def _ensure_head(common: Change) -> None:
     from corral.cli.cluster import say_what_is_pretended
 
     note(f"no head runs in {common.place.root}: starting one here")
-    bring_up(common.place, Asked())
+    start = bring_up(common.place, Asked())
     with common.client() as client:
-        wait_for_nodes(common.place, client.status)
+        wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes)
     say_what_is_pretended(common.place)
 
 
 def _answer(jobs: "list[api.Job]", common: Change) -> None:
-    """The jobs are durable: their names, one a line."""
+    """The jobs are durable: their names, one a line, of an array its own."""
+    from corral.cli.arrays import name_of
+
     if common.json:
         one = jobs[0].model_dump(mode="json") if len(jobs) == 1 else None
         print_json(one or {"jobs": [job.model_dump(mode="json") for job in jobs]})
         return
-    for job in jobs:
-        say(job.name)
+    names = {job.array or job.id: name_of([job]) if job.array else job.name for job in jobs}
+    for name in names.values():
+        say(name)
     last = jobs[-1]
-    note(f"submitted as {last.id}; follow it: corral logs -f {last.id}")
+    if last.array is None:
+        note(f"submitted as {last.id}; follow it: corral logs -f {last.id}")
+        return
+    count = sum(job.array == last.array for job in jobs)
+    are = f"{count} job" if count == 1 else f"{count} jobs"
+    note(f"submitted as {last.array} ({are}); follow them: corral logs -f {last.array}")
 
 
 def tell_when(client: "Client", jobs: "list[api.Job]", common: Change) -> None:

@@ -15,6 +15,8 @@ RUN: Final = (
 
 APPLY: Final = """Submit the jobs of a spec file (YAML or TOML).
 
+A batch script of Slurm's is taken, too.
+
 A YAML file may hold several jobs: documents divided by a line of ---.
 They are submitted all or none, and may name one another in `after`:
 
@@ -30,10 +32,12 @@ They are submitted all or none, and may name one another in `after`:
 
 GROUPS: Final = {
     "queue": "List queues, and set what they may have; alone, it lists jobs as ps does.",
-    "node": "List nodes, and take them out of work or back in.",
+    "import": "Learn from the history of another system, and replay it.",
+    "node": "List nodes, let others join, and take them out of work or back in.",
     "secret": "Keep secrets for jobs; they are never shown again.",
     "user": "Say who may do what.",
     "token": "Make, list and revoke what lets people and programs in.",
+    "service": "Let systemd keep the head, or a node's agent, running.",
     "completion": "Let the shell complete commands.",
 }
 
@@ -53,6 +57,8 @@ class Command:
 COMMANDS: Final = (
     Command("up", "cluster:up", "Start a cluster on this machine.", CLUSTER),
     Command("down", "cluster:down", "Stop the head and its agents.", CLUSTER),
+    Command("join", "joining:join", "Let this machine be a node of a cluster elsewhere.", CLUSTER),
+    Command("leave", "joining:leave", "Let this machine be a node no more.", CLUSTER),
     Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),
@@ -69,12 +75,18 @@ COMMANDS: Final = (
     Command("queue ls", "queues:ls", "List the queues and what they use."),
     Command("queue show", "queues:show", "Show one queue, and who uses it."),
     Command("queue set", "queues:put", "Make a queue, or change one."),
+    Command("queue rm", "queues:rm", "Take a queue away.", alias="remove"),
     Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
+    Command("import sacct", "imports:sacct", "Keep jobs that Slurm ran, to learn from."),
+    Command("import kueue", "imports:kueue", "Keep jobs that Kueue ran, to learn from."),
     Command("node ls", "nodes:ls", "List the nodes."),
     Command("node show", "nodes:show", "Show one node and its GPUs."),
     Command("node cordon", "nodes:cordon", "Give a node no new work."),
     Command("node drain", "nodes:drain", "Give a node no new work, and move what runs there."),
     Command("node uncordon", "nodes:uncordon", "Give a node work again."),
+    Command("node token", "joining:create_token", "Print a line that lets a machine join."),
+    Command("node rm", "joining:rm", "Remove a node that has joined.", alias="remove"),
+    Command("node dead", "joining:dead", "Say that a silent node is dead."),
     Command("node label", "nodes:label", "Set labels of a node, and take them away."),
     Command("secret set", "secrets:put", "Set a secret from standard input or a prompt."),
     Command("secret ls", "secrets:ls", "List the names of secrets."),
@@ -87,6 +99,16 @@ COMMANDS: Final = (
     Command("token create", "people:create_token", "Make a token and print it, this once."),
     Command("token ls", "people:ls_tokens", "List tokens, of people and of nodes.", alias="list"),
     Command("token revoke", "people:revoke_token", "Take tokens back, at once."),
+    Command("backup", "backup:backup", "Write the whole cluster into one file.", CLUSTER),
+    Command("restore", "backup:restore", "Make the cluster of a backup in a directory.", CLUSTER),
+    Command(
+        "slurm-shims",
+        "slurm.install:install",
+        "Install Slurm's commands, spoken to this cluster.",
+        CLUSTER,
+    ),
+    Command("service install", "service:install", "Let systemd keep it running."),
+    Command("service remove", "service:remove", "Take the unit away; what runs, runs on."),
     Command("audit", "people:audit", "Show who asked for what, newest last.", CLUSTER),
     Command("completion install", "completion:install", "Install shell completion."),
     Command("completion show", "completion:show", "Print the completion script of a shell."),

@@ -1,7 +1,7 @@
 """What `corral run` may be told of time and place beside the job itself: as fields of a spec."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
@@ -12,6 +12,7 @@ from corral.domain.errors import SpecInvalid
 
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?", re.ASCII)
 _RANGE: Final = re.compile(r"(\d{1,9})(?:-|\.\.)(\d{1,9})", re.ASCII)
+_FORM: Final = re.compile(r"(?:(\d{1,9})x)?(.+)", re.ASCII)
 _LABEL: Final = re.compile(r"([^=!]+)(?:(!?=)(.*))?", re.DOTALL)
 
 
@@ -24,6 +25,13 @@ def _option(help: str, *names: str) -> Any:
 class Wishes:
     """When the job may start and is to be warned, and which nodes will do."""
 
+    any_of: Annotated[
+        tuple[str, ...],
+        _option(
+            "Another form that would do: a100:8, or 2xa100:8 on 2 nodes; may be repeated.",
+            "--any-of",
+        ),
+    ] = ()
     begin: Annotated[
         str | None, _option("Not before: 30m from now, 16:00, or 2026-11-22T08:00.", "--begin")
     ] = None
@@ -99,21 +107,64 @@ def constraints_of(texts: Iterable[str]) -> dict[str, Any]:
         label = match.group(1).strip() if match else ""
         if match is None or not label:
             raise SpecInvalid(f"--constraint {text}: it names no label", hint="write: zone=a")
-        if label in found:
-            raise SpecInvalid(
-                f"--constraint {text}: {label} is given twice",
-                hint=f"write: --constraint {label}=a,b for either of two",
-            )
         values = (match.group(3) or "").split(",") if match.group(2) else [True]
+        if label in found:
+            raise _given_twice(text, label, found[label], values, negated=match.group(2) == "!=")
         found[label] = {"not": values} if match.group(2) == "!=" else values
     return found
 
 
+def _given_twice(
+    text: str, label: str, before: Any, values: list[Any], *, negated: bool
+) -> Exception:
+    """With the one option that says both, where both say the same of their values."""
+    was_negated = isinstance(before, dict)
+    sign, both = "!=" if negated else "=", [*(before["not"] if was_negated else before), *values]
+    hint = f"keep one: {label}=VALUE already leaves out all other values"
+    if was_negated == negated and True not in both:
+        either = "neither of them" if negated else "either of them"
+        hint = f"write: --constraint {label}{sign}{','.join(dict.fromkeys(both))} for {either}"
+    return SpecInvalid(f"--constraint {text}: {label} is given twice", hint=hint)
+
+
+def forms_of(texts: Iterable[str], resources: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """NODESxGPUS, or GPUS on as many nodes: what else is asked for of a node stays as it is.
+
+    Raises: SpecInvalid.
+    """
+    found: list[dict[str, Any]] = []
+    for text in texts:
+        match = _FORM.fullmatch(text.strip())
+        if match is None:
+            raise SpecInvalid(f"--any-of {text}: it asks for nothing", hint="write: 2xa100:8")
+        nodes, gpus = match.groups()
+        form: dict[str, Any] = {"resources": {**resources, "gpu": number(gpus)}}
+        found.append(form | ({"nodes": int(nodes)} if nodes else {}))
+    return found
+
+
+def number(text: str | None) -> Any:
+    """A number where it looks like one; the spec's reader judges the rest."""
+    if text is None:
+        return None
+    if re.fullmatch(r"[+-]?\d{1,18}", text):
+        return int(text)
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def nodes_of(text: str | None) -> dict[str, Any]:
-    """4, or 2-4: as many of them as there are, at least 2."""
+    """4, or 2-4: as many of them as there are, at least 2. Raises: SpecInvalid."""
     if text is None:
         return {}
     if match := _RANGE.fullmatch(text):
         low, high = int(match.group(1)), int(match.group(2))
+        if low > high:
+            raise SpecInvalid(
+                f"--nodes {text}: it names the most before the fewest",
+                hint=f"write: --nodes {high}-{low}",
+            )
         return {"nodes": high, "elastic": {"min_nodes": low, "max_nodes": high}}
     return {"nodes": int(text) if re.fullmatch(r"[+-]?\d{1,9}", text) else text}

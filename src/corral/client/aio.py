@@ -2,9 +2,8 @@
 
 import asyncio
 import secrets
-import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -12,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import calls
 from corral.client.calls import Call, Stream
+from corral.client.node_calls import AsyncNodes
 from corral.client.people_calls import AsyncPeople
 from corral.client.request import (
     CONNECT_TIMEOUT,
-    NAPS,
     READ_TIMEOUT,
     STREAM_NAP,
     STREAM_PATIENCE,
     Following,
     body_of,
     headers,
+    naps,
     retry_after,
     socket_address,
     worth_another_try,
@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 
     from corral.wire import api
     from corral.wire import queue_answers as shapes
+    from corral.wire.imports import ImportDone, ImportedJob
 
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncPeople):
+class AsyncClient(AsyncPeople, AsyncNodes):
     """One cluster, from asyncio. Arguments and errors as for `Client`."""
 
     def __init__(
@@ -74,8 +75,10 @@ class AsyncClient(AsyncPeople):
     async def plan(self, spec: Spec) -> "list[api.PlannedJob]":
         return await self._call(calls.plan(read_wished(spec).without_workdirs()))
 
-    async def jobs(self, *, everything: bool = False, limit: int = 100) -> "list[api.Job]":
-        return await self._call(calls.jobs(everything=everything, limit=limit))
+    async def jobs(
+        self, *, everything: bool = False, limit: int = 100, before: str | None = None
+    ) -> "list[api.Job]":
+        return await self._call(calls.jobs(everything=everything, limit=limit, before=before))
 
     async def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
         return await self._call(calls.array(array, everything=everything))
@@ -94,6 +97,10 @@ class AsyncClient(AsyncPeople):
 
     async def resume(self, job: str) -> "api.JobDetail":
         return await self._call(calls.change_job(job, "resume"))
+
+    async def requeue(self, job: str) -> "api.JobDetail":
+        """Stop its attempt, with a save, and let it begin anew in its old place in line."""
+        return await self._call(calls.change_job(job, "requeue"))
 
     async def checkpoints(self, job: str) -> "list[api.Checkpoint]":
         return await self._call(calls.checkpoints(job))
@@ -134,22 +141,40 @@ class AsyncClient(AsyncPeople):
 
     @asynccontextmanager
     async def attach(
-        self, job: str, *, rank: int = 0, shell: bool = True, rows: int = 24, columns: int = 80
+        self,
+        job: str,
+        *,
+        rank: int = 0,
+        shell: bool = True,
+        rows: int = 24,
+        columns: int = 80,
+        command: str = "",
     ) -> "AsyncIterator[ClientConnection]":
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidStatus
 
-        target = self._where.target()
-        path = calls.attach_path(job, rank=rank, shell=shell, rows=rows, columns=columns)
-        address, credentials = socket_address(target, path)
+        path = calls.attach_path(
+            job, rank=rank, shell=shell, rows=rows, columns=columns, command=command
+        )
         async with AsyncExitStack() as stack:
-            try:
-                dialled = connect(address, additional_headers=credentials, proxy=None)
-                connection = await stack.enter_async_context(dialled)
-            except InvalidStatus as error:
-                raise error_of(error.response.status_code, bytes(error.response.body)) from None
-            except OSError as error:
-                raise no_answer(target, error) from None
+            for left in reversed(range(self._where.heads)):
+                target = self._where.target()
+                address, credentials = socket_address(target, path)
+                try:
+                    dialled = connect(
+                        address,
+                        additional_headers=credentials,
+                        proxy=None,
+                        ssl=self._where.trust() if address.startswith("wss") else None,
+                    )
+                    connection = await stack.enter_async_context(dialled)
+                    break
+                except InvalidStatus as error:
+                    raise error_of(error.response.status_code, bytes(error.response.body)) from None
+                except OSError as error:
+                    self._where.pass_over()
+                    if not left:
+                        raise no_answer(target, error) from None
             yield connection
 
     # -- the cluster -----------------------------------------------------------------------------
@@ -194,6 +219,20 @@ class AsyncClient(AsyncPeople):
         """Make one queue, or change these fields of it."""
         return await self._call(calls.set_queue(queue, fields, dry_run=dry_run))
 
+    async def drop_queue(self, queue: str) -> "shapes.QueueChanges":
+        """Take a queue away that has no unfinished job, and no queue below it."""
+        return await self._call(calls.drop_queue(queue))
+
+    async def put_imports(
+        self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False
+    ) -> "ImportDone":
+        """Keep jobs of another system, at most 5,000 a call; known ones are passed over."""
+        return await self._call(calls.put_imports(jobs, dry_run=dry_run))
+
+    async def imports(self, *, limit: int = 100, before: str | None = None) -> "list[ImportedJob]":
+        """The last to end first; with `before` those that follow the one of this id."""
+        return await self._call(calls.imports(limit, before))
+
     async def secrets(self) -> "list[api.Secret]":
         return await self._call(calls.secrets())
 
@@ -227,14 +266,14 @@ class AsyncClient(AsyncPeople):
             import httpx2
 
             timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-            trusted = ssl.create_default_context()
+            trusted = self._where.trust()
             self._http = httpx2.AsyncClient(timeout=timeout, trust_env=False, verify=trusted)
         return self._http
 
     async def _call(self, call: Call[T]) -> T:
         import httpx2
 
-        for nap in (*NAPS, None):
+        for nap in naps(self._where.heads):
             target = self._where.target()
             try:
                 answer = await self._client().request(
@@ -246,6 +285,7 @@ class AsyncClient(AsyncPeople):
                 )
             except httpx2.TransportError as error:
                 refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+                self._where.pass_over()
                 if nap is None or not worth_another_try(call, nap, refused=refused):
                     raise no_answer(target, error) from None
                 await asyncio.sleep(nap)
@@ -280,6 +320,7 @@ class AsyncClient(AsyncPeople):
                             for value in following.feed(piece):
                                 yield value
             except httpx2.TransportError as error:
+                self._where.pass_over()
                 if time.monotonic() > given_up:
                     raise no_answer(target, error) from None
             if not following.over:
@@ -288,18 +329,25 @@ class AsyncClient(AsyncPeople):
     async def _upload(self, snapshot: Snapshot) -> None:
         import httpx2
 
-        target = self._where.target()
-        url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
-        try:
-            known = await self._client().head(url, headers=headers(target))
-            if known.status_code == 404:
-                known = await self._client().put(
-                    url,
-                    content=_async_pieces(snapshot),
-                    headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
-                )
-        except httpx2.TransportError as error:
-            raise no_answer(target, error) from None
+        for left in reversed(range(self._where.heads)):
+            target = self._where.target()
+            url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
+            try:
+                known = await self._client().head(url, headers=headers(target))
+                if known.status_code >= 400 and known.status_code != 404:
+                    # a HEAD is refused without a word: the same, asked with a PUT, says why
+                    known = await self._client().put(url, content=b"", headers=headers(target))
+                elif known.status_code == 404:
+                    known = await self._client().put(
+                        url,
+                        content=_async_pieces(snapshot),
+                        headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
+                    )
+                break
+            except httpx2.TransportError as error:
+                self._where.pass_over()
+                if not left:
+                    raise no_answer(target, error) from None
         if known.status_code >= 400:
             raise error_of(known.status_code, known.content)
 

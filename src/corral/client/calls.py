@@ -13,6 +13,7 @@ from corral.domain.errors import NotFound
 if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
+    from corral.wire.imports import ImportDone, ImportedJob
 
 T = TypeVar("T")
 
@@ -49,8 +50,10 @@ def plan(specs: Sequence[Mapping[str, Any]]) -> "Call[list[api.PlannedJob]]":
     return Call(method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan)
 
 
-def jobs(*, everything: bool, limit: int) -> "Call[list[api.Job]]":
-    query = {"all": int(everything), "limit": limit}
+def jobs(*, everything: bool, limit: int, before: str | None = None) -> "Call[list[api.Job]]":
+    query: dict[str, str | int] = {"all": int(everything), "limit": limit}
+    if before is not None:
+        query["before"] = before
     return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
 
 
@@ -67,9 +70,13 @@ def why(name: str) -> "Call[api.Why]":
     return Call(method="GET", path=f"{_job(name)}/why", read=_one("Why"))
 
 
-def change_job(name: str, to: Literal["cancel", "suspend", "resume"]) -> "Call[api.JobDetail]":
+def change_job(
+    name: str, to: Literal["cancel", "suspend", "resume", "requeue"]
+) -> "Call[api.JobDetail]":
     path = f"{_job(name)}/{to}"
-    return Call(method="POST", path=path, read=_one("JobDetail"), repeatable=to != "resume")
+    return Call(
+        method="POST", path=path, read=_one("JobDetail"), repeatable=to in ("cancel", "suspend")
+    )
 
 
 def checkpoints(name: str) -> "Call[list[api.Checkpoint]]":
@@ -157,6 +164,24 @@ def set_queue(
     )  # fmt: skip
 
 
+def drop_queue(name: str) -> "Call[shapes.QueueChanges]":
+    return Call(method="DELETE", path=_queue(name), read=_queue_shape("QueueChanges"))
+
+
+def put_imports(jobs: Sequence["ImportedJob"], *, dry_run: bool) -> "Call[ImportDone]":
+    body = {"jobs": [one.model_dump(mode="json") for one in jobs]}
+    read, query = _import_shape("ImportDone"), {"dry_run": int(dry_run)}
+    return Call(method="POST", path="/v1/imports", query=query, json=body, read=read)
+
+
+def imports(limit: int, before: str | None) -> "Call[list[ImportedJob]]":
+    query: dict[str, str | int] = {"limit": limit}
+    if before is not None:
+        query["before"] = before
+    read = _import_shape("ImportedJobs")
+    return Call(method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs)
+
+
 def secrets() -> "Call[list[api.Secret]]":
     return Call(method="GET", path="/v1/secrets", read=lambda body: _one("Secrets")(body).secrets)
 
@@ -173,8 +198,11 @@ def down(jobs: Literal["leave", "stop"]) -> Call[None]:
     return Call(method="POST", path="/v1/head/down", json={"jobs": jobs}, read=_nothing)
 
 
-def attach_path(name: str, *, rank: int, shell: bool, rows: int, columns: int) -> str:
-    return f"{_job(name)}/attach?rank={rank}&shell={int(shell)}&rows={rows}&columns={columns}"
+def attach_path(
+    name: str, *, rank: int, shell: bool, rows: int, columns: int, command: str = ""
+) -> str:
+    asked = f"rank={rank}&shell={int(shell)}&rows={rows}&columns={columns}"
+    return f"{_job(name)}/attach?{asked}" + (f"&command={quote(command, safe='')}" * bool(command))
 
 
 def _job(name: str) -> str:
@@ -202,7 +230,8 @@ def quoted(kind: str, name: str, see: str) -> str:
 
 
 def _one(shape: str) -> Callable[[Any], Any]:
-    """Read the body as the shape of this name; pydantic is loaded when the first answer comes."""
+    """Read the body as wire.api's shape of this name; pydantic is loaded when the first answer
+    comes, here and below."""
 
     def read(body: Any) -> Any:
         from corral.wire import api
@@ -217,6 +246,15 @@ def _queue_shape(shape: str) -> Callable[[Any], Any]:
         from corral.wire import queue_answers
 
         return getattr(queue_answers, shape).model_validate(body)
+
+    return read
+
+
+def _import_shape(shape: str) -> Callable[[Any], Any]:
+    def read(body: Any) -> Any:
+        from corral.wire import imports
+
+        return getattr(imports, shape).model_validate(body)
 
     return read
 

@@ -33,6 +33,12 @@ def socket_address(target: Target, path: str) -> tuple[str, dict[str, str]]:
     return address, {"Authorization": f"Bearer {target.token}"}
 
 
+def naps(heads: int) -> tuple[float | None, ...]:
+    """Seconds before each further try of a call, and None after the last: of several heads each
+    is tried at once."""
+    return (*[0.0] * (heads - 1), *NAPS, None)
+
+
 def worth_another_try(call: Call[T], nap: float, *, refused: bool) -> bool:
     """After a connection that was refused, or lost once the call may have been sent."""
     return nap <= REFUSED_NAP if refused else call.repeatable

@@ -1,7 +1,10 @@
-"""What a caller may give as a spec, and its workdirs."""
+"""What a caller may give as a spec, and its workdirs.
+
+What reads a spec, pydantic with it, is loaded when the first is given: most commands give none.
+"""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +24,7 @@ class Wished:
 
     values: tuple[dict[str, Any], ...]
     paths: tuple[Path | None, ...]  # of each value's workdir; None when it needs no upload
+    begins: tuple[float, ...] = ()  # the moments by the clock that are named; since 1970
 
     @property
     def workdirs(self) -> list[Path]:
@@ -62,7 +66,14 @@ def read_wished(spec: Spec) -> Wished:
     return Wished(
         values=tuple(_with_checkpoint(one, folder) for one in parsed),
         paths=tuple(_workdir(one, folder) for one in parsed),
+        begins=tuple(_begins(parsed)),
     )
+
+
+def _begins(parsed: "Iterable[Parsed]") -> Iterator[float]:
+    for one in parsed:
+        if one.spec.begin is not None and one.spec.begin.at is not None:
+            yield one.spec.begin.at
 
 
 def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """The client for plain code."""
 
 import secrets
-import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -11,16 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import calls
 from corral.client.calls import Call, Stream
+from corral.client.node_calls import SyncNodes
 from corral.client.people_calls import SyncPeople
 from corral.client.request import (
     CONNECT_TIMEOUT,
-    NAPS,
     READ_TIMEOUT,
     STREAM_NAP,
     STREAM_PATIENCE,
     Following,
     body_of,
     headers,
+    naps,
     retry_after,
     socket_address,
     worth_another_try,
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
     from corral.wire import api
     from corral.wire import queue_answers as shapes
+    from corral.wire.imports import ImportDone, ImportedJob
 
 T = TypeVar("T")
 
 
-class Client(SyncPeople):
+class Client(SyncPeople, SyncNodes):
     """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
     (CORRAL_DIR, ~/.corral).
 
@@ -86,9 +87,12 @@ class Client(SyncPeople):
         """What submitting would do now. Nothing happens, and nothing is uploaded."""
         return self._call(calls.plan(read_wished(spec).without_workdirs()))
 
-    def jobs(self, *, everything: bool = False, limit: int = 100) -> "list[api.Job]":
-        """Newest first; with `everything`, also those that are over."""
-        return self._call(calls.jobs(everything=everything, limit=limit))
+    def jobs(
+        self, *, everything: bool = False, limit: int = 100, before: str | None = None
+    ) -> "list[api.Job]":
+        """Newest first; with `everything`, also those that are over. With `before` those that
+        follow the job of this id: the last of the page before."""
+        return self._call(calls.jobs(everything=everything, limit=limit, before=before))
 
     def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
         """Jobs of the array with this id, or of the newest array of this name, by index."""
@@ -110,6 +114,10 @@ class Client(SyncPeople):
     def resume(self, job: str) -> "api.JobDetail":
         return self._call(calls.change_job(job, "resume"))
 
+    def requeue(self, job: str) -> "api.JobDetail":
+        """Stop its attempt, with a save, and let it begin anew in its old place in line."""
+        return self._call(calls.change_job(job, "requeue"))
+
     def checkpoints(self, job: str) -> "list[api.Checkpoint]":
         return self._call(calls.checkpoints(job))
 
@@ -118,7 +126,7 @@ class Client(SyncPeople):
         newest = self.job(job)
         if not newest.is_over:
             for _ in self.events(newest.id, follow=True):
-                pass
+                self._where.pass_over()
         return self.job(newest.id)
 
     # -- streams ---------------------------------------------------------------------------------
@@ -153,23 +161,42 @@ class Client(SyncPeople):
 
     @contextmanager
     def attach(
-        self, job: str, *, rank: int = 0, shell: bool = True, rows: int = 24, columns: int = 80
+        self,
+        job: str,
+        *,
+        rank: int = 0,
+        shell: bool = True,
+        rows: int = 24,
+        columns: int = 80,
+        command: str = "",
     ) -> "Iterator[ClientConnection]":
-        """A terminal beside the rank, or its standard input: `send(bytes)`, iterate for bytes."""
+        """A terminal beside the rank, of a shell or of `command`, or the rank's standard input:
+        `send(bytes)`, iterate for bytes."""
         from websockets.exceptions import InvalidStatus
         from websockets.sync.client import connect
 
-        target = self._where.target()
-        path = calls.attach_path(job, rank=rank, shell=shell, rows=rows, columns=columns)
-        address, credentials = socket_address(target, path)
+        path = calls.attach_path(
+            job, rank=rank, shell=shell, rows=rows, columns=columns, command=command
+        )
         with ExitStack() as stack:
-            try:
-                dialled = connect(address, additional_headers=credentials, proxy=None)
-                connection = stack.enter_context(dialled)
-            except InvalidStatus as error:
-                raise error_of(error.response.status_code, bytes(error.response.body)) from None
-            except OSError as error:
-                raise no_answer(target, error) from None
+            for left in reversed(range(self._where.heads)):
+                target = self._where.target()
+                address, credentials = socket_address(target, path)
+                try:
+                    dialled = connect(
+                        address,
+                        additional_headers=credentials,
+                        proxy=None,
+                        ssl=self._where.trust() if address.startswith("wss") else None,
+                    )
+                    connection = stack.enter_context(dialled)
+                    break
+                except InvalidStatus as error:
+                    raise error_of(error.response.status_code, bytes(error.response.body)) from None
+                except OSError as error:
+                    self._where.pass_over()
+                    if not left:
+                        raise no_answer(target, error) from None
             yield connection
 
     # -- the cluster -----------------------------------------------------------------------------
@@ -217,6 +244,18 @@ class Client(SyncPeople):
         """Make one queue, or change these fields of it."""
         return self._call(calls.set_queue(queue, fields, dry_run=dry_run))
 
+    def drop_queue(self, queue: str) -> "shapes.QueueChanges":
+        """Take a queue away that has no unfinished job, and no queue below it."""
+        return self._call(calls.drop_queue(queue))
+
+    def put_imports(self, jobs: "Sequence[ImportedJob]", *, dry_run: bool = False) -> "ImportDone":
+        """Keep jobs of another system, at most 5,000 a call; known ones are passed over."""
+        return self._call(calls.put_imports(jobs, dry_run=dry_run))
+
+    def imports(self, *, limit: int = 100, before: str | None = None) -> "list[ImportedJob]":
+        """The last to end first; with `before` those that follow the one of this id."""
+        return self._call(calls.imports(limit, before))
+
     def secrets(self) -> "list[api.Secret]":
         """Names; a value is never answered."""
         return self._call(calls.secrets())
@@ -249,15 +288,14 @@ class Client(SyncPeople):
             import httpx2
 
             timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-            # The system's authorities (or SSL_CERT_FILE), as the agents take; and 0.1 s sooner.
-            trusted = ssl.create_default_context()
+            trusted = self._where.trust()
             self._http = httpx2.Client(timeout=timeout, trust_env=False, verify=trusted)
         return self._http
 
     def _call(self, call: Call[T]) -> T:
         import httpx2
 
-        for nap in (*NAPS, None):
+        for nap in naps(self._where.heads):
             target = self._where.target()
             try:
                 answer = self._client().request(
@@ -269,6 +307,7 @@ class Client(SyncPeople):
                 )
             except httpx2.TransportError as error:
                 refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+                self._where.pass_over()
                 if nap is None or not worth_another_try(call, nap, refused=refused):
                     raise no_answer(target, error) from None
                 time.sleep(nap)
@@ -301,6 +340,7 @@ class Client(SyncPeople):
                         given_up = time.monotonic() + STREAM_PATIENCE
                         yield from following.feed(piece)
             except httpx2.TransportError as error:
+                self._where.pass_over()
                 if time.monotonic() > given_up:
                     raise no_answer(target, error) from None
             if not following.over:
@@ -309,17 +349,24 @@ class Client(SyncPeople):
     def _upload(self, snapshot: Snapshot) -> None:
         import httpx2
 
-        target = self._where.target()
-        url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
-        try:
-            known = self._client().head(url, headers=headers(target))
-            if known.status_code == 404:
-                known = self._client().put(
-                    url,
-                    content=snapshot.pieces(),
-                    headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
-                )
-        except httpx2.TransportError as error:
-            raise no_answer(target, error) from None
+        for left in reversed(range(self._where.heads)):
+            target = self._where.target()
+            url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
+            try:
+                known = self._client().head(url, headers=headers(target))
+                if known.status_code >= 400 and known.status_code != 404:
+                    # a HEAD is refused without a word: the same, asked with a PUT, says why
+                    known = self._client().put(url, content=b"", headers=headers(target))
+                elif known.status_code == 404:
+                    known = self._client().put(
+                        url,
+                        content=snapshot.pieces(),
+                        headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
+                    )
+                break
+            except httpx2.TransportError as error:
+                self._where.pass_over()
+                if not left:
+                    raise no_answer(target, error) from None
         if known.status_code >= 400:
             raise error_of(known.status_code, known.content)

@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from dataclasses import dataclass
+import ssl
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from corral.domain.errors import (
     Unauthorised,
     Unreachable,
 )
+from corral.wire.tls import trusting
 
 DEFAULT_DIR: Final = "~/.corral"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)  # what a head takes for one
@@ -40,13 +42,18 @@ class Target:
     begin: str = "run: corral up"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Where:
-    """What the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the cluster's directory."""
+    """What the caller gave; None: CORRAL_URL and CORRAL_TOKEN, then the cluster's directory.
+
+    Of several heads the addresses are one after the other, commas or blanks between them: any of
+    them does, and the one that has answered is asked again.
+    """
 
     url: str | None = None
     token: str | None = None
     dir: str | Path | None = None
+    _passed_over: int = field(default=0, init=False)
 
     def target(self) -> Target:
         """Read anew at each connection: a head that came back may have another address.
@@ -54,14 +61,46 @@ class Where:
         Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address;
             Unauthorised when there is no token for it, or what is given cannot be one.
         """
-        url = self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
-        found = url or self._head_url()
-        if urlsplit(found).scheme not in ("http", "https") or not urlsplit(found).hostname:
+        given = self._given()
+        urls = _addresses(given or self._head_url())
+        for url in urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise SpecInvalid(
+                    f"{url!r} is no address of a head",
+                    hint="write for example http://127.0.0.1:8470",
+                )
+        here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
+        said = f"see that a head runs {here}; {_from_where(given)}" if given else self._begin()
+        chosen = urls[self._passed_over % len(urls)]
+        return Target(url=chosen, token=self._token(urls if given else None), begin=said)
+
+    @property
+    def heads(self) -> int:
+        """How many there are to choose from."""
+        return len(_addresses(self._given() or "-"))
+
+    def pass_over(self) -> None:
+        """The head of the target did not answer: the next one is the target, if there is any."""
+        self._passed_over += 1
+
+    def _given(self) -> str | None:
+        return self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
+
+    def trust(self) -> ssl.SSLContext:
+        """Whom to believe to be the head: the machine's own list (or SSL_CERT_FILE), what CORRAL_CA
+        names, and what the cluster's directory holds.
+
+        Raises: SpecInvalid when CORRAL_CA names no certificate.
+        """
+        said = os.environ.get("CORRAL_CA")
+        file = Path(said) if said else self.root / "ca.pem"
+        try:
+            return trusting(file if said or file.exists() else None)
+        except OSError as wrong:
             raise SpecInvalid(
-                f"{found!r} is no address of a head", hint="write for example http://127.0.0.1:8470"
-            )
-        begin = self._begin() if url is None else f"see that a head runs there; {_from_where(url)}"
-        return Target(url=found.rstrip("/"), token=self._token(url), begin=begin)
+                f"{file} holds no certificate: {wrong}",
+                hint="CORRAL_CA is the file ca.pem of the head's directory",
+            ) from None
 
     @property
     def root(self) -> Path:
@@ -80,18 +119,20 @@ class Where:
         usual = Path(os.environ.get("CORRAL_DIR") or DEFAULT_DIR).expanduser()
         return "run: corral up" if self.root == usual else f"run: corral up --dir {self.root}"
 
-    def _token(self, url: str | None) -> str:
+    def _token(self, urls: list[str] | None) -> str:
         """What was given, else the directory's: that one is sent to no head but the directory's."""
         said = None if self.dir else os.environ.get("CORRAL_TOKEN")
         if self.token or said:
             return _checked(self.token or said or "", "what was given" if self.token else _SAID)
-        if url is not None and not self._is_own(url):
-            raise Unauthorised(f"there is no token for {url}", hint=f"set CORRAL_TOKEN; {_ANOTHER}")
+        for url in urls or ():
+            if not self._is_own(url):
+                hint = f"set CORRAL_TOKEN; {_ANOTHER}"
+                raise Unauthorised(f"there is no token for {url}", hint=hint)
         return _checked(self._own_token(), str(self.root / "token"))
 
     def _is_own(self, url: str) -> bool:
         try:
-            return url.rstrip("/") == self._head_url().rstrip("/")
+            return url == self._head_url().rstrip("/")
         except Unreachable:
             return False
 
@@ -104,6 +145,10 @@ class Where:
                 f"the token {path} cannot be read: {(error.strerror or '').lower()}",
                 hint="run: corral up, or set CORRAL_TOKEN",
             ) from None
+
+
+def _addresses(given: str) -> list[str]:
+    return [url.rstrip("/") for url in given.replace(",", " ").split()] or [given]
 
 
 def _checked(token: str, where: str) -> str:

@@ -4,5 +4,6 @@ from corral.control.control import Control
 from corral.control.forecasts import Forecasts
 from corral.control.hub import Hub
 from corral.control.intake import Planned
+from corral.control.leaving import jobs_on
 
-__all__ = ["Control", "Forecasts", "Hub", "Planned"]
+__all__ = ["Control", "Forecasts", "Hub", "Planned", "jobs_on"]

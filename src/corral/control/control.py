@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 from functools import partial
 
 import structlog
 
 from corral.control.book import Book
-from corral.control.heard import changed, stepped
+from corral.control.growth import awaited
+from corral.control.heard import changed, progress_of, stepped, take_back, take_proofs
 from corral.control.hub import Hub
 from corral.control.intake import (
     Planned,
@@ -19,7 +21,7 @@ from corral.control.intake import (
     plan,
 )
 from corral.control.keeping import Keeping
-from corral.control.learning import Learning
+from corral.control.learning import learned_of
 from corral.control.reasons import reason_held
 from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
@@ -32,12 +34,12 @@ from corral.domain.wanted import Wanted
 from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import Changes, World
 from corral.ports.clock import Clock
-from corral.ports.engine import Engine
+from corral.ports.engine import Engine, Placer
 from corral.ports.store import Store
 from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile.chosen import candidates_of
 from corral.reconcile.grant import ids_of
-from corral.reconcile.queued import Queued
-from corral.schedule.learned import MOST_ENDED
+from corral.reconcile.memo import Memo
 from corral.schedule.waiting import Reason
 
 log = structlog.get_logger("corral.control")
@@ -61,12 +63,14 @@ class Control:
         store: Store,
         engine: Engine,
         clock: Clock,
+        placer: Placer | None = None,
         keep_replay: KeepReplay | None = None,
         retention: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
         self.keeping = Keeping(retention)
         self.store = store
         self.engine = engine
+        self.placer = placer
         self.clock = clock
         self.hub = Hub()
         self.facts = Facts()
@@ -80,7 +84,7 @@ class Control:
         self._world: World | None = None
         self._must_load = False
         self._book = Book()
-        self._queued = Queued()
+        self._memo = Memo()
         self._touched: set[JobId] = set()
         self._wishes_waiting = True
         self._wake = asyncio.Event()
@@ -106,7 +110,7 @@ class Control:
     ) -> list[Job]:
         """Queue the jobs, all or none. The same key again answers with the first ones."""
         asked = tuple(normal(self.world, spec) for spec in specs)
-        check_specs(self.world, asked, self.engine.cannot)
+        check_specs(self.world, asked, self.engine.cannot, self.engine.could_bring)
         check_moments(asked, self._wall.read())
         with self.keeping.sparing(asked):
             wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, token=token)
@@ -148,7 +152,7 @@ class Control:
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
         """What submitting would do now. Raises the same refusals."""
         asked = tuple(normal(self.world, spec) for spec in specs)
-        check_specs(self.world, asked, self.engine.cannot)
+        check_specs(self.world, asked, self.engine.cannot, self.engine.could_bring)
         check_moments(asked, self._wall.read())
         return plan(self.world, self.facts, asked, self.now(), self.learning.table, by=by)
 
@@ -182,45 +186,37 @@ class Control:
     def reason(self, job: Job) -> Reason:
         """Why a job is where it is; for a waiting one, what the last pass said."""
         waiting = self.reasons.get(job.id) if job.state == "QUEUED" else None
+        waiting = awaited(self.world, job, waiting, self.engine.could_bring)
         stopped = self.stopped_placing or self.failed_placing
-        return waiting or reason_held(self.world, job, self.now(), stopped=stopped)
+        said = self.engine.says((job.id, job.attempt))
+        return waiting or reason_held(self.world, job, self.now(), stopped=stopped, said=said)
 
     def progress(self, job: Job) -> Progress | None:
         """The newest beat of the job's training loop, of its newest attempt."""
-        attempt = self.world.attempts.get(job.id)
-        key = (job.id, job.attempt)
-        heard = [self.facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
-        beats = [
-            seen.progress
-            for word in heard
-            for seen in (word.seen if word is not None else ())
-            if seen.key == key and seen.progress is not None
-        ]
-        return max(beats, key=lambda beat: beat.step, default=None)
+        return progress_of(self.world, self.facts, job)
 
     def warnings(self) -> list[str]:
         """What an operator should know, as sentences."""
-        said = [self.stopped_placing, self.failed_placing, self.trouble]
+        said = [self.stopped_placing, self.failed_placing, self.trouble, self.engine.trouble]
         for node in self.world.nodes.values():
             said += node_warnings(node)
         return [sentence for sentence in said if sentence]
 
     # -- the loop --------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Lead: raise the term, load the world.
+    async def start(self, *, known: int | None = None) -> None:
+        """Lead: raise the term, load the world. `known`: that of the leader who is replaced.
 
-        Raises: TermLost when another head has led since this one did; it may not take it back.
+        Raises: TermLost when another head has led since; this one may not take it back.
         """
         if self._world is None:  # it serves from here on, and not while the store kept it waiting
             self._serving = ServingClock(self.clock.monotonic())
-        known = None if self._world is None else self._world.term
+        known = known if self._world is None else self._world.term
         self._world = await self.store.lead(known=known)
         self._must_load = False
         self._book = Book()
-        self._queued = Queued()
-        runs = await self.store.runs(limit=MOST_ENDED)
-        self.learning = Learning(runs, self._world, self.now())
+        self._memo = Memo()
+        self.learning = await learned_of(self.store, self._world, self.now())
         self._wishes_waiting = True
         self._looked_at_all = float("-inf")
         log.info("leading", term=self._world.term, jobs=len(self._world.jobs))
@@ -262,6 +258,7 @@ class Control:
             events = await self.store.commit(self.world.term, outcome.changes)
             self.learning.take_in(self.world, outcome.changes, now)
             self.keeping.left(outcome.changes)
+            take_back(self.facts, outcome.changes)
             self._wrote_at = now.serving
             self.hub.publish(events)
         self._forget(touched)
@@ -278,10 +275,10 @@ class Control:
         self._ticked_at = serving
 
     def _observe(self) -> None:
-        """Ask the engine for proofs."""
-        self.facts.proofs.clear()
-        self.facts.proofs.update(self.engine.observe())
-        self.facts.awaited.update(self.facts.proofs)
+        """Ask the engine for proofs, and whom it has placed where it places."""
+        take_proofs(self.facts, self.world, self.engine.observe())
+        if self.placer is not None:
+            self.facts = replace(self.facts, placing=self.placer.placing())
 
     def _reconcile(self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None) -> Outcome:
         decide = partial(
@@ -293,7 +290,7 @@ class Control:
             touched=touched,
             keep=self.keeping.due(now.serving) if touched is None else None,
             spared=self.keeping.spared,
-            queued=self._queued,
+            memo=self._memo,
             learned=self.learning.table,
         )
         try:
@@ -341,7 +338,7 @@ class Control:
         """None once a second: then every job is looked at, touched or not."""
         touched, self._touched = self._touched, set()
         if serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS:
-            self._looked_at_all = serving
+            self._looked_at_all, self._wishes_waiting = serving, True  # another head may take some
             return None
         return touched
 
@@ -363,6 +360,8 @@ class Control:
             wanted = self._book.renewed(self.world, node, self.facts.nodes.get(node))
             if wanted is not None:
                 self.engine.apply(wanted)
+        if self.placer is not None and (touched is None or changes.jobs or changes.nodes):
+            self.placer.offer(candidates_of(self.world))
 
     async def _until_granted(self, wish: Wish) -> None:
         """Wait for the tick that takes the wish in; the wish is durable whatever happens here."""

@@ -27,7 +27,7 @@ from corral.domain.world import Event, World
 from corral.ports.foreteller import Foreteller
 from corral.reconcile.draft import Draft
 from corral.reconcile.ending import ending_of
-from corral.reconcile.grant import grant
+from corral.reconcile.grant import grant_new
 
 RUNS: Final = 5_000  # ended jobs that are learned from
 OUTCOMES: Final = 1_000  # rows of the record
@@ -51,6 +51,7 @@ class Forecasts:
         self._fresh: dict[JobId, tuple[float, Forecast]] = {}
         self._untold: deque[JobId] = deque(maxlen=MOST_A_ROUND)
         self._rests_until = 0.0
+        self._behind = True
 
     # -- what is asked ---------------------------------------------------------------------------
 
@@ -65,7 +66,7 @@ class Forecasts:
         at, known = self._fresh.get(job.id, (float("-inf"), None))
         if known is not None and now - at < FRESH_SECONDS:
             return known
-        changes = changes_of(self._control.world, job.spec)
+        changes = changes_of(self._control.world, job.spec, job.owner)
         found = await self._forecast(_kept(self._control.world), job.id, changes)
         if len(self._fresh) >= MOST_JOBS:
             self._fresh.clear()
@@ -88,13 +89,12 @@ class Forecasts:
         sequence = WishNumber(world.granted + 1)
         wish = Wish(sequence=sequence, by=by, at=now.wall, asked=Submit(specs=tuple(specs), key=""))
         draft = Draft(world, self._control.facts, now)
-        grant(draft, [wish])
-        new = list(draft.jobs.values())
-        world.jobs |= draft.jobs
+        new = grant_new(draft, wish)
+        world.jobs |= {job.id: job for job in new if not job.is_final}
         place = next((one for one in places if new[one].state == JobState.QUEUED), None)
         if place is None:
             return {}
-        changes = changes_of(world, new[place].spec)
+        changes = changes_of(world, new[place].spec, by)
         found = await self._forecast(world, new[place].id, changes)
         return {} if found is None else {place: found}
 
@@ -104,6 +104,8 @@ class Forecasts:
         if len(world.jobs) > MOST_JOBS or job not in world.jobs:
             return None
         facts, now = self._control.facts, self._control.now()
+        if facts.placing is not None:  # who starts when is the engine's to say
+            return None
         question = Question(
             world=world,
             facts=Facts(nodes=dict(facts.nodes), awaited=set(facts.awaited)),
@@ -125,19 +127,23 @@ class Forecasts:
     async def run(self) -> None:
         """For ever: learn from what happens, and tell each job that has to wait."""
         async with self._control.hub.follow(None) as news:
-            behind = True
             while True:
                 try:
-                    if behind:
+                    if self._behind:
+                        self._behind = False
                         await self._load()
-                    behind = await self._round(_drained(news))
+                    self._behind |= await self._round(_drained(news))
                 except Trouble as error:
                     log.warning("forecasts_behind", error=error.message)
-                    behind = True
+                    self._behind = True
                 except Exception:  # a fault of ours must not end the head
                     log.exception("forecasts_failed")
-                    behind = True
+                    self._behind = True
                 await asyncio.sleep(ROUND_SECONDS)
+
+    def learn_anew(self) -> None:
+        """All that the store has, in the next round: something was imported."""
+        self._behind = True
 
     async def _load(self) -> None:
         """What the store has: a new head knows what the old one knew."""

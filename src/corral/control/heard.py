@@ -1,9 +1,11 @@
-"""What is new in an agent's word."""
+"""What is new in an agent's word, and what is known without one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from corral.domain.facts import AttemptKey, NodeFacts, Seen
-from corral.domain.ids import JobId
+from corral.domain.facts import AttemptKey, Facts, NodeFacts, Progress, Seen
+from corral.domain.ids import JobId, NodeId
+from corral.domain.job import Job
+from corral.domain.world import Changes, World
 
 
 def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
@@ -25,3 +27,36 @@ def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
 
 def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
     return {one.key: (one.phase, one.exits, one.saves, one.trouble) for one in seen}
+
+
+def take_proofs(facts: Facts, world: World, proofs: Mapping[NodeId, str]) -> None:
+    """Those of the engine, and people's words about nodes that were not heard since."""
+    facts.proofs.clear()
+    facts.proofs.update(proofs)
+    for id, node in world.nodes.items():
+        if node.said_dead and (id in facts.awaited or id not in facts.nodes):
+            facts.proofs[id] = node.word
+    facts.awaited.update(facts.proofs)
+
+
+def take_back(facts: Facts, changes: Changes) -> None:
+    """What nodes once said that somebody has called dead, or has removed, is known no more."""
+    facts.awaited.update(node.id for node in changes.nodes if node.said_dead)
+    for id in changes.removed:
+        facts.nodes.pop(id, None)
+        facts.excused.pop(id, None)
+        facts.awaited.discard(id)
+
+
+def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
+    """The newest beat of the job's training loop, of its newest attempt."""
+    attempt = world.attempts.get(job.id)
+    key = (job.id, job.attempt)
+    heard = [facts.nodes.get(node) for node in (attempt.nodes if attempt else ())]
+    beats = [
+        seen.progress
+        for word in heard
+        for seen in (word.seen if word is not None else ())
+        if seen.key == key and seen.progress is not None
+    ]
+    return max(beats, key=lambda beat: beat.step, default=None)

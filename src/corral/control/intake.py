@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Final
 
+from corral.control.growth import could_come
+from corral.control.leaving import check_node
 from corral.control.queues import check_queue, check_queues, longest_seconds
 from corral.control.reasons import planned_reason
 from corral.domain.attempt import Seat
@@ -19,14 +23,17 @@ from corral.domain.facts import Facts
 from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import CheckpointRule, Job, JobSpec
-from corral.domain.moment import moment_text
-from corral.domain.moves import JobState, StopWhy
+from corral.domain.moment import Warn, moment_text
+from corral.domain.moves import WAITING, JobState, StopWhy
+from corral.domain.node import NodeKind
 from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.wishes import (
     Asked,
     Cancel,
+    Requeue,
     Resume,
+    SetJob,
     SetLabels,
     SetNode,
     SetQueues,
@@ -35,19 +42,23 @@ from corral.domain.wishes import (
     Wish,
 )
 from corral.domain.world import World
+from corral.reconcile.chosen import BY_ENGINE
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.ends import endings_of
-from corral.reconcile.giving import stopped_text
-from corral.reconcile.grant import grant
-from corral.reconcile.place import queued_gangs, rooms_of
-from corral.reconcile.preempt import reserved_of, running_of
+from corral.reconcile.giving import stopped_text, to_come
+from corral.reconcile.grant import grant_new
+from corral.reconcile.memo import Memo
+from corral.reconcile.place import queued_gangs
+from corral.reconcile.preempt import reserved_of
 from corral.reconcile.promises import promised_of
-from corral.reconcile.queued import Queued
-from corral.reconcile.use import held_now, judge_budgets, standing_of
+from corral.reconcile.roster import roster_of
+from corral.reconcile.use import judge_budgets
 from corral.reconcile.waits import held_by
 from corral.schedule import Fleet, Learned, NodeRoom, decide
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
+
+PLACES_LATER: Final = "the engine places it, once it is submitted: where and when is its to say"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +84,39 @@ def normal(world: World, spec: JobSpec) -> JobSpec:
     return spec
 
 
-def check_specs(world: World, specs: Sequence[JobSpec], cannot: Mapping[str, str]) -> None:
-    """Refuse what no wait could cure. Raises: Unsupported, NotFound, CannotFit, NotShared."""
+def check_specs(
+    world: World,
+    specs: Sequence[JobSpec],
+    cannot: Mapping[str, str],
+    could_bring: Sequence[NodeKind] = (),
+) -> None:
+    """Refuse what no wait could cure, also not for nodes that the engine could bring.
+
+    Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
+    """
     fleet = Fleet(world.nodes.values())
     inside = {f"@{place}" for place in range(len(specs))}  # references within the submission
     for spec in specs:
         check_queue(world, spec)
+        _check_warn(spec)
         for field, why in cannot.items():
-            if getattr(spec, field, None):
+            if attrgetter(field)(spec):
                 raise Unsupported(f"{spec.name} asks for {field}: {why}", hint="run: corral status")
         for after in spec.after:
             known = after.job in inside or world.state_of(after.job) is not None
             if not known:
                 raise NotFound("job", after.job, see="corral ps -a")
-        _check_fits(world, fleet, spec)
+        if not could_come(world, spec, could_bring):
+            _check_fits(world, fleet, spec)
+
+
+def _check_warn(spec: JobSpec) -> None:
+    """A job that neither it nor its queue gives a max_duration has no end to be warned of."""
+    if spec.warn != Warn() and spec.max_duration_seconds is None:
+        raise SpecInvalid(
+            f"{spec.name}: warn: it has no max_duration, so there is no end to warn before",
+            hint="write: max_duration: 4h (corral run: --time 4h), or leave warn (--signal) out",
+        )
 
 
 def check_moments(specs: Sequence[JobSpec], at: float) -> None:
@@ -117,10 +147,13 @@ def _cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason) -> CannotFit:
         return CannotFit(
             f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; run: corral node ls"
         )
-    shape = spec.shapes[-1]
+    forms = {shape.resources: shape for shape in spec.shapes}  # of an elastic one the smallest
+    *others, last = forms.values()
+    each = [f"{shape} ({_why_never(fleet, shape)})" for shape in forms.values()]
+    asked = f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last)}"
     return CannotFit(
-        f"{spec.name} asks for {shape}; {_why_never(fleet, shape)}",
-        hint=_shares_hint(fleet, shape) or f"there {_what_is(fleet)}; {_where_gpus(fleet, shape)}",
+        f"{spec.name} asks for {asked}",
+        hint=_parts_hint(fleet, last) or f"there {_what_is(fleet)}; {_where_gpus(fleet, last)}",
     )
 
 
@@ -149,11 +182,18 @@ def _where_gpus(fleet: Fleet, shape: Shape) -> str:
     return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}"
 
 
-def _shares_hint(fleet: Fleet, shape: Shape) -> str:
-    """Where a part of a GPU is asked for, and no node gives parts."""
-    if not shape.resources.gpu_millis % MILLIS_PER_GPU or fleet.gives_shares:
-        return ""
-    return "no node lets GPUs be shared; write a whole one, or start with: corral up --gpu-shares"
+def _parts_hint(fleet: Fleet, shape: Shape) -> str:
+    """Where a part of a GPU is asked for and no node gives parts, or whole ones and all are cut."""
+    asked = shape.resources
+    if asked.is_share and not fleet.gives_shares:
+        return (
+            "no node lets GPUs be shared; write a whole one, or run: corral down; "
+            "corral up --gpu-shares"
+        )
+    if asked.gpus and not asked.is_share and fleet.most_parts:
+        part = MILLIS_PER_GPU // fleet.most_parts / MILLIS_PER_GPU
+        return f"all GPUs here are cut, into {fleet.most_parts} parts; ask for parts: gpu: {part:g}"
+    return ""
 
 
 def _check_shared(
@@ -168,7 +208,9 @@ def _check_shared(
     shared = sorted({path for room in rooms for path, _ in room.node.inventory.shared})
     raise NotShared(
         f"{name} saves to {rule.path}, which is not proven shared by the nodes it needs",
-        hint=f"put it under {' or '.join(shared)}" if shared else "run: corral up --shared PATH",
+        hint=f"put it under {' or '.join(shared)}"
+        if shared
+        else "run: corral down; corral up --shared PATH",
     )
 
 
@@ -182,32 +224,33 @@ def plan(
     by: UserName,
 ) -> list[Planned]:
     """What the scheduler would do with the user's jobs now; nothing happens."""
-    draft = Draft(world, facts, now)
+    draft, memo = Draft(world, facts, now), Memo()
     wish = Wish(
         sequence=WishNumber(world.granted + 1),
         by=by,
         at=now.wall,
         asked=Submit(specs=tuple(specs), key=""),
     )
-    grant(draft, [wish])
-    new = list(draft.jobs.values())
-    holding = list(held_now(draft))
-    over = judge_budgets(draft, holding)
-    standing = standing_of(draft, holding, over)
+    new = grant_new(draft, wish)
+    if facts.placing is not None:
+        return [_planned_by_engine(draft, job) for job in new]
+    memo.look(draft)
+    over = judge_budgets(draft, memo.held)
+    standing = memo.standing_of(draft, over)
     decision = decide(
-        rooms_of(draft).values(),
-        queued_gangs(draft, over, Queued()),
-        fleet=Fleet(world.nodes.values()),
+        memo.floor,
+        queued_gangs(draft, over, memo.queued),
+        fleet=memo.fleet,
         now=now.wall,
         standing=standing,
         learned=learned,
-        running=lambda: running_of(draft, standing, over),
+        running=lambda: roster_of(draft, memo.live, standing, over),
         reserved=reserved_of(draft),
-        ends=lambda: endings_of(draft),
+        ends=lambda: endings_of(draft, memo.live),
         known=promised_of(draft),
     )
     placed = {one.job: one for one in decision.placed}
-    held = decision.reasons()
+    held = decision.reasons().instead({one.job: to_come(draft, one) for one in decision.reserved})
     return [
         Planned(
             spec=job.spec,
@@ -224,22 +267,35 @@ def plan(
     ]
 
 
+def _planned_by_engine(draft: Draft, job: Job) -> Planned:
+    """Where the engine places, nobody here knows where or when."""
+    waits = Reason(code=BY_ENGINE, sentence=PLACES_LATER)
+    reason = waits if job.state == JobState.QUEUED else planned_reason(draft, job)
+    return Planned(spec=job.spec, shape=None, seats=(), reason=reason)
+
+
 def check_asked(world: World, asked: Asked, now: Now) -> None:
     """Refuse a wish about a job or a node that cannot be granted. Raises: NotFound, Conflict."""
     match asked:
-        case Cancel(job=id) | Suspend(job=id) | Resume(job=id):
+        case Cancel(job=id) | Suspend(job=id) | Resume(job=id) | Requeue(job=id):
             job = world.jobs.get(id)
             if job is None:
                 _refuse_over(world, id, asked)
             elif isinstance(asked, Resume):
                 _check_resume(world, job, now)
+            elif isinstance(asked, Requeue):
+                _check_requeue(job)
             elif isinstance(asked, Suspend):
                 _check_suspend(job)
+        case SetJob(job=id):
+            _check_change(world, world.jobs.get(id), asked)
         case SetNode(node=node) | SetLabels(node=node):
             if node not in world.nodes:
                 raise NotFound("node", node, list(world.nodes), see="corral node ls")
+            if isinstance(asked, SetNode):
+                check_node(world, asked)
         case SetQueues():
-            check_queues(world, asked)
+            check_queues(world, asked, now.wall)
         case Submit():
             pass
 
@@ -260,6 +316,31 @@ def _check_suspend(job: Job) -> None:
             f"{job.spec.name} is being {why}: it cannot be kept for later",
             hint=f"see how it ends: corral show {job.id}",
         )
+
+
+def _check_requeue(job: Job) -> None:
+    """Only what runs has an attempt to begin anew; a wish that outranks this one wins."""
+    if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
+        return
+    if job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT:
+        return
+    raise Conflict(
+        f"{job.spec.name} is {job.state}: nothing of it runs that could begin anew",
+        hint=f"run: corral show {job.id}",
+    )
+
+
+def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
+    """Only what waits can still be another thing; it is held to the rules that it was taken by."""
+    if job is None:
+        _refuse_over(world, asked.job, asked)
+    elif job.state not in WAITING:
+        raise Conflict(
+            f"{job.spec.name} is {job.state}: only a waiting job can be changed",
+            hint=f"to let it begin anew: corral stop {job.id}, and submit it again",
+        )
+    else:
+        check_queue(world, asked.of(job.spec))
 
 
 def _check_resume(world: World, job: Job, now: Now) -> None:

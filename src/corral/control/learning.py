@@ -5,9 +5,10 @@ from collections.abc import Iterable
 
 from corral.domain.forecast import Ran
 from corral.domain.world import Changes, World
+from corral.ports.store import Store
 from corral.reconcile import Now
 from corral.reconcile.service import ended_before, ended_of, live_of
-from corral.schedule.learned import Learned, Lessons
+from corral.schedule.learned import MOST_ENDED, Learned, Lessons
 
 
 class Learning:
@@ -27,3 +28,8 @@ class Learning:
         world.apply(changes)
         ended = [one for job in new if (one := ended_of(job)) is not None]
         self._lessons.learn(ended, now.serving, lambda: live_of(world, now.wall))
+
+
+async def learned_of(store: Store, world: World, now: Now) -> Learning:
+    """From all that the store has: one's own jobs, and imported ones."""
+    return Learning(await store.runs(limit=MOST_ENDED), world, now)

@@ -11,7 +11,7 @@ from corral.domain.queue import Policy
 from corral.domain.units import duration_text
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
-from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
+from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, unmet, waits_for
 from corral.schedule import Learned
 from corral.schedule.learned import Class
 from corral.schedule.waiting import Reason
@@ -21,11 +21,13 @@ UNSEEN = "the next pass places it, or says what it waits for; there is one a sec
 
 def planned_reason(draft: Draft, job: Job) -> Reason:
     """Why it would be held. Jobs of the same submission have no id yet: they go by their names."""
+    if job.is_final:  # what it waits for can no longer happen
+        return _own_reason(job)
     if job.reason_code != DEPENDENCY:
         return held_by(draft, job) or _own_reason(job)
     waits = [
         replace(after, job=JobId(after.name), name="") if after.job in draft.jobs else after
-        for after in job.spec.after
+        for after in unmet(draft, job.spec)
     ]
     return Reason(code=job.reason_code, sentence=waits_for(waits))
 
@@ -52,12 +54,15 @@ def assumed_text(world: World, job: Job, learned: Learned | None) -> str:
     return "nothing: no job has ended yet and it has no limit, so it goes behind those known"
 
 
-def reason_held(world: World, job: Job, now: Now, *, stopped: str = "") -> Reason:
+def reason_held(world: World, job: Job, now: Now, *, stopped: str = "", said: str = "") -> Reason:
     """Of what a held job waits for, only what has not happened yet; how a suspended one goes on;
-    and that no pass has looked at one in line. `stopped`: why the head places nothing."""
+    and that no pass has looked at one in line. `stopped`: why the head places nothing; `said`: why
+    the engine has not begun with one that is placed."""
     if job.state == JobState.QUEUED:
         sentence = stopped or ": ".join(filter(None, (job.reason, UNSEEN)))
         return Reason(code="Stopped" if stopped else "New", sentence=sentence)
+    if job.state == JobState.STARTING and said:
+        return Reason(code="Engine", sentence=said)
     if job.state == JobState.SUSPENDED:
         goes_on = f"it goes on with: corral resume {job.id}"
         return replace(_own_reason(job), suggestions=(goes_on,))

@@ -5,8 +5,11 @@ from dataclasses import replace
 from typing import Final
 
 from corral.control.queues import check_queue
+from corral.domain.allowed import may_submit
 from corral.domain.errors import Refusal
+from corral.domain.ids import UserName
 from corral.domain.job import JobSpec
+from corral.domain.people import Role
 from corral.domain.resources import Resources
 from corral.domain.units import MILLIS_PER_GPU, duration_text
 from corral.domain.world import World
@@ -16,19 +19,22 @@ from corral.schedule.explain import never_fits
 MOST: Final = 8
 
 
-def changes_of(world: World, spec: JobSpec) -> tuple[tuple[str, JobSpec], ...]:
+def changes_of(world: World, spec: JobSpec, by: UserName) -> tuple[tuple[str, JobSpec], ...]:
     """What could be changed, each with how it is called: fewer nodes or GPUs, another type of GPU,
-    another queue, a shorter limit. Only what the cluster could run and the queue would take."""
+    another queue, a shorter limit. Only what the cluster could run and the queue would take of any
+    user of this name."""
     if spec.elastic is not None or spec.any_of:
         return ()  # it has said itself what would do
     fleet = Fleet(world.nodes.values())
     found = [
-        (change, other) for change, other in _changes(world, spec) if _is_taken(world, fleet, other)
+        (change, other)
+        for change, other in _changes(world, spec, by)
+        if _is_taken(world, fleet, other)
     ]
     return tuple(found[:MOST])
 
 
-def _changes(world: World, spec: JobSpec) -> Iterator[tuple[str, JobSpec]]:
+def _changes(world: World, spec: JobSpec, by: UserName) -> Iterator[tuple[str, JobSpec]]:
     asked = spec.resources
     for nodes in sorted({spec.nodes // 2, 1} - {0, spec.nodes}, reverse=True):
         plural = "s" * (nodes > 1)
@@ -42,7 +48,8 @@ def _changes(world: World, spec: JobSpec) -> Iterator[tuple[str, JobSpec]]:
         change = f"on {kind} instead of {asked.gpu_type}"
         yield change, replace(spec, resources=replace(asked, gpu_type=kind))
     for queue in world.queues.queues:
-        if queue.name != spec.queue:
+        lets = may_submit(world.queues.allowed(queue.name), by, Role.USER)
+        if queue.name != spec.queue and lets:
             yield f"in queue {queue.name}", replace(spec, queue=queue.name)
     limit = spec.max_duration_seconds
     if limit is not None:

@@ -138,7 +138,9 @@ class Attempt:
     borrowed_gpu_millis: int = 0  # how much of it was not its queue's own when it was placed
     first_step_at: float | None = None  # when a step of its training loop was first heard
     gave_way_to: JobId | None = None  # the job that it was preempted for
+    relocated: bool = False  # it was, to be moved elsewhere
     protected_until: float | None = None  # it was the elder of its line: nobody buys its place
+    open_receipt: "Receipt | None" = None  # of what it took, while a victim is not seen gone yet
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
@@ -150,13 +152,15 @@ class Receipt:
     """What an interruption cost, and whom. Lost work is in steps, seconds and GPU-seconds.
 
     Attempt 0: the job has ended without ever having been placed. A preemption has two: that of the
-    victim, and that of the job which took its GPUs (`taking`). `others` are the jobs on the other
-    side.
+    victim, and that of the job which took its GPUs (`taking`); so has a relocation, and there
+    `restart_gpu_seconds` is what it takes to get going again. `others` are the jobs on the other
+    side. `kind`: failure; preemption and relocation, for another job, whose own is called taking;
+    requeue, when somebody asked that it begin anew; drain; suspension; timeout; deadline.
     """
 
     job: JobId
     attempt: AttemptNumber
-    kind: str  # failure, preemption, suspension, timeout, deadline; taking
+    kind: str
     cause: Cause
     culprit: str
     evidence: str
@@ -166,6 +170,7 @@ class Receipt:
     resumed_from_step: int | None = None
     seconds_lost: float | None = None  # None: not written down, or nothing had begun
     others: tuple[JobId, ...] = ()
+    restart_gpu_seconds: float = 0.0
 
     @property
     def text(self) -> str:
@@ -190,4 +195,6 @@ class Receipt:
         more = [f"{self.steps_lost} steps"] if self.steps_lost else []
         if self.gpu_seconds_lost and self.seconds_lost is not None:
             more.append(gpu_seconds)
-        return f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "")
+        restart = self.restart_gpu_seconds
+        back = f", and {restart:.1f} GPU-seconds to start again" if restart else ""
+        return f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "") + back

@@ -84,6 +84,12 @@ class TokenExpired(Unauthorised):
     code = "token_expired"
 
 
+class TokenUsed(Unauthorised):
+    """A join token has let in as many machines as it was made for."""
+
+    code = "token_used"
+
+
 class UserDisabled(Unauthorised):
     """The user of the token may ask for nothing now."""
 
@@ -136,6 +142,12 @@ class TermLost(Trouble):
     """Another head leads now: this one may write no more."""
 
     code = "term_lost"
+
+
+class NoLeader(Trouble):
+    """None of several heads leads for the moment."""
+
+    code = "no_leader"
 
 
 class IllegalMove(Bug):

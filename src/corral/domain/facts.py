@@ -1,5 +1,6 @@
 """What agents say they see. Whole each time, so that a lost or repeated message does no harm."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -40,7 +41,8 @@ class Seen:
     """One attempt on one node, as its agent sees it.
 
     `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the head has
-    not yet acknowledged. `trouble_is_infra` says who pays when the phase is REFUSED.
+    not yet acknowledged. `trouble_is_infra` says who pays when the phase is REFUSED, and
+    `trouble_of` who is to blame, where that is not the node ("Slurm").
     `ran_seconds` is how long its ranks have been up, by a clock that nobody can set.
     """
 
@@ -53,6 +55,7 @@ class Seen:
     saves: tuple[Save, ...] = ()
     trouble: str = ""
     trouble_is_infra: bool = True
+    trouble_of: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,17 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Placing:
+    """What an engine that places by itself says of jobs that wait, by the attempt that would begin.
+
+    `chosen`: the nodes that it holds for the attempt, by node rank. `says`: why others have none.
+    """
+
+    chosen: Mapping[AttemptKey, tuple[NodeId, ...]] = field(default_factory=dict)
+    says: Mapping[AttemptKey, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Everything known from outside at one moment.
 
@@ -75,6 +89,7 @@ class Facts:
     heard since: what such a node once said is no longer known of it. `excused` are the seconds of a
     node's silence in which too many others were silent too. `stepped` is when, on the serving
     clock, the training loop of an attempt was last heard to have made a step, on whatever node.
+    `placing`: the word of an engine that places by itself; None: Corral places.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
@@ -82,3 +97,4 @@ class Facts:
     awaited: set[NodeId] = field(default_factory=set)
     excused: dict[NodeId, float] = field(default_factory=dict)
     stepped: dict[AttemptKey, float] = field(default_factory=dict)
+    placing: Placing | None = None

@@ -77,10 +77,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instead:
-    """A change to a waiting job with which it would start sooner, such as "with 1 node"."""
+    """A change to a waiting job with which it would start sooner, such as "with 1 node". `stops`:
+    whom it is likely to stop then, such as "2 preemptible jobs of queue a"; "" nobody."""
 
     change: str
     starts: Span
+    stops: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,18 +90,22 @@ class Forecast:
     """When a waiting job starts and ends, each to hold PERCENT times of 100.
 
     `runs`: how often the present was played forward; `known`: for which part of the jobs in it kin
-    told how long they run (for the others their limits, or a guess). `told` outcomes are on the
-    record, of which `held` percent lay in what was told; None: none is. `row` is what goes on it.
+    told how long they run; `limited`: which part of the others has a limit to go by, where the rest
+    is a guess. `told` outcomes are on the record, of which `held` percent lay in what was told;
+    None: none is. `row` is what goes on it.
+    `starts_by`: it is given up when it has not run by then (wall clock).
     """
 
     starts: Span
     ends: Span
     runs: int
     known: float
+    limited: float
     told: int
     held: float | None
     row: Told
     instead: tuple[Instead, ...] = ()
+    starts_by: float | None = None
 
     @property
     def is_bounded(self) -> bool:
@@ -107,13 +113,36 @@ class Forecast:
         return self.starts.high_seconds is not None
 
     @property
+    def may_be_given_up(self) -> bool:
+        """Whether its start_by may come before its start."""
+        high = self.starts.high_seconds
+        return self.starts_by is not None and (high is None or high > self._left_seconds)
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether it is likely to be given up: its start_by comes before all of the interval."""
+        return self.may_be_given_up and self.starts.low_seconds >= self._left_seconds
+
+    @property
+    def _left_seconds(self) -> float:
+        return (self.starts_by or self.row.at) - self.row.at
+
+    @property
     def record(self) -> str:
         """How far its like may be believed, as a part of a sentence."""
         if self.held is None:
             return f"no record yet: {self.basis}"
         if self.told < FEW:
-            return f"only {self.told} on record, which held {self.held:.0f} %"
+            return f"a guess: {self._few}"
         return f"the last {self.told} held {self.held:.0f} %"
+
+    @property
+    def _few(self) -> str:
+        """For example: only 5 starts are on record, 1 of them within what was told."""
+        within = round(self.told * (self.held or 0.0) / 100)
+        if self.told == 1:
+            return f"only 1 start is on record, {'' if within else 'not '}within what was told"
+        return f"only {self.told} starts are on record, {within} of them within what was told"
 
     @property
     def basis(self) -> str:
@@ -121,13 +150,22 @@ class Forecast:
         if self.known >= 1.0:
             return "from how long jobs like these ran"
         if self.known > 0.0:
-            return f"from how long jobs like {100 * self.known:.0f} % of these ran, and limits"
-        return "from limits"
+            return f"from how long jobs like {100 * self.known:.0f} % of these ran, {self._others}"
+        if self.limited > 0.0:
+            return "from limits" if self.limited >= 1.0 else "from limits, and guesses without one"
+        return "guessed: nobody has a limit, and no job like these has ended"
+
+    @property
+    def _others(self) -> str:
+        """What those go by of whom kin tell nothing."""
+        if self.limited <= 0.0:
+            return "the others guessed"
+        return "and limits" if self.limited >= 1.0 else "limits, and guesses without one"
 
     def __str__(self) -> str:
-        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. Without a record it is not
-        said how often it holds: in 12 to 40 min (no record yet: from limits)."""
-        if self.held is None:
+        """For example: in 12 to 40 min (80 %); the last 200 held 83 %. Without much of a record it
+        is not said how often it holds: in 12 to 40 min (no record yet: from limits)."""
+        if self.held is None or self.told < FEW:
             return f"{self.starts} ({self.record})"
         return f"{self.starts} ({PERCENT} %); {self.record}"
 

@@ -56,13 +56,23 @@ _TO_HAVE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """`name`: what the job is called, for people; "" where nobody has looked it up."""
+    """`name`: what the job is called, for people; "" where nobody has looked it up. `of`: the array
+    that was named, whose jobs have one of these each: all are to be done, or to have ended or
+    started; of those to fail one is enough, once all have ended."""
 
     job: JobId
     on: On = On.DONE
     name: str = ""
+    of: str = ""
+
+    @property
+    def any_of_array(self) -> str:
+        """The array of which one job is enough; "" where it is about this job."""
+        return self.of if self.on == On.FAILED else ""
 
     def __str__(self) -> str:
+        if self.any_of_array:
+            return f"any of {self.of} to fail, once all have ended"
         who = f"{self.name} ({self.job})" if self.name else str(self.job)
         return f"{who} {_TO_HAVE[self.on]}"
 
@@ -139,6 +149,7 @@ class JobSpec:
     array_place: int = 0  # which spec of its submission the array is: it has one of its own
     image: str | None = None  # OCI image or Apptainer file; None: the host's environment
     service: Service | None = None  # None: a job that ends by itself
+    ray: bool = False  # its command runs once, on a Ray cluster that its nodes make
 
     def __post_init__(self) -> None:
         if not is_name(self.name) or not self.run.strip():
@@ -197,6 +208,7 @@ class Job:
     fruitless: int = 0  # user-class failures in a row without progress
     best_step: int = -1  # furthest step that any attempt reported
     served_seconds: float = 0.0  # of the attempts that are over, without what was lost
+    waited_seconds: float = 0.0  # before each of its attempts
     started_at: float | None = None  # of the first attempt that ran
     ended_at: float | None = None
     pinned_to: NodeId | None = None  # its saves lie on this node only

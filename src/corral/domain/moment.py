@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+MOMENT_FORM: Final = "%Y-%m-%d %H:%M:%S UTC"
 WARN_SECONDS: Final = 60.0  # as long before the end as Slurm's --signal warns
 WARN_PART: Final = 0.1  # of its max_duration, where that is less
 
@@ -52,6 +53,6 @@ class Warn:
 def moment_text(at: float) -> str:
     """A moment for people: "2026-11-22 08:00:00 UTC"."""
     try:
-        return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return datetime.fromtimestamp(at, UTC).strftime(MOMENT_FORM)
     except (ValueError, OverflowError, OSError):
         return f"{at:.0f} s after 1970"

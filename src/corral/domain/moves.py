@@ -59,6 +59,7 @@ class JobEvent(StrEnum):
 S, E = JobState, JobEvent
 FINAL: Final = frozenset({S.DONE, S.FAILED, S.CANCELLED})
 ON_NODES: Final = frozenset({S.STARTING, S.RUNNING, S.STOPPING, S.RECOVERING})
+WAITING: Final = frozenset({S.HELD, S.QUEUED, S.SUSPENDED})  # on no node, and not over
 _LIVE = (S.STARTING, S.RUNNING)
 _WAITING = (S.HELD, S.QUEUED)
 

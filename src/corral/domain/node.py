@@ -8,6 +8,15 @@ from corral.domain.place import labels_of
 from corral.domain.resources import Inventory
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKind:
+    """Nodes that an engine could bring: what each would have, and how many there could be more."""
+
+    name: str
+    inventory: Inventory
+    most: int
+
+
 class Liveness(StrEnum):
     """Three values: silence is not death."""
 
@@ -20,7 +29,8 @@ class Liveness(StrEnum):
 class Node:
     """A node as the head has recorded it. `failed_at`: when it was to blame for the end of an
     attempt, the newest last. `set_labels`: those that an operator has set, sorted by name, whatever
-    it declares itself; None takes one away."""
+    it declares itself; None takes one away. `said_dead`: who has said that it is dead; that stands
+    until the node is heard again."""
 
     id: NodeId
     address: str = "127.0.0.1"
@@ -33,6 +43,7 @@ class Node:
     draining: bool = False
     failed_at: tuple[float, ...] = ()
     set_labels: tuple[tuple[str, str | None], ...] = ()
+    said_dead: str = ""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -48,10 +59,16 @@ class Node:
         return tuple(sorted((name, value) for name, value in found.items() if value is not None))
 
     @property
+    def word(self) -> str:
+        """The proof that somebody's word is."""
+        return f"{self.said_dead} has said that node {self.id} is dead"
+
+    @property
     def takes_work(self) -> bool:
         return self.liveness == Liveness.ALIVE and self.may_take_work
 
     @property
     def may_take_work(self) -> bool:
         """Whether it takes work as soon as it is heard again."""
-        return self.liveness != Liveness.DEAD and not self.cordoned and not self.draining
+        kept_back = self.cordoned or self.draining or bool(self.inventory.closed)
+        return self.liveness != Liveness.DEAD and not kept_back

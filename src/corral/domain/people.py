@@ -4,10 +4,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from corral.domain.errors import TokenExpired, TokenRevoked, Unauthorised, UserDisabled
+from corral.domain.errors import (
+    TokenExpired,
+    TokenRevoked,
+    TokenUsed,
+    Unauthorised,
+    UserDisabled,
+)
 from corral.domain.ids import NodeId, TokenId, UserName
 
 _ANOTHER: Final = "get another: an admin may run: corral token create --user NAME"
+_ANOTHER_JOIN: Final = "get another line: an operator may run: corral node token"
 HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
 
 
@@ -19,6 +26,7 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
     NODE = "node"  # of a node's own token; no user has it
+    JOIN = "join"  # of a token that lets machines become nodes, and nothing else; no user has it
 
 
 LADDER: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.ADMIN)  # each may all that is before
@@ -34,8 +42,8 @@ class User:
     disabled: bool = False
 
     def __post_init__(self) -> None:
-        if self.role == Role.NODE:
-            raise ValueError(f"no user is a node: {self.name}")
+        if self.role not in LADDER:
+            raise ValueError(f"no user is a {self.role}: {self.name}")
 
     @property
     def governs(self) -> bool:
@@ -47,7 +55,8 @@ class User:
 class Token:
     """What a user or a node shows. The secret itself is never kept: only its SHA-256.
 
-    `role` is the most that it lets its user do. `user` of a node's token is the node.
+    `role` is the most that it lets its user do. `user` of a node's token is the node, of a join
+    token who made it; `uses_left`: so many machines a join token still lets in.
     """
 
     id: TokenId
@@ -59,10 +68,13 @@ class Token:
     expires_at: float | None = None
     revoked_at: float | None = None
     used_at: float | None = None  # true within a minute
+    uses_left: int | None = None
 
     def __post_init__(self) -> None:
         if (self.node is not None) != (self.role == Role.NODE):
             raise ValueError(f"a node's token has the role node, and no other: {self.id}")
+        if (self.uses_left is not None) != (self.role == Role.JOIN):
+            raise ValueError(f"a join token is for a number of uses, and no other: {self.id}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,19 +107,22 @@ def lesser(one: Role, other: Role) -> Role:
 def role_of(token: Token, user: User | None, now: float) -> Role:
     """What the token lets its bearer do now.
 
-    Raises: TokenRevoked, TokenExpired, UserDisabled, Unauthorised when its user is gone.
+    Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its user is gone.
     """
+    another = _ANOTHER_JOIN if token.role == Role.JOIN else _ANOTHER
     if token.revoked_at is not None:
-        raise TokenRevoked(f"the token {token.id} of {token.user} was revoked", hint=_ANOTHER)
+        raise TokenRevoked(f"the token {token.id} of {token.user} was revoked", hint=another)
     if token.expires_at is not None and now >= token.expires_at:
-        raise TokenExpired(f"the token {token.id} of {token.user} has expired", hint=_ANOTHER)
+        raise TokenExpired(f"the token {token.id} of {token.user} has expired", hint=another)
+    if token.uses_left == 0:
+        raise TokenUsed(f"the join token {token.id} was used already", hint=another)
     if token.node is not None:
         return Role.NODE
     if user is None:
-        raise Unauthorised(f"there is no user {token.user} any more", hint=_ANOTHER)
+        raise Unauthorised(f"there is no user {token.user} any more", hint=another)
     if user.disabled:
         raise UserDisabled(
             f"the user {user.name} is disabled",
             hint=f"an admin may run: corral user set {user.name} --enable",
         )
-    return lesser(token.role, user.role)
+    return Role.JOIN if token.role == Role.JOIN else lesser(token.role, user.role)

@@ -34,6 +34,11 @@ class Topology:
     mode: Mode = Mode.PREFER
     within: Level = Level.RACK
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether it is more than what every gang would like."""
+        return self.mode != Mode.PREFER
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraint:

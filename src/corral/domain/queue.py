@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from math import inf, isfinite
 from typing import Final
 
+from corral.domain.allowed import ROLES, Allowed, is_allowable
 from corral.domain.ids import NAME_RULE, QueueName, is_name
 from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.relocation import RelocationRule
 from corral.domain.units import gpus_text
 
 ANY_TYPE: Final = "any"  # GPUs of whatever type
@@ -16,6 +19,8 @@ MOST_QUEUES: Final = 10_000
 DEEPEST: Final = 16  # levels of a tree
 HALF_LIFE_SECONDS: Final = 7 * 86400.0
 GUARD_SECONDS: Final = 120.0
+MOST_WEIGHT: Final = 10**6  # beside it 1 is due 0.001 of 1,000 GPUs, the least part there is
+WEIGHT_RULE: Final = f"a weight is above 0 and at most {MOST_WEIGHT:,}, beside which 1 is nothing"
 
 Gpus = tuple[tuple[str, int], ...]  # (type or "any", thousandths of a GPU), sorted by type
 Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
@@ -88,7 +93,8 @@ class Queue:
 
     `nominal` is its own: it comes first there, and gets it back when others have borrowed it.
     `borrow_limit_millis` bounds what it may use beyond that of what others leave idle, and
-    `lend_limit_millis` how much of its own others may use meanwhile.
+    `lend_limit_millis` how much of its own others may use meanwhile. `allow`: who may submit to it,
+    and to those below it that have no list themselves.
     """
 
     name: QueueName
@@ -104,6 +110,7 @@ class Queue:
     policy: Policy = Policy.DEFAULT
     preempt: Preempt = Preempt.SAVING
     budget: Budget | None = None
+    allow: Allowed | None = None
 
     @property
     def nominal_millis(self) -> int:
@@ -112,12 +119,22 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is wrong with one queue of a tree, and what to do about it."""
+    """What is wrong with one queue of a tree, and what to do about it: `hint` in a file, and
+    `options` with corral queue set; "" where that takes more than the one queue."""
 
     queue: QueueName
     field: str
     text: str
     hint: str
+    options: str = ""
+
+
+class NoTree(ValueError):
+    """These queues are no tree. `fault`: the first thing that is wrong."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(f"queue {fault.queue}: {fault.field}: {fault.text}")
+        self.fault = fault
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,18 +142,27 @@ class QueueTree:
     """All queues. There is always one that is called default.
 
     `half_life_seconds`: after so long, past use counts half. `guard_seconds`: so long a job runs
-    before it may be stopped for the owner of its GPUs.
+    before it may be stopped for the owner of its GPUs. `relocation`: whether jobs may be moved to
+    make room. `rack_patience_seconds`, `pod_patience_seconds`: so long a gang waits for one rack,
+    and for one pod, that holds it whole, before it takes any nodes.
     """
 
     queues: tuple[Queue, ...] = field(default_factory=lambda: (Queue(name=DEFAULT_QUEUE),))
     half_life_seconds: float = HALF_LIFE_SECONDS
     guard_seconds: float = GUARD_SECONDS
+    relocation: RelocationRule | None = None
+    rack_patience_seconds: float = 0.0
+    pod_patience_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.half_life_seconds <= 0 or self.guard_seconds < 0:
-            raise ValueError("a half-life is more than 0 s, and a guard not less")
+        if not (0 < self.half_life_seconds < inf and 0 <= self.guard_seconds < inf):
+            raise ValueError("a half-life is more than 0 s, a guard not less, and both end")
+        if not all(
+            0 <= one < inf for one in (self.rack_patience_seconds, self.pod_patience_seconds)
+        ):
+            raise ValueError("no patience is less than 0 s or without end")
         for fault in faults(self.queues):
-            raise ValueError(f"queue {fault.queue}: {fault.field}: {fault.text}")
+            raise NoTree(fault)
         if DEFAULT_QUEUE not in self.by_name:
             raise ValueError("there is always a queue that is called default")
 
@@ -159,6 +185,11 @@ class QueueTree:
             return (*above, queue)
 
         return {queue.name: path(queue) for queue in self.queues}
+
+    def allowed(self, name: QueueName) -> Allowed | None:
+        """Who may submit to the queue: its own list, else the nearest above it; None: everybody."""
+        lists = [queue.allow for queue in self.path(name) if queue.allow is not None]
+        return lists[-1] if lists else None
 
     def policy_of(self, name: QueueName) -> Policy:
         """Of the line that the queue's jobs wait in: that of the first queue with one for all."""
@@ -256,48 +287,61 @@ def faults(queues: Sequence[Queue]) -> Iterator[Fault]:
 
 
 def _own_faults(queue: Queue) -> Iterator[Fault]:
-    def fault(field: str, text: str, hint: str) -> Fault:
-        return Fault(queue=queue.name, field=field, text=text, hint=hint)
+    def fault(field: str, text: str, hint: str, options: str = "") -> Fault:
+        return Fault(queue=queue.name, field=field, text=text, hint=hint, options=options)
 
     if not is_name(queue.name):
         yield fault("name", f"{queue.name[:80]!r} is no name: it has {NAME_RULE}", "rename it")
     limits = (queue.borrow_limit_millis, queue.lend_limit_millis, queue.most_per_user_millis)
     if any(one is not None and one < 0 for one in (*limits, *dict(queue.nominal).values())):
-        yield fault("gpus", "no number of GPUs is less than nothing", "write: gpus: 8")
+        yield fault("gpus", "no number of GPUs is less than nothing", "write: gpus: 8", "--gpus 8")
     if len(dict(queue.nominal)) < len(queue.nominal):
         yield fault("gpus", "a type of GPU is named twice", "name each type once")
-    if not 0 < queue.weight <= 10**6:
-        yield fault("weight", f"{queue.weight:g} is out of bounds: above 0", "write: weight: 1")
-    if queue.longest_seconds is not None and queue.longest_seconds <= 0:
-        yield fault("max_duration", "no job could run", "write: max_duration: 24h")
+    if not 0 < queue.weight <= MOST_WEIGHT:
+        text = f"{queue.weight:g} is out of bounds: {WEIGHT_RULE}"
+        yield fault("weight", text, "write: weight: 1", "--weight 1")
+    if queue.longest_seconds is not None and not 0 < queue.longest_seconds < inf:
+        hint = "write: max_duration: 24h"
+        yield fault("max_duration", "no job could run", hint, "--max-duration 24h")
     low, high = queue.lowest_priority, queue.highest_priority
     if low is not None and high is not None and low > high:
-        yield fault("priorities", f"{low} to {high} holds none", "write: priorities: [low, normal]")
+        hint, options = "write: priorities: [low, normal]", "--priorities low..normal"
+        yield fault("priorities", f"{low} to {high} holds none", hint, options)
     if queue.lend_limit_millis is not None and queue.lend_limit_millis > queue.nominal_millis:
         own = gpus_text(queue.nominal_millis)
-        yield fault("lend", f"it can lend at most the {own} GPUs it has", f"write: lend: {own}")
+        text = f"it can lend at most the {own} GPUs it has"
+        yield fault("lend", text, f"write: lend: {own}", f"--lend {own}")
+    odd = next((one for one in queue.allow or () if not is_allowable(one)), None)
+    if odd is not None:
+        text = f"{odd[:80]!r} is neither a user's name nor one of {', '.join(ROLES)}"
+        yield fault("allow", text, "write: allow: [alice, bob]", "--allow alice,bob")
     if queue.budget is not None:
         yield from (fault("budget", *one) for one in _budget_faults(queue.budget))
 
 
-def _budget_faults(budget: Budget) -> Iterator[tuple[str, str]]:
-    """(what is wrong, what to write)."""
+def _budget_faults(budget: Budget) -> Iterator[tuple[str, str, str]]:
+    """(what is wrong, what to write, with which options to set the queue)."""
     example = "write: budget: {gpu_hours: 1000, period: 30d}"
+    options = "--gpu-hours 1000 --period 30d"
     if (budget.gpu_hours is None) == (budget.money is None):
-        yield "a budget is of GPU-hours or of money", example
-    elif min(budget.gpu_hours or 0.0, budget.money or 0.0) < 0:
-        yield "a budget is not less than nothing", example
+        yield "a budget is of GPU-hours or of money", example, options
+    elif not 0 <= (budget.gpu_hours or budget.money or 0.0) < inf:
+        yield "a budget is not less than nothing, and ends", example, options
     if (budget.money is None) == bool(budget.rates):
         yield (
             "money needs rates for a GPU-hour, and GPU-hours need none",
             "write: budget: {money: 5000, rates: {h100: 2.5, any: 1}, period: 30d}",
+            "--money 5000 --rates h100:2.5,any:1 --period 30d",
         )
-    if any(rate < 0 for _, rate in budget.rates):
-        yield "no rate is less than nothing", "write: rates: {h100: 2.5}"
+    if not all(0 <= rate < inf for _, rate in budget.rates):
+        yield "no rate is less than nothing or without end", "write: rates: {h100: 2.5}", ""
     if budget.period_seconds is not None and budget.until is not None:
-        yield "it is renewed each period, or lasts until a date", "keep one of period and until"
-    if budget.period_seconds is not None and budget.period_seconds < 60:
-        yield "a period is at least a minute", "write: period: 30d"
+        both = "it is renewed each period, or lasts until a date"
+        yield both, "keep one of period and until", options
+    if budget.period_seconds is not None and not 60 <= budget.period_seconds < inf:
+        yield "a period is at least a minute", "write: period: 30d", options
+    if budget.until is not None and not isfinite(budget.until):
+        yield "until is no date", "write: until: 2026-12-31", ""
 
 
 def _faults_of_parent(queue: Queue, by_name: Mapping[QueueName, Queue]) -> Iterator[Fault]:
@@ -313,8 +357,8 @@ def _faults_of_parent(queue: Queue, by_name: Mapping[QueueName, Queue]) -> Itera
         above = by_name[above.parent]
         if above.name in seen:
             text = f"it is below itself: {' < '.join([*seen, above.name])}"
-            hint = "leave out parent for a queue at the top"
-            yield Fault(queue=queue.name, field="parent", text=text, hint=hint)
+            hint, top = "leave out parent for a queue at the top", "--parent none"
+            yield Fault(queue=queue.name, field="parent", text=text, hint=hint, options=top)
             return
         seen.append(above.name)
     if len(seen) > DEEPEST:
@@ -339,4 +383,6 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[Fault]:
             has = gpus_text(queue.nominal_millis)
             text = f"it has {has} GPUs; the queues below it are given {gpus_text(-free)} more"
             hint = f"give {queue.name} more GPUs, or those below it fewer"
-            yield Fault(queue=queue.name, field="gpus", text=text, hint=hint)
+            needs = f"--gpus {gpus_text(queue.nominal_millis - free)}"
+            options = needs if own.keys() <= {ANY_TYPE} else ""
+            yield Fault(queue=queue.name, field="gpus", text=text, hint=hint, options=options)

@@ -1,6 +1,7 @@
 """What a job asks of a node, and what a node has."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from corral.domain.units import MILLIS_PER_GPU, gpus_text, size_text
@@ -61,13 +62,27 @@ class Shape:
         return f"{self.nodes} node{'s' * (self.nodes > 1)} with {self.resources}"
 
 
+def forms_of(shapes: Sequence[Shape]) -> list[list[Shape]]:
+    """The shapes in their order, those together that differ by one node each: 4, 3 and 2 nodes of
+    an elastic job are one form."""
+    forms: list[list[Shape]] = []
+    for shape in shapes:
+        last = forms[-1][-1] if forms else None
+        if last is not None and (shape.nodes, shape.resources) == (last.nodes - 1, last.resources):
+            forms[-1].append(shape)
+        else:
+            forms.append([shape])
+    return forms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One GPU of a node. `uuid` is the vendor's, or the pretend one's own.
 
     `slices`: the vendor's names of the equal parts that it is cut into (MIG); then it is given in
     these parts, and never whole: no program can use two of them as one. `numa`: the NUMA node of
-    the machine that it is near; a job is given GPUs of one, where it can be.
+    the machine that it is near; a job is given GPUs of one, where it can be. `taken`: a program
+    that Corral has not started uses it now, or may.
     """
 
     index: int
@@ -77,14 +92,18 @@ class Gpu:
     pretend: bool = False
     slices: tuple[str, ...] = ()
     numa: int = 0
+    taken: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """What a node offers. `shared` maps each declared shared path to the mark found in it.
+    """What a node has (its capacity), and what of it others than Corral hold now. It offers the
+    rest: work is placed by what is offered, and refused by what is there (0044).
 
-    Two nodes share a path when they read the same mark there: that is the proof, and a promise in
-    a settings file is not.
+    GPUs tell each for itself whether others hold it; `taken_cpu_millis` and `taken_memory_bytes`
+    are the rest of that. `closed`: why whoever lends the node gives it no new work now; "" when it
+    does. `shared` maps each declared shared path to the mark found in it. Two nodes share a path
+    when they read the same mark there: that is the proof, and a promise in a settings file is not.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -94,8 +113,11 @@ class Inventory:
     shared: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     gpu_shares: bool = False
-    containment: str = "cgroup"  # cgroup, pid-namespace or subreaper
+    containment: str = "cgroup"  # cgroup, pid-namespace, subreaper or engine
     private_root: bool = True
+    taken_cpu_millis: int = 0
+    taken_memory_bytes: int = 0
+    closed: str = ""
 
     def __post_init__(self) -> None:
         if [gpu.index for gpu in self.gpus] != list(range(len(self.gpus))):
@@ -124,6 +146,29 @@ class Inventory:
     def cuts(self) -> tuple[int, ...]:
         """Into how many parts each GPU is cut, by its index; 0 for one that is not."""
         return tuple(len(slices) for slices in self.slices)
+
+    @cached_property
+    def taken(self) -> tuple[int, ...]:
+        """Indices of the GPUs that programs use which Corral has not started."""
+        return tuple(gpu.index for gpu in self.gpus if gpu.taken)
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether it offers all that it has."""
+        return not (self.taken or self.taken_cpu_millis or self.taken_memory_bytes or self.closed)
+
+    @cached_property
+    def capacity(self) -> "Inventory":
+        """The same as if nobody held anything of it."""
+        if self.is_whole:
+            return self
+        return replace(
+            self,
+            gpus=tuple(replace(gpu, taken=False) for gpu in self.gpus),
+            taken_cpu_millis=0,
+            taken_memory_bytes=0,
+            closed="",
+        )
 
     @cached_property
     def numa(self) -> tuple[int, ...]:

@@ -65,6 +65,14 @@ def duration_text(seconds: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
+def written_duration(seconds: float) -> str:
+    """A duration as it is written in a spec: "2h", "90m", "12.5s"; `seconds_of` reads it again."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+
+
 def span_text(low_seconds: float, high_seconds: float | None) -> str:
     """From now to then, in one unit and rounded outwards: "in 12 to 40 min", "within 30 s"."""
     if high_seconds is None:

@@ -49,6 +49,7 @@ class PreemptWhy(StrEnum):
     PRIORITY = "priority"  # both are of one queue, and it has the higher priority
     SERVICE = "service"  # of one line by service, it is likely to end sooner, and has waited
     PREEMPTIBLE = "preemptible"  # the other was submitted as one that gives way to any
+    ROOM = "room"  # the other is moved: it starts elsewhere at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,8 @@ class Victim:
     """A job that is stopped so that another can start.
 
     `due_at`: not before this moment (wall clock) is it expected to be told to stop. What it lost is
-    known once it has been seen gone, at `gone_at`.
+    known once it has been seen gone, at `gone_at`. `to`: where it is moved, if it is, in one of its
+    shapes.
     """
 
     job: JobId
@@ -68,6 +70,8 @@ class Victim:
     steps_lost: int | None = None
     gpu_seconds_lost: float = 0.0
     loss: str = ""  # the same as a part of a sentence; "" for one that ended by itself
+    to: tuple[Seat, ...] = ()
+    shape: Shape | None = None
 
     @property
     def was_stopped(self) -> bool:
@@ -82,7 +86,8 @@ class Reservation:
     It ends when the job is placed, or when it is no longer wanted: then whoever was not yet told to
     stop runs on. `ended` says how. One with a `latest_start` (wall clock) is a promise: nobody is
     stopped for it, it waits for the ends of those in `after`, and others may use its seats that
-    have gone by then.
+    have gone by then. One with `moved_for` is of a job that has stopped to start there, so that
+    the other has room.
     """
 
     job: JobId
@@ -93,3 +98,4 @@ class Reservation:
     ended: str = ""
     latest_start: float | None = None
     after: tuple[JobId, ...] = ()
+    moved_for: JobId | None = None

@@ -22,8 +22,10 @@ class Launch:
 
     Ranks of this node are `first_rank` to `first_rank + ranks - 1` of `world_size`. `resume` holds
     the committed saves, newest first: the first that verifies is to be used. `node_mtbf_seconds` is
-    the measured mean time between failures of one node. Secrets are named, not carried: the agent
-    asks for them by its own token.
+    the measured mean time between failures of one node. `limit_seconds`: so long it may run, of its
+    start on, before the head stops it. Secrets are named, not carried: the agent
+    asks for them by its own token. `ray`: `run` is for the first node only, once all have made
+    a Ray cluster of the attempt's own.
     """
 
     key: AttemptKey
@@ -49,6 +51,9 @@ class Launch:
     grace_seconds: float
     node_mtbf_seconds: float
     self_stop_seconds: float | None = None
+    limit_seconds: float | None = None
+    image: str | None = None
+    ray: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """What people ask for. A wish is durable before it is acknowledged, and granted in sequence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from corral.domain.ids import JobId, NodeId, Sequence, UserName
+from corral.domain.ids import JobId, NodeId, QueueName, Sequence, UserName
 from corral.domain.job import JobSpec
 from corral.domain.queue import Queue
+from corral.domain.relocation import RelocationRule
+from corral.domain.units import written_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,53 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """Its attempt is stopped, and the job goes back to its place in line."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetJob:
+    """What is named of a waiting job is so from now on; None: it stays. Of an array each job is
+    named by its index, too."""
+
+    job: JobId
+    name: str | None = None
+    queue: QueueName | None = None
+    priority: int | None = None
+    max_duration_seconds: float | None = None
+
+    def of(self, spec: JobSpec) -> JobSpec:
+        """The spec as it is then."""
+        name, index = self.name, spec.array_index
+        if name is not None and index is not None:
+            name = f"{name}_{index}"
+        return replace(
+            spec,
+            name=name or spec.name,
+            queue=self.queue or spec.queue,
+            priority=spec.priority if self.priority is None else self.priority,
+            max_duration_seconds=self.max_duration_seconds or spec.max_duration_seconds,
+        )
+
+    def __str__(self) -> str:
+        """What changes, for people."""
+        said = {"name": self.name, "queue": self.queue, "priority": self.priority}
+        parts = [f"{what}: {value}" for what, value in said.items() if value is not None]
+        if self.max_duration_seconds is not None:
+            parts.append(f"max_duration: {written_duration(self.max_duration_seconds)}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetNode:
-    """cordon: no new work; drain: no new work, and what runs is moved; uncordon: both undone."""
+    """cordon: no new work; drain: no new work, and what runs is moved; uncordon: both undone.
+    dead: its machine is off, or was started anew: a person's word, taken as proof. remove: it is a
+    node of the cluster no more."""
 
     node: NodeId
-    to: Literal["cordon", "drain", "uncordon"]
+    to: Literal["cordon", "drain", "uncordon", "dead", "remove"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +94,25 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetQueues:
-    """The whole tree anew; or, where it is not `whole`, these queues added or changed.
+    """The whole tree anew; or, where it is not `whole`, these queues added or changed, and those
+    `removed` taken away.
 
-    `half_life_seconds` and `guard_seconds` None leave what is.
+    `half_life_seconds` and `guard_seconds` None leave what is; the rest is as a whole tree says.
+    `changes`: what that came to when it was asked, one line each, for the audit log.
     """
 
     queues: tuple[Queue, ...]
     whole: bool
     half_life_seconds: float | None = None
     guard_seconds: float | None = None
+    relocation: RelocationRule | None = None
+    rack_patience_seconds: float = 0.0
+    pod_patience_seconds: float = 0.0
+    changes: tuple[str, ...] = ()
+    removed: tuple[QueueName, ...] = ()
 
 
-Asked = Submit | Cancel | Suspend | Resume | SetNode | SetLabels | SetQueues
+Asked = Submit | Cancel | Suspend | Resume | Requeue | SetJob | SetNode | SetLabels | SetQueues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
+from corral.domain.attempt import Allocation, Attempt, Receipt, Save, Seat, SeatState
 from corral.domain.ids import (
     AttemptNumber,
     ClusterId,
@@ -18,6 +18,8 @@ from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.relocation import of_last_day
+from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Reservation, Spent, Use
 
 AllocationKey = tuple[JobId, AttemptNumber, NodeId]
@@ -64,11 +66,14 @@ class Changes:
     reservations: tuple[Reservation, ...] = ()
     granted: Sequence | None = None
     forgotten: tuple[JobId, ...] = ()  # with all that belongs to them
+    removed: tuple[NodeId, ...] = ()  # nodes that hold nothing
 
     def __bool__(self) -> bool:
         rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves, self.forgotten)
         shares = (self.uses, self.spent, self.reservations, self.receipts, self.events)
-        return any(rows) or any(shares) or not (self.queues is None and self.granted is None)
+        return any((*rows, *shares, self.removed)) or not (
+            self.queues is None and self.granted is None
+        )
 
 
 @dataclass(slots=True)
@@ -100,7 +105,8 @@ class World:
     """What is not over yet, and of what is: the states, and since when (wall clock).
 
     `attempts` holds the newest attempt of each unfinished job; `saves` its resumable checkpoints,
-    oldest first; `allocations` all that is not released; `reservations` those that stand.
+    oldest first; `allocations` all that is not released; `reservations` those that stand;
+    `relocations` the receipts of those of the last day.
     """
 
     cluster: ClusterId
@@ -117,6 +123,7 @@ class World:
     uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
     spent: dict[QueueName, Spent] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
+    relocations: dict[tuple[JobId, int], Receipt] = field(default_factory=dict)
     _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
 
     def in_state(self, state: JobState) -> Mapping[JobId, Job]:
@@ -131,6 +138,11 @@ class World:
         """Queues that unfinished jobs are in. From now on only `apply` may change them."""
         return self._indexed().in_queue.keys()
 
+    def held_gpu_millis(self, seat: Seat) -> int:
+        """What of its node's GPUs nobody else may have meanwhile: all, where it is exclusive."""
+        node = self.nodes.get(seat.node) if seat.exclusive else None
+        return seat.gpu_millis if node is None else len(node.inventory.gpus) * MILLIS_PER_GPU
+
     def _indexed(self) -> "_Index":
         if self._index is None:
             self._index = _Index()
@@ -143,6 +155,8 @@ class World:
         for job in changes.jobs:
             self._apply_job(job)
         self.nodes.update((node.id, node) for node in changes.nodes)
+        for gone in changes.removed:
+            self.nodes.pop(gone, None)
         self._apply_attempts(changes.attempts)
         self._apply_allocations(changes.allocations)
         self._apply_saves(changes.saves)
@@ -151,6 +165,9 @@ class World:
             self.granted = changes.granted
         for id in changes.forgotten:
             del self.ended[id], self.ended_at[id]
+        if changes.forgotten or changes.receipts:
+            rows = (*self.relocations.values(), *changes.receipts)
+            self.relocations = of_last_day(rows, forgotten=frozenset(changes.forgotten))
 
     def _apply_job(self, job: Job) -> None:
         if self._index is not None:

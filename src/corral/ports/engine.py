@@ -1,9 +1,12 @@
 """What lends nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from corral.domain.candidate import Candidate
+from corral.domain.facts import AttemptKey, Placing
 from corral.domain.ids import NodeId
+from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
 
 
@@ -13,10 +16,63 @@ class Engine(Protocol):
     name: str
     cannot: Mapping[str, str]  # a spec field that it does not honour -> why
 
+    @property
+    def could_bring(self) -> Sequence[NodeKind]:
+        """What it could have beside the nodes that are known: a gang that fits then is waited for,
+        not refused."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not get at its nodes now, as a sentence; "" when it does."""
+        ...
+
     def observe(self) -> Mapping[NodeId, str]:
         """Nodes proven dead, with the proof. Anything less than proof is left to silence."""
         ...
 
     def apply(self, wanted: Wanted) -> None:
         """Let the node's agent have this word; agents refuse an older version than they know."""
+        ...
+
+    def says(self, key: AttemptKey) -> str:
+        """Why an attempt that was placed has not begun, in the engine's own words; "" when it has
+        none to say."""
+        ...
+
+
+class LivingEngine(Engine, Protocol):
+    """An engine as a head brings it up, looks after it, and takes it down."""
+
+    async def start(self) -> None:
+        """Adopt what lives of its nodes, and bring up the others. Raises: OSError, Trouble."""
+        ...
+
+    def look_after(self) -> None:
+        """To be called each second."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Whether no node has anything left of an attempt."""
+        ...
+
+    async def down(self, *, kill: bool) -> None:
+        """End the agents, and with `kill` all else; without, attempts run on and are adopted."""
+        ...
+
+    def close(self) -> None:
+        """Look after nothing more; what runs, runs on."""
+        ...
+
+
+class Placer(Protocol):
+    """An engine's own scheduler, where it places what waits by itself."""
+
+    def offer(self, waiting: Sequence[Candidate]) -> None:
+        """All that waits now, the first first. To be called when every node has its newest word:
+        what is no more in it, and runs nowhere, is taken back."""
+        ...
+
+    def placing(self) -> Placing:
+        """Whom it has given nodes, and why the others wait."""
         ...

@@ -53,6 +53,20 @@ class People(Protocol):
         """The token afterwards; None when there is none of this id. Again is harmless."""
         ...
 
+    async def forget_token(self, id: TokenId, *, entry: AuditEntry) -> bool:
+        """Keep nothing of the token: it lets in nobody. False when there is none of this id."""
+        ...
+
+    async def spend_token(
+        self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
+    ) -> Token | None:
+        """Take one use of a join token, and add the node's token that it was used for. Answers with
+        the join token afterwards; None when it lets in nobody (any more).
+
+        Raises: Conflict when another token that is valid names the same node.
+        """
+        ...
+
     async def use_token(self, id: TokenId, *, at: float) -> None:
         """Note that it was used then."""
         ...

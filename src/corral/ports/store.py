@@ -7,7 +7,9 @@ from typing import Protocol
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.forecast import Ran, Told
 from corral.domain.ids import JobId, TokenId, UserName
+from corral.domain.imported import Imported
 from corral.domain.job import Job
+from corral.domain.leadership import HeadSeen, Leader
 from corral.domain.people import AuditEntry
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
@@ -15,7 +17,7 @@ from corral.ports.people import People
 
 
 class Store(People, Protocol):
-    """One contract, kept by SQLite and by memory (tests/contracts/stores).
+    """One contract, kept by SQLite, PostgreSQL and memory (tests/contracts/stores).
 
     Every method raises StoreTrouble when the store cannot be read or written.
     """
@@ -26,6 +28,35 @@ class Store(People, Protocol):
         `known` is the term that the caller led under: it leads again only while no newer one does.
         None: it takes over. Raises: TermLost.
         """
+        ...
+
+    async def keep_leading(self, term: int, *, name: str, url: str) -> None:
+        """Say that the head of this term lives, and where it serves: it is one of `heads` too.
+
+        Raises: TermLost.
+        """
+        ...
+
+    async def step_down(self, term: int) -> None:
+        """Let another lead at once, unless one does already."""
+        ...
+
+    async def leader(self) -> Leader: ...
+
+    async def be_there(self, *, name: str, url: str) -> None:
+        """Say that a head which does not lead lives, and where it serves."""
+        ...
+
+    async def leave(self, *, name: str) -> None:
+        """The head of this name is none of `heads` any more."""
+        ...
+
+    async def heads(self) -> Seq[HeadSeen]:
+        """Those that have said that they live, by name, whether they still do or not."""
+        ...
+
+    async def agree(self, what: str, said: str) -> str:
+        """What the first head has said about it, this one if nobody has: all hold to that."""
         ...
 
     async def wish(
@@ -60,18 +91,20 @@ class Store(People, Protocol):
         """
         ...
 
-    async def jobs(self, *, final: bool, limit: int) -> Seq[Job]:
-        """Jobs, newest first: with `final`, also those that are over."""
+    async def jobs(self, *, final: bool, limit: int, before: JobId | None = None) -> Seq[Job]:
+        """Jobs, newest first: with `final`, also those that are over. With `before` those that
+        follow this one; where it is not recorded any more, those of older submissions."""
         ...
 
     async def job(self, id: JobId) -> Job | None: ...
 
-    async def named(self, name: str) -> Job | None:
-        """The newest job of that name."""
+    async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
+        """The newest job of that name, of anybody's or of this user's."""
         ...
 
-    async def array(self, of: str) -> Seq[Job]:
-        """Jobs of the array with this id, else of the newest array of this name, by index."""
+    async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
+        """Jobs of the array with this id, else of the newest array of this name (of this user's
+        with `by`), by index."""
         ...
 
     async def names(self) -> Seq[str]:
@@ -100,7 +133,19 @@ class Store(People, Protocol):
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
         """How long the newest jobs that are over have run, newest first; of so many jobs at most,
-        those that never ran left out."""
+        those that never ran left out. Where there are fewer, imported ones follow."""
+        ...
+
+    async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
+        """Keep those whose id is not known yet; how many these were."""
+        ...
+
+    async def known_imports(self, ids: Seq[str]) -> int:
+        """How many of these have been imported already."""
+        ...
+
+    async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
+        """The last to end first; with `before` those that follow the one of this id."""
         ...
 
     async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:

@@ -186,16 +186,24 @@ def _was_done(job: Job, attempt: Attempt, parts: list[Part]) -> bool:
 
 
 def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
-    """The earliest bad exit is the cause; what ended after it is its consequence."""
+    """The earliest bad exit is the cause; what ended after it is its consequence. Where a node's
+    ranks said why they end, that is told of them and not their exit code alone."""
     ends: list[tuple[float, int, Exit, Part]] = []
     for part in failed:
         ends += [(exit.at, rank, exit, part) for rank, exit in _exits(part) if not exit.clean]
     for part in failed:
         if part.seen is not None and part.seen.trouble:
             cause = Cause.INFRA if part.seen.trouble_is_infra else Cause.USER
-            node = part.allocation.seat.node
-            told = part.seen.trouble
-            blame(draft, attempt, cause=cause, culprit=f"node {node}", evidence=told, node=node)
+            other = part.seen.trouble_of
+            node = part.allocation.seat.node if not other else None
+            told, culprit = part.seen.trouble, other or f"node {node}"
+            own = [end for end in ends if end[3] is part and cause == Cause.USER]
+            at, _, exit, _ = min(own, key=lambda end: end[:2], default=(None, 0, None, part))
+            blame(
+                draft, attempt, cause=cause, culprit=culprit, evidence=told, node=node,
+                at=at, exit_code=exit.shell_code if exit is not None else None,
+            )  # fmt: skip
+            ends = [end for end in ends if end not in own]
             attempt = draft.attempt(attempt.job) or attempt
     if ends:
         at, rank, exit, part = min(ends, key=lambda end: end[:2])
@@ -214,7 +222,7 @@ def blame(
     cause: Cause,
     culprit: str,
     evidence: str,
-    node: NodeId,
+    node: NodeId | None,
     at: float | None = None,
     exit_code: int | None = None,
 ) -> None:

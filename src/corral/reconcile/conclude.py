@@ -6,10 +6,13 @@ from typing import Final
 from corral.domain.attempt import Attempt, Cause, Receipt, SeatState
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
+from corral.domain.relocation import RELOCATION
 from corral.domain.units import MILLIS_PER_GPU
 from corral.reconcile.draft import Draft
-from corral.reconcile.service import with_all, with_kept
+from corral.reconcile.giving import settle
+from corral.reconcile.service import restart_seconds, with_all, with_kept
 
+DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
 MOST_KEPT: Final = 8  # failures that are remembered of a node, and nodes of a job
 
@@ -54,8 +57,11 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
             evidence=job.reason,
         )
         draft.put_attempt(ended)
+    receipt: Receipt | None = None
     if why in _RECEIPTS:
-        receipt = _receipt(draft, ended, _RECEIPTS[why] if ended is not attempt else "failure")
+        receipt = _receipt(
+            draft, ended, _kind(why, ended, job.reason_code) if ended is not attempt else "failure"
+        )
         draft.receipts.append(receipt)
         text = f"{job.spec.name}: {receipt.text}"
         draft.tell("receipt", text, job=job.id, attempt=ended.number)
@@ -66,6 +72,18 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
     job = with_kept(draft, job, ended) if goes_on else with_all(job, ended, until)
     draft.put(_with_best_step(job, ended))
     draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=code)
+    if receipt is not None:
+        settle(draft, receipt)
+
+
+def _kind(why: StopWhy, attempt: Attempt, code: str) -> str:
+    """A job that was to be moved, and whose user suspended it meanwhile, is suspended. One that was
+    stopped for no other job begins anew because somebody asked so, or because a node is drained:
+    `code` of its reason tells."""
+    if why != StopWhy.PREEMPT or attempt.gave_way_to is not None:
+        moved = why == StopWhy.PREEMPT and attempt.relocated
+        return RELOCATION if moved else _RECEIPTS[why]
+    return "drain" if code == DRAIN else "requeue"
 
 
 def _time_text(job: Job) -> str:
@@ -156,6 +174,7 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
     if newest is not None:
         since = max(since, newest.at)
     gpus = sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
+    is_for_other = kind in ("preemption", RELOCATION)
     return Receipt(
         job=attempt.job,
         attempt=attempt.number,
@@ -168,5 +187,6 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
         seen_at=draft.now.wall,
         resumed_from_step=newest.step if newest else None,
         seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),  # to stop is no work
-        others=(attempt.gave_way_to,) if kind == "preemption" and attempt.gave_way_to else (),
+        others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),
+        restart_gpu_seconds=gpus * restart_seconds(attempt) if kind == RELOCATION else 0.0,
     )

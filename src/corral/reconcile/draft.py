@@ -1,6 +1,6 @@
 """What is being decided, laid over the recorded world, which is not changed before the commit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -61,6 +61,7 @@ class Draft:
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     granted: Sequence | None = None
     forgotten: list[JobId] = field(default_factory=list)
+    removed: set[NodeId] = field(default_factory=set)
     frozen: set[NodeId] = field(default_factory=set)
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
 
@@ -71,7 +72,14 @@ class Draft:
         return self.attempts.get(id) or self.world.attempts.get(id)
 
     def node(self, id: NodeId) -> Node | None:
+        if id in self.removed:
+            return None
         return self.nodes.get(id) or self.world.nodes.get(id)
+
+    def remove(self, node: NodeId) -> None:
+        """It is a node no more; it holds nothing."""
+        self.nodes.pop(node, None)
+        self.removed.add(node)
 
     def state_of(self, id: JobId) -> JobState | None:
         job = self.job(id)
@@ -89,11 +97,13 @@ class Draft:
             )
         yield from (job for job in self.jobs.values() if job.state in states)
 
-    def queued(self) -> dict[JobId, Job]:
-        """All that wait for a place now."""
-        found = dict(self.world.in_state(JobState.QUEUED))
+    def by_id(self, *states: JobState) -> dict[JobId, Job]:
+        """The same by id."""
+        found: dict[JobId, Job] = {}
+        for state in states:
+            found.update(self.world.in_state(state))
         for id, job in self.jobs.items():
-            if job.state == JobState.QUEUED:
+            if job.state in states:
                 found[id] = job
             else:
                 found.pop(id, None)
@@ -105,8 +115,12 @@ class Draft:
         new = (job for id, job in self.jobs.items() if id not in self.world.jobs)
         yield from (job for job in new if job.spec.start_by is not None)
 
-    def all_nodes(self) -> dict[NodeId, Node]:
-        return {**self.world.nodes, **self.nodes}
+    def all_nodes(self) -> Mapping[NodeId, Node]:
+        """Those of the world itself where none is changed: a copy costs what a cluster is large."""
+        if not self.nodes and not self.removed:
+            return self.world.nodes
+        there = {**self.world.nodes, **self.nodes}
+        return {id: node for id, node in there.items() if id not in self.removed}
 
     def use(self, leaf: tuple[QueueName, UserName]) -> Use | None:
         return self.uses.get(leaf) or self.world.uses.get(leaf)
@@ -224,6 +238,7 @@ class Draft:
             reservations=tuple(self.reservations.values()),
             granted=self.granted,
             forgotten=tuple(self.forgotten),
+            removed=tuple(sorted(self.removed)),
         )
 
 

@@ -5,9 +5,11 @@ from typing import Final
 
 from corral.domain.attempt import Attempt
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import ON_NODES, JobState
+from corral.domain.moves import JobState
 from corral.reconcile.attempts import ran_seconds
 from corral.reconcile.draft import Draft
+from corral.reconcile.preempt import LEAVING
+from corral.reconcile.roster import LiveJobs, order_of
 from corral.reconcile.use import types_of
 from corral.schedule import Ending
 from corral.schedule.ahead import START_SECONDS
@@ -23,10 +25,12 @@ def holds_seconds(spec: JobSpec) -> float | None:
     return None if limit is None else START_SECONDS + limit + spec.grace_seconds + GONE_SECONDS
 
 
-def endings_of(draft: Draft) -> list[Ending]:
-    """Those who hold seats now and have a limit, or are coming to their end."""
+def endings_of(draft: Draft, live: LiveJobs) -> list[Ending]:
+    """Those who hold seats now and have a limit, or are coming to their end, in the order of
+    submission."""
+    live.see(draft)
     types, found = types_of(draft), []
-    for job in draft.in_states(*ON_NODES):
+    for job in sorted((*live.with_limit.values(), *draft.in_states(*LEAVING)), key=order_of):
         attempt = draft.attempt(job.id)
         until = inf if attempt is None else until_of(draft, job, attempt)
         if attempt is None or until == inf:

@@ -1,8 +1,9 @@
 """When a waiting job starts, as the world stands. Pure."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from corral.domain.attempt import Allocation, Attempt
@@ -12,11 +13,12 @@ from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobState, StopWhy
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.ends import holds_seconds
-from corral.reconcile.place import suspicion_of, waiting_of
-from corral.reconcile.preempt import reserved_of, restart_seconds
+from corral.reconcile.place import waiting_of
+from corral.reconcile.preempt import reserved_of
 from corral.reconcile.promises import promised_of
 from corral.reconcile.queued import shared_paths
-from corral.reconcile.service import ended_before, live_of
+from corral.reconcile.rooms import suspicion_of
+from corral.reconcile.service import ended_before, live_of, restart_seconds
 from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of
 from corral.replay.interval import MISS, Interval, Kept, Record, drawn_interval, told_interval
 from corral.replay.kin import Kin
@@ -34,6 +36,10 @@ PASSES: Final = 2_000  # of one run
 FIRST_PART: Final = 0.5  # of the time is for what is told, the rest for suggestions
 SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of the time, or less
 MOST_INSTEAD: Final = 3
+OFTEN: Final = 0.25  # of the runs in which a suggestion stops others, from which on it says so
+STOP_SECONDS: Final = (
+    2.0  # from the end of its last save until a job is seen gone, when all is well
+)
 
 
 def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast | None:
@@ -50,17 +56,27 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast
     learned = Learned(ended_before(question.runs), live_of(draft.world, draft.now.wall))
     present = replace(present, learned=learned)
     past = sorted(question.runs, key=lambda ran: ran.submitted_at)
-    plays = _Plays(question=question, kin=Kin(question.runs), past=past, is_within=is_within)
-    drawn = plays.draw(present, lives, RUNS, FIRST_PART)
+    plays = _Plays(
+        question=question,
+        kin=Kin(question.runs),
+        past=past,
+        since=_last_change(draft, question.runs),
+        is_within=is_within,
+    )
+    most = _promised_seconds(present, job.id)
+    drawn = _until(most, plays.draw(present, lives, RUNS, FIRST_PART))
     record = record_of(question.told)
     starts = _interval(drawn)
     told = told_interval(starts, record)
-    known = [plays.kin.knows(life.kind, life.ran_seconds) for life in lives.values()]
+    told = Interval(low=min(told.low, most), high=min(told.high, most))
+    known = {id for id, one in lives.items() if plays.kin.knows(one.kind, one.ran_seconds)}
     return Forecast(
+        starts_by=job.starts_by if job.started_at is None else None,
         starts=_span(told),
         ends=_ends(drawn, told),
         runs=len(drawn),
-        known=sum(known) / len(known),
+        known=len(known) / len(lives),
+        limited=_limited(job.id, [(id, one) for id, one in lives.items() if id not in known]),
         told=len(record.kept),
         held=None if record.held is None else 100 * record.held,
         row=_row(job, question.wall, starts, told),
@@ -75,6 +91,7 @@ class _Plays:
     question: Question
     kin: Kin
     past: Sequence[Ran]
+    since: float  # the last change of the world (wall clock)
     is_within: Callable[[float], bool]
 
     def draw(
@@ -88,10 +105,17 @@ class _Plays:
             self.past,
             self.question.job,
             runs=runs,
-            seed=int(self.question.wall),
+            since=self.since,
             most_passes=PASSES,
             keep_on=lambda found: self.is_within(part * (PATIENCE if found < FEWEST else 1)),
         )
+
+
+def _last_change(draft: Draft, runs: Iterable[Ran]) -> float:
+    """When a job has moved last, or ended (wall clock); never later than now."""
+    moved = [job.since for job in draft.all_jobs()]
+    ended = [ran.ended_at for ran in runs]
+    return min(draft.now.wall, max([*moved, *ended], default=draft.now.wall))
 
 
 def _waits(drawn: Iterable[Drawn]) -> list[float]:
@@ -107,6 +131,31 @@ def _interval(drawn: Sequence[Drawn]) -> Interval:
     waits = _waits(drawn)
     is_open = waits[ceil((1 - MISS / 2) * (len(waits) - 1))] >= HORIZON_SECONDS
     return Interval(low=least, high=HORIZON_SECONDS if is_open else drawn_interval(waits).high)
+
+
+def _promised_seconds(present: Present, job: JobId) -> float:
+    """From now to the start that the job is promised at the latest; infinite where none is ahead of
+    it."""
+    starts = (one.start for one in present.promised if one.job == job)
+    return next((start - present.now for start in starts if start > present.now), inf)
+
+
+def _until(most_seconds: float, drawn: Sequence[Drawn]) -> list[Drawn]:
+    """What was drawn, with no start behind the promised one: the limits that it goes by hold for
+    all, and what is drawn knows nothing better."""
+    return [
+        replace(one, wait_seconds=most_seconds, is_cut=False)
+        if most_seconds < inf and (one.is_cut or one.wait_seconds > most_seconds)
+        else one
+        for one in drawn
+    ]
+
+
+def _limited(job: JobId, unknown: Sequence[tuple[JobId, Life]]) -> float:
+    """The part of these that have a limit. The job's own says nothing of its start: it counts only
+    where it is the one that nothing is known of."""
+    asked = [life for id, life in unknown if id != job] or [life for _, life in unknown]
+    return sum(life.limit_seconds is not None for life in asked) / len(asked) if asked else 1.0
 
 
 # -- the answer ------------------------------------------------------------------------------------
@@ -186,8 +235,25 @@ def _sooner(
         then = told_interval(_interval(other_drawn), record)
         is_sooner = then.low <= told.low and then.high <= told.high and then != told
         if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
-            found.append((quantile(waits, 0.5), Instead(change=change, starts=_span(then))))
+            stops = _stops_text(present, other_drawn)
+            instead = Instead(change=change, starts=_span(then), stops=stops)
+            found.append((quantile(waits, 0.5), instead))
     return tuple(one for _, one in sorted(found, key=lambda one: one[0])[:MOST_INSTEAD])
+
+
+def _stops_text(present: Present, drawn: Sequence[Drawn]) -> str:
+    """For example: 2 preemptible jobs of queue a, 1 job of queue b. "" where fewer than OFTEN of
+    the runs stop anybody who is there now."""
+    gangs = {holder.gang.job: holder.gang for holder in present.holders}
+    stopping = [found for one in drawn if (found := [id for id in one.stopped if id in gangs])]
+    if len(stopping) < OFTEN * len(drawn):
+        return ""
+    middle = sorted(stopping, key=len)[len(stopping) // 2]
+    counts = Counter((gangs[id].queue, gangs[id].preemptible) for id in middle)
+    return ", ".join(
+        f"{count} {'preemptible ' * preemptible}job{'s' * (count > 1)} of queue {queue}"
+        for (queue, preemptible), count in sorted(counts.items())
+    )
 
 
 # -- the present -----------------------------------------------------------------------------------
@@ -254,6 +320,7 @@ def _holder(draft: Draft, job: Job, attempt: Attempt, gang: Waiting) -> Holder:
         restart_seconds=restart_seconds(attempt),
         frees_at=_frees_at(draft, job) if stopping else None,
         comes_back=job.state == JobState.RECOVERING or job.why == StopWhy.PREEMPT,
+        protected_until=attempt.protected_until,
     )
 
 
@@ -262,5 +329,9 @@ def _port(held: Sequence[Allocation]) -> int:
 
 
 def _frees_at(draft: Draft, job: Job) -> float:
-    """When its grace is over at the latest."""
-    return max(draft.now.wall, job.since + job.spec.grace_seconds)
+    """As long after it was told to stop as its newest save took, and a little; where that is over,
+    or it has none, when its grace is over."""
+    now, saves = draft.now.wall, draft.saves_of(job.id)
+    over = max(now, job.since + job.spec.grace_seconds)
+    saved = job.since + saves[-1].seconds + STOP_SECONDS if saves else over
+    return saved if now < saved < over else over

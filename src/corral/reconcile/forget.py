@@ -5,6 +5,7 @@ from heapq import nsmallest
 from typing import Final
 
 from corral.domain.ids import JobId
+from corral.domain.relocation import DAY_SECONDS
 from corral.domain.retention import Retention
 from corral.reconcile.draft import Draft
 
@@ -35,5 +36,8 @@ def _needed(draft: Draft) -> Iterator[JobId]:
     yield from (allocation.job for allocation in draft.held())
     yield from draft.world.reservations
     yield from draft.reservations
+    for receipt in draft.world.relocations.values():
+        if receipt.seen_at > draft.now.wall - DAY_SECONDS:  # what it has cost still counts
+            yield receipt.job
     for heard in draft.facts.nodes.values():
         yield from (seen.key[0] for seen in heard.seen)

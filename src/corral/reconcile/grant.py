@@ -7,11 +7,13 @@ from typing import cast
 from corral.domain.ids import JobId, job_id
 from corral.domain.job import After, Job, JobSpec
 from corral.domain.moment import moment_text
-from corral.domain.moves import JobEvent, JobState, StopWhy
+from corral.domain.moves import WAITING, JobEvent, JobState, StopWhy
 from corral.domain.place import label_text
 from corral.domain.wishes import (
     Cancel,
+    Requeue,
     Resume,
+    SetJob,
     SetLabels,
     SetNode,
     SetQueues,
@@ -20,8 +22,9 @@ from corral.domain.wishes import (
     Wish,
 )
 from corral.reconcile.draft import Draft
+from corral.reconcile.leaving import remove, take_for_dead
 from corral.reconcile.queues import set_queues
-from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, waits_for
+from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, release, waits_for
 
 
 def grant(draft: Draft, wishes: Seq[Wish]) -> None:
@@ -38,6 +41,15 @@ def grant(draft: Draft, wishes: Seq[Wish]) -> None:
         draft.granted = wish.sequence
 
 
+def grant_new(draft: Draft, wish: Wish) -> list[Job]:
+    """The jobs that a wish makes, as the next pass finds them: who waits for nothing any more is in
+    line already. `draft` has changed nothing before."""
+    grant(draft, [wish])
+    for job in list(draft.jobs.values()):
+        release(draft, job)
+    return list(draft.jobs.values())
+
+
 def _take(draft: Draft, wish: Wish) -> None:
     match wish.asked:
         case Submit():
@@ -46,8 +58,12 @@ def _take(draft: Draft, wish: Wish) -> None:
             _stop(draft, wish, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
         case Suspend(job=id):
             _stop(draft, wish, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
+        case Requeue(job=id):
+            _stop(draft, wish, id, JobEvent.PREEMPTED, StopWhy.PREEMPT)
         case Resume(job=id):
             _resume(draft, wish, id)
+        case SetJob():
+            _set_job(draft, wish, wish.asked)
         case SetNode():
             _set_node(draft, wish, wish.asked)
         case SetLabels():
@@ -150,10 +166,24 @@ def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
     node = draft.node(asked.node)
     if node is None:
         return
+    if asked.to == "dead":
+        take_for_dead(draft, wish, node)
+        return
+    if asked.to == "remove":
+        remove(draft, wish, node.id)
+        return
     cordoned, draining = asked.to != "uncordon", asked.to == "drain"
     if (node.cordoned, node.draining) != (cordoned, draining):
         draft.nodes[node.id] = replace(node, cordoned=cordoned, draining=draining)
         draft.tell(asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id)
+
+
+def _set_job(draft: Draft, wish: Wish, asked: SetJob) -> None:
+    """One that has begun meanwhile stays as it is."""
+    job = draft.job(asked.job)
+    if job is not None and job.state in WAITING:
+        draft.put(replace(job, spec=asked.of(job.spec)))
+        draft.tell("changed", f"{asked}, asked by {wish.by}", job=job.id)
 
 
 def _set_labels(draft: Draft, wish: Wish, asked: SetLabels) -> None:

@@ -54,8 +54,9 @@ def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:
     if alone and len(allocations) > 1:
         jobs = sorted({one.job for one in allocations})
         raise InvariantBroken(f"I3: node {id} is exclusive and would be shared by {jobs}")
-    for what, total in (("cpu_millis", node.inventory.cpu_millis),
-                        ("memory_bytes", node.inventory.memory_bytes)):  # fmt: skip
+    has = node.inventory
+    for what, total in (("cpu_millis", has.cpu_millis - has.taken_cpu_millis),
+                        ("memory_bytes", has.memory_bytes - has.taken_memory_bytes)):  # fmt: skip
         asked = sum(getattr(one.seat, what) for one in allocations)
         fresh = any(one.key not in draft.world.allocations and getattr(one.seat, what)
                     for one in allocations)  # fmt: skip

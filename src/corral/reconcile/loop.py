@@ -15,15 +15,15 @@ from corral.domain.wishes import Wish
 from corral.domain.world import Changes, World
 from corral.health.liveness import next_deadline_seconds
 from corral.reconcile.attempts import ran_seconds, see_attempt
-from corral.reconcile.conclude import conclude
+from corral.reconcile.conclude import DRAIN, conclude
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.forget import forget
 from corral.reconcile.grant import grant
 from corral.reconcile.invariants import check
+from corral.reconcile.memo import Memo
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
 from corral.reconcile.preempt import see_reservations
-from corral.reconcile.queued import Queued
 from corral.reconcile.stale import see_stale
 from corral.reconcile.use import charge
 from corral.reconcile.waits import end_if_too_late, release
@@ -60,7 +60,7 @@ def reconcile(
     placing: bool = True,
     keep: Retention | None = None,
     spared: Set[JobId] = frozenset(),
-    queued: Queued | None = None,
+    memo: Memo | None = None,
     learned: Learned | None = None,
 ) -> Outcome:
     """Decide everything that follows from what is known now; the world is not changed.
@@ -71,7 +71,7 @@ def reconcile(
         keep: how long jobs that are over are kept; None forgets none of them now.
         spared: jobs that must not be forgotten now.
         learned: what ended jobs teach about those that wait; None orders them by age.
-        queued: what the last tick has kept of the queue; the same is decided without.
+        memo: what the last tick has kept; the same is decided without.
     Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
     """
     draft = Draft(world, facts, now)
@@ -85,9 +85,10 @@ def reconcile(
         _guarded(draft, job.id, release)
     see_reservations(draft)
     charge(draft)
-    rows = (draft.jobs, draft.allocations, draft.nodes, draft.queues)
-    anything_new = touched is None or any(rows)
-    reasons = place(draft, queued or Queued(), learned) if placing and anything_new else None
+    rows = (draft.jobs, draft.allocations, draft.nodes, draft.removed, draft.queues)
+    chosen = draft.facts.placing is not None and bool(draft.facts.placing.chosen)
+    anything_new = touched is None or any(rows) or chosen
+    reasons = place(draft, memo or Memo(), learned) if placing and anything_new else None
     _end_late_ones(draft, {} if reasons is None else reasons)
     if keep is not None:
         forget(draft, keep, spared)
@@ -157,4 +158,4 @@ def _drains(draft: Draft, job: Job) -> None:
     draining = [id for id in attempt.nodes if (node := draft.node(id)) and node.draining]
     if draining:
         reason = f"node {draining[0]} is being drained"
-        draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Drain", why=StopWhy.PREEMPT)
+        draft.move(job, JobEvent.PREEMPTED, reason=reason, code=DRAIN, why=StopWhy.PREEMPT)

@@ -49,21 +49,32 @@ def see_nodes(draft: Draft) -> set[JobId]:
 def _take_in(draft: Draft, heard: NodeFacts) -> bool:
     """A node that says who it is. True for another boot: all that ran there before is gone."""
     old = draft.node(heard.node)
+    if old is not None and _says_the_same(heard, old):
+        return False
     if old is None:
         draft.tell("node_joined", f"node {heard.node} joined", node=heard.node)
         old = Node(id=heard.node, since=draft.now.wall)
     rebooted = old.boot not in ("", heard.boot)
-    new = replace(old, boot=heard.boot, inventory=heard.inventory, address=heard.address)
-    if new != old or heard.node not in draft.world.nodes:
-        draft.nodes[heard.node] = new
+    draft.nodes[heard.node] = replace(
+        old, boot=heard.boot, inventory=heard.inventory, address=heard.address
+    )
     if rebooted:
         draft.tell("node_rebooted", f"node {heard.node} started anew", node=heard.node)
     return rebooted
 
 
+def _says_the_same(heard: NodeFacts, old: Node) -> bool:
+    """Told by the object first: an inventory is long, and a thousand nodes are looked at."""
+    same = heard.inventory is old.inventory or heard.inventory == old.inventory
+    return same and (heard.boot, heard.address) == (old.boot, old.address)
+
+
 def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: _Held) -> set[JobId]:
-    node = draft.all_nodes()[id]
+    node = draft.node(id)
+    assert node is not None
     touched: set[JobId] = set()
+    if node.said_dead and verdict.liveness != Liveness.DEAD:
+        node = draft.nodes[id] = replace(node, said_dead="")  # it was heard again
     if node.liveness != verdict.liveness:
         changed = replace(node, liveness=verdict.liveness, since=draft.now.wall, why=verdict.why)
         draft.nodes[id] = changed

@@ -121,6 +121,9 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         grace_seconds=spec.grace_seconds,
         node_mtbf_seconds=attempt.node_mtbf_seconds,
         self_stop_seconds=spec.self_stop_seconds,
+        limit_seconds=spec.max_duration_seconds,
+        image=spec.image,
+        ray=spec.ray,
     )
 
 

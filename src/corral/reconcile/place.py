@@ -1,31 +1,36 @@
 """Ask the scheduler, and write down whom it placed where."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, TypedDict
 
 from corral.domain.attempt import Allocation, Attempt
+from corral.domain.facts import Placing
 from corral.domain.forecast import stem_of
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Job, JobSpec
-from corral.domain.moves import ON_NODES, JobEvent
+from corral.domain.moves import ON_NODES, JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.queue import Policy
 from corral.domain.units import duration_text
+from corral.reconcile.chosen import chosen_now
 from corral.reconcile.draft import Draft
 from corral.reconcile.ends import endings_of, holds_seconds
+from corral.reconcile.memo import Memo
 from corral.reconcile.preempt import (
     kept_reasons,
     reserved_of,
-    restart_seconds,
-    running_of,
     take_in,
 )
 from corral.reconcile.promises import promise_reasons, promised_of, take_promises
 from corral.reconcile.queued import Queued, shared_paths
-from corral.reconcile.use import held_now, judge_budgets, priority_of, standing_of
-from corral.schedule import Fleet, Groups, Learned, NodeRoom, Placed, Reasons, Waiting, decide
-from corral.schedule.elder import protected_until
+from corral.reconcile.relocate import movables_of
+from corral.reconcile.roster import lent_to, roster_of
+from corral.reconcile.service import restart_seconds
+from corral.reconcile.use import judge_budgets, priority_of
+from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
+from corral.schedule.elder import TURN_SECONDS
+from corral.schedule.relocate import Movables
 from corral.schedule.room import covering, mark_of
 
 # Before a node has a record of its own: 419 unexpected interruptions in 54 days on 2,048 nodes of
@@ -33,7 +38,6 @@ from corral.schedule.room import covering, mark_of
 # report several times more, so 30 days. It weighs as much as a tenth of a failure.
 PRIOR_MTBF_SECONDS: Final = 30 * 86400.0
 PRIOR_WEIGHT: Final = 0.1
-SUSPECTED_SECONDS: Final = 86400.0  # a node that failed is the last to be taken for so long
 
 
 class Expects(TypedDict, total=False):
@@ -43,33 +47,53 @@ class Expects(TypedDict, total=False):
     limit_seconds: float | None
 
 
-def place(draft: Draft, queued: Queued, learned: Learned | None) -> Reasons:
+def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
     """Place what fits, and answer with the reason of every job that waits."""
-    held = list(held_now(draft))
-    over = judge_budgets(draft, held)
-    waiting = queued_gangs(draft, over, queued)
+    memo.look(draft)
+    over = judge_budgets(draft, memo.held)
+    if draft.facts.placing is not None:
+        return _take_chosen(draft, memo, draft.facts.placing)
+    waiting = queued_gangs(draft, over, memo.queued)
     if not waiting:
         return Reasons()
-    standing = standing_of(draft, held, over)
+    standing = memo.standing_of(draft, over)
     decision = decide(
-        rooms_of(draft).values(),
+        memo.floor,
         waiting,
-        fleet=Fleet(draft.all_nodes().values()),
+        fleet=memo.fleet,
         now=draft.now.wall,
         running_of_array=_arrays(draft),
         standing=standing,
         learned=learned,
-        running=lambda: running_of(draft, standing, over),
+        running=lambda: roster_of(draft, memo.live, standing, over),
         reserved=reserved_of(draft),
-        ends=lambda: endings_of(draft),
+        ends=lambda: endings_of(draft, memo.live),
         known=promised_of(draft),
-        shares=queued.shares,
+        shares=memo.queued.shares,
+        movable=_movables(draft, over),
+        lent=lambda: lent_to(draft, memo.live),
     )
     for placed in decision.placed:
-        _start(draft, placed)
+        _start(draft, placed, is_elder=placed.job in decision.elders)
     take_promises(draft, decision)
     take_in(draft, decision)
     return promise_reasons(draft, kept_reasons(draft, decision.reasons()))
+
+
+def _take_chosen(draft: Draft, memo: Memo, placing: Placing) -> Reasons:
+    placed, reasons = chosen_now(placing, draft.in_states(JobState.QUEUED), memo.floor)
+    for one in placed:
+        _start(draft, one, is_elder=False)
+    return Reasons().instead(reasons)
+
+
+def _movables(draft: Draft, over: frozenset[QueueName]) -> Callable[[], Movables] | None:
+    """Asks who may be relocated; None: nobody ever."""
+    rule = draft.tree.relocation
+    if rule is None:
+        return None
+    paths = shared_paths(draft)
+    return lambda: movables_of(draft, rule, over, lambda job: waiting_of(draft, job, over, paths))
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
@@ -85,34 +109,6 @@ def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Gr
             return None
 
     return queued.of(draft, over, guarded)
-
-
-def rooms_of(draft: Draft) -> dict[NodeId, NodeRoom]:
-    """Nodes that take work now, with what is free on them.
-
-    A node that this head has not heard yet takes none: it may be starting anew just now, and would
-    lose what is given to it when it says so.
-    """
-    heard = draft.facts.nodes.keys() - draft.facts.awaited
-    nodes = draft.all_nodes()
-    rooms = {
-        id: NodeRoom(node, suspicion=suspicion_of(node, draft.now.wall))
-        for id, node in nodes.items()
-        if id in heard and node.takes_work
-    }
-    for allocation in draft.held():
-        room = rooms.get(allocation.seat.node)
-        if room is not None:
-            _occupy(draft, room, allocation)
-    return rooms
-
-
-def _occupy(draft: Draft, room: NodeRoom, held: Allocation) -> None:
-    job = draft.job(held.job)
-    kin, apart_from = (job.spec.kin, job.spec.place.apart_from) if job is not None else ("", ())
-    room.take(held.seat, kin=kin, apart_from=apart_from)
-    if held.port in room.free_ports:
-        room.free_ports.remove(held.port)
 
 
 def waiting_of(
@@ -144,6 +140,7 @@ def waiting_of(
         whole_gpus=whole_gpus(draft.all_nodes().values(), job.spec),
         served_seconds=job.served_seconds,
         restart_seconds=restart_seconds(attempt) if attempt is not None else 0.0,
+        waited_seconds=job.waited_seconds,
         **_asked_by_order(draft, job),
     )
 
@@ -165,11 +162,6 @@ def _asked_by_order(draft: Draft, job: Job) -> Expects:
     return {"stem": stem_of(job.spec.name), "limit_seconds": job.spec.max_duration_seconds}
 
 
-def suspicion_of(node: Node, now: float) -> int:
-    """How often the node was to blame for the end of an attempt, of late."""
-    return sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
-
-
 def _mark_of_saves(draft: Draft, job: Job) -> str | None:
     """The mark of the shared path that the job's saves lie on: they are not elsewhere."""
     attempt = draft.attempt(job.id)
@@ -189,7 +181,7 @@ def _arrays(draft: Draft) -> Counter[JobId]:
     return Counter(job.array for job in draft.in_states(*ON_NODES) if job.array)
 
 
-def _start(draft: Draft, placed: Placed) -> None:
+def _start(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
     job = draft.job(placed.job)
     assert job is not None
     number = AttemptNumber(job.attempt + 1)
@@ -214,7 +206,7 @@ def _start(draft: Draft, placed: Placed) -> None:
             resume_step=saves[-1].step if saves else None,
             node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
             borrowed_gpu_millis=placed.borrowed_millis,
-            protected_until=protected_until(job.since, draft.now.wall),
+            protected_until=draft.now.wall + TURN_SECONDS if is_elder else None,
         )
     )
     pinned_to = _pin(draft, job, placed)
@@ -225,14 +217,15 @@ def _start(draft: Draft, placed: Placed) -> None:
         )
         draft.tell("pinned", text, job=job.id, node=pinned_to)
     where = ", ".join(_seat_text(seat.node, seat.gpus) for seat in placed.seats)
-    waited = duration_text(max(0.0, draft.now.wall - job.since))
+    waited = max(0.0, draft.now.wall - job.since)
     draft.move(
         job,
         JobEvent.PLACED,
-        reason=f"on {where} after waiting {waited}",
+        reason=f"on {where} after waiting {duration_text(waited)}",
         code="Placed",
         attempt=number,
         pinned_to=pinned_to,
+        waited_seconds=job.waited_seconds + waited,
     )
 
 

@@ -5,31 +5,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from corral.domain.attempt import Attempt, Cause, Receipt
+from corral.domain.attempt import Attempt, Cause, Receipt, Seat
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
-from corral.domain.queue import Preempt
+from corral.domain.relocation import RELOCATION
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy, Reservation, Victim
 from corral.reconcile.draft import Draft
 from corral.reconcile.giving import (
     LIVE,
+    all_taken_text,
     guard_left_seconds,
     is_untold,
     kept_text,
     left_seconds,
+    moved_text,
     name_of,
     right_text,
-    taken_text,
 )
-from corral.reconcile.service import DEFAULT_RESTART_SECONDS, serves_since
+from corral.reconcile.service import restart_seconds, serves_since, unsaved_seconds
 from corral.reconcile.use import priority_of
 from corral.schedule import Decision, Placed, Preempted, Reasons, Reserved, Running
-from corral.schedule.standing import Standing
+from corral.schedule.relocate import Relocated
 from corral.schedule.waiting import Reason
 
-_LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
+LEAVING: Final = (JobState.STOPPING, JobState.RECOVERING)
+_STOPPED: Final = ("preemption", RELOCATION)  # receipts of those who were stopped for others
 
 
 def standing_reservations(draft: Draft) -> Iterator[Reservation]:
@@ -41,37 +43,10 @@ def standing_reservations(draft: Draft) -> Iterator[Reservation]:
 # -- what the scheduler is told --------------------------------------------------------------------
 
 
-def running_of(draft: Draft, standing: Standing, over: frozenset[QueueName]) -> list[Running]:
-    """Those that somebody might have a right to stop, and all that are coming to their end. In the
-    order of submission: of two that cost the same, any head stops the same one."""
-    beyond = {
-        queue.name
-        for queue in draft.tree.queues
-        if any(standing.over_millis(one.name) for one in draft.tree.path(queue.name))
-    }
-    found = []
-    jobs = draft.in_states(*LIVE, *_LEAVING)
-    for job in sorted(jobs, key=lambda job: (job.submitted, job.spec.array_index or 0)):
-        attempt = draft.attempt(job.id)
-        stopping = job.state in _LEAVING
-        if attempt is not None and (stopping or _may_give_way(draft, job, beyond)):
-            found.append(_running(draft, job, attempt, over, stopping=stopping))
-    return found
-
-
-def _may_give_way(draft: Draft, job: Job, beyond: set[QueueName]) -> bool:
-    spec = job.spec
-    saves = spec.preemptible or spec.checkpoint is not None
-    if job.state not in LIVE:
-        return False
-    if saves or spec.queue in beyond or spec.queue not in draft.tree.by_name:
-        return True
-    return draft.tree.queue(spec.queue).preempt == Preempt.ANY
-
-
-def _running(
+def running_gang(
     draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName], *, stopping: bool
 ) -> Running:
+    """The job as the scheduler sees it. `over`: queues whose budget is spent."""
     held = [one.seat for one in draft.seats_of(attempt) if not one.charged]
     gpus = sum(seat.gpu_millis for seat in held) / MILLIS_PER_GPU
     return Running(
@@ -82,7 +57,7 @@ def _running(
         seats=tuple(held),
         started=attempt.placed_at,
         guard_over=guard_left_seconds(draft, job, attempt) <= 0,
-        lost_gpu_seconds=gpus * _unsaved_seconds(draft, attempt),
+        lost_gpu_seconds=gpus * unsaved_seconds(draft, attempt),
         restart_seconds=restart_seconds(attempt),
         can_save=job.spec.checkpoint is not None,
         preemptible=job.spec.preemptible,
@@ -93,22 +68,6 @@ def _running(
         serves_since=serves_since(attempt),
         protected_until=attempt.protected_until,
     )
-
-
-def _unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
-    """How long the attempt has worked since its newest committed save."""
-    if attempt.running_at is None:
-        return 0.0
-    saves = draft.saves_of(attempt.job)
-    since = max(attempt.running_at, saves[-1].at) if saves else attempt.running_at
-    return max(0.0, draft.now.wall - since)
-
-
-def restart_seconds(attempt: Attempt) -> float:
-    """As long as this attempt took from being placed to its first step; a default before that."""
-    if attempt.first_step_at is None:
-        return DEFAULT_RESTART_SECONDS
-    return max(0.0, attempt.first_step_at - attempt.placed_at)
 
 
 def reserved_of(draft: Draft) -> list[Reserved]:
@@ -135,6 +94,15 @@ def _still_there(draft: Draft, reservation: Reservation, victim: Victim) -> bool
     return left and attempt.gave_way_to == reservation.job
 
 
+def on_the_way(draft: Draft) -> Iterator[tuple[Job, Seat]]:
+    """Seats that wait for those who have still to stop before they move there."""
+    for one in standing_reservations(draft):
+        for victim in one.victims:
+            job = draft.job(victim.job)
+            if job is not None and victim.gone_at is None and job.attempt == victim.attempt:
+                yield from ((job, seat) for seat in victim.to)
+
+
 # -- what has become of them -----------------------------------------------------------------------
 
 
@@ -142,6 +110,8 @@ def see_reservations(draft: Draft) -> None:
     """Note who has gone; end what is wanted no more, or can no longer be had."""
     for one in list(draft.world.reservations.values()):
         victims = tuple(_seen(draft, victim) for victim in one.victims)
+        for victim in victims:
+            _keep_for_moved(draft, one, victim)
         ended = _why_ended(draft, one)
         if ended or victims != one.victims:
             draft.reservations[one.job] = replace(one, victims=victims, ended=ended)
@@ -149,16 +119,31 @@ def see_reservations(draft: Draft) -> None:
             _tell_spared(draft, draft.reservations[one.job])
 
 
+def _keep_for_moved(draft: Draft, by: Reservation, victim: Victim) -> None:
+    """Whoever has just stopped to be moved has the seats kept where it is to start."""
+    has_stopped = victim.gone_at == draft.now.wall and draft.state_of(victim.job) == JobState.QUEUED
+    if not (has_stopped and victim.loss and victim.shape is not None):
+        return
+    draft.reservations[victim.job] = Reservation(
+        job=victim.job,
+        shape=victim.shape,
+        seats=victim.to,
+        victims=(),
+        since=draft.now.wall,
+        moved_for=by.job,
+    )
+
+
 def _seen(draft: Draft, victim: Victim) -> Victim:
     job = draft.job(victim.job)
     here = job is not None and job.attempt == victim.attempt
-    if victim.gone_at is not None or (here and job and job.state in (*LIVE, *_LEAVING)):
+    if victim.gone_at is not None or (here and job and job.state in (*LIVE, *LEAVING)):
         return victim
     receipt = next(
         (
             one
             for one in draft.receipts
-            if (one.job, one.attempt, one.kind) == (victim.job, victim.attempt, "preemption")
+            if (one.job, one.attempt) == (victim.job, victim.attempt) and one.kind in _STOPPED
         ),
         None,
     )
@@ -177,9 +162,11 @@ def _why_ended(draft: Draft, one: Reservation) -> str:
     job = draft.job(one.job)
     if job is None or job.state != JobState.QUEUED:
         return f"it is {draft.state_of(one.job)}"
+    if one.latest_start is not None:
+        return ""  # the next pass finds it another start, in its place among the promised
     for seat in one.seats:
         node = draft.node(seat.node)
-        if node is None or not (node.may_take_work if one.latest_start else node.takes_work):
+        if node is None or not node.takes_work:
             return f"node {seat.node} takes no work now"
     if draft.queues is not None and any(is_untold(draft, victim) for victim in one.victims):
         return "the queues were changed"
@@ -241,6 +228,8 @@ def _victim(draft: Draft, one: Preempted) -> Victim:
         due_at=draft.now.wall + left,
         why=one.why,
         gpu_millis=sum(seat.gpu_millis for seat in attempt.seats),
+        to=one.to if isinstance(one, Relocated) else (),
+        shape=one.shape if isinstance(one, Relocated) else None,
     )
 
 
@@ -254,7 +243,7 @@ def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
     """Those that stop for a job, or have just gone, since other seats were kept for it before."""
     found: dict[JobId, list[Victim]] = {}
-    gone = {one.job for one in draft.receipts if one.kind == "preemption"}
+    gone = {one.job for one in draft.receipts if one.kind in _STOPPED}
     for job in draft.all_jobs():
         leaves = job.state == JobState.STOPPING or job.id in gone
         attempt = draft.attempt(job.id) if leaves else None
@@ -277,6 +266,9 @@ def _why_then(draft: Draft, by: JobId, victim: Job) -> PreemptWhy:
     for one in known.victims if known is not None else ():
         if (one.job, one.attempt) == (victim.id, victim.attempt):
             return one.why
+    attempt = draft.attempt(victim.id)
+    if attempt is not None and attempt.relocated:
+        return PreemptWhy.ROOM
     taker = draft.job(by)
     if victim.spec.preemptible:
         return PreemptWhy.PREEMPTIBLE
@@ -303,10 +295,13 @@ def _tell_due(draft: Draft, reservation: Reservation) -> None:
         job, attempt = draft.job(victim.job), draft.attempt(victim.job)
         assert job is not None
         assert attempt is not None
+        is_moved = victim.why == PreemptWhy.ROOM
         reason = f"preempted for {name_of(draft, by.id)} {right_text(draft, by, job, victim.why)}"
+        if is_moved:
+            reason = moved_text(draft, by, victim)
         moved = draft.move(job, JobEvent.PREEMPTED, reason=reason, code="Preempted")
         draft.put(replace(moved, why=StopWhy.PREEMPT))
-        draft.put_attempt(replace(attempt, gave_way_to=by.id))
+        draft.put_attempt(replace(attempt, gave_way_to=by.id, relocated=is_moved))
 
 
 # -- what is said of it ----------------------------------------------------------------------------
@@ -330,13 +325,16 @@ def _end_placed(draft: Draft, placed: Placed) -> None:
         kind="taking",
         cause=Cause.NONE,
         culprit="",
-        evidence="; ".join(taken_text(draft, one) for one in taken),
+        evidence=all_taken_text(draft, taken, known.shape.gpu_millis),
         steps_lost=sum(one.steps_lost or 0 for one in taken),
         gpu_seconds_lost=sum(one.gpu_seconds_lost for one in taken),
         seen_at=draft.now.wall,
         others=tuple(one.job for one in taken),
     )
     draft.receipts.append(receipt)
+    attempt = draft.attempt(job.id)
+    if attempt is not None and any(one.gone_at is None for one in taken):
+        draft.put_attempt(replace(attempt, open_receipt=receipt))
     text = f"{job.spec.name}: {receipt.text}"
     draft.tell("receipt", text, job=job.id, attempt=job.attempt)
 

@@ -6,7 +6,6 @@ from typing import Final
 
 from corral.domain.ids import JobId
 from corral.domain.moment import moment_text
-from corral.domain.moves import JobState
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Reservation
 from corral.reconcile.draft import Draft
@@ -21,12 +20,12 @@ MOST_NAMED: Final = 3
 
 
 def promised_of(draft: Draft) -> list[Promise]:
-    """What stands."""
+    """What stands. One with a node that is gone has no seats any more, but its place in line."""
     return [
         Promise(
             job=one.job,
             shape=one.shape,
-            seats=one.seats,
+            seats=one.seats if _are_there(draft, one) else (),
             start=one.latest_start,
             after=one.after,
             since=one.since,
@@ -36,13 +35,17 @@ def promised_of(draft: Draft) -> list[Promise]:
     ]
 
 
+def _are_there(draft: Draft, one: Reservation) -> bool:
+    """Whether all of its nodes take work as soon as they are heard."""
+    nodes = [draft.node(seat.node) for seat in one.seats]
+    return all(node is not None and node.may_take_work for node in nodes)
+
+
 def take_promises(draft: Draft, decision: Decision) -> None:
     """Write down who is promised what from now on, and tell those for whom it is news."""
     known = {one.job: one for one in standing_reservations(draft) if one.latest_start is not None}
     placed = {one.job for one in decision.placed}
     reserved = {one.job for one in decision.reserved}  # others stop for them: that is told instead
-    for ended in [one for one in draft.reservations.values() if _was_lost(draft, one)]:
-        _tell_ended(draft, ended)
     for promise in decision.promised:
         before = known.pop(promise.job, None)
         row = Reservation(
@@ -85,13 +88,6 @@ def _tell(draft: Draft, before: Reservation | None, row: Reservation) -> None:
         draft.tell("promise_moved", text, job=row.job)
 
 
-def _was_lost(draft: Draft, one: Reservation) -> bool:
-    """A promise that was ended before this pass, to one that still waits."""
-    job = draft.job(one.job)
-    queued = job is not None and job.state == JobState.QUEUED
-    return queued and bool(one.ended) and one.latest_start is not None
-
-
 def _tell_ended(draft: Draft, ended: Reservation) -> None:
     text = f"{name_of(draft, ended.job)} is promised that start no longer: {ended.ended}"
     draft.tell("promise_ended", text, job=ended.job)
@@ -114,7 +110,7 @@ def promise_reasons(draft: Draft, reasons: Reasons) -> Reasons:
 def _text(draft: Draft, one: Reservation) -> str:
     assert one.latest_start is not None
     millis = one.shape.gpu_millis
-    verb = "are" if millis > MILLIS_PER_GPU else "is"
+    verb = "are" if millis > MILLIS_PER_GPU or (not millis and one.shape.nodes > 1) else "is"
     kept = f"{gpus(millis) if millis else one.shape} {verb} kept for it"
     names = _names(draft, one.after)
     limit = "reaches its limit" if len(one.after) == 1 else "reach their limits"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
+from corral.domain.moves import JobState
 from corral.reconcile.draft import Draft
 from corral.schedule import Groups, Shares, Waiting
 
@@ -35,7 +36,7 @@ class Queued:
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
             self._have_saves = set()
-        queued = draft.queued()
+        queued = draft.by_id(JobState.QUEUED)
         for id in self._jobs.keys() - queued.keys():
             self._drop(id)
         known = self._jobs.get

@@ -24,6 +24,16 @@ def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
     """The tree after the wish. Raises: ValueError when it cannot be one."""
     half_life, guard = asked.half_life_seconds, asked.guard_seconds
     tree = whole_tree(asked.queues) if asked.whole else with_queues(before, asked.queues)
+    if asked.removed:
+        left = tuple(queue for queue in tree.queues if queue.name not in asked.removed)
+        tree = replace(tree, queues=left)
+    if asked.whole:
+        tree = replace(
+            tree,
+            relocation=asked.relocation,
+            rack_patience_seconds=asked.rack_patience_seconds,
+            pod_patience_seconds=asked.pod_patience_seconds,
+        )
     if half_life is not None:
         tree = replace(tree, half_life_seconds=half_life)
     if guard is not None:

@@ -47,6 +47,22 @@ def with_kept(draft: Draft, job: Job, attempt: Attempt) -> Job:
     return with_all(job, attempt, ended if is_whole else min(ended, saves[-1].at))
 
 
+def unsaved_seconds(draft: Draft, attempt: Attempt) -> float:
+    """How long the attempt has worked since its newest committed save."""
+    if attempt.running_at is None:
+        return 0.0
+    saves = draft.saves_of(attempt.job)
+    since = max(attempt.running_at, saves[-1].at) if saves else attempt.running_at
+    return max(0.0, draft.now.wall - since)
+
+
+def restart_seconds(attempt: Attempt) -> float:
+    """As long as this attempt took from being placed to its first step; a default before that."""
+    if attempt.first_step_at is None:
+        return DEFAULT_RESTART_SECONDS
+    return max(0.0, attempt.first_step_at - attempt.placed_at)
+
+
 # -- what is learned of it -------------------------------------------------------------------------
 
 

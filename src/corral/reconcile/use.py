@@ -6,13 +6,13 @@ twice or lost, whatever dies between.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from corral.domain.attempt import Allocation
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.job import Job
-from corral.domain.node import Liveness
+from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Spent, Use
@@ -38,17 +38,43 @@ def held_now(draft: Draft) -> Iterator[Held]:
     """All that is held and not yet charged. What is out of reach charges nobody."""
     types = types_of(draft)
     for allocation in draft.held():
-        job = draft.job(allocation.job)
-        if job is not None and not allocation.charged:
-            yield Held(allocation=allocation, job=job, holding=_holding(job, allocation, types))
+        held = held_by(draft, allocation, types)
+        if held is not None:
+            yield held
 
 
-def types_of(draft: Draft) -> Mapping[NodeId, tuple[str, ...]]:
-    nodes = draft.all_nodes().items()
-    return {id: node.inventory.types for id, node in nodes}
+def held_by(
+    draft: Draft, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]
+) -> Held | None:
+    """What somebody pays for it; None: nobody does."""
+    job = draft.job(allocation.job)
+    if job is None or allocation.charged:
+        return None
+    return Held(allocation=allocation, job=job, holding=_holding(job, allocation, types))
 
 
-def _holding(job: Job, allocation: Allocation, types: Mapping[NodeId, tuple[str, ...]]) -> Holding:
+@dataclass(frozen=True, slots=True)
+class _Types(Mapping[NodeId, Sequence[str]]):
+    """Only those are looked up that are asked for: a copy costs what a cluster is large."""
+
+    nodes: Mapping[NodeId, Node]
+
+    def __getitem__(self, id: NodeId) -> Sequence[str]:
+        return self.nodes[id].inventory.types
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def types_of(draft: Draft) -> Mapping[NodeId, Sequence[str]]:
+    """Of each node's GPUs by index."""
+    return _Types(draft.all_nodes())
+
+
+def _holding(job: Job, allocation: Allocation, types: Mapping[NodeId, Sequence[str]]) -> Holding:
     spec = job.spec
     return holding_of(spec.queue, job.owner, [allocation.seat], types, preemptible=spec.preemptible)
 
@@ -58,7 +84,7 @@ def _holding(job: Job, allocation: Allocation, types: Mapping[NodeId, tuple[str,
 
 def charge(draft: Draft) -> None:
     """Write down what each allocation that this draft lets go has cost."""
-    types: Mapping[NodeId, tuple[str, ...]] | None = None
+    types: Mapping[NodeId, Sequence[str]] | None = None
     for key, allocation in draft.allocations.items():
         before = draft.world.allocations.get(key)
         if before is None or before.charged or not allocation.charged:
@@ -129,7 +155,7 @@ def _more(spent: Spent, budget: Budget, holding: Holding, began: float, now: flo
     )
 
 
-def spent_now(draft: Draft, held: list[Held]) -> dict[QueueName, Spent]:
+def spent_now(draft: Draft, held: Iterable[Held]) -> dict[QueueName, Spent]:
     """What each queue with a budget has spent in this period, with what is held."""
     tree = draft.tree
     found = {
@@ -153,7 +179,7 @@ def is_spent(budget: Budget, spent: Spent, at: float) -> bool:
     return budget.is_over(at) or (budget.gpu_hours is not None and hours >= budget.gpu_hours)
 
 
-def judge_budgets(draft: Draft, held: list[Held]) -> frozenset[QueueName]:
+def judge_budgets(draft: Draft, held: Iterable[Held]) -> frozenset[QueueName]:
     """The queues whose budget is spent or over; each is told once, and so is a new period."""
     over = set()
     for name, spent in spent_now(draft, held).items():
@@ -204,15 +230,20 @@ def standing_of(draft: Draft, held: list[Held], over: frozenset[QueueName]) -> S
     return Standing(
         draft.tree,
         capacity=Fleet(nodes).capacity,
-        kinds=sorted({gpu.type for node in nodes for gpu in node.inventory.gpus}),
+        kinds=sorted({kind for node in nodes for kind in node.inventory.gpu_types}),
         past=past_of(draft, held),
         holding=[one.holding for one in held],
         stripped=stripped_of(draft, over),
-        others={*draft.world.queues_named(), *(job.spec.queue for job in draft.jobs.values())},
+        others=queues_named(draft),
     )
 
 
-def past_of(draft: Draft, held: list[Held]) -> dict[Leaf, Amounts]:
+def queues_named(draft: Draft) -> set[QueueName]:
+    """Of all jobs, whether there is such a queue still or not."""
+    return {*draft.world.queues_named(), *(job.spec.queue for job in draft.jobs.values())}
+
+
+def past_of(draft: Draft, held: Iterable[Held]) -> dict[Leaf, Amounts]:
     """What each user of a queue has held up to now, decayed, in the unit of what is held."""
     now, half_life_seconds = draft.now.wall, draft.tree.half_life_seconds
     constant = constant_seconds(half_life_seconds)

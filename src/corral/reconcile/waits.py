@@ -20,6 +20,9 @@ _REACHED = {
 }
 
 
+_OVER: Final = frozenset({None, *_REACHED[On.ENDED]})  # None: forgotten
+
+
 def held_by(draft: Draft, job: Job) -> Reason | None:
     """What the job must wait for before it may be placed; None: nothing."""
     if waits := unmet(draft, job.spec):
@@ -87,13 +90,29 @@ def waits_for(afters: Seq[After]) -> str:
     """A sentence that names them, the first few where there are many; "" for none."""
     if not afters:
         return ""
-    more = f" and {len(afters) - MOST_NAMED} more" if len(afters) > MOST_NAMED else ""
-    return f"it waits for {', '.join(map(str, afters[:MOST_NAMED]))}{more}"
+    said = list(dict.fromkeys(map(str, afters)))
+    more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
+    return f"it waits for {', '.join(said[:MOST_NAMED])}{more}"
 
 
 def unmet(draft: Draft, spec: JobSpec) -> list[After]:
-    """What the job still waits for."""
-    return [after for after in spec.after if not _met(draft, after)]
+    """What the job still waits for; of an array of which one job is to fail, the first that has not
+    ended, or the last, where none has failed."""
+    waits = [one for one in spec.after if not one.any_of_array and not _met(draft, one)]
+    arrays: dict[str, list[After]] = {}
+    for one in spec.after:
+        if one.any_of_array:
+            arrays.setdefault(one.of, []).append(one)
+    return waits + [one for parts in arrays.values() for one in _unmet_of(draft, parts)]
+
+
+def _unmet_of(draft: Draft, parts: Seq[After]) -> Seq[After]:
+    states = [draft.state_of(one.job) for one in parts]
+    left = (one for one, state in zip(parts, states, strict=True) if state not in _OVER)
+    waits = next(left, None)
+    if waits is not None:
+        return (waits,)
+    return () if JobState.FAILED in states else parts[-1:]
 
 
 def never(draft: Draft, spec: JobSpec) -> After | None:

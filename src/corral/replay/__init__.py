@@ -1,7 +1,8 @@
 """Jobs of a trace through the scheduler's own core in virtual time. Pure."""
 
+from corral.replay.failing import Failures
 from corral.replay.metrics import Metrics, Part, metrics_of, parts_of, size_labels
-from corral.replay.replay import Failures, Outcome, compiles_first, replay
+from corral.replay.replay import Outcome, compiles_first, replay
 from corral.replay.workload import Workload, largest_gang
 
 __all__ = [

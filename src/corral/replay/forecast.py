@@ -17,7 +17,7 @@ from corral.replay.world import (
     advance_until_started,
     log_of,
 )
-from corral.schedule.backlog import (
+from corral.schedule.columns.backlog import (
     AT_RUNNING,
     AT_WAITING,
     NONE,
@@ -27,12 +27,12 @@ from corral.schedule.backlog import (
     push,
     served,
 )
+from corral.schedule.columns.history import History, hazard_of, level_after
+from corral.schedule.columns.order import Policy
+from corral.schedule.columns.pool import NOBODY, hold
+from corral.schedule.columns.state import State, state_of
 from corral.schedule.compiled import column, compiled
 from corral.schedule.hazard import LEVELS
-from corral.schedule.history import History, hazard_of, level_after
-from corral.schedule.order import Policy
-from corral.schedule.pool import NOBODY, hold
-from corral.schedule.state import State, state_of
 
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of arrivals may begin
 MOST_ARRIVALS: Final = 4_000  # of one run

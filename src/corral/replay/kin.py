@@ -7,13 +7,12 @@ before the same generous limit. In one play all jobs of a kind are guessed by on
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from corral.domain.forecast import Ran
 from corral.domain.ids import UserName
-from corral.replay.dice import roll
 
-KEPT: Final = 100  # run times of one kind
+KEPT: Final = 300  # run times of one kind
 TO_THE_LIMIT: Final = 0.25  # of the jobs without kin: they run until their limit ends them
 LEAST_SECONDS: Final = 1.0  # of the others: anywhere from here to the limit, by ratio
 DOUBT: Final = 0.1  # so many kin weigh as much as that this job is not like them
@@ -52,7 +51,7 @@ class Kin:
         ran_seconds: float,
         limit_seconds: float | None,
         common: float,
-        dice: Any,
+        chance: float,
     ) -> float:
         """The whole run time of a job that has run for so long, in seconds: more than that.
 
@@ -61,6 +60,7 @@ class Kin:
         Args:
             common: a roll from 0 to 1 that decides whether it is guessed and what, the same for all
                 jobs of the kind; 0: it is as its kin where it has any.
+            chance: its own roll, which says as which of them.
         """
         ranked = self._ranked.get(kind, [])
         first = bisect_right(ranked, ran_seconds)
@@ -68,7 +68,7 @@ class Kin:
         trust = longer / (longer + DOUBT)
         if not longer or common >= trust:
             return _guess(ran_seconds, limit_seconds, (common - trust) / (1.0 - trust))
-        drawn = ranked[first + int(float(roll(dice)) * longer)]
+        drawn = ranked[first + min(int(chance * longer), longer - 1)]
         return drawn if limit_seconds is None else max(ran_seconds, min(drawn, limit_seconds))
 
 

@@ -4,27 +4,38 @@ The same function as in the head decides here; the nodes and the queues' standin
 with what it decides, and are never made anew.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from heapq import heappop, heappush
-from math import inf, nextafter
+from math import inf
 from typing import Final
 
 from corral.domain.attempt import Seat
-from corral.domain.ids import JobId, NodeId, QueueName
+from corral.domain.ids import JobId, QueueName
+from corral.replay.agenda import TOGETHER_SECONDS, Agenda
+from corral.replay.failing import Failing
 from corral.replay.learning import Learning
-from corral.replay.played import Job, Kept, endings_of, may_give_way, standing_of
+from corral.replay.played import (
+    Job,
+    Kept,
+    as_it_stands,
+    as_told,
+    candidates_of,
+    endings_of,
+    lent_to,
+    standing_of,
+    victims_left,
+)
 from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
-from corral.schedule import Fleet, Groups, NodeRoom, Placed, Reserved, Running, Waiting, decide
-from corral.schedule.decide import PATIENCE_SECONDS
-from corral.schedule.elder import protected_until
+from corral.replay.rooms import Rooms
+from corral.replay.spending import Spending
+from corral.schedule import Fleet, Groups, Placed, Reserved, Running, Waiting, decide
+from corral.schedule.elder import TURN_SECONDS
 from corral.schedule.learned import Lessons
 from corral.schedule.limits import holding_of
 from corral.schedule.shares import Shares
 from corral.schedule.standing import Holding
 
-TOGETHER_SECONDS: Final = 1e-6  # events so near to one another are one
 MOST_AT_ONCE: Final = 20  # passes at one moment, should it not come to rest
 
 
@@ -53,13 +64,14 @@ class Play:
         self.passes = 0
         self._terms, self._hear = terms, hear
         self._learning = Learning(lessons, present.learned)
+        self._failing = Failing(terms.failures, [n.id for n in present.nodes], present.now)
         self._guard_seconds = present.tree.guard_seconds
-        self._suspicion, self._stripped = present.suspicion, present.stripped
-        self._nodes = {node.id: node for node in present.nodes}
+        self._stripped = present.stripped
+        self._spending = Spending(present.tree if terms.counts_budgets else None, present.now)
+        self._rooms = Rooms(present)
         self._types = {n.id: n.inventory.types for n in present.nodes}
         self._fleet = Fleet(present.nodes)
         self._standing = standing_of(present, coming, self._fleet)
-        self._on: dict[NodeId, dict[JobId, Seat]] = {node.id: {} for node in present.nodes}
         self._jobs: dict[JobId, Job] = {}
         self._queues: set[QueueName] = set()  # of these jobs
         self._running: dict[JobId, Job] = {}
@@ -67,10 +79,9 @@ class Play:
         self._of_array: Counter[JobId] = Counter()
         self._kept: dict[JobId, Kept] = {}
         self._promised = tuple(present.promised)
-        self._ends: list[tuple[float, tuple[int, int], JobId, int]] = []
-        self._patience: deque[tuple[float, JobId, float]] = deque()
-        self._coming, self._came, self._is_new = coming, 0, True
-        self._rooms, self._shares = dict[NodeId, NodeRoom](), Shares()
+        self._coming, self._is_new = coming, True
+        self._agenda = Agenda(self._running, self._waiting, coming)
+        self._shares = Shares()
         self._fill(present, seconds)
 
     def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
@@ -81,27 +92,25 @@ class Play:
             self._enter(gang, seconds[gang.job])
         for holder in present.holders:
             self._seat(holder, seconds[holder.gang.job])
-        for node in present.nodes:
-            if node.takes_work and node.id not in present.closed:
-                self._rooms[node.id] = self._room(node.id)
+        self._rooms.open()
         for one in present.reserved:
             self._keep(one)
-            for job in self._left(self._kept[one.job]):
+            for job in victims_left(self._kept[one.job], self._running):
                 job.told_by = one.job if one.pending and job.stopping else None
 
     def present(self) -> Present:
         """Where it is now: another play goes on from it, knowing no more than a head would."""
         return Present(
             now=self.now,
-            nodes=list(self._nodes.values()),
+            nodes=list(self._rooms.nodes.values()),
             tree=self._standing.tree,
             past=self._standing.past,
             holders=[job.as_holder() for job in self._running.values()],
             waiting=[gang for gangs in self._waiting for gang in gangs],
-            reserved=[self._reserved(one) for one in self._kept.values()],
+            reserved=[as_it_stands(one, self._running) for one in self._kept.values()],
             promised=self._promised,
-            closed=frozenset(self._nodes.keys() - self._rooms.keys()),
-            suspicion=self._suspicion,
+            closed=self._rooms.closed,
+            suspicion=self._rooms.suspicion,
             stripped=self._stripped,
             learned=self._learning.table,
         )
@@ -126,42 +135,29 @@ class Play:
         return None
 
     def _next(self) -> float:
-        """The next end or submission; or the moment at which somebody is told to give way, or has
-        waited for so long that nodes may be kept for it."""
-        while self._ends and not self._is_due(self._ends[0]):
-            heappop(self._ends)
-        while self._patience and not self._still_waits(self._patience[0]):
-            self._patience.popleft()
-        soonest = self._ends[0][0] if self._ends else inf
-        soonest = min(soonest, self._patience[0][0] if self._patience else inf)
-        if self._came < len(self._coming):
-            soonest = min(soonest, self._coming[self._came].at)
-        soonest = min(soonest, max(self.now, self._learning.due_at))
-        return min([soonest, *(self._due_at(one) for one in self._kept.values())])
-
-    def _is_due(self, end: tuple[float, tuple[int, int], JobId, int]) -> bool:
-        """Whether it still runs in the start that this end was planned for."""
-        return end[2] in self._running and self._running[end[2]].starts == end[3]
-
-    def _still_waits(self, patient: tuple[float, JobId, float]) -> bool:
-        gang = self._waiting.get(patient[1])
-        return gang is not None and gang.since == patient[2]
+        """The next end, submission or failure; or the moment at which somebody is told to give way,
+        or has waited for so long that nodes may be kept for it."""
+        soonest = min(self._agenda.due_at, max(self.now, self._learning.due_at))
+        soonest = min([soonest, *(self._due_at(one) for one in self._kept.values())])
+        if soonest == inf:
+            return inf
+        return min(soonest, self._failing.due_at, self._spending.due_at)
 
     def _step(self, now: float) -> None:
         """All that happens at this moment, and then passes until nobody more gives way."""
         self._standing.pass_time(now - self.now)
         self.now = now
-        while self._ends and self._ends[0][0] <= now + TOGETHER_SECONDS:
-            end = heappop(self._ends)
-            if self._is_due(end):
-                self._leave(end[2])
-        while self._came < len(self._coming) and self._coming[self._came].at <= now:
-            at, gang, seconds, can_save = self._coming[self._came]
-            self._came += 1
+        if self._spending.pass_time(now):
+            self._demote()
+        for id in self._agenda.ended(now):
+            self._leave(id)
+        while self._failing.due_at <= now:
+            for job in self._rooms.on(self._failing.fail()):
+                self._fail(job)
+        for at, gang, seconds, can_save in self._agenda.submitted(now):
             self._shares.arrive(gang.shapes[0])
             self._enter(replace(gang, since=at), seconds, can_save=can_save)
-        while self._patience and self._patience[0][0] <= now:
-            self._is_new |= self._still_waits(self._patience.popleft())
+        self._is_new |= self._agenda.has_lost_patience(now)
         self._is_new |= any(self._due_at(one) <= now for one in self._kept.values())
         self._is_new |= self._learning.due_at <= now
         most = self.passes + MOST_AT_ONCE
@@ -178,22 +174,21 @@ class Play:
 
     def _enter(self, gang: Waiting, seconds: float, *, can_save: bool = True) -> None:
         self._queues.add(gang.queue)
-        self._jobs[gang.job] = Job(
+        job = self._jobs[gang.job] = Job(
             gang=gang,
             needs_seconds=seconds,
             left_seconds=seconds,
             can_save=can_save,
             restart_seconds=self._terms.restart_seconds,
+            own_priority=gang.priority,
         )
-        self._wait(gang)
+        job.gang = self._spending.ranked(job.gang, job.own_priority)
+        self._wait(job.gang)
 
     def _wait(self, gang: Waiting) -> None:
         self._waiting.put(gang)
         self._is_new = True
-        over = gang.since + PATIENCE_SECONDS
-        over = over if over - gang.since >= PATIENCE_SECONDS else nextafter(over, inf)
-        if over > self.now:
-            self._patience.append((over, gang.job, gang.since))
+        self._agenda.plan_patience(self._standing.tree, gang, self.now)
 
     def _seat(self, holder: Holder, seconds: float) -> None:
         """One that has its seats from the beginning on."""
@@ -206,18 +201,21 @@ class Play:
             restart_seconds=holder.restart_seconds,
             gone_at=holder.frees_at,
             comes_back=holder.comes_back,
+            protected_until=holder.protected_until,
+            own_priority=holder.gang.priority,
         )
         self._jobs[holder.gang.job] = job
         self._queues.add(holder.gang.queue)
         self._begin(job, holder.seats, holder.port, holder.placed_at)
         if holder.frees_at is not None:
-            heappush(self._ends, (holder.frees_at, job.gang.order, job.gang.job, job.starts))
+            self._agenda.plan_end(job, holder.frees_at)
         self._standing.take(self._holding(job.gang, holder.seats))
 
-    def _start(self, placed: Placed) -> None:
+    def _start(self, placed: Placed, *, is_elder: bool) -> None:
         """The pass has taken its seats already, and counted them for its queue."""
         job = self._jobs[placed.job]
         job.overhead_seconds = job.restart_seconds if job.starts else 0.0
+        job.protected_until = self.now + TURN_SECONDS if is_elder else None
         self._waiting.drop(placed.job)
         self._kept.pop(placed.job, None)
         self._begin(job, placed.seats, placed.port, self.now)
@@ -226,13 +224,13 @@ class Play:
     def _begin(self, job: Job, seats: tuple[Seat, ...], port: int, at: float) -> None:
         gang = job.gang
         job.seats, job.port, job.placed_at, job.known = seats, port, at, None
-        job.starts, job.protected_until = job.starts + 1, protected_until(gang.since, at)
+        job.starts += 1
         self._running[gang.job] = job
-        for seat in seats:
-            self._on[seat.node][gang.job] = seat
+        self._rooms.seat(job)
+        self._spending.take(self._holding(gang, seats))
         if gang.array is not None:
             self._of_array[gang.array] += 1
-        heappush(self._ends, (job.ends_at, gang.order, gang.job, job.starts))
+        self._agenda.plan_end(job, job.ends_at)
 
     def _leave(self, id: JobId) -> None:
         """Its seats come free: it has ended, or it gives way and waits again in its old place."""
@@ -247,8 +245,25 @@ class Play:
             return
         job.left_seconds = job.left_seconds - done if job.can_save else job.needs_seconds
         self._tell(Kind.PREEMPTED, job)
+        self._again(job, done if job.can_save else 0.0)
+
+    def _fail(self, job: Job) -> None:
+        """Its node has failed: it waits again with what it saved last."""
+        if job.stopping and not job.comes_back:
+            self._leave(job.gang.job)
+            return
+        del self._running[job.gang.job]
+        self._free(job)
+        before, worked = job.needs_seconds - job.left_seconds, job.worked_seconds(self.now)
+        kept = self._terms.failures.kept_seconds(before + worked, before) if job.can_save else 0.0
+        job.left_seconds = job.needs_seconds - kept
+        self._tell(Kind.FAILED, job)
+        self._again(job, kept - before)
+
+    def _again(self, job: Job, served_seconds: float) -> None:
         job.gone_at, job.comes_back, job.told_by = None, False, None
-        job.gang = job.back_in_line(self.now, done)
+        job.gang = job.back_in_line(self.now, served_seconds)
+        self._is_new = True
         self._wait(job.gang)
 
     def _served(self) -> Iterator[tuple[Waiting, float]]:
@@ -259,16 +274,23 @@ class Play:
 
     def _free(self, job: Job) -> None:
         gang = job.gang
-        for seat in job.seats:
-            del self._on[seat.node][gang.job]
-            if seat.node in self._rooms:
-                room = self._rooms[seat.node]
-                room.give(seat, kin=gang.kin, apart_from=gang.place.apart_from)
-        if job.port and job.seats[0].node in self._rooms:
-            self._rooms[job.seats[0].node].give_port(job.port)
+        self._rooms.leave(job)
         if gang.array is not None:
             self._of_array[gang.array] -= 1
         self._standing.give(self._holding(gang, job.seats))
+        self._spending.take(self._holding(gang, job.seats), -1)
+
+    def _demote(self) -> None:
+        """Budgets are spent, or count anew: what queues own, and priorities, have changed."""
+        self._is_new, self._stripped = True, self._spending.stripped
+        held = [self._holding(job.gang, job.seats) for job in self._running.values()]
+        self._standing = standing_of(self.present(), self._coming, self._fleet, held)
+        for gang in [gang for gangs in self._waiting for gang in gangs]:
+            job = self._jobs[gang.job]
+            job.gang = self._spending.ranked(job.gang, job.own_priority)
+            self._waiting.put(job.gang)
+        for job in self._running.values():
+            job.gang, job.known = self._spending.ranked(job.gang, job.own_priority), None
 
     def _holding(self, gang: Waiting, seats: Sequence[Seat]) -> Holding:
         return holding_of(gang.queue, gang.user, seats, self._types, preemptible=gang.preemptible)
@@ -283,9 +305,9 @@ class Play:
 
     def _pass(self) -> None:
         self.passes += 1
-        before = [self._reserved(one) for one in self._kept.values()]
+        before = [as_it_stands(one, self._running) for one in self._kept.values()]
         decision = decide(
-            self._rooms.values(),
+            self._rooms.free.values(),
             self._waiting,
             fleet=self._fleet,
             now=self.now,
@@ -297,58 +319,36 @@ class Play:
             shares=self._shares,
             ends=lambda: endings_of(self._running.values(), self._holding),
             known=self._promised,
+            lent=lambda: lent_to(self._running.values(), self.now),
         )
-        self._promised = decision.promised
+        promised = as_told(decision.promised, self._promised)
         for placed in decision.placed:
-            self._start(placed)
+            self._start(placed, is_elder=placed.job in decision.elders)
         for dropped in decision.dropped:
             del self._kept[dropped]
         for one in decision.reserved:
             self._keep(one)
         self._take_back([*before, *decision.reserved])
-        # shares have changed, and what is kept: the next look of a head might decide more
+        # shares have changed, and what is kept or promised: a head's next look might decide more
         self._is_new |= bool(decision.placed or decision.dropped or decision.reserved)
+        self._is_new |= promised != self._promised
+        self._promised = promised
 
     def _take_back(self, reserved: Sequence[Reserved]) -> None:
         """A pass counts what it keeps as taken; here it is not, as the next pass keeps it anew."""
-        for node in {seat.node for one in reserved for seat in one.seats}:
-            if node in self._rooms:
-                self._rooms[node] = self._room(node)
+        self._rooms.refill({seat.node for one in reserved for seat in one.seats})
         for one in self._kept.values():
             gang, seats = self._jobs[one.reserved.job].gang, one.reserved.seats
             self._standing.give(self._holding(gang, seats))
 
-    def _room(self, id: NodeId) -> NodeRoom:
-        """What is free on the node, by who holds seats there."""
-        room = NodeRoom(self._nodes[id], suspicion=self._suspicion.get(id, 0))
-        for job, seat in self._on[id].items():
-            gang, port = self._jobs[job].gang, self._jobs[job].port
-            room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
-            if port in room.free_ports and self._jobs[job].seats[0].node == id:
-                room.free_ports.remove(port)
-        return room
-
     def _candidates(self) -> list[Running]:
-        """Those that somebody might have a right to stop, and all that are stopping, as the head
-        would tell of them."""
-        tree, over = self._standing.tree, self._standing.over_millis
-        queues = tree.queues if len(self._queues) > 1 else ()
-        beyond = {q.name for q in queues if any(over(one.name) for one in tree.path(q.name))}
-        found = [
-            job
-            for job in self._running.values()
-            if job.stopping or job.can_save or may_give_way(tree, job.gang, beyond)
-        ]
-        return [self._known(job) for job in sorted(found, key=lambda job: job.gang.order)]
-
-    def _known(self, job: Job) -> Running:
-        """The same object as before as long as it would be equal."""
-        guard_over = self.now >= job.placed_at + self._guard_seconds
-        known = None if self._terms.save_seconds or not job.can_save else job.known
-        if known is None or (known.guard_over, known.stopping) != (guard_over, job.stopping):
-            every = self._terms.save_seconds
-            known = job.known = job.as_running(self.now, guard_over, save_seconds=every)
-        return known
+        return candidates_of(
+            self._running.values(),
+            self._standing,
+            self._queues,
+            now=self.now,
+            save_seconds=self._terms.save_seconds,
+        )
 
     # -- who gives way ---------------------------------------------------------------------------
 
@@ -357,33 +357,15 @@ class Play:
         victims = tuple((id, running[id].starts) for id in reserved.victims if id in running)
         self._kept[reserved.job] = Kept(reserved=reserved, victims=victims)
 
-    def _left(self, kept: Kept) -> list[Job]:
-        """The victims that still hold their seats."""
-        found = ((self._running.get(id), start) for id, start in kept.victims)
-        return [job for job, start in found if job is not None and job.starts == start]
-
-    def _reserved(self, kept: Kept) -> Reserved:
-        """As it stands now."""
-        left = self._left(kept)
-        nodes = {seat.node for seat in kept.reserved.seats}
-        return replace(
-            kept.reserved,
-            victims=tuple(job.gang.job for job in left),
-            pending=any(
-                job.told_by == kept.reserved.job and any(seat.node in nodes for seat in job.seats)
-                for job in left
-            ),
-        )
-
     def _due_at(self, kept: Kept) -> float:
         """When all are past their guard who were not told yet; never, when there are none."""
-        untold = [job.placed_at for job in self._left(kept) if not job.stopping]
+        untold = [job.placed_at for job in victims_left(kept, self._running) if not job.stopping]
         return max(untold) + self._guard_seconds if untold else inf
 
     def _tell_due(self) -> None:
         """All victims of a gang are told together, and come free after their grace."""
         for kept in [one for one in self._kept.values() if self._due_at(one) <= self.now]:
-            for job in self._left(kept):
+            for job in victims_left(kept, self._running):
                 if not job.stopping:
                     self._stop(job, kept.reserved.job)
 
@@ -393,4 +375,4 @@ class Play:
         if gone_at <= self.now:
             self._leave(job.gang.job)
         elif gone_at < job.ends_at:
-            heappush(self._ends, (gone_at, job.gang.order, job.gang.job, job.starts))
+            self._agenda.plan_end(job, gone_at)

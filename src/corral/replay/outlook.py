@@ -12,10 +12,11 @@ from typing import Any, Final
 from corral.domain.forecast import Ran
 from corral.domain.ids import JobId
 from corral.domain.queue import Policy
-from corral.replay.dice import dice_of, roll
+from corral.replay.dice import dice_named, roll
 from corral.replay.kin import Kin, Kind
 from corral.replay.live import Play
-from corral.replay.present import Coming, Present
+from corral.replay.present import Coming, Happened, Present
+from corral.replay.present import Kind as What
 from corral.schedule.waiting import Waiting
 
 HORIZON_SECONDS: Final = 10 * 86_400.0  # so far ahead it is looked; no start by then counts as this
@@ -36,11 +37,12 @@ class Life:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
     """One run: seconds from now to the start, and from there to the end. `is_cut`: it was followed
-    no further, and the start comes later."""
+    no further, and the start comes later. `stopped`: who gave way to it."""
 
     wait_seconds: float
     run_seconds: float
     is_cut: bool = False
+    stopped: tuple[JobId, ...] = ()
 
 
 def outlook(
@@ -51,44 +53,70 @@ def outlook(
     job: JobId,
     *,
     runs: int,
-    seed: int,
+    since: float,
     most_passes: int,
     keep_on: Callable[[int], bool],
 ) -> list[Drawn]:
     """What becomes of the waiting job, one of each run. `keep_on` is told how many there are, and
     says whether there is time for more; a run is always begun.
 
+    In each run everybody has luck of its own, by its id: asked again, the same world is answered
+    alike, and who comes or goes changes nothing for the others.
+
     Args:
         lives: of every gang of the present.
         past: ended jobs in the order in which they were submitted.
+        since: the last change (wall clock); a stretch of the past is played again from then on.
         most_passes: of one run.
     """
-    dice = dice_of(seed)
+    luck = _Luck(job)
     submits = [ran.submitted_at for ran in past]
     found: list[Drawn] = []
     while len(found) < runs and (not found or keep_on(len(found))):
-        whole = _run_times(lives, kin, dice)
+        whole = _run_times(lives, kin, luck)
         left = {id: seconds - lives[id].ran_seconds for id, seconds in whole.items()}
-        coming = _coming(present, past, submits, kin, dice)
-        play = Play(present, left, coming)
+        coming = _coming(present, past, submits, kin, luck, since)
+        happened: list[Happened] = []
+        play = Play(present, left, coming, hear=happened.append)
         at = _start(play, job, present.now + HORIZON_SECONDS, most_passes, len(found), keep_on)
         if at is None and found and not keep_on(len(found)):
             break  # that it was cut tells of the time it took, not of the job
         wait = max(0.0, (play.now if at is None else at) - present.now)
-        found.append(Drawn(wait_seconds=wait, run_seconds=left[job], is_cut=at is None))
+        stopped = [one.job for one in happened if one.kind == What.PREEMPTED and one.by == job]
+        found.append(
+            Drawn(
+                wait_seconds=wait,
+                run_seconds=left[job],
+                is_cut=at is None,
+                stopped=tuple(stopped),
+            )
+        )
     return found
 
 
-def _run_times(lives: Mapping[JobId, Life], kin: Kin, dice: Any) -> dict[JobId, float]:
+class _Luck:
+    """Rolls for one who asks, a row of them for each name: nobody's depend on who else rolls."""
+
+    def __init__(self, asks: JobId) -> None:
+        self._asks = asks
+        self._dice: dict[object, Any] = {}
+
+    def roll(self, name: object) -> float:
+        if name not in self._dice:
+            self._dice[name] = dice_named(self._asks, name)
+        return float(roll(self._dice[name]))
+
+
+def _run_times(lives: Mapping[JobId, Life], kin: Kin, luck: _Luck) -> dict[JobId, float]:
     """Of one play: what is guessed, is guessed alike of all of a kind."""
-    common: dict[Kind, float] = {}
-    whole = {}
-    for id, life in lives.items():
-        if life.kind not in common:
-            common[life.kind] = float(roll(dice))
-        alike = common[life.kind]
-        whole[id] = kin.draw(life.kind, life.ran_seconds, life.limit_seconds, alike, dice)
-    return whole
+    kinds = dict.fromkeys(life.kind for life in lives.values())
+    common = {kind: luck.roll(kind) for kind in kinds}
+    return {
+        id: kin.draw(
+            life.kind, life.ran_seconds, life.limit_seconds, common[life.kind], luck.roll(id)
+        )
+        for id, life in lives.items()
+    }
 
 
 def _start(
@@ -111,30 +139,38 @@ def _start(
 
 
 def _coming(
-    present: Present, past: Sequence[Ran], submits: Sequence[float], kin: Kin, dice: Any
+    present: Present,
+    past: Sequence[Ran],
+    submits: Sequence[float],
+    kin: Kin,
+    luck: _Luck,
+    since: float,
 ) -> list[Coming]:
-    """Those of a stretch of the past, submitted again from now on."""
-    now, where = present.now, float(roll(dice))
+    """Those of a stretch of the past, submitted again; it begins where the last change was, and
+    who would have come since then has not."""
+    dice = dice_named(luck.roll("who comes"))
+    where = float(roll(dice))
     if not past:
         return []
-    oldest = max(submits[0], now - PAST_SECONDS)
-    begin = oldest + where * max(0.0, now - oldest - HORIZON_SECONDS)
+    oldest = max(submits[0], since - PAST_SECONDS)
+    begin = oldest + where * max(0.0, since - oldest - HORIZON_SECONDS)
+    later = since - begin
     first = bisect_left(submits, begin)
-    last = min(bisect_left(submits, now), first + MOST_COMING)
-    later = now - begin
+    last = min(bisect_left(submits, since), first + MOST_COMING)
     by_kin = {q.name: present.tree.policy_of(q.name) == Policy.SJF for q in present.tree.queues}
-    return [
+    coming = (
         Coming(
             ran.submitted_at + later,
             _gang(ran, row, by_kin=by_kin.get(ran.queue, False)),
-            _seconds(ran, kin, dice),
+            _seconds(ran, kin, float(roll(dice))),
         )
         for row, ran in enumerate(past[first:last])
-    ]
+    )
+    return [one for one in coming if one.at >= present.now]
 
 
-def _seconds(ran: Ran, kin: Kin, dice: Any) -> float:
-    return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, 0.0, dice)
+def _seconds(ran: Ran, kin: Kin, chance: float) -> float:
+    return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, 0.0, chance)
 
 
 def _gang(ran: Ran, row: int, *, by_kin: bool) -> Waiting:

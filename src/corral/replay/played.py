@@ -1,6 +1,6 @@
 """A job of a play, what is kept for one, and where its queues stand at first."""
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import fmod
 
@@ -9,8 +9,8 @@ from corral.domain.ids import JobId, QueueName
 from corral.domain.queue import Preempt, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.present import Coming, Holder, Present
-from corral.schedule import Ending, Fleet, Reserved, Running, Waiting
-from corral.schedule.ahead import START_SECONDS
+from corral.schedule import Ending, Fleet, Promise, Reserved, Running, Waiting
+from corral.schedule.ahead import SAME_SECONDS, START_SECONDS
 from corral.schedule.standing import Holding, Standing
 
 
@@ -18,13 +18,14 @@ from corral.schedule.standing import Holding, Standing
 class Job:
     """`left_seconds`: of service until its end, as it was when its seats were given. `starts` tells
     an end that was planned for an earlier start. `gone_at`: it is stopping, and its seats come free
-    then. `told_by`: for whom it gives way."""
+    then. `told_by`: for whom it gives way. `own_priority`: whatever its queue has spent."""
 
     gang: Waiting
     needs_seconds: float
     left_seconds: float
     can_save: bool
     restart_seconds: float
+    own_priority: int
     overhead_seconds: float = 0.0
     seats: tuple[Seat, ...] = ()
     port: int = 0
@@ -48,14 +49,14 @@ class Job:
         """Since its seats were given, and it had restored itself."""
         return max(0.0, now - self.placed_at - self.overhead_seconds)
 
-    def back_in_line(self, now: float, worked_seconds: float) -> Waiting:
-        """The gang as it waits again, after so much more service."""
-        kept = worked_seconds if self.can_save else 0.0
+    def back_in_line(self, now: float, served_seconds: float) -> Waiting:
+        """The gang as it waits again, after so much more service that is kept."""
         return replace(
             self.gang,
             since=now,
-            served_seconds=self.gang.served_seconds + kept,
+            served_seconds=self.gang.served_seconds + served_seconds,
             restart_seconds=self.restart_seconds,
+            waited_seconds=self.gang.waited_by(max(self.gang.since, self.placed_at)),
             likes=frozenset(seat.node for seat in self.seats),
         )
 
@@ -69,6 +70,7 @@ class Job:
             restart_seconds=self.restart_seconds,
             frees_at=self.gone_at,
             comes_back=self.comes_back,
+            protected_until=self.protected_until,
         )
 
     def as_running(self, now: float, guard_over: bool, *, save_seconds: float) -> Running:
@@ -105,13 +107,36 @@ class Kept:
     victims: tuple[tuple[JobId, int], ...]
 
 
-def standing_of(present: Present, coming: Iterable[Coming], fleet: Fleet) -> Standing:
+def victims_left(kept: Kept, running: Mapping[JobId, Job]) -> list[Job]:
+    """The victims that still hold their seats."""
+    found = ((running.get(id), start) for id, start in kept.victims)
+    return [job for job, start in found if job is not None and job.starts == start]
+
+
+def as_it_stands(kept: Kept, running: Mapping[JobId, Job]) -> Reserved:
+    """What is kept, as it is by now."""
+    left = victims_left(kept, running)
+    nodes = {seat.node for seat in kept.reserved.seats}
+    return replace(
+        kept.reserved,
+        victims=tuple(job.gang.job for job in left),
+        pending=any(
+            job.told_by == kept.reserved.job and any(seat.node in nodes for seat in job.seats)
+            for job in left
+        ),
+    )
+
+
+def standing_of(
+    present: Present, coming: Iterable[Coming], fleet: Fleet, holding: Sequence[Holding] = ()
+) -> Standing:
     gangs = [*present.waiting, *(one.gang for one in present.holders)]
     return Standing(
         present.tree,
         capacity=fleet.capacity,
         kinds={gpu.type for node in present.nodes for gpu in node.inventory.gpus},
         past=present.past,
+        holding=holding,
         stripped=present.stripped,
         others={gang.queue for gang in gangs} | {one.gang.queue for one in coming},
     )
@@ -122,6 +147,49 @@ def may_give_way(tree: QueueTree, gang: Waiting, beyond: Set[QueueName]) -> bool
     if gang.preemptible or gang.queue in beyond or gang.queue not in tree.by_name:
         return True
     return tree.queue(gang.queue).preempt == Preempt.ANY
+
+
+def candidates_of(
+    running: Iterable[Job],
+    standing: Standing,
+    queues: Set[QueueName],
+    *,
+    now: float,
+    save_seconds: float,
+) -> list[Running]:
+    """Those that somebody might have a right to stop, and all that are stopping, as the head would
+    tell of them. `queues`: of all jobs."""
+    tree, over = standing.tree, standing.over_millis
+    named = tree.queues if len(queues) > 1 else ()
+    beyond = {q.name for q in named if any(over(one.name) for one in tree.path(q.name))}
+    found = [
+        job
+        for job in running
+        if job.stopping or job.can_save or may_give_way(tree, job.gang, beyond)
+    ]
+    guard = tree.guard_seconds
+    return [
+        _known(job, now, now >= job.placed_at + guard, save_seconds)
+        for job in sorted(found, key=lambda job: job.gang.order)
+    ]
+
+
+def _known(job: Job, now: float, guard_over: bool, save_seconds: float) -> Running:
+    """The same object as before as long as it would be equal."""
+    known = None if save_seconds or not job.can_save else job.known
+    if known is None or (known.guard_over, known.stopping) != (guard_over, job.stopping):
+        known = job.known = job.as_running(now, guard_over, save_seconds=save_seconds)
+    return known
+
+
+def lent_to(running: Iterable[Job], now: float) -> float:
+    """GPUs of the elders that are in their turn, and are not coming to their end."""
+    elders = (
+        job.seats
+        for job in running
+        if not job.stopping and job.protected_until is not None and now < job.protected_until
+    )
+    return sum(seat.gpu_millis for seats in elders for seat in seats) / MILLIS_PER_GPU
 
 
 def endings_of(
@@ -140,3 +208,21 @@ def endings_of(
         for job in running
         if job.gang.holds_seconds is not None
     ]
+
+
+def as_told(promised: Iterable[Promise], known: Iterable[Promise]) -> tuple[Promise, ...]:
+    """As a head would have them written down: a start that moves by a moment is the one of before.
+    In the order of telling, so that two looks which promise the same are seen to."""
+    before = {one.job: one for one in known}
+    return tuple(
+        sorted(
+            (_told(one, before.get(one.job)) for one in promised),
+            key=lambda one: (one.since, one.job),
+        )
+    )
+
+
+def _told(promise: Promise, before: Promise | None) -> Promise:
+    if before is None or abs(promise.start - before.start) > SAME_SECONDS:
+        return promise
+    return before if replace(promise, start=before.start) == before else promise

@@ -9,11 +9,12 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.replay.failing import NEVER, Failures
 from corral.schedule.ahead import Promise
+from corral.schedule.decision import Reserved
 from corral.schedule.learned import Learned
 from corral.schedule.share import Amounts
 from corral.schedule.standing import Leaf
-from corral.schedule.victims import Reserved
 from corral.schedule.waiting import Waiting
 
 
@@ -22,7 +23,8 @@ class Holder:
     """A gang that holds its seats now, since `placed_at` (wall clock).
 
     `restart_seconds`: what it needs from being placed to its first step. `frees_at`: it is stopping
-    and its seats come free then; with `comes_back` it then waits again.
+    and its seats come free then; with `comes_back` it then waits again. `protected_until`: nobody
+    buys its place before.
     """
 
     gang: Waiting
@@ -33,6 +35,7 @@ class Holder:
     restart_seconds: float = 60.0
     frees_at: float | None = None
     comes_back: bool = False
+    protected_until: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,22 +73,26 @@ class Coming(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What giving way costs.
+    """What giving way costs, and which nodes fail.
 
     `restart_seconds`: of each start after a stop, before the job goes on. `grace_seconds`: from
     being told to stop until the seats come free. `save_seconds`: so often a running job saves by
     itself, which only the choice of victims looks at: whoever can save does so when it is told.
+    `counts_budgets`: those of the queues, from the present on; else what is stripped stays so.
     """
 
     restart_seconds: float = 60.0
     grace_seconds: float = 0.0
     save_seconds: float = 0.0
+    failures: Failures = NEVER
+    counts_budgets: bool = False
 
 
 class Kind(StrEnum):
     STARTED = "started"
     PREEMPTED = "preempted"  # its seats have come free
     ENDED = "ended"
+    FAILED = "failed"  # a node of it has
 
 
 class Happened(NamedTuple):

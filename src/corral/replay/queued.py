@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from corral.domain.ids import BootId, JobId, NodeId, QueueName, UserName
@@ -9,16 +10,25 @@ from corral.domain.node import Liveness, Node
 from corral.domain.queue import QueueTree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
 from corral.domain.units import MILLIS_PER_GPU
+from corral.replay.failing import NEVER, Failures
 from corral.replay.live import Play
 from corral.replay.present import Coming, Happened, Kind, Present, Terms
 from corral.replay.replay import Event, Outcome
 from corral.replay.workload import Workload
-from corral.replay.world import BEGAN_ON, ENDED, GAVE_WAY, WINDOWS
+from corral.replay.world import BEGAN_ON, ENDED, FAILED, GAVE_WAY, WINDOWS
+from corral.schedule import Fleet
 from corral.schedule.learned import Lessons
+from corral.schedule.standing import Standing
 from corral.schedule.waiting import Waiting
 
+TYPE: Final = "gpu"
 PORTS: Final = tuple(range(20_000, 20_064))  # as many as an agent's
-_KINDS: Final = {Kind.STARTED: BEGAN_ON, Kind.PREEMPTED: GAVE_WAY, Kind.ENDED: ENDED}
+_KINDS: Final = {
+    Kind.STARTED: BEGAN_ON,
+    Kind.PREEMPTED: GAVE_WAY,
+    Kind.ENDED: ENDED,
+    Kind.FAILED: FAILED,
+}
 
 
 def replay_queued(
@@ -28,19 +38,22 @@ def replay_queued(
     names: Sequence[QueueName],
     *,
     restart_seconds: float = 60.0,
+    failures: Failures = NEVER,
     on_event: Callable[[Event], None] | None = None,
 ) -> Outcome:
     """Run all jobs to their ends as a head with these queues would. `names`: of each number in
     `workload.queues`. Everybody can save.
 
-    Raises: ValueError when a job is larger than the nodes can hold.
+    Raises: ValueError when a job is larger than the nodes, or its queue, can hold.
     """
+    if held_by_no_queue(workload, nodes, tree, names):
+        raise ValueError("a job asks for more than its queue may ever hold")
     books = _Books(workload=workload, nodes=tuple(nodes), free=list(nodes), on_event=on_event)
     Play(
         Present(now=0.0, nodes=[node_of(row, gpus) for row, gpus in enumerate(nodes)], tree=tree),
         {},
         [coming_of(workload, row, names, nodes) for row in range(len(workload.submits))],
-        terms=Terms(restart_seconds=restart_seconds),
+        terms=Terms(restart_seconds=restart_seconds, failures=failures, counts_budgets=True),
         hear=books.hear,
         lessons=Lessons(),
     ).run()
@@ -49,7 +62,7 @@ def replay_queued(
 
 def node_of(row: int, gpus: int) -> Node:
     """A node that has GPUs of one type, and is never short of anything else."""
-    made = (Gpu(index=i, uuid=f"{row}-{i}", type="gpu", memory_bytes=0) for i in range(gpus))
+    made = (Gpu(index=i, uuid=f"{row}-{i}", type=TYPE, memory_bytes=0) for i in range(gpus))
     return Node(
         id=NodeId(f"{row:05d}"),
         inventory=Inventory(gpus=tuple(made), ports=PORTS),
@@ -78,6 +91,22 @@ def fits(gpus: int, nodes: Sequence[int]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def held_by_no_queue(
+    work: Workload, nodes: Sequence[int], tree: QueueTree, names: Sequence[QueueName]
+) -> list[int]:
+    """The jobs that their queue would let have no seats even if nobody held any."""
+    fleet = Fleet([node_of(row, gpus) for row, gpus in enumerate(nodes)])
+    empty = Standing(tree, capacity=fleet.capacity, kinds=[TYPE], others=names)
+
+    @cache
+    def is_refused(queue: QueueName, gpus: int) -> bool:
+        asked = ((TYPE, gpus * MILLIS_PER_GPU),)
+        return empty.refusal(queue, UserName(""), asked) is not None
+
+    rows = enumerate(zip(work.queues, work.gpus, strict=True))
+    return [row for row, (queue, gpus) in rows if is_refused(names[queue], gpus)]
 
 
 def coming_of(work: Workload, row: int, names: Sequence[QueueName], nodes: Sequence[int]) -> Coming:
@@ -111,6 +140,7 @@ class _Books:
     submitted: int = 0
     active: int = 0
     preemptions: int = 0
+    failures: int = 0
     held: float = 0.0
     lost: float = 0.0
     idle: float = 0.0
@@ -137,6 +167,8 @@ class _Books:
         self.lost += (happened.at - began - worked) * self.workload.gpus[job]
         if happened.kind == Kind.ENDED:
             self.ended[job] = happened.at
+        elif happened.kind == Kind.FAILED:
+            self.failures += 1
         else:
             self.preemptions += 1
 
@@ -183,7 +215,7 @@ class _Books:
             preemptions=self.preemptions,
             held_gpu_seconds=self.held,
             lost_gpu_seconds=self.lost,
-            failures=0,
+            failures=self.failures,
             used=[held / whole if whole else 0.0 for held in self.windows],
             fragmentation=self.split / self.idle if self.idle else 0.0,
         )

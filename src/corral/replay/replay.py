@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from corral.replay.dice import dice_of
+from corral.replay.failing import NEVER, Failures
 from corral.replay.workload import Workload, largest_gang
 from corral.replay.world import (
     CUT,
@@ -21,25 +22,10 @@ from corral.replay.world import (
     log_of,
     plan_failure,
 )
+from corral.schedule.columns.order import POLICIES, Named
+from corral.schedule.columns.predict import enter_kin
+from corral.schedule.columns.state import State, state_of
 from corral.schedule.compiled import column, must_compile
-from corral.schedule.order import POLICIES, Named
-from corral.schedule.predict import enter_kin
-from corral.schedule.state import State, state_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failures:
-    """Each node fails every `mtbf_seconds` on the average (0: never), by the dice of `seed`.
-
-    Its jobs go on from their last save, one every `save_seconds` of service; 0: they have none.
-    """
-
-    mtbf_seconds: float = 0.0
-    save_seconds: float = 0.0
-    seed: int = 0
-
-
-NEVER: Final = Failures()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,13 @@ from math import log
 from typing import Any, Final, NamedTuple
 
 from corral.replay.dice import roll
-from corral.schedule.ageing import earn
-from corral.schedule.backlog import AT_RUNNING, WAITING, served
+from corral.schedule.columns.ageing import earn
+from corral.schedule.columns.backlog import AT_RUNNING, WAITING, served
+from corral.schedule.columns.order import CONSERVATIVE, Policy, has_waiting, preempts
+from corral.schedule.columns.pool import NOBODY, USED
+from corral.schedule.columns.state import PREEMPTED, STARTED, State
+from corral.schedule.columns.turns import conclude, put_back, submit, take_turns
 from corral.schedule.compiled import column, compiled
-from corral.schedule.order import CONSERVATIVE, Policy, has_waiting, preempts
-from corral.schedule.pool import NOBODY, USED
-from corral.schedule.state import PREEMPTED, STARTED, State
-from corral.schedule.turns import conclude, put_back, submit, take_turns
 
 BEGAN_ON, GAVE_WAY, ENDED, WAS_PROMISED, FAILED = 0, 1, 2, 3, 4
 LOG_ROWS: Final = 1 << 16

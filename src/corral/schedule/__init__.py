@@ -2,20 +2,22 @@
 
 from corral.schedule.ahead import Ending, Promise
 from corral.schedule.decide import decide
-from corral.schedule.decision import Decision, Held, Placed, Reasons
+from corral.schedule.decision import Decision, Held, Placed, Preempted, Reasons, Reserved
 from corral.schedule.fleet import Fleet
+from corral.schedule.floor import Floor
 from corral.schedule.groups import Groups
 from corral.schedule.learned import Learned
 from corral.schedule.room import NodeRoom
+from corral.schedule.roster import Roster
 from corral.schedule.running import Running
 from corral.schedule.shares import Shares
-from corral.schedule.victims import Preempted, Reserved
 from corral.schedule.waiting import Waiting
 
 __all__ = [
     "Decision",
     "Ending",
     "Fleet",
+    "Floor",
     "Groups",
     "Held",
     "Learned",
@@ -25,6 +27,7 @@ __all__ = [
     "Reasons",
     "Promise",
     "Reserved",
+    "Roster",
     "Running",
     "Shares",
     "Waiting",

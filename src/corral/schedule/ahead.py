@@ -135,7 +135,7 @@ class Ahead:
     def firm(self) -> Iterator[tuple[Waiting, Promise]]:
         """Promises of what is the queue's own: nobody has a right to take that back."""
         for stay in self._stays.values():
-            asked = self._standing.millis_of(stay.promise.shape, self._kinds)
+            asked = self._standing.asked_by(stay.gang, stay.promise.shape, self._kinds)
             if self._standing.is_own(stay.gang.queue, asked):
                 yield stay.gang, stay.promise
 
@@ -243,7 +243,7 @@ class Ahead:
         seen = self.now
         for place, at in enumerate(steps):
             stop = _end(at, gang.holds_seconds)
-            some = self._rooms if place == 0 else changes[at] | self._begin_on(seen, stop)
+            some = changes[at] | self._begin_on(seen, stop) if place else self._worth_a_look(shape)
             seen = stop
             for node in some:
                 is_open = node in self._rooms and node not in self._shut
@@ -256,6 +256,15 @@ class Ahead:
                 after = self._after(seats, at)
                 return Promise(job=gang.job, shape=shape, seats=seats, start=at, after=after)
         return None
+
+    def _worth_a_look(self, shape: Shape) -> Iterable[NodeId]:
+        """Nodes that may have room now; of most that are full nothing needs to be asked."""
+        asked = shape.resources
+        least = 0 if asked.is_share else asked.gpus
+        for node, room in self._rooms.items():
+            has_room = room.whole >= least and room.free_millis >= asked.gpu_millis
+            if has_room or node in self._on or node in self._promised:
+                yield node
 
     def _begin_on(self, start: float, stop: float) -> set[NodeId]:
         """Nodes of which less is free from some moment between on."""

@@ -31,32 +31,40 @@ class Buying:
     standing: Standing
     keys: Keys
     now: float
+    _buyers: dict[QueueName, bool] = field(default_factory=dict)
     _offers: dict[JobId, float] = field(default_factory=dict)
     _worths: dict[JobId, float] = field(default_factory=dict)
     _parted: dict[tuple[QueueName, QueueName], QueueName | None] = field(default_factory=dict)
 
     def may_buy(self, gang: Waiting) -> bool:
         """Whether gangs of its queue give way by service at all."""
-        orders = self.keys.is_taught and self.keys.policy(gang.queue).goes_by_service
-        return orders and self.standing.tree.queue(gang.queue).preempt != Preempt.NEVER
+        queue = gang.queue
+        if queue not in self._buyers:
+            orders = self.keys.is_taught and self.keys.policy(queue).goes_by_service
+            self._buyers[queue] = orders and self._rule(queue) != Preempt.NEVER
+        return self._buyers[queue]
 
     def may_take(self, gang: Waiting, victim: Running) -> bool:
         """Whether the gang's key is better by enough; not yet whether it has paid."""
-        if victim.priority != gang.priority:
+        if victim.priority != gang.priority or not self.is_for_sale(victim):
             return False
-        rule = self.standing.tree.queue(victim.queue).preempt
-        if not victim.guard_over or not (rule == Preempt.ANY or victim.can_save):
-            return False
-        if victim.protected_until is not None and self.now < victim.protected_until:
-            return False
-        better = self._is_better(gang, victim) and self._has_had_less(gang, victim)
-        return better and self._deals(gang.queue, victim.queue)
+        is_better = self.offer(gang) * MARGIN < self.worth(victim)
+        may_deal = is_better and self.has_had_less(gang, victim)
+        return may_deal and self.deals(gang.queue, victim.queue)
 
-    def has_paid(self, gang: Waiting, shape: Shape, victims: Iterable[Running]) -> bool:
-        """Whether it has waited as long as they need to get back to where they are."""
-        price = sum(one.price_gpu_seconds for one in victims)
+    def is_for_sale(self, victim: Running) -> bool:
+        """Whether anybody may buy its place now."""
+        if victim.preemptible or not victim.guard_over:
+            return False
+        if not (victim.can_save or self._rule(victim.queue) == Preempt.ANY):
+            return False
+        return victim.protected_until is None or self.now >= victim.protected_until
+
+    def has_paid(self, gang: Waiting, shape: Shape, price_gpu_seconds: float) -> bool:
+        """Whether it has waited as long as those at this price need to get back to where they
+        are."""
         gpus = shape.nodes * shape.resources.gpu_millis / MILLIS_PER_GPU
-        return max(0.0, self.now - gang.since) * gpus >= price
+        return max(0.0, self.now - gang.since) * gpus >= price_gpu_seconds
 
     def sellers(self, queue: QueueName) -> Sequence[QueueName]:
         """The queues in which a gang of this one may find a place to buy."""
@@ -66,9 +74,9 @@ class Buying:
         """What stopping it costs where service orders: the more it is about to get done with each
         of its GPU-seconds, the more."""
         gpus = max(1, victim.gpu_millis) / MILLIS_PER_GPU
-        return gpus / max(1.0, self._worth(victim))
+        return gpus / max(1.0, self.worth(victim))
 
-    def _deals(self, queue: QueueName, other: QueueName) -> bool:
+    def deals(self, queue: QueueName, other: QueueName) -> bool:
         """Whether places are sold from the other queue to this one. What is another's own is not:
         only what it borrows, where the ways to both up the tree part."""
         if other == queue:
@@ -86,30 +94,36 @@ class Buying:
         theirs = (one.name for one in self.standing.tree.path(other))
         return next((name for name in theirs if name not in mine), None)
 
-    def _is_better(self, gang: Waiting, victim: Running) -> bool:
-        return self._offer(gang) * MARGIN < self._worth(victim)
-
-    def _offer(self, gang: Waiting) -> float:
+    def offer(self, gang: Waiting) -> float:
         """Its key, with what it takes to get it back to where it was."""
         if gang.job not in self._offers:
             back = gang.restart_seconds * weight_of(class_of(gang).gpu_millis)
             self._offers[gang.job] = self.keys.of_waiting(gang) + back
         return self._offers[gang.job]
 
-    def _worth(self, victim: Running) -> float:
+    def worth(self, victim: Running) -> float:
         """Its key, less what it takes to get it back to where it is."""
         if victim.job not in self._worths:
-            asked, weight = Class(victim.queue, victim.gpu_millis), weight_of(victim.gpu_millis)
-            back = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, victim.gpu_millis) * weight
+            millis = victim.gpu_millis
+            asked, weight = Class(victim.queue, millis), weight_of(millis)
+            back = victim.price_gpu_seconds * MILLIS_PER_GPU / max(1, millis) * weight
             self._worths[victim.job] = (
                 self.keys.of_service(asked, victim.served_by(self.now)) - back
             )
         return self._worths[victim.job]
 
-    def _has_had_less(self, gang: Waiting, victim: Running) -> bool:
+    def _rule(self, queue: QueueName) -> Preempt:
+        return self.standing.tree.queue(queue).preempt
+
+    def has_had_less(self, gang: Waiting, victim: Running) -> bool:
         """In the line the gang's user would come before the victim's, or he is the same."""
         by_service = self.keys.policy(gang.queue) == Policy.SERVICE
         if by_service or gang.user == victim.user:
             return True
         share = self.standing.user_share
         return share((gang.queue, gang.user)) <= share((victim.queue, victim.user))
+
+
+def price_of(victims: Iterable[Running]) -> float:
+    """What all of them need to get back to where they are, in GPU-seconds."""
+    return sum(one.price_gpu_seconds for one in victims)

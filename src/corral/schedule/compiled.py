@@ -5,11 +5,11 @@ test compares them. With `sys.modules["numba"] = None` before the import it does
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any, Final, Literal, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,17 @@ def compiled(function: F) -> F:
     kept = made._cache._cache_file
     own = function.__module__.rpartition(".")[0]
     kept._source_stamp = (kept._source_stamp, _text_of(own), _text_of(__package__ or ""))
+    kept._load_index = partial(_index, kept._load_index)
     return cast(F, made)
+
+
+def _index(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+    """What is kept; nothing where an older text kept it of classes that have gone or moved since:
+    numba reads those before it compares the texts."""
+    try:
+        return load()
+    except (ImportError, AttributeError):
+        return {}
 
 
 def must_compile(function: Callable[..., Any]) -> bool:
@@ -42,10 +52,11 @@ def must_compile(function: Callable[..., Any]) -> bool:
 
 @cache
 def _text_of(package: str) -> str:
-    """A digest of all modules of a room."""
+    """A digest of all modules of a room and of the rooms in it."""
     digest = sha256()
     room = find_spec(package) if package else None
-    for module in iter_modules(room.submodule_search_locations if room else None):
+    inside = (room and room.submodule_search_locations) or ()
+    for module in walk_packages(inside, f"{package}."):
         found: Any = module.module_finder.find_spec(module.name, None)
         digest.update(found.loader.get_source(module.name).encode())
     return digest.hexdigest()

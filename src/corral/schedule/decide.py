@@ -2,7 +2,7 @@
 everybody; and who gives way to whom."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,25 +10,28 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.queue import Policy, QueueTree
 from corral.domain.resources import Shape
-from corral.domain.units import gpus_text
 from corral.schedule.ahead import Ending, Promise
 from corral.schedule.buying import Buying
-from corral.schedule.decision import Decision, Held, Placed
-from corral.schedule.explain import explain
+from corral.schedule.decision import Decision, Held, Placed, Preempted, Reserved
+from corral.schedule.explain import UNTOLD, deciding, explain, gives_way, reasons_decide
 from corral.schedule.fleet import Fleet
+from corral.schedule.floor import Floor
 from corral.schedule.gather import find_seats, nearest_to_free
 from corral.schedule.groups import Groups
 from corral.schedule.keys import Keys
 from corral.schedule.learned import Learned
 from corral.schedule.limits import Limits, holding_of
 from corral.schedule.line import Line
+from corral.schedule.nearness import Nearness
 from corral.schedule.opened import Opened
 from corral.schedule.promising import Promising, promised
+from corral.schedule.relocate import Movables, Relocated, Relocating
 from corral.schedule.room import Kept, NodeRoom
+from corral.schedule.roster import Roster
 from corral.schedule.running import Running
 from corral.schedule.shares import Shares
 from corral.schedule.standing import Holding, Standing
-from corral.schedule.victims import Preempted, Reserved, Victims
+from corral.schedule.victims import Ground, Victims
 from corral.schedule.waiting import Reason, Waiting
 
 PATIENCE_SECONDS: Final = 60.0  # so long may smaller gangs pass a bigger one that waits
@@ -39,20 +42,25 @@ _NO_ROOM: Final = ("Resources", "Topology", "Priority", "Preempting")  # not: it
 class _Pass:
     """`kept`: what of each node is taken for those with reserved seats, beyond what is used now."""
 
-    rooms: dict[NodeId, NodeRoom]
+    rooms: Mapping[NodeId, NodeRoom]
+    fleet: Fleet
     open: Opened
     promising: Promising
     now: float
     standing: Standing
     limits: Limits
     victims: Victims
+    relocating: Relocating
+    nearness: Nearness
     holding: Callable[[Waiting, Sequence[Seat]], Holding]
-    shunned: Set[str] = frozenset()  # names that some job wants to be apart from
+    shunned: Set[str]  # names that some job wants to be apart from
     running_of_array: Counter[JobId] = field(default_factory=Counter)
     shares: Shares = field(default_factory=Shares)
+    tells: bool = True
     reserved: dict[JobId, Reserved] = field(default_factory=dict)
     kept: dict[JobId, list[tuple[NodeId, Kept]]] = field(default_factory=dict)
     kept_for: dict[JobId, Waiting] = field(default_factory=dict)
+    beside: set[JobId] = field(default_factory=set)  # room it has, but others are promised theirs
     refused: dict[tuple[object, ...], Reason] = field(default_factory=dict)
     reserved_for: JobId | None = None
     placed: list[Placed] = field(default_factory=list)
@@ -63,7 +71,7 @@ class _Pass:
 
 
 def decide(
-    rooms: Iterable[NodeRoom],
+    rooms: Floor | Iterable[NodeRoom],
     waiting: Groups | Sequence[Waiting],
     *,
     fleet: Fleet,
@@ -71,45 +79,47 @@ def decide(
     running_of_array: Mapping[JobId, int] | None = None,
     standing: Standing | None = None,
     learned: Learned | None = None,
-    running: Callable[[], Sequence[Running]] = tuple,
+    running: Callable[[], Roster | Sequence[Running]] = tuple,
     reserved: Sequence[Reserved] = (),
     ends: Callable[[], Sequence[Ending]] = tuple,
     known: Sequence[Promise] = (),
     shares: Shares | None = None,
+    movable: Callable[[], Movables] | None = None,
+    lent: Callable[[], float] = float,
+    tells: bool = True,
 ) -> Decision:
-    """Place whole gangs in the order of Line, within what their queues may hold; the fullest nodes
-    first.
+    """Place whole gangs in the order of Line, within what queues may hold; the fullest nodes first.
 
-    `rooms` are the nodes that take work now, changed as gangs are placed; `fleet` is all that is
-    known, to tell "not now" from "never"; `standing` what queues hold, changed as gangs are placed
-    (None: there is one queue, without a limit). A gang that by `now` (wall clock) has waited longer
-    than PATIENCE_SECONDS reserves the nodes that it is nearest to getting, so that smaller ones
-    cannot starve it; jobs behind it may use the others. `learned` orders them by attained service
-    (None: by age).
-
-    `running` answers with those who might give way, and all that are stopping; it is asked only
-    when a gang would have to wait. `reserved` is what earlier passes have kept for waiting gangs.
-    `ends` answers with those who hold seats and will have ended at a known moment; it is asked only
-    when somebody is to be promised a start. `known` is what earlier passes have promised. `shares`:
-    what parts of GPUs are usual, as far as that is known.
+    `rooms` are the nodes that take work now, changed as gangs are placed (copies, of a Floor's);
+    `fleet` is all that is known, to tell "not now" from "never"; `standing` what queues hold,
+    changed as gangs are placed (None: there is one queue, without a limit). A gang that by `now`
+    (wall clock) has waited longer than PATIENCE_SECONDS reserves the nodes that it is nearest to
+    getting, so that smaller ones cannot starve it; jobs behind it may use the others. `learned`
+    orders them by attained service (None: by age). `running` answers with those who might give way,
+    and all that are stopping; it is asked only when a gang would have to wait. `reserved` is what
+    earlier passes have kept for waiting gangs. `ends` answers with those who hold seats and will
+    have ended at a known moment; it is asked only when somebody is to be promised a start. `known`
+    is what earlier passes have promised. `shares`: what parts of GPUs are usual, as far as that is
+    known. `movable` answers with those who may be relocated; it is asked only when a gang would
+    have to wait for which there is room by count. `lent`: GPUs that elders hold in their turn; it
+    is asked only where somebody is old. `tells`: why there is no room for one is worth the time.
     """
     waiting = waiting if isinstance(waiting, Groups) else Groups(waiting)
-    by_id = {room.id: room for room in rooms}
-    shunned = {name for room in by_id.values() for name in room.shunned} | waiting.apart_from()
-    waiting.tell_apart(shunned)
-    standing = standing or Standing(
-        QueueTree(), capacity=fleet.capacity, others={gangs[0].queue for gangs in waiting}
-    )
+    floor = rooms if isinstance(rooms, Floor) else Floor.of(rooms)
+    waiting.tell_apart(shunned := floor.shunned.keys() | waiting.apart_from())
+    others = {gangs[0].queue for gangs in waiting}
+    standing = standing or Standing(QueueTree(), capacity=fleet.capacity, others=others)
     keys = Keys(standing.tree, learned)
     buying = Buying(standing, keys, now)
-    state = _new_pass(by_id, fleet.types, standing, running, ends, buying)
-    state.shunned = shunned
+    opened, kinds = Opened(floor, copies=floor is rooms), sorted(floor.kinds)
+    state = _new_pass(opened, kinds, fleet, standing, running, ends, movable, buying, shunned)
     state.shares = shares or state.shares
+    state.tells = tells or reasons_decide(standing.tree)
     state.running_of_array.update(running_of_array or {})
     _keep_all(state, waiting, reserved)
     state.promising.load(known, waiting)
     is_kept = state.reserved.keys() | state.promising.told
-    _take_turns(state, Line(_runs(waiting, is_kept), standing, keys, now), fleet)
+    _take_turns(state, line := Line(waiting.runs(is_kept), standing, keys, now, lent))
     return Decision(
         placed=tuple(state.placed),
         held=tuple(state.held),
@@ -117,38 +127,45 @@ def decide(
         reserved=tuple(state.newly_reserved),
         dropped=tuple(state.dropped),
         promised=state.promising.promises(),
+        elders=frozenset(line.elders),
     )
 
 
 def _new_pass(
-    rooms: dict[NodeId, NodeRoom],
-    types: Mapping[NodeId, Sequence[str]],
+    opened: Opened,
+    kinds: Sequence[str],
+    fleet: Fleet,
     standing: Standing,
-    running: Callable[[], Sequence[Running]],
+    running: Callable[[], Roster | Sequence[Running]],
     ends: Callable[[], Sequence[Ending]],
+    movable: Callable[[], Movables] | None,
     buying: Buying,
+    shunned: Set[str],
 ) -> _Pass:
-    kinds = tuple(sorted({kind for room in rooms.values() for kind in room.kinds}))
+    types = fleet.types
 
     def holding(gang: Waiting, seats: Sequence[Seat]) -> Holding:
         return holding_of(gang.queue, gang.user, seats, types, preemptible=gang.preemptible)
 
-    opened = Opened(rooms)
     return _Pass(
-        rooms=rooms,
+        rooms=opened.by_id,
+        fleet=fleet,
         open=opened,
         promising=Promising(opened, standing, kinds, ends, holding, now=buying.now),
         now=buying.now,
         standing=standing,
         limits=Limits(standing, kinds),
-        victims=Victims(running, standing, kinds, types, buying),
+        victims=Victims(running, standing, kinds, types, buying, shunned),
+        relocating=Relocating(movable, standing, kinds, types, now=buying.now),
+        nearness=Nearness(opened.by_id.values(), fleet, standing.tree, buying.now),
         holding=holding,
+        shunned=shunned,
     )
 
 
-def _take_turns(state: _Pass, line: Line, fleet: Fleet) -> None:
+def _take_turns(state: _Pass, line: Line) -> None:
     while (gang := line.next()) is not None:
-        reason = _try(state, gang, fleet)
+        reason = _try(state, gang)
         if reason is not None:
             is_kept = gang.job in state.reserved or gang.job in state.promising.told
             alike = () if is_kept else line.close()
@@ -173,19 +190,9 @@ def _keep_all(state: _Pass, waiting: Groups, reserved: Sequence[Reserved]) -> No
             state.victims.doom(one.victims)
 
 
-def _runs(waiting: Groups, reserved: Set[JobId]) -> Iterator[Sequence[Waiting]]:
-    """The groups; those for whom something is kept are tried each for itself."""
-    for gangs in waiting:
-        if reserved and any(gang.job in reserved for gang in gangs):
-            yield from ([gang] for gang in gangs if gang.job in reserved)
-            gangs = [gang for gang in gangs if gang.job not in reserved]
-        if gangs:
-            yield gangs
-
-
-def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
-    full = _array_is_full(state, gang)
+def _try(state: _Pass, gang: Waiting) -> Reason | None:
     before = state.promising.turn_to(gang)
+    full = _array_is_full(state, gang)
     reserved = state.reserved.get(gang.job)
     if reserved is not None:
         return _try_reserved(state, gang, reserved, full)
@@ -193,12 +200,15 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
         return full
     shapes = state.limits.shapes(gang)
     kin = gang.kin if gang.kin in state.shunned else ""
-    likeness = (shapes, *gang.likeness, kin, state.open.view, gang.holds_seconds is None)
-    if shapes and likeness not in state.refused and _place(state, gang, shapes):
+    near = () if before is not None else state.nearness.levels(gang, shapes)
+    likeness = (shapes, gang.likeness, kin, state.open.view, gang.holds_seconds is None, near)
+    if shapes and likeness not in state.refused and _place(state, gang, shapes, near=any(near)):
         return None
+    if any(near) and (reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)):
+        return reason
     reserved = _make_way(state, gang, shapes)
     if reserved is not None:
-        return _gives_way(reserved)
+        return gives_way(reserved.seats, reserved.victims)
     promise = state.promising.promise(gang, before)
     if promise is not None and promise.start <= state.now:
         _start_promised(state, gang, promise)
@@ -209,8 +219,15 @@ def _try(state: _Pass, gang: Waiting, fleet: Fleet) -> Reason | None:
         return state.limits.reason(gang)
     if likeness in state.refused:
         return state.refused[likeness]
+    if gang.job in state.beside:
+        state.refused[likeness] = reason = state.limits.beside(gang)
+        return reason
     free = "" if state.reserved_for is None else str(state.reserved_for)
-    reason = explain(gang, state.open.rooms, fleet, behind=free, idle=state.promising.idle())
+    reason = UNTOLD
+    if state.tells:
+        idle = state.promising.idle()
+        reason = explain(gang, state.open.with_free, state.fleet, behind=free, idle=idle)
+    reason = state.relocating.told(gang, reason)
     state.refused[likeness] = reason
     if state.now - gang.since >= PATIENCE_SECONDS and state.reserved_for is None:
         _reserve(state, gang)
@@ -226,23 +243,36 @@ def _start_promised(state: _Pass, gang: Waiting, promise: Promise) -> None:
 def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
     if gang.array is None or gang.array_limit is None:
         return None
-    running = state.running_of_array[gang.array]
-    if running < gang.array_limit:
+    running, coming = state.running_of_array[gang.array], _coming(state, gang)
+    if running + coming < gang.array_limit:
         return None
     sentence = f"its array runs {running} at once, which is its limit"
+    if running < gang.array_limit:
+        sentence = f"its array runs {running} of {gang.array_limit} at once, and {coming} come next"
     return Reason(code="ArrayLimit", sentence=sentence)
 
 
-def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> bool:
+def _coming(state: _Pass, gang: Waiting) -> int:
+    """How many others of its array have a start promised, or seats kept: these will run."""
+    kept = (one for job, one in state.kept_for.items() if job != gang.job)
+    return state.promising.of_array(gang) + sum(one.array == gang.array for one in kept)
+
+
+def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape], *, near: bool = False) -> bool:
+    """`near`: it still has patience, and some shape is kept together."""
     is_weighed = state.shares.any and gang.takes_any
     for shape in shapes:
+        rooms = state.open.with_free(shape.resources.gpu_millis)
         if is_weighed and shape.nodes == 1 and shape.resources.gpu_millis:
-            seats = state.shares.best(state.open.rooms, gang, shape)
+            seats = state.shares.best(rooms, gang, shape)
         else:
-            seats = find_seats(state.open.rooms, gang, shape)
+            bound = state.nearness.near(gang, shape) if near else gang
+            seats = find_seats(rooms, bound, shape)
         if seats and state.promising.lets(gang, shape):
             _take(state, gang, shape, seats)
             return True
+        if seats:
+            state.beside.add(gang.job)
     return False
 
 
@@ -274,12 +304,23 @@ def _make_way(state: _Pass, gang: Waiting, shapes: Sequence[Shape]) -> Reserved 
                     copies[seat.node].take(seat, kin=other.kin, apart_from=other.place.apart_from)
         return list(copies.values())
 
-    way = state.victims.choose(gang, shapes or gang.shapes, rooms)
+    def unpromised() -> list[NodeRoom]:
+        nodes = state.promising.nodes()
+        return [room for room in rooms() if room.id not in nodes]
+
+    ground = Ground((state.standing.version, *state.open.version), rooms)
+    way = state.victims.choose(gang, shapes or gang.shapes, ground)
+    if way is None:
+        stopped = {one.job for one in state.preempted}
+        way = state.relocating.choose(gang, shapes, unpromised, stopped)
     if way is None:
         return None
     state.preempted += way.preempted
     state.newly_reserved.append(way.reserved)
     _keep(state, gang, way.reserved)
+    for one in way.preempted:
+        if isinstance(one, Relocated):
+            state.open.take(one.gang, one.to)
     return way.reserved
 
 
@@ -312,7 +353,7 @@ def _try_reserved(
 ) -> Reason | None:
     """Start it wherever it fits now; else its seats stay kept while they may still come free."""
     if reserved.pending and full is None:
-        return _gives_way(reserved)
+        return gives_way(reserved.seats, reserved.victims)
     _let_go(state, gang.job)
     shapes = state.limits.shapes(gang)
     if full is None and shapes and _place(state, gang, shapes):
@@ -320,25 +361,14 @@ def _try_reserved(
     unheard = any(seat.node not in state.rooms for seat in reserved.seats)
     if full is None and (unheard or state.victims.is_due(gang, reserved)):
         _keep(state, gang, reserved)
-        return _gives_way(reserved)
+        return gives_way(reserved.seats, reserved.victims)
     state.dropped.append(gang.job)
     return full or Reason(code="Resources", sentence="what was kept for it is there no more")
 
 
-def _gives_way(reserved: Reserved) -> Reason:
-    who = ", ".join(reserved.victims) or "those who are stopping"
-    gpus = sum(seat.gpu_millis for seat in reserved.seats)
-    return Reason(
-        code="Preempting",
-        sentence=f"{gpus_text(gpus)} GPUs are kept for it and come free from {who}",
-    )
-
-
 def _take(state: _Pass, gang: Waiting, shape: Shape, seats: tuple[Seat, ...]) -> None:
     state.promising.begin(gang, seats)
-    for seat in seats:
-        with state.open.change(seat.node) as room:
-            room.take(seat, kin=gang.kin, apart_from=gang.place.apart_from)
+    state.open.take(gang, seats)
     port = state.rooms[seats[0].node].take_port()
     borrows = state.standing.take(state.holding(gang, seats))
     placed = Placed(
@@ -362,7 +392,7 @@ def _reserve(state: _Pass, gang: Waiting) -> None:
     awaited = {seat.node for one in state.reserved.values() for seat in one.seats}
     awaited |= state.promising.nodes()
     rooms = [room for id, room in state.rooms.items() if id not in awaited]
-    kept = nearest_to_free(rooms, gang, gang.shapes[0])
+    kept = nearest_to_free(rooms, gang, deciding(gang, state.fleet), state.fleet)
     if kept:
         state.reserved_for = gang.job
         state.open.shut(kept)

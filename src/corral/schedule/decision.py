@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
 from corral.domain.resources import Shape
+from corral.domain.use import PreemptWhy
 from corral.schedule.ahead import Promise
-from corral.schedule.victims import Preempted, Reserved
 from corral.schedule.waiting import Reason, Waiting
 
 
@@ -34,12 +34,45 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preempted:
+    """A running job that has to give way to a waiting one, and what that is expected to cost."""
+
+    job: JobId
+    by: JobId
+    why: PreemptWhy
+    lost_gpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """Seats that are kept for a waiting gang until it starts, and those who are stopped for it.
+
+    `pending`: somebody was told to stop and still holds a part of the seats: it waits for just
+    these, so that nobody has given way in vain.
+    """
+
+    job: JobId
+    shape: Shape
+    seats: tuple[Seat, ...]
+    victims: tuple[JobId, ...] = ()
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a gang can be let in."""
+
+    reserved: Reserved
+    preempted: tuple[Preempted, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """Every waiting job is in just one of the first two.
 
     `preempted` are those who now have to give way, and `reserved` what is kept for whom from now
     on; `dropped` are jobs whose seats are kept no longer, though they still wait.
-    `promised` are all promises that stand from now on.
+    `promised` are all promises that stand from now on, and `elders` who went first by age.
     """
 
     placed: tuple[Placed, ...] = ()
@@ -48,6 +81,7 @@ class Decision:
     reserved: tuple[Reserved, ...] = ()
     dropped: tuple[JobId, ...] = ()
     promised: tuple[Promise, ...] = ()
+    elders: frozenset[JobId] = frozenset()
 
     def reasons(self) -> "Reasons":
         """Why each of the jobs that go on waiting does."""

@@ -1,22 +1,21 @@
 """Nobody waits without end behind those whose keys are better: the elder of a line.
 
-Of the gangs of a line that have waited for more than a day, the one that has waited longest goes
-before all others of its priority; once it runs, nobody buys its place for a turn. They are not
-promoted one and all: then a long line turns into first come, first served (0014).
+Of the gangs of a line that have waited for more than a day, all their waits together, the one that
+has waited longest goes before all others of its priority; once it runs, nobody buys its place for a
+turn. They are not promoted one and all: then a long line turns into first come, first served
+(0014). So age is lent a part of the cluster that grows with the wait: a line has no elder as long
+as those in their turn, and the elders of other lines that have waited longer, take more than that.
 """
 
 from typing import Final
 
 ELDER_SECONDS: Final = 86_400.0
 TURN_SECONDS: Final = 172_800.0
+SCALE_SECONDS: Final = 2_732_000.0  # whoever has waited for so long would be lent the whole cluster
+MOST: Final = 0.5  # of the cluster is lent to age
 ELDEST: Final = float("-inf")  # the key of an elder: better than any
 
 
-def is_old(since: float, now: float) -> bool:
-    """Whether one that waits since then (wall clock) may be its line's elder."""
-    return now - since >= ELDER_SECONDS
-
-
-def protected_until(since: float, placed_at: float) -> float | None:
-    """Until when nobody buys the place of one that has waited since then; None: it was no elder."""
-    return placed_at + TURN_SECONDS if is_old(since, placed_at) else None
+def lent_to(waited_seconds: float, gpus: float) -> float:
+    """How many of all the GPUs may be lent to age when the elder has waited for so long."""
+    return min(MOST, (waited_seconds / SCALE_SECONDS) ** 2) * gpus

@@ -1,13 +1,15 @@
 """Why a gang waits, in Slurm's word and a plain sentence, and what would help."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
 from corral.domain.moment import moment_text
 from corral.domain.place import Level, Mode, PlaceRule
-from corral.domain.resources import Shape
+from corral.domain.queue import Policy, QueueTree
+from corral.domain.resources import Shape, forms_of
 from corral.domain.units import MILLIS_PER_GPU, gpus_text
 from corral.schedule.fleet import Fleet
 from corral.schedule.gather import is_apart
@@ -16,6 +18,7 @@ from corral.schedule.room import NodeRoom
 from corral.schedule.waiting import Reason, Waiting
 
 MOST_NAMED: Final = 2  # of those for whom GPUs are kept
+UNTOLD: Final = Reason(code="Resources", sentence="there is no room for it now")
 DOMAINS: Final = {Level.NVLINK: "NVLink domain", Level.RACK: "rack", Level.POD: "pod"}
 
 
@@ -28,17 +31,22 @@ class Idle:
     start: float
 
 
+def reasons_decide(tree: QueueTree) -> bool:
+    """Whether why one has no room decides about those behind it."""
+    return any(queue.policy == Policy.FIFO for queue in tree.queues)
+
+
 def explain(
     gang: Waiting,
-    rooms: Sequence[NodeRoom],
+    rooms: Callable[[int], Sequence[NodeRoom]],
     fleet: Fleet,
     *,
     behind: str,
     idle: Sequence[Idle] = (),
 ) -> Reason:
-    """The reason that the first shape of the gang has no place. `behind`: who has a reservation;
+    """The reason that the gang has no place. `rooms`: those that may have room for a part of so
+    many thousandths of GPUs, and not too few in any case; `behind`: who has a reservation;
     `idle`: what is kept for others, the first to start first."""
-    shape = gang.shapes[0]
     if not fleet.size:
         return Reason(code="NoNodes", sentence="the cluster has no node yet")
     if gang.pinned_to is not None:
@@ -47,7 +55,25 @@ def explain(
             sentence=f"its saves lie on node {gang.pinned_to} only, which has no room for it now",
             suggestions=("use a checkpoint path that is declared shared",),
         )
-    return never_fits(gang.place, shape, fleet) or _not_now(gang, rooms, fleet, behind, idle)
+    shape, never = _deciding(gang, fleet)
+    return never or _not_now(gang, shape, rooms(shape.resources.gpu_millis), fleet, behind, idle)
+
+
+def deciding(gang: Waiting, fleet: Fleet) -> Shape:
+    """The shape that says whether the gang starts: of its first form that could ever be, the one on
+    the fewest nodes. Where none could be, that of the last."""
+    return _deciding(gang, fleet)[0]
+
+
+def _deciding(gang: Waiting, fleet: Fleet) -> tuple[Shape, Reason | None]:
+    """And why it could never be, if it could not."""
+    shapes = [form[-1] for form in forms_of(gang.shapes)]
+    never: Reason | None = None
+    for shape in shapes:
+        never = never_fits(gang.place, shape, fleet)
+        if never is None:
+            return shape, None
+    return shapes[-1], never
 
 
 def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
@@ -77,32 +103,46 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
             code="BadTopology",
             sentence=f"it asks for {_nodes(shape.nodes)} in one {domain}; {known}",
             suggestions=(
-                f"write: topology: {{mode: prefer}}, or label the nodes: corral up --label "
-                f"n1:{level}=a",
+                f"write: topology: {{mode: prefer}}, or label the nodes: corral node label "
+                f"NODE {level}=a",
             ),
         )
     return None
 
 
+def gives_way(seats: Sequence[Seat], victims: Sequence[JobId]) -> Reason:
+    """These seats are kept for it until their holders have gone."""
+    who = ", ".join(victims) or "those who are stopping"
+    millis = sum(seat.gpu_millis for seat in seats)
+    be, come = ("GPUs are", "come") if millis > MILLIS_PER_GPU else ("GPU is", "comes")
+    sentence = f"{gpus_text(millis)} {be} kept for it, and {come} free from {who}"
+    return Reason(code="Preempting", sentence=sentence)
+
+
 def _not_now(
-    gang: Waiting, rooms: Sequence[NodeRoom], fleet: Fleet, behind: str, idle: Sequence[Idle]
+    gang: Waiting,
+    shape: Shape,
+    rooms: Sequence[NodeRoom],
+    fleet: Fleet,
+    behind: str,
+    idle: Sequence[Idle],
 ) -> Reason:
     """The first of its wishes that leaves too few nodes is what it waits for."""
-    shape, rule = gang.shapes[0], gang.place
-    asked, wanted = shape.resources, shape.nodes
+    rule, asked, wanted = gang.place, shape.resources, shape.nodes
     least = 0 if asked.is_share else asked.gpus
-    open_to_it = [room for room in rooms if rule.admits(room.labels)]
-    room_now = [r for r in open_to_it if r.whole >= least and r.seat(asked) is not None]
-    empty = [room for room in open_to_it if not room.seats] if rule.exclusive else room_now
+    open_to_it = (room for room in rooms if room.whole >= least and rule.admits(room.labels))
+    room_now = [room for room in open_to_it if room.seat(asked) is not None]
+    empty = [room for room in room_now if not room.seats] if rule.exclusive else room_now
     apart = [room for room in empty if not is_apart(room, gang)]
+    kept = _kept_apart(gang, empty) if len(apart) < len(empty) else ("", "")
     for left, code, what, suggestion in (
         (empty, "Exclusive", "empty, as exclusive asks", "leave exclusive out"),
-        (apart, "ApartFrom", _kept_apart(gang), "leave apart_from out, or wait for those jobs"),
+        (apart, "ApartFrom", *kept),
     ):
         if len(left) < wanted <= len(room_now):
             return Reason(
                 code=code,
-                sentence=f"it asks for {shape}; of the {_nodes(len(room_now))} with room for its "
+                sentence=f"{_asks(gang)}; of the {_nodes(len(room_now))} with room for its "
                 f"part {len(left)} {'is' if len(left) == 1 else 'are'} {what}",
                 suggestions=(suggestion,),
             )
@@ -116,17 +156,46 @@ def _not_now(
                 f"room now, and at most {most} of them lie in one {DOMAINS[level]}",
                 suggestions=("write: topology: {mode: prefer}, and it may begin sooner",),
             )
-    return _resources(gang, len(room_now), fleet, behind, idle)
+    whole = _held_whole(gang, shape, rooms, fleet)
+    return _resources(gang, shape, len(room_now), fleet, behind, idle, whole)
 
 
-def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str, idle: Sequence[Idle]) -> Reason:
-    shape = gang.shapes[0]
+def _held_whole(gang: Waiting, shape: Shape, rooms: Sequence[NodeRoom], fleet: Fleet) -> str:
+    """For example: 2 are held whole for train (exclusive). "" where none is."""
+    whole = [
+        room
+        for room in rooms
+        if room.alone == room.seats > 0
+        and gang.place.admits(room.labels)
+        and fleet.could_seat(room.id, shape.resources)
+    ]
+    names = sorted({name for room in whole for name, count in room.guests.items() if count > 0})
+    if not whole:
+        return ""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    who = f"{', '.join(names[:MOST_NAMED])}{more} (exclusive)"
+    return f"{len(whole)} {'is' if len(whole) == 1 else 'are'} held whole for {who}"
+
+
+def _resources(
+    gang: Waiting,
+    shape: Shape,
+    now: int,
+    fleet: Fleet,
+    behind: str,
+    idle: Sequence[Idle],
+    whole: str,
+) -> Reason:
     fitting = fleet.could_hold(shape, PlaceRule(constraints=gang.place.constraints))
     those = f" with {_listed(gang.place)}" if gang.place.constraints else ""
     sentence = (
-        f"it asks for {shape}{_or_else(gang)}; {now} of the {_nodes(fitting)}{those} that could "
-        f"hold its part {'has' if now == 1 else 'have'} room now"
+        f"{_asks(gang)}; {now} of the {_nodes(fitting)}{those} that could hold "
+        f"{_part(gang, shape)} {'has' if now == 1 else 'have'} room now"
     )
+    if _takes_more(gang, shape):
+        sentence += f", and {shape.nodes} {'is' if shape.nodes == 1 else 'are'} enough"
+    if whole:
+        sentence += f"; {whole}"
     if now >= shape.nodes:
         sentence += ", but they do not see its shared path alike"
     elif idle and shape.gpu_millis:
@@ -141,13 +210,29 @@ def _resources(gang: Waiting, now: int, fleet: Fleet, behind: str, idle: Sequenc
     return Reason(code="Priority" if behind else "Resources", sentence=sentence, suggestions=fewer)
 
 
-def _or_else(gang: Waiting) -> str:
-    """The other forms that would do: ", or 1 node with 2 GPUs"; of many how many, and the last."""
-    others = gang.shapes[1:]
-    if not others:
-        return ""
+def _asks(gang: Waiting) -> str:
+    """For example: it asks for 2 to 9 nodes with 8 GPUs, or 1 node with 2 GPUs."""
+    first, *others = forms_of(gang.shapes)
     several = f"{len(others)} other forms, the last of them " if len(others) > 1 else ""
-    return f", or {several}{others[-1]}"
+    more = f", or {several}{_form(others[-1])}" if others else ""
+    return f"it asks for {_form(first)}{more}"
+
+
+def _form(shapes: Sequence[Shape]) -> str:
+    most, least = shapes[0], shapes[-1]
+    return f"{least.nodes} to {most}" if len(shapes) > 1 else str(least)
+
+
+def _takes_more(gang: Waiting, shape: Shape) -> bool:
+    """Whether it is elastic: it would rather have more nodes than these."""
+    resources = shape.resources
+    return any(one.resources == resources and one.nodes > shape.nodes for one in gang.shapes)
+
+
+def _part(gang: Waiting, shape: Shape) -> str:
+    """Of what the nodes are looked at; where it asks for several things, of which."""
+    is_one = all(other.resources == shape.resources for other in gang.shapes)
+    return "its part" if is_one else f"{shape.resources}"
 
 
 def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
@@ -162,9 +247,23 @@ def _kept_from(gang: Waiting, idle: Sequence[Idle]) -> str:
     return f"{kept}; this one might not be gone by then"
 
 
-def _kept_apart(gang: Waiting) -> str:
-    names = ", ".join(gang.place.apart_from)
-    return f"free of {names}" if names else f"free of jobs that want to be apart from {gang.kin}"
+def _kept_apart(gang: Waiting, rooms: Sequence[NodeRoom]) -> tuple[str, str]:
+    """Of whom a node must be free, on either side's wish, and what would help. Only those are named
+    that are on the nodes."""
+    met = [name for name in gang.place.apart_from if any(room.guests[name] for room in rooms)]
+    shunners = {
+        who: None
+        for room in rooms
+        for (who, name), count in room.shunners.items()
+        if name == gang.kin and count > 0
+    }
+    others = [who for who in shunners if who not in met]
+    what = [", ".join(met)] if met else []
+    what += [f"{', '.join(others)}, whose apart_from names it"] if others else []
+    wait = "wait for those jobs"
+    if met and not shunners:
+        wait = f"leave apart_from out, or {wait}"
+    return f"free of {' and of '.join(what)}", wait
 
 
 def _about_labels(rule: PlaceRule, fleet: Fleet) -> tuple[str, ...]:
@@ -176,7 +275,9 @@ def _about_labels(rule: PlaceRule, fleet: Fleet) -> tuple[str, ...]:
             said.append(f"{one.label} is {', '.join(values[:5])} on the nodes that have it")
         else:
             said.append(
-                f"no node has the label {one.label}; there are: {', '.join(fleet.label_names[:8])}"
+                f"no node has the label {one.label}; there are: "
+                f"{', '.join(fleet.label_names[:8])}; to give it one: corral node label NODE "
+                f"{one.label}={one.values[0]}"
             )
     return tuple(said)
 

@@ -1,7 +1,9 @@
 """All known nodes by what they offer: "not now" is told from "never" without a look at each."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Final, TypeVar
 
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
@@ -13,6 +15,11 @@ from corral.schedule.near import largest_domain
 from corral.schedule.room import NodeRoom
 from corral.schedule.share import Amounts
 
+MOST_KEPT: Final = 300  # answers of one kind, which a head keeps for as long as its nodes last
+
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class Fleet:
     """Nodes that offer the same are counted together: a thousand nodes are a handful of kinds."""
@@ -21,18 +28,34 @@ class Fleet:
         self._nodes = list(nodes)
         self._told: dict[tuple[Resources, PlaceRule], list[Node]] = {}
         known: dict[tuple[object, ...], Node] = {}
+        kinds: dict[NodeId, tuple[object, ...]] = {}
         count: Counter[tuple[object, ...]] = Counter()
         for node in self._nodes:
             offer = node.inventory
             kind = (offer.types, offer.cuts, offer.cpu_millis, offer.memory_bytes, offer.gpu_shares)
             known.setdefault(kind, node)
+            kinds[node.id] = kind
             count[kind] += 1
-        self._kinds = [(NodeRoom(node), count[kind]) for kind, node in known.items()]
+        empty = {kind: NodeRoom(node) for kind, node in known.items()}
+        self._kinds = [(room, count[kind]) for kind, room in empty.items()]
+        self._empty = {node: empty[kind] for node, kind in kinds.items()}
+        self._holds: dict[tuple[NodeId, Resources], bool] = {}
+        self._holding: dict[Resources, int] = {}
+        self._together: dict[tuple[Resources, PlaceRule], int] = {}
         self.size = count.total()
+
+    def could_seat(self, node: NodeId, asked: Resources) -> bool:
+        """Whether the node could give these resources if nothing else ran."""
+        room = self._empty[node]
+        return _kept(self._holds, (room.id, asked), lambda: room.seat(asked) is not None)
 
     def holding(self, asked: Resources) -> int:
         """How many nodes could give these resources if nothing else ran."""
-        return sum(count for room, count in self._kinds if room.seat(asked) is not None)
+
+        def find() -> int:
+            return sum(count for room, count in self._kinds if room.seat(asked) is not None)
+
+        return _kept(self._holding, asked, find)
 
     def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
         """How many nodes could give a part of the gang at once if nothing else ran; where it must
@@ -43,16 +66,21 @@ class Fleet:
                 if not rule.constraints
                 else len(self._able(shape.resources, rule))
             )
-        able = {node.id: node.labels for node in self._able(shape.resources, rule)}
-        return largest_domain(able, rule.topology.within)
+
+        def find() -> int:
+            able = {node.id: node.labels for node in self._able(shape.resources, rule)}
+            return largest_domain(able, rule.topology.within)
+
+        return _kept(self._together, (shape.resources, rule), find)
 
     def _able(self, asked: Resources, rule: PlaceRule) -> list[Node]:
         """A look at every node, once for each kind of ask."""
-        if (asked, rule) not in self._told:
+
+        def find() -> list[Node]:
             admitted = (node for node in self._nodes if rule.admits(node.labels))
-            able = [node for node in admitted if NodeRoom(node).seat(asked) is not None]
-            self._told[asked, rule] = able
-        return self._told[asked, rule]
+            return [node for node in admitted if self.could_seat(node.id, asked)]
+
+        return _kept(self._told, (asked, rule), find)
 
     def values_of(self, label: str) -> list[str]:
         """What nodes have under this label."""
@@ -62,7 +90,7 @@ class Fleet:
     def label_names(self) -> list[str]:
         return sorted({label for node in self._nodes for label in node.labels})
 
-    @property
+    @cached_property
     def types(self) -> dict[NodeId, tuple[str, ...]]:
         """Of each node's GPUs by index, also of one that takes no work now."""
         return {node.id: node.inventory.types for node in self._nodes}
@@ -91,5 +119,20 @@ class Fleet:
         return any(room.shares or any(room.free_slices) for room, _ in self._kinds)
 
     @property
+    def most_parts(self) -> int:
+        """Parts of the most finely cut GPU, where no GPU is whole; else 0."""
+        cuts = [parts for room, _ in self._kinds for parts in room.node.inventory.cuts]
+        return max(cuts, default=0) if all(cuts) else 0
+
+    @property
     def gpu_types(self) -> list[str]:
         return sorted({kind for room, _ in self._kinds for kind in room.kinds})
+
+
+def _kept(answers: dict[K, V], key: K, find: Callable[[], V]) -> V:
+    """The answer that was found before, else what is found now."""
+    if key not in answers:
+        if len(answers) >= MOST_KEPT:
+            answers.clear()
+        answers[key] = find()
+    return answers[key]

@@ -1,11 +1,14 @@
 """A gang and the rooms -> its seats, all of them or none. Nothing is taken yet."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
 from corral.domain.place import Mode, Topology
 from corral.domain.resources import Shape
+from corral.schedule.fleet import Fleet
 from corral.schedule.near import in_order
 from corral.schedule.room import NodeRoom
 from corral.schedule.waiting import Waiting
@@ -112,19 +115,21 @@ def groups(rooms: Sequence[NodeRoom], gang: Waiting, shape: Shape) -> Iterator[l
         yield from in_order(group, shape.nodes, wish, of_one_type=shape.gpu_millis > 0)
 
 
-def nearest_to_free(rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> frozenset[NodeId]:
+def nearest_to_free(
+    rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape, fleet: Fleet
+) -> frozenset[NodeId]:
     """The nodes that the gang is nearest to getting when others end; none: it can never be."""
-    could = [
+    could = (
         room
-        for room in rooms
-        if room.could_seat(shape.resources)
+        for room in _emptiest_first(rooms)
+        if fleet.could_seat(room.id, shape.resources)
         and gang.pinned_to in (None, room.id)
         and gang.place.admits(room.labels)
-    ]
-    ordered = sorted(could, key=lambda room: (-sum(room.free_gpu_millis), room.id))
-    ways: Iterable[list[NodeRoom]] = [ordered]
+    )
     if gang.place.topology.mode == Mode.REQUIRE:
-        ways = in_order(ordered, shape.nodes, gang.place.topology)
+        ways: Iterable[list[NodeRoom]] = in_order(list(could), shape.nodes, gang.place.topology)
+    else:
+        ways = [list(islice(could, shape.nodes))]
     best: list[NodeRoom] = []
     for way in ways:
         chosen = way[: shape.nodes]
@@ -133,5 +138,14 @@ def nearest_to_free(rooms: Iterable[NodeRoom], gang: Waiting, shape: Shape) -> f
     return frozenset(room.id for room in best)
 
 
+def _emptiest_first(rooms: Iterable[NodeRoom]) -> Iterator[NodeRoom]:
+    """Of equals the lowest id. Most are full, and seldom is anybody that far down asked for."""
+    by_free: dict[int, list[NodeRoom]] = defaultdict(list)
+    for room in rooms:
+        by_free[room.free_millis].append(room)
+    for free in sorted(by_free, reverse=True):
+        yield from sorted(by_free[free], key=lambda room: room.id)
+
+
 def _free(rooms: Sequence[NodeRoom]) -> int:
-    return sum(sum(room.free_gpu_millis) for room in rooms)
+    return sum(room.free_millis for room in rooms)

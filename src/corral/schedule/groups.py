@@ -35,6 +35,15 @@ class Groups:
     def __iter__(self) -> Iterator[Sequence[Waiting]]:
         return iter(self._groups.values())
 
+    def runs(self, alone: Set[JobId]) -> Iterator[Sequence[Waiting]]:
+        """The groups; those of `alone` are each tried for itself."""
+        for gangs in self:
+            if alone and any(gang.job in alone for gang in gangs):
+                yield from ([gang] for gang in gangs if gang.job in alone)
+                gangs = [gang for gang in gangs if gang.job not in alone]
+            if gangs:
+                yield gangs
+
     def put(self, gang: Waiting) -> None:
         """It waits from now on; whatever was known of the job before is forgotten."""
         self.drop(gang.job)
@@ -77,7 +86,7 @@ class Groups:
 
     def _kind(self, gang: Waiting) -> tuple[object, ...]:
         kin = gang.kin if gang.kin in self._shunned else ""
-        return (*gang.likeness, gang.queue, gang.user, gang.priority, gang.preemptible,
+        return (gang.likeness, gang.queue, gang.user, gang.priority, gang.preemptible,
                 gang.array, gang.array_limit, kin, level_of(gang.served_seconds), gang.stem,
                 gang.limit_seconds, _length(gang.holds_seconds))  # fmt: skip
 

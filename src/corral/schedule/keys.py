@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from corral.domain.ids import QueueName
+from corral.domain.ids import JobId, QueueName
 from corral.domain.queue import Policy, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.schedule.learned import Class, Learned
@@ -28,6 +28,7 @@ class Keys:
     def __init__(self, tree: QueueTree, learned: Learned | None) -> None:
         self._tree = tree
         self._learned = learned
+        self._of_waiting: dict[JobId, float] = {}
 
     @property
     def is_taught(self) -> bool:
@@ -38,6 +39,11 @@ class Keys:
 
     def of_waiting(self, gang: Waiting) -> float:
         """Of one line: the same for all gangs of a group."""
+        if gang.job not in self._of_waiting:
+            self._of_waiting[gang.job] = self._of(gang)
+        return self._of_waiting[gang.job]
+
+    def _of(self, gang: Waiting) -> float:
         policy = self.policy(gang.queue)
         if self._learned is None or policy.goes_by_age:
             return 0.0

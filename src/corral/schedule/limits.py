@@ -47,6 +47,16 @@ class Limits:
             self._reasons[alike] = self._reason(gang)
         return self._reasons[alike]
 
+    def beside(self, gang: Waiting) -> Reason:
+        """It may hold what it asks for now, but not beside those who are promised a start."""
+        asks = f"it asks for {_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
+        return Reason(
+            code="QueueLimit",
+            sentence=f"{asks}; with those who are promised a start before it would be gone that is "
+            f"more than queue {gang.queue} may hold",
+            suggestions=(f"run: corral queue show {gang.queue}",),
+        )
+
     def _reason(self, gang: Waiting) -> Reason:
         standing = self._standing
         shape = min(gang.shapes, key=lambda one: one.gpu_millis)
@@ -61,7 +71,10 @@ class Limits:
                 code="NothingToBorrow",
                 sentence=f"{asks}, which queue {gang.queue} would have to borrow; what other "
                 "queues do not use they keep for themselves",
-                suggestions=("run: corral queue ls",),
+                suggestions=(
+                    f"run: corral queue ls; to give it GPUs of its own: corral queue set "
+                    f"{gang.queue} --gpus N",
+                ),
             )
         queue = standing.tree.queue(refused.queue)
         see = (f"run: corral queue show {queue.name}",)

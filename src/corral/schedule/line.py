@@ -1,13 +1,14 @@
 """Who is tried next: each queue and user has a line of its own, and the lines take turns."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.queue import Policy
-from corral.schedule.elder import ELDEST, is_old
-from corral.schedule.keys import Keys
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule.elder import ELDER_SECONDS, ELDEST, lent_to
+from corral.schedule.keys import Keys, class_of
 from corral.schedule.standing import Leaf, Standing
 from corral.schedule.waiting import Waiting
 
@@ -68,16 +69,19 @@ class Line:
         standing: Standing,
         keys: Keys | None = None,
         now: float = 0.0,
+        lent: Callable[[], float] = float,
     ) -> None:
         """Each group: gangs of one user, queue, priority and key, in the order of age. `now`: wall
-        clock."""
+        clock. `lent`: GPUs that elders hold in their turn; it is asked only where somebody is old.
+        """
+        self.elders: set[JobId] = set()
         self._now = now
         self._standing = standing
         self._keys = keys or Keys(standing.tree, None)
         self._top = _Node(depth=0)
         self._way: list[_Node] = []  # from the top to the line that the last gang came from
         self._deepest = max((depth + 1 for depth, _ in standing.tree.walk()), default=1)
-        self._fill(groups)
+        self._fill(groups, lent)
         self._order(self._top)
 
     def next(self) -> Waiting | None:
@@ -128,7 +132,7 @@ class Line:
             else:
                 heappop(node.heap)
 
-    def _fill(self, groups: Iterable[Sequence[Waiting]]) -> None:
+    def _fill(self, groups: Iterable[Sequence[Waiting]], lent: Callable[[], float]) -> None:
         nodes: dict[object, _Node] = {}
         lines: dict[tuple[QueueName, UserName], _Node] = {}
         for number, gangs in enumerate(groups):
@@ -137,17 +141,33 @@ class Line:
                 lines[asker] = self._line_of(gangs[0], nodes)
             run = _Run(gangs, self._keys.of_waiting(gangs[0]))
             lines[asker].runs.append((run.key(number), run))
-        for node in {id(node): node for node in lines.values()}.values():
-            self._find_elder(node)
+        each = {id(node): node for node in lines.values()}.values()
+        self._find_elders(each, lent)
+        for node in each:
             heapify(node.runs)
 
-    def _find_elder(self, node: _Node) -> None:
-        """Of the first of each group, the one that has waited longest, if that is long."""
-        eldest = min((run.gangs[0].since for _, run in node.runs), default=self._now)
-        if is_old(eldest, self._now):
-            elder = next(run for _, run in node.runs if run.gangs[0].since == eldest)
-            elder.has_elder = True
-            node.runs = [(run.key(key[-1]), run) for key, run in node.runs]
+    def _find_elders(self, lines: Iterable[_Node], lent: Callable[[], float]) -> None:
+        """Of the first of each group of a line, the one that has waited longest, if that is long,
+        and as far as something is lent to it. Who has waited longest of all comes first to that."""
+        old = [
+            (waited, node, run)
+            for node in lines
+            for waited, run in [self._oldest(node)]
+            if waited >= ELDER_SECONDS
+        ]
+        taken, gpus = lent() if old else 0.0, self._standing.capacity.gpus
+        for waited, node, run in sorted(old, key=lambda one: (-one[0], one[2].gangs[0].order)):
+            part, gang = lent_to(waited, gpus), run.gangs[0]
+            if taken <= part:
+                taken += min(part, class_of(gang).gpu_millis / MILLIS_PER_GPU)
+                self.elders.add(gang.job)
+                run.has_elder = True
+                node.runs = [(run.key(key[-1]), run) for key, run in node.runs]
+
+    def _oldest(self, line: _Node) -> tuple[float, _Run]:
+        """How long it has waited, and the group that it is the first of."""
+        ages = ((run.gangs[0].waited_by(self._now), run) for _, run in line.runs)
+        return max(ages, key=lambda one: one[0])
 
     def _line_of(self, gang: Waiting, nodes: dict[object, _Node]) -> _Node:
         """The line of the gang's user in its queue; or of the first queue with one for all."""

@@ -119,6 +119,14 @@ class Promising:
         ahead = self._opened.ahead
         return set(ahead.nodes()) if ahead is not None else set()
 
+    def of_array(self, gang: Waiting) -> int:
+        """How many others of its array are told of a start."""
+        ahead = self._opened.ahead
+        promises = ahead.promises if ahead is not None else []
+        return sum(
+            one.array == gang.array and one.job in self._told - {gang.job} for one, _ in promises
+        )
+
     def idle(self) -> list[Idle]:
         """What nobody uses now of what is promised."""
         ahead = self._opened.ahead

@@ -34,14 +34,15 @@ class NodeRoom:
     """A node's free GPUs (in thousandths, by index), CPU, memory and ports. It can pretend.
 
     `seats`: how many it has given or keeps; `alone`: how many of them are exclusive. `guests`: jobs
-    on it, by what others call them; `shunned`: names that jobs on it want to be apart from.
+    on it, by what others call them; `shunned`: names that jobs on it want to be apart from;
+    `shunners`: with who wants it, (who, from whom).
     `suspicion`: how often it has failed of late. `last`: GPUs that are given after all others.
     """
 
     __slots__ = (
-        "_empty", "_gpus", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes",
+        "_gpus", "alone", "free_cpu_millis", "free_gpu_millis", "free_memory_bytes",
         "free_ports", "free_slices", "fullness", "guests", "id", "kinds", "labels", "last", "node",
-        "numa", "seats", "shares", "shunned", "suspicion", "types", "whole",
+        "numa", "seats", "shares", "shunned", "shunners", "suspicion", "types", "whole",
     )  # fmt: skip
 
     def __init__(self, node: Node, taken: Iterable[Allocation] = (), *, suspicion: int = 0) -> None:
@@ -59,13 +60,13 @@ class NodeRoom:
         self.alone = 0
         self.guests: Counter[str] = Counter()
         self.shunned: Counter[str] = Counter()
+        self.shunners: Counter[tuple[str, str]] = Counter()
         self.free_gpu_millis = [_WHOLE] * len(inventory.gpus)
         self.free_slices = list(inventory.slices)
         self.free_cpu_millis = inventory.cpu_millis
         self.free_memory_bytes = inventory.memory_bytes
         self.free_ports = list(inventory.ports)
         self.last: frozenset[int] = frozenset()
-        self._empty: NodeRoom | None = None
         self._count()
         for allocation in taken:
             self.take(allocation.seat)
@@ -101,12 +102,6 @@ class NodeRoom:
             exclusive=exclusive,
         )
 
-    def could_seat(self, asked: Resources) -> bool:
-        """Whether the node could give these resources if nothing else ran."""
-        if self._empty is None:
-            self._empty = NodeRoom(self.node)
-        return self._empty.seat(asked) is not None
-
     def take(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> None:
         """Count the seat as taken. Indices that the node no longer has are left out.
 
@@ -125,7 +120,17 @@ class NodeRoom:
         self.seats += 1
         self.alone += seat.exclusive
         self.guests[kin] += 1
-        self.shunned.update(apart_from)
+        self._shun(kin, apart_from, 1)
+        self._count()
+
+    def lack(self) -> None:
+        """Have nothing to give of what others hold of the node now."""
+        inventory = self.node.inventory
+        for index in inventory.taken:
+            self.free_gpu_millis[index] = 0
+            self.free_slices[index] = ()
+        self.free_cpu_millis -= inventory.taken_cpu_millis
+        self.free_memory_bytes -= inventory.taken_memory_bytes
         self._count()
 
     def give(self, seat: Seat, *, kin: str = "", apart_from: Iterable[str] = ()) -> None:
@@ -140,8 +145,13 @@ class NodeRoom:
         self.seats -= 1
         self.alone -= seat.exclusive
         self.guests[kin] -= 1
-        self.shunned.subtract(apart_from)
+        self._shun(kin, apart_from, -1)
         self._count()
+
+    def _shun(self, kin: str, apart_from: Iterable[str], sign: int) -> None:
+        for name in apart_from:
+            self.shunned[name] += sign
+            self.shunners[kin, name] += sign
 
     def _give_slices(self, index: int, names: Iterable[str]) -> None:
         """In their own order again."""
@@ -167,7 +177,7 @@ class NodeRoom:
             left = self.free_slices[index]
             self.free_slices[index] = tuple(one for one in left if one != name)
         self.alone += kept.alone
-        self.shunned.update(kept.apart_from)
+        self._shun(kin, kept.apart_from, 1)
         self._turn(kept, -1)
         return kept
 
@@ -176,7 +186,7 @@ class NodeRoom:
         for index, name in kept.slices:
             self._give_slices(index, [name])
         self.alone -= kept.alone
-        self.shunned.subtract(kept.apart_from)
+        self._shun(kept.kin, kept.apart_from, -1)
         self._turn(kept, 1)
 
     def _turn(self, kept: Kept, sign: int) -> None:
@@ -194,6 +204,7 @@ class NodeRoom:
         for name in NodeRoom.__slots__:
             setattr(other, name, getattr(self, name))
         other.guests, other.shunned = Counter(self.guests), Counter(self.shunned)
+        other.shunners = Counter(self.shunners)
         other.free_gpu_millis = self.free_gpu_millis.copy()
         other.free_slices = list(self.free_slices)  # a GPU's is replaced, never changed
         other.free_ports = self.free_ports.copy()
@@ -210,7 +221,13 @@ class NodeRoom:
         self.seats, self.alone = max(self.seats, other.seats), max(self.alone, other.alone)
         self.guests |= other.guests
         self.shunned |= other.shunned
+        self.shunners |= other.shunners
         self._count()
+
+    @property
+    def free_millis(self) -> int:
+        """Of all its GPUs together, in thousandths."""
+        return self.fullness[1]
 
     def _count(self) -> None:
         """`whole`: GPUs that are free as a whole. `fullness`: best fit takes the lowest first, so
@@ -218,9 +235,10 @@ class NodeRoom:
         self.whole = self.free_gpu_millis.count(_WHOLE)
         if any(self.free_slices):
             self.whole = sum(self._is_whole(index) for index in range(len(self.types)))
-        self.fullness = (
-            self.suspicion, sum(self.free_gpu_millis), self.free_cpu_millis, self.id
-        )  # fmt: skip
+        free = self.free_gpu_millis
+        if min(free, default=0) < 0:  # held beyond what there is: that is none free, not less
+            free = [max(0, millis) for millis in free]
+        self.fullness = (self.suspicion, sum(free), self.free_cpu_millis, self.id)
 
     def _is_whole(self, index: int) -> bool:
         """A cut GPU is never given whole, free as it may be."""

@@ -1,13 +1,14 @@
 """What the scheduler knows of a gang that holds its seats."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.units import MILLIS_PER_GPU
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Running:
     """A gang that holds its seats. Times are seconds, `started` is wall clock.
 
@@ -37,7 +38,7 @@ class Running:
     serves_since: float | None = None
     protected_until: float | None = None
 
-    @property
+    @cached_property
     def gpu_millis(self) -> int:
         return sum(seat.gpu_millis for seat in self.seats)
 
@@ -46,7 +47,7 @@ class Running:
         """What it loses when it is stopped now: work, and the way back to it."""
         return self.lost_gpu_seconds + self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU
 
-    @property
+    @cached_property
     def price_gpu_seconds(self) -> float:
         """The same of one that saves when it is told to stop: the way back alone."""
         restart = self.restart_seconds * self.gpu_millis / MILLIS_PER_GPU

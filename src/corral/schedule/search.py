@@ -1,23 +1,21 @@
 """The search for victims: on each node the least that makes room, then the cheapest nodes."""
 
-from __future__ import annotations
-
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId
 from corral.domain.resources import Shape
 from corral.domain.use import PreemptWhy
 from corral.schedule.gather import find_seats, groups, may_use
+from corral.schedule.limits import holding_of
 from corral.schedule.room import NodeRoom
+from corral.schedule.running import Running
 from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Waiting
-
-if TYPE_CHECKING:
-    from corral.schedule.running import Running
 
 
 class Cost(NamedTuple):
@@ -42,6 +40,22 @@ class Candidate:
     running: Running
     holding: Holding
     cost: Cost
+
+    @classmethod
+    def of(cls, running: Running, types: Mapping[NodeId, Sequence[str]], cost: Cost) -> "Candidate":
+        """`types`: of each node's GPUs by index."""
+        one = running
+        holding = holding_of(one.queue, one.user, one.seats, types, preemptible=one.preemptible)
+        return cls(running=one, holding=holding, cost=cost)
+
+
+def on_nodes(some: Iterable[Candidate]) -> Mapping[NodeId, Sequence[Candidate]]:
+    """Those that hold a seat of each node, the cheapest first."""
+    found: dict[NodeId, list[Candidate]] = defaultdict(list)
+    for one in sorted(some, key=lambda one: one.cost):
+        for seat in one.running.seats:
+            found[seat.node].append(one)
+    return found
 
 
 def cost_of(some: Iterable[Candidate]) -> Cost:
@@ -79,18 +93,31 @@ class Search:
     by_node: Mapping[NodeId, Sequence[Candidate]]
     right: Callable[[Candidate], PreemptWhy | None]
     chosen: dict[JobId, tuple[Candidate, PreemptWhy]] = field(default_factory=dict)
+    _freed: dict[NodeId, int] = field(default_factory=dict)
 
     def run(self, rooms: Sequence[NodeRoom]) -> Found | None:
         """Seats for the gang, and who gives way; None when there is no way."""
+        for node, some in self.by_node.items():
+            theirs = (seat for one in some for seat in one.running.seats if seat.node == node)
+            self._freed[node] = sum(len(seat.gpus) for seat in theirs)
+        if sum(map(self._could, rooms)) < self.shape.nodes:
+            return None
         for group in groups(rooms, self.gang, self.shape):
-            seats = self._in(group)
-            victims = tuple(self.chosen.values())
-            for one, _ in victims:
-                self.standing.take(one.holding)
+            with self.standing.pretending():
+                seats = self._in(group)
+                victims = tuple(self.chosen.values())
+                for one, _ in victims:
+                    self.standing.take(one.holding)
             self.chosen.clear()
             if seats:
                 return Found(seats, victims)
         return None
+
+    def _could(self, room: NodeRoom) -> bool:
+        """Whether the node would have as many whole GPUs as are asked for if everybody there who
+        may gave way; of a share it is not told."""
+        asked = self.shape.resources
+        return asked.is_share or room.whole + self._freed.get(room.id, 0) >= asked.gpus
 
     def _in(self, group: Sequence[NodeRoom]) -> tuple[Seat, ...]:
         nodes = self._nodes(group)
@@ -139,12 +166,19 @@ class Search:
     def _needed(self, room: NodeRoom) -> list[Candidate] | None:
         """Who has to give way on this node for a seat, besides those chosen; None: all would be too
         few."""
+        if not self._could(room):
+            return None
         pretended = self._pretend(room)
         if self._seat(pretended) is not None:
             return []
         if room.id not in self.by_node:
             return None
-        pretended = pretended.copy()
+        with self.standing.pretending():
+            return self._least(pretended)
+
+    def _least(self, room: NodeRoom) -> list[Candidate] | None:
+        """The same, where somebody has to. `room`: without those chosen."""
+        pretended = room.copy()
         found: list[Candidate] = []
         alone: Candidate | None = None
         for one in self.by_node.get(room.id, ()):
@@ -177,7 +211,12 @@ class Search:
         return room.seat(self.shape.resources, exclusive=self.gang.place.exclusive)
 
     def _is_enough(self, room: NodeRoom, one: Candidate) -> bool:
-        pretended = self._pretend(room).copy()
+        """Whether this one alone makes room."""
+        asked = self.shape.resources
+        most = sum(len(seat.gpus) for seat in one.running.seats if seat.node == room.id)
+        if not asked.is_share and room.whole + most < asked.gpus:
+            return False
+        pretended = room.copy()
         _give(pretended, one)
         return self._seat(pretended) is not None
 

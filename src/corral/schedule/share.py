@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from math import exp, expm1, log
 from typing import Final, NamedTuple
 
+_STEPS: Final = 1 << 20
 RESOURCES: Final = 3  # GPUs, cores, GiB of memory: the places of an Amounts
 
 
@@ -18,6 +19,11 @@ class Amounts(NamedTuple):
     gpus: float = 0.0
     cpus: float = 0.0
     gib: float = 0.0
+
+    def in_steps(self) -> "Amounts":
+        """Rounded to the 2^20th part of one: sums of such are exact, so that they are the same in
+        whatever order things are taken and given back."""
+        return Amounts(*(round(amount * _STEPS) / _STEPS for amount in self))
 
     def plus(self, other: "Amounts", times: float = 1.0) -> "Amounts":
         return Amounts(

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 
 from corral.domain.ids import QueueName, UserName
@@ -63,7 +65,8 @@ class Standing:
     ) -> None:
         self.tree = tree
         self.capacity = capacity
-        self.version = 0  # rises with each change
+        self.version = 0  # another one after each change
+        self._changes = 0
         names = {*others, *(one.queue for one in holding), *(queue for queue, _ in past or ())}
         self.columns, self.rows = columns_of(
             tree,
@@ -90,6 +93,17 @@ class Standing:
         for one in holding:
             self.take(one)
 
+    def with_past(self, past: Mapping[Leaf, Amounts]) -> "Standing":
+        """One of its own that begins as this one is, with this past instead."""
+        other = copy(self)
+        held, inner = list(self.columns.held), list(self.columns.inner)
+        other.columns = self.columns._replace(held=held, inner=inner)
+        other._held, other._past = dict(self._held), {}
+        other._lent, other._of_user = self._lent.copy(), self._of_user.copy()
+        for leaf, amounts in past.items():
+            other._add(other._past, leaf, amounts, 1.0)
+        return other
+
     # -- what changes ----------------------------------------------------------------------------
 
     def take(self, one: Holding) -> int:
@@ -102,8 +116,18 @@ class Standing:
         """Count it as given back."""
         self._change(one, -1)
 
+    @contextmanager
+    def pretending(self) -> Iterator[None]:
+        """Whoever takes and gives meanwhile undoes all of it: things stand as before."""
+        version = self.version
+        try:
+            yield
+        finally:
+            self.version = version
+
     def _change(self, one: Holding, sign: int) -> None:
-        self.version += 1
+        self._changes += 1
+        self.version = self._changes
         asked = self._column(one.gpu_millis)
         change(self.columns, CLUSTER if one.preemptible else self.row(one.queue), asked, sign)
         millis = sign * sum(asked)
@@ -111,7 +135,7 @@ class Standing:
             self._of_user[queue.name, one.user] += millis
             if one.preemptible:
                 self._lent[queue.name] += millis
-        self._add(self._held, (one.queue, one.user), one.amounts, float(sign))
+        self._add(self._held, (one.queue, one.user), one.amounts.in_steps(), float(sign))
 
     def _add(
         self, book: dict[QueueName | Leaf, Amounts], leaf: Leaf, amounts: Amounts, times: float

@@ -6,70 +6,44 @@ that, from those of its own priority by service (`buying`). Where service orders
 to get least done goes first.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
-from corral.domain.queue import Policy, Preempt
+from corral.domain.queue import Policy
 from corral.domain.resources import Shape
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy
-from corral.schedule.buying import Buying
-from corral.schedule.limits import holding_of
+from corral.schedule.buying import Buying, price_of
+from corral.schedule.decision import Preempted, Reserved, Way
+from corral.schedule.rights import Gpus, Rights
 from corral.schedule.room import NodeRoom
+from corral.schedule.roster import Roster
 from corral.schedule.running import Running
-from corral.schedule.search import Candidate, Cost, Search
+from corral.schedule.sales import Sales
+from corral.schedule.search import Candidate, Cost, Search, on_nodes
 from corral.schedule.standing import Standing
 from corral.schedule.waiting import Waiting
 
-Gpus = tuple[tuple[str, int], ...]
 Rooms = Callable[[], Sequence[NodeRoom]]
-Right = Callable[[Waiting, Gpus, Candidate], PreemptWhy | None]
+Right = Callable[[Waiting, Gpus, Running], PreemptWhy | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preempted:
-    """A running job that has to give way to a waiting one, and what that is expected to cost."""
+class Ground(NamedTuple):
+    """Where a gang is let in. `rooms`: with what is kept for others taken, and what others still
+    hold of it not given back; they are not changed. `version`: as long as it is the same, so is all
+    that is held and kept."""
 
-    job: JobId
-    by: JobId
-    why: PreemptWhy
-    lost_gpu_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserved:
-    """Seats that are kept for a waiting gang until it starts, and those who are stopped for it.
-
-    `pending`: somebody was told to stop and still holds a part of the seats: it waits for just
-    these, so that nobody has given way in vain.
-    """
-
-    job: JobId
-    shape: Shape
-    seats: tuple[Seat, ...]
-    victims: tuple[JobId, ...] = ()
-    pending: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """How a gang can be let in."""
-
-    reserved: Reserved
-    preempted: tuple[Preempted, ...]
+    version: tuple[int, ...]
+    rooms: Rooms
 
 
 class _Told(NamedTuple):
-    """All that run; the places of those that are alike as to who has a right to stop them; and what
-    each queue borrows when it is asked."""
+    """All that run, and what each of their queues borrows when it is asked."""
 
-    running: Sequence[Running]
-    alike: Mapping[tuple[object, ...], Sequence[int]]
+    roster: Roster
     over_millis: Mapping[QueueName, int]
 
 
@@ -82,11 +56,12 @@ class Victims:
 
     def __init__(
         self,
-        running: Callable[[], Sequence[Running]],
+        running: Callable[[], Roster | Sequence[Running]],
         standing: Standing,
         kinds: Sequence[str],
         types: Mapping[NodeId, Sequence[str]],
         buying: Buying | None = None,
+        shunned: Set[str] = frozenset(),
     ) -> None:
         self._ask = running
         self._standing = standing
@@ -94,51 +69,80 @@ class Victims:
         self._types = types
         self._buying = buying
         self._offers = 0
-        self._paths: dict[QueueName, tuple[QueueName, ...]] = {}
+        self._shunned = shunned
+        self._rights = Rights(standing)
         self._told: _Told | None = None
+        self._sales: Sales | None = None
+        self._running: Sequence[Running] = ()  # of whom these sales are
         self._candidates: dict[JobId, Candidate] = {}
+        self._by_work: dict[JobId, Candidate] = {}
         self._doomed: set[JobId] = set()
         self._left: list[Candidate] | None = None
         self._leaving_nodes: set[NodeId] | None = None
-        self._rights: dict[tuple[object, ...], bool] = {}
-        self._rights_version = -1
+        self._without: tuple[tuple[int, ...], dict[NodeId, NodeRoom]] | None = None
         self._failed: set[tuple[object, ...]] = set()
+        self._ever: dict[tuple[QueueName, int], bool] = {}
+        self._in_vain: set[tuple[object, ...]] = set()
+        self._prices: dict[tuple[object, ...], tuple[Shape, float]] = {}
         self._found = 0
 
     def doom(self, victims: Sequence[JobId]) -> None:
         """These give way already."""
         self._doomed.update(victims)
-        self._left = self._leaving_nodes = None
+        self._left = self._leaving_nodes = self._without = None
 
-    def choose(self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms) -> Way | None:
-        """Who gives way to the gang so that it has one of these shapes; None: nobody is enough.
-
-        `rooms`: with what is kept for others taken, and what others still hold of it not given
-        back. They are not changed.
-        """
-        alike = (gang.queue, gang.user, gang.priority, gang.likeness)
-        if gang.preemptible or not self._all().running or self._found >= MOST_A_PASS:
+    def choose(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+        """Who gives way to the gang so that it has one of these shapes; None: nobody is enough."""
+        if gang.preemptible or not self._all().roster or self._found >= MOST_A_PASS:
             return None
+        alike = (gang.queue, gang.user, gang.priority, gang.likeness)
         way = None
         if alike not in self._failed:
-            way = self._by_right(gang, shapes, rooms)
+            way = self._by_right(gang, shapes, ground) if self._might(gang) else None
             if way is None:
                 self._failed.add(alike)
-        way = way or self._bought(gang, shapes, rooms)
+        way = way or self._bought(gang, shapes, ground)
         if way is not None:
             self._found += 1
             self.doom(way.reserved.victims)
         return way
 
-    def _by_right(self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms) -> Way | None:
-        leaving = self._leaving()
+    def _might(self, gang: Waiting) -> bool:
+        """Whether anybody leaves, or is such that a gang of its queue and priority could ever have
+        a right to stop him."""
+        key, roster = (gang.queue, gang.priority), self._all().roster
+        if key not in self._ever:
+            some = map(roster.first, roster.groups)
+            self._ever[key] = any(self._rights.could_ever(gang, one) for one in some)
+        return self._ever[key] or bool(self._leaving())
+
+    def _like(self, gang: Waiting, ground: Ground) -> tuple[object, ...]:
+        """The same search for all of whom this is the same."""
+        kin = gang.kin if gang.kin in self._shunned else ""
+        return (
+            ground.version,
+            gang.queue,
+            gang.user,
+            gang.priority,
+            gang.needs,
+            gang.whole_gpus,
+            kin,
+        )
+
+    def _by_right(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
+        like = self._like(gang, ground)
+        if like in self._in_vain:
+            return None
+        leaving, way = self._leaving(), None
         with self._given(leaving):
             able = self._with_a_right(gang, shapes)
-            if not able and not leaving:
-                return None
-            if self._orders_by_service(gang, able):
-                able = self._weighed(able)
-            return self._first(gang, shapes, able, leaving, rooms, self.right)
+            if able or leaving:
+                if self._orders_by_service(gang, able):
+                    able = [self._weighed(one) for one in able]
+                way = self._first(gang, shapes, able, leaving, ground, self._rights.right)
+        if way is None:
+            self._in_vain.add(like)
+        return way
 
     def _orders_by_service(self, gang: Waiting, able: Sequence[Candidate]) -> bool:
         """Whether the gang and all of these go by service together."""
@@ -148,46 +152,51 @@ class Victims:
         sellers = self._buying.sellers(gang.queue)
         return all(one.running.queue in sellers for one in able)
 
-    def _weighed(self, able: Sequence[Candidate]) -> list[Candidate]:
-        """The same by what they are about to get done."""
+    def _weighed(self, one: Candidate) -> Candidate:
+        """The same by what it is about to get done."""
         assert self._buying is not None
-        delay = self._buying.delay
-        costs = [(one, one.cost._replace(work=delay(one.running))) for one in able]
-        return [replace(one, cost=cost) for one, cost in costs]
+        job = one.running.job
+        if job not in self._by_work:
+            work = self._buying.delay(one.running)
+            self._by_work[job] = replace(one, cost=one.cost._replace(work=work))
+        return self._by_work[job]
 
-    def _bought(self, gang: Waiting, shapes: Sequence[Shape], rooms: Rooms) -> Way | None:
+    def _bought(self, gang: Waiting, shapes: Sequence[Shape], ground: Ground) -> Way | None:
         """Places of others in its queue that its key is better than, if it has paid for them."""
         buying = self._buying
         if buying is None or self._offers >= MOST_A_PASS or not buying.may_buy(gang):
             return None
-        able = self._outranked(gang, buying)
-        cheapest = min(able, key=lambda one: one.running.price_gpu_seconds, default=None)
-        if cheapest is None or not buying.has_paid(gang, shapes[0], [cheapest.running]):
+        offered = self._for_sale(buying).to(gang, ground.version, self._stays)
+        price = offered.cheapest
+        if price is None or not buying.has_paid(gang, shapes[0], price):
             return None
         self._offers += 1
+        like = (*self._like(gang, ground), len(offered.at))  # the more, the better its key
+        if like in self._in_vain:
+            return None
+        if like in self._prices and not buying.has_paid(gang, *self._prices[like]):
+            return None
+        able = [self._weighed(self._candidate(self._running[at])) for at in sorted(offered.at)]
 
-        def right(gang: Waiting, _: Gpus, one: Candidate) -> PreemptWhy | None:
-            return PreemptWhy.SERVICE if buying.may_take(gang, one.running) else None
+        def right(gang: Waiting, _: Gpus, one: Running) -> PreemptWhy | None:
+            return PreemptWhy.SERVICE if buying.may_take(gang, one) else None
 
         leaving = self._leaving()
         with self._given(leaving):
-            way = self._first(gang, shapes, able, leaving, rooms, right)
+            way = self._first(gang, shapes, able, leaving, ground, right)
         if way is None or not way.preempted:
+            self._in_vain.add(like)
             return None
         victims = [one.running for one in able if one.running.job in way.reserved.victims]
-        return way if buying.has_paid(gang, way.reserved.shape, victims) else None
+        self._prices[like] = (way.reserved.shape, price_of(victims))
+        return way if buying.has_paid(gang, *self._prices[like]) else None
 
-    def _outranked(self, gang: Waiting, buying: Buying) -> list[Candidate]:
-        told = self._all()
-        likes = [
-            (queue, gang.priority, can_save, False)
-            for queue in buying.sellers(gang.queue)
-            for can_save in (True, False)
-        ]
-        places = [place for like in likes for place in told.alike.get(like, ())]
-        some = (told.running[place] for place in sorted(places))
-        able = (one for one in some if not self._leaves(one) and buying.may_take(gang, one))
-        return self._weighed([self._candidate(one) for one in able])
+    def _for_sale(self, buying: Buying) -> Sales:
+        if self._sales is None:
+            roster = self._all().roster
+            self._running = roster.in_order(roster.groups)
+            self._sales = Sales(buying, self._running)
+        return self._sales
 
     def is_due(self, gang: Waiting, reserved: Reserved) -> bool:
         """Whether the gang will start when all who give way or are stopping have gone: some of them
@@ -208,60 +217,58 @@ class Victims:
 
     def _all(self) -> _Told:
         if self._told is None:
-            running = self._ask()
-            alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
-            for place, one in enumerate(running):
-                alike[one.queue, one.priority, one.can_save, one.preemptible].append(place)
-            over = {
-                queue: self._standing.borrowed_millis(queue)
-                for queue in {one.queue for one in running}
-            }
-            self._told = _Told(running, alike, over)
+            told = self._ask()
+            roster = told if isinstance(told, Roster) else Roster.of(told)
+            some = [*map(roster.first, roster.groups), *roster.some(roster.leaving)]
+            queues = {one.queue for one in some}
+            over = {queue: self._standing.borrowed_millis(queue) for queue in queues}
+            self._told = _Told(roster, over)
         return self._told
 
     def _leaving(self) -> list[Candidate]:
         """Those that give way already, or come to their end."""
         if self._left is None:
-            running = self._all().running
-            self._left = [self._candidate(one) for one in running if self._leaves(one)]
+            roster = self._all().roster
+            jobs = dict.fromkeys((*roster.leaving, *sorted(self._doomed)))
+            self._left = [self._candidate(one) for one in roster.some(jobs)]
         return self._left
 
     def _candidate(self, one: Running) -> Candidate:
         if one.job not in self._candidates:
             over = self._all().over_millis[one.queue] / MILLIS_PER_GPU
             work = one.cost_gpu_seconds
-            self._candidates[one.job] = Candidate(
-                running=one,
-                holding=holding_of(
-                    one.queue, one.user, one.seats, self._types, preemptible=one.preemptible
-                ),
-                cost=Cost(int(not one.preemptible), work, one.priority, -over, -one.started),
-            )
+            cost = Cost(int(not one.preemptible), work, one.priority, -over, -one.started)
+            self._candidates[one.job] = Candidate.of(one, self._types, cost)
         return self._candidates[one.job]
 
     def _leaves(self, one: Running) -> bool:
         return one.stopping or one.job in self._doomed
 
+    def _stays(self, one: Running) -> bool:
+        return not self._leaves(one)
+
     @contextmanager
     def _given(self, leaving: Sequence[Candidate]) -> Iterator[None]:
         """Pretend that these have gone."""
-        for one in leaving:
-            self._standing.give(one.holding)
-        try:
-            yield
-        finally:
+        with self._standing.pretending():
             for one in leaving:
-                self._standing.take(one.holding)
+                self._standing.give(one.holding)
+            try:
+                yield
+            finally:
+                for one in leaving:
+                    self._standing.take(one.holding)
 
     def _with_a_right(self, gang: Waiting, shapes: Sequence[Shape]) -> list[Candidate]:
         """Those that at least one of the shapes may take from as things are, of all that stay."""
         asks = [self._standing.asked_by(gang, shape, self._kinds) for shape in shapes]
-        running, places = self._all().running, list[int]()
-        for alike in self._all().alike.values():
-            first = running[alike[0]]
-            if any(self._right(gang, asked, first) for asked in asks):
-                places += alike
-        some = (running[place] for place in sorted(places))
+        roster, right = self._all().roster, self._rights.right
+        groups = [
+            group
+            for group in roster.groups
+            if any(right(gang, asked, roster.first(group)) for asked in asks)
+        ]
+        some = roster.in_order(groups)
         return [self._candidate(one) for one in some if not self._leaves(one)]
 
     def _first(
@@ -270,15 +277,10 @@ class Victims:
         shapes: Sequence[Shape],
         able: list[Candidate],
         leaving: list[Candidate],
-        rooms: Rooms,
+        ground: Ground,
         right: Right,
     ) -> Way | None:
-        pretended = {room.id: room for room in rooms()}
-        for node in {seat.node for one in leaving for seat in one.running.seats}:
-            if node in pretended:
-                pretended[node] = pretended[node].copy()
-        for one in leaving:
-            _leave(pretended, one)
+        pretended = self._rooms_without(leaving, ground)
         for settled in _SETTLED:
             some = [one for one in able if one.running.guard_over or not settled]
             if settled and len(some) in (0, len(able)):
@@ -289,6 +291,20 @@ class Victims:
                     return way
         return None
 
+    def _rooms_without(
+        self, leaving: Sequence[Candidate], ground: Ground
+    ) -> dict[NodeId, NodeRoom]:
+        """The rooms once these have gone."""
+        if self._without is None or self._without[0] != ground.version:
+            pretended = {room.id: room for room in ground.rooms()}
+            for node in {seat.node for one in leaving for seat in one.running.seats}:
+                if node in pretended:
+                    pretended[node] = pretended[node].copy()
+            for one in leaving:
+                _leave(pretended, one)
+            self._without = (ground.version, pretended)
+        return self._without[1]
+
     def _way(
         self,
         gang: Waiting,
@@ -298,17 +314,13 @@ class Victims:
         right: Right,
     ) -> Way | None:
         asked = self._standing.asked_by(gang, shape, self._kinds)
-        by_node: dict[NodeId, list[Candidate]] = defaultdict(list)
-        for one in sorted(able, key=lambda one: one.cost):
-            for seat in one.running.seats:
-                by_node[seat.node].append(one)
         search = Search(
             standing=self._standing,
             gang=gang,
             shape=shape,
             asked=asked,
-            by_node=by_node,
-            right=lambda one: right(gang, asked, one),
+            by_node=on_nodes(able),
+            right=lambda one: right(gang, asked, one.running),
         )
         found = search.run(list(rooms.values()))
         if found is None or not (found.victims or self._standing.is_own(gang.queue, asked)):
@@ -326,70 +338,6 @@ class Victims:
                 for one, why in found.victims
             ),
         )
-
-    # -- by what right ---------------------------------------------------------------------------
-
-    def right(self, gang: Waiting, asked: Gpus, one: Candidate) -> PreemptWhy | None:
-        """By what right the gang may take from this one as things stand; None: by none."""
-        return self._right(gang, asked, one.running)
-
-    def _right(self, gang: Waiting, asked: Gpus, victim: Running) -> PreemptWhy | None:
-        """The same for all that are alike, as in `_Told`."""
-        if victim.preemptible:
-            return PreemptWhy.PREEMPTIBLE
-        if victim.queue == gang.queue:
-            rule = self._standing.tree.queue(gang.queue).preempt
-            loses_little = rule == Preempt.SAVING and victim.can_save
-            lower = victim.priority < gang.priority
-            may = lower and (rule == Preempt.ANY or loses_little)
-            return PreemptWhy.PRIORITY if may else None
-        return PreemptWhy.RECLAIM if self._reclaims(gang, asked, victim.queue) else None
-
-    def _reclaims(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """As `_borrows`, found once for as long as nothing is taken or given."""
-        return self._once("borrows", gang, asked, queue, self._borrows)
-
-    def _is_within(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
-        """As the standing tells, in the same way."""
-        return self._once("within", gang, asked, level, self._tells)
-
-    def _tells(self, gang: Waiting, asked: Gpus, level: QueueName) -> bool:
-        return self._standing.is_within(gang.queue, asked, level)
-
-    def _once(
-        self,
-        what: str,
-        gang: Waiting,
-        asked: Gpus,
-        queue: QueueName,
-        find: Callable[[Waiting, Gpus, QueueName], bool],
-    ) -> bool:
-        if self._rights_version != self._standing.version:
-            self._rights, self._rights_version = {}, self._standing.version
-        key = (what, gang.queue, asked, queue)
-        if key not in self._rights:
-            self._rights[key] = find(gang, asked, queue)
-        return self._rights[key]
-
-    def _borrows(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
-        """Whether what the queue holds is the gang's to take back: where their ways up the tree
-        part, the gang's side is within its own, and the other one is beyond it."""
-        standing, mine, theirs = self._standing, self._path(gang.queue), self._path(queue)
-        parts = 0
-        while parts < min(len(mine), len(theirs)) and mine[parts] == theirs[parts]:
-            parts += 1
-        if parts == len(mine) or not any(millis for _, millis in asked):
-            return False
-        if not self._is_within(gang, asked, mine[parts]):
-            return False
-        if parts == len(theirs):  # it runs in a queue above the gang's, on what that has to share
-            return not standing.is_within(gang.queue, asked, theirs[-1])
-        return standing.over_millis(theirs[parts]) > 0
-
-    def _path(self, queue: QueueName) -> tuple[QueueName, ...]:
-        if queue not in self._paths:
-            self._paths[queue] = tuple(one.name for one in self._standing.tree.path(queue))
-        return self._paths[queue]
 
 
 def _leave(rooms: Mapping[NodeId, NodeRoom], one: Candidate) -> None:

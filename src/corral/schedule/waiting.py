@@ -1,6 +1,7 @@
 """What the scheduler knows of a waiting job, and the reasons it can give for its waiting."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import DEFAULT_QUEUE
@@ -8,7 +9,27 @@ from corral.domain.place import PlaceRule
 from corral.domain.resources import Shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """What gangs may have in common. They are told apart often, and hashed once."""
+
+    __slots__ = ("_hash", "_parts")
+
+    def __init__(self, *parts: object) -> None:
+        self._parts = parts
+        self._hash = hash(parts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Alike) or self._hash != other._hash:
+            return False
+        return self._parts == other._parts
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
     """A gang in the queue. `order` is the place in line (submission, index): smaller goes first.
 
@@ -19,7 +40,8 @@ class Waiting:
     `avoid` come last, and those in `likes`, which have its data, first. `holds_seconds`: so long it
     holds its seats at the most; None: nobody knows. `whole_gpus`: those of the smallest nodes that
     would do for a gang that wants whole nodes; 0: it does not. `served_seconds`: the service that
-    it has had, and `restart_seconds` what it needs to get back to that. `stem`, its name without
+    it has had, and `restart_seconds` what it needs to get back to that. `waited_seconds`: of all
+    its waits before this one. `stem`, its name without
     numbers, and `limit_seconds` are told only where the order asks for them.
     """
 
@@ -45,20 +67,29 @@ class Waiting:
     whole_gpus: int = 0
     served_seconds: float = 0.0
     restart_seconds: float = 0.0
+    waited_seconds: float = 0.0
     stem: str = ""
     limit_seconds: float | None = None
+
+    def waited_by(self, now: float) -> float:
+        """How long it has waited by then (wall clock), all its waits together, in seconds."""
+        return self.waited_seconds + now - self.since
 
     @property
     def takes_any(self) -> bool:
         """Whether no node is better for it than another by what it has been through."""
         return self.mark is None and not (self.avoid or self.likes)
 
-    @property
-    def likeness(self) -> tuple[object, ...]:
-        """Gangs that are alike in this fit, or do not fit, in the same places."""
+    @cached_property
+    def needs(self) -> Alike:
+        """Where gangs fit is the same for all that are alike in this."""
         path = self.shared_path if self.sharing is None else self.sharing
-        nodes = (self.pinned_to, self.avoid, self.likes)
-        return (self.shapes, nodes, path, self.mark, self.place)
+        return Alike(self.shapes, self.pinned_to, path, self.mark, self.place)
+
+    @cached_property
+    def likeness(self) -> Alike:
+        """Gangs that are alike in this would also take the same places."""
+        return Alike(self.needs, self.avoid, self.likes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

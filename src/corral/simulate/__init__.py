@@ -1,5 +1,8 @@
-"""A seeded world of faults that runs control, reconcile, schedule and health unchanged."""
+"""Seeded worlds of faults that run control, reconcile, schedule and health unchanged.
 
-from corral.simulate.scene import Outcome, simulate
+`stage` is what every part of a world uses; on it nodes (`machine`, `ranks`, `shims`, `agent`,
+`node`), `database`, `heads`; `books` read what they do, and the invariants, all below `auditor`,
+ask the books; `people` and `faults` act; `scene` puts one world together.
 
-__all__ = ["Outcome", "simulate"]
+`logs` is the other subject: logs of clusters, to replay under one policy or several.
+"""

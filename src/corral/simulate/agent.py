@@ -1,20 +1,17 @@
 """An agent by the rules of docs/architecture.md: it obeys the newest word and says all it sees."""
 
-from __future__ import annotations
-
+import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.wanted import Launch, Stop, Version, Wanted
 from corral.simulate.disk import SELF_STOP
+from corral.simulate.head import Session
+from corral.simulate.heads import Heads
 from corral.simulate.loop import Process
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from corral.simulate.head import Session
-    from corral.simulate.node import SimulatedNode
+from corral.simulate.machine import Machine
+from corral.simulate.shims import Shims
+from corral.simulate.stage import Stage
 
 BEAT_SECONDS = 1.0
 GATHER_SECONDS = 0.005
@@ -26,10 +23,14 @@ LEASE_MARGIN_SECONDS = 1.5
 class SimulatedAgent:
     """One life of a node's agent. What it must not forget lies on the node's disk."""
 
-    def __init__(self, node: SimulatedNode) -> None:
-        self.node = node
-        self.scene = node.scene
-        self.process = Process(self.scene.loop, f"{node.id}/agent")
+    def __init__(self, stage: Stage, machine: Machine, shims: Shims, heads: Heads) -> None:
+        self._stage = stage
+        self._machine = machine
+        self._shims = shims
+        self._heads = heads
+        self.node = machine.id
+        self.boot = machine.boot
+        self.process = Process(stage.loop, f"{machine.id}/agent")
         self.session: Session | None = None
         self.version: Version | None = None  # of the newest word obeyed in this life
         self.preparing: dict[AttemptKey, asyncio.Handle] = {}
@@ -40,7 +41,7 @@ class SimulatedAgent:
         self._told = False
 
     def begin(self) -> None:
-        for key, journal in self.node.disk.journals.items():
+        for key, journal in self._machine.disk.journals.items():
             if journal.launch is not None:
                 self._launches[key] = journal.launch
         self._lease()
@@ -49,11 +50,11 @@ class SimulatedAgent:
     # -- the talk with the head ------------------------------------------------------------------
 
     def _dial(self) -> None:
-        head = self.scene.head_to_dial()
-        if head is None or not self.scene.network.reaches(self.node.id):
+        head = self._heads.to_dial()
+        if head is None or not self._stage.network.reaches(self.node):
             return
         self.session = head.session_for(self)
-        self._unheard_since = self.scene.now()
+        self._unheard_since = self._stage.now()
         self._sent_at.clear()
         self._number = 0
 
@@ -75,7 +76,7 @@ class SimulatedAgent:
 
     def _beat(self) -> None:
         if self.session is not None and (
-            self.scene.now() - self._unheard_since >= UNHEARD_SECONDS
+            self._stage.now() - self._unheard_since >= UNHEARD_SECONDS
             or not self.session.head.process.alive
         ):
             self.hang_up()
@@ -89,22 +90,22 @@ class SimulatedAgent:
         if self.session is None:
             return
         self._number += 1
-        self._sent_at[self._number] = self.scene.now()
+        self._sent_at[self._number] = self._stage.now()
         self.session.beat(self._number, self.version, self.seen())
 
     def heard(self, session: Session, number: int) -> None:
         """The head has taken in the beat of this number."""
         if session is not self.session:
             return
-        self._unheard_since = self.scene.now()
+        self._unheard_since = self._stage.now()
         sent_at = self._sent_at.pop(number, None)
         if sent_at is not None:
-            disk = self.node.disk
+            disk = self._machine.disk
             disk.heard_at = max(disk.heard_at, sent_at)
 
     def seen(self) -> tuple[Seen, ...]:
-        journals = self.node.disk.journals
-        there = [one.seen(self.node.boot, self.node.wall()) for one in journals.values()]
+        journals = self._machine.disk.journals
+        there = [one.seen(self.boot, self._machine.wall()) for one in journals.values()]
         early = [Seen(key=key, phase=Phase.STARTING) for key in self.preparing]
         return (*there, *early)
 
@@ -119,22 +120,22 @@ class SimulatedAgent:
         """Take the head's word, unless it is older than the newest that this node knows."""
         if not self.may_obey(wanted):
             return
-        disk = self.node.disk
+        disk = self._machine.disk
         disk.cluster, disk.version = wanted.cluster, wanted.version
         self.version = wanted.version
         self.obey(wanted)
         self.wake()
 
     def may_obey(self, wanted: Wanted) -> bool:
-        disk = self.node.disk
-        if wanted.boot not in ("", self.node.boot):
+        disk = self._machine.disk
+        if wanted.boot not in ("", self.boot):
             return False
         if disk.version is None:
             return True
         return wanted.cluster == disk.cluster and wanted.version >= disk.version
 
     def obey(self, wanted: Wanted) -> None:
-        present = self.node.disk.journals.keys() | self.preparing.keys()
+        present = self._machine.disk.journals.keys() | self.preparing.keys()
         stops = {stop.key for stop in wanted.stop}
         for launch in wanted.run:
             if launch.key not in present and launch.key not in stops:
@@ -142,48 +143,48 @@ class SimulatedAgent:
         for stop in wanted.stop:
             self._stop(stop)
         for key, steps in wanted.committed:
-            if key in self.node.disk.journals:
-                self.node.disk.journals[key].kept.update(steps)
+            if key in self._machine.disk.journals:
+                self._machine.disk.journals[key].kept.update(steps)
         for notice in wanted.notices:
-            if notice.key in self.node.parts:
-                self.node.parts[notice.key].warn(notice)
+            if notice.key in self._shims.parts:
+                self._shims.parts[notice.key].warn(notice)
         for key in wanted.settled:
-            self.node.settle(key)
+            self._shims.settle(key)
             self._launches.pop(key, None)
 
     def _prepare(self, launch: Launch) -> None:
-        seconds = self.scene.lives[launch.job_name].prepare_seconds
+        seconds = self._stage.lives[launch.job_name].prepare_seconds
         self._launches[launch.key] = launch
         self.preparing[launch.key] = self.process.after(seconds, self._launch, launch)
 
     def _launch(self, launch: Launch) -> None:
         if self.preparing.pop(launch.key, None) is None:
             return  # stopped meanwhile
-        self.node.launch(launch)
+        self._shims.launch(launch)
         self.wake()
 
     def _stop(self, stop: Stop) -> None:
-        journals = self.node.disk.journals
+        journals = self._machine.disk.journals
         if stop.key in self.preparing:
             self.preparing.pop(stop.key).cancel()
-            self.node.refuse(stop.key, "stopped before it was started", infra=False)
+            self._shims.refuse(stop.key, "stopped before it was started", infra=False)
         elif stop.key not in journals:
-            self.node.refuse(stop.key, "nothing of it is on this node", infra=True)
-        elif stop.key in self.node.parts:
-            self.node.parts[stop.key].stop(stop)
+            self._shims.refuse(stop.key, "nothing of it is on this node", infra=True)
+        elif stop.key in self._shims.parts:
+            self._shims.parts[stop.key].stop(stop)
 
     # -- of itself -------------------------------------------------------------------------------
 
     def _lease(self) -> None:
         """Stop what asked to be stopped when the head is silent; end what has lost its shim."""
-        self.node.find_lost_shims()
+        self._shims.find_lost()
         for stop in self._overdue():
-            if stop.key in self.node.parts:
-                self.node.parts[stop.key].stop(stop)
+            if stop.key in self._shims.parts:
+                self._shims.parts[stop.key].stop(stop)
         self.process.after(LEASE_SECONDS, self._lease)
 
     def _overdue(self) -> Iterator[Stop]:
-        silent_seconds = self.scene.now() - self.node.disk.heard_at
+        silent_seconds = self._stage.now() - self._machine.disk.heard_at
         for launch in self._launches.values():
             limit = launch.self_stop_seconds
             if limit is None:

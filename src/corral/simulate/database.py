@@ -1,22 +1,16 @@
 """The durable store that every head of this world shares, with a disk's and a crash's faults."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import JobId, TokenId, UserName
 from corral.domain.job import Job
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
-from corral.simulate.loop import inside
+from corral.simulate.stage import Stage
 from corral.store.memory import MemoryStore
-
-if TYPE_CHECKING:
-    from corral.simulate.scene import Scene
 
 
 class Point(StrEnum):
@@ -30,11 +24,21 @@ class Point(StrEnum):
 
 
 class Database(MemoryStore):
-    """MemoryStore under faults. What it has written outlives every head."""
+    """MemoryStore under faults. What it has written outlives every head. `committed` is told of
+    each commit: its term, what it holds, and when it was decided; `crash` ends the head that asks.
+    """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        *,
+        committed: Callable[[int, Changes, float], None],
+        crash: Callable[[], None],
+    ) -> None:
         super().__init__()
-        self._scene = scene
+        self._stage = stage
+        self._committed = committed
+        self._end_head = crash
         self.crash_at: Point | None = None
         self.failing_commits = 0
         self.written_but_failing = 0  # commits that are written and answered with an error
@@ -58,7 +62,7 @@ class Database(MemoryStore):
         return wish
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
-        decided_at = self._scene.now()
+        decided_at = self._stage.now()
         await self._take_time()
         self._check_disk()
         if self.failing_commits > 0:
@@ -66,7 +70,7 @@ class Database(MemoryStore):
             raise StoreTrouble("the commit failed")
         await self._crash(Point.BEFORE_COMMIT)
         events = await super().commit(term, changes)
-        self._scene.auditor.committed(term, changes, decided_at)
+        self._committed(term, changes, decided_at)
         await self._crash(Point.AFTER_COMMIT)
         await self._take_time()
         if self.written_but_failing > 0:
@@ -80,16 +84,16 @@ class Database(MemoryStore):
 
     async def _take_time(self) -> None:
         if self.slow_seconds:
-            await self._scene.nap(self._scene.chance.uniform(0.0, self.slow_seconds))
+            await self._stage.nap(self._stage.chance.uniform(0.0, self.slow_seconds))
 
     def _check_disk(self) -> None:
-        if self._scene.now() < self.full_until:
+        if self._stage.now() < self.full_until:
             raise StoreTrouble("the disk is full")
 
     async def _crash(self, point: Point) -> None:
         """The caller dies here, if its time has come: it runs no further instruction."""
         if self.crash_at == point:
             self.crash_at = None
-            self._scene.tell(f"the head dies {point}")
-            self._scene.kill_head(inside())
-            await self._scene.loop.create_future()
+            self._stage.tell(f"the head dies {point}")
+            self._end_head()
+            await self._stage.loop.create_future()

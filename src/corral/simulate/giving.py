@@ -1,11 +1,8 @@
 """Who gives way to whom, held against books of its own: what queues hold, what is kept for whom."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from corral.domain.attempt import Allocation, Attempt, Seat, SeatState
 from corral.domain.ids import JobId, NodeId, QueueName
@@ -15,9 +12,8 @@ from corral.domain.queue import Policy, Preempt, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy, Reservation, Victim
 from corral.domain.world import AllocationKey, Changes
-
-if TYPE_CHECKING:
-    from corral.simulate.auditor import Auditor
+from corral.simulate.books import Books
+from corral.simulate.moving import Moving, awaited
 
 LEAVING = (JobState.STOPPING, JobState.RECOVERING)
 MARGIN_SECONDS = 3.0  # between what happens on a node and what a head knows of it
@@ -37,9 +33,10 @@ class _Held:
 class Giving:
     """Quota, rights, guards, what is kept, receipts. Queues of these worlds are not nested."""
 
-    def __init__(self, auditor: Auditor) -> None:
-        self._auditor = auditor
+    def __init__(self, books: Books) -> None:
+        self._books = books
         self._tree = QueueTree()
+        self.moving = Moving(books)
         self._held: dict[AllocationKey, _Held] = {}
         self._kept: dict[JobId, Reservation] = {}
         self._taken: dict[JobId, set[JobId]] = {}  # victims that have their receipt, by whom for
@@ -48,10 +45,11 @@ class Giving:
         self._waits_since: dict[JobId, float] = {}
 
     def check(self, changes: Changes) -> None:
-        """Look at a commit; the auditor's books are as they were before it."""
-        jobs = self._auditor.jobs | {job.id: job for job in changes.jobs}
-        attempts = self._auditor.attempts | {(one.job, one.number): one for one in changes.attempts}
+        """Look at a commit; the books are as they were before it."""
+        jobs = self._books.jobs | {job.id: job for job in changes.jobs}
+        attempts = self._books.attempts | {(one.job, one.number): one for one in changes.attempts}
         self._tree = changes.queues or self._tree
+        self.moving.check(changes, self._tree)
         new = [one for one in changes.attempts if self._is_new(one)]
         for allocation in changes.allocations:
             if allocation.state in (SeatState.RELEASED, SeatState.UNREACHABLE):
@@ -60,10 +58,11 @@ class Giving:
         for attempt in new:
             if not jobs[attempt.job].spec.preemptible:
                 given[jobs[attempt.job].spec.queue] += self._charged(attempt.seats)
-        for reservation in changes.reservations:
+        for reservation in sorted(changes.reservations, key=lambda one: not one.ended):
             self._reservation(reservation, jobs, changes, given)
         for job in changes.jobs:
-            self._job(job, jobs, attempts.get((job.id, job.attempt)), changes)
+            before = self._books.jobs.get(job.id, job)
+            self._job(job, jobs, attempts.get((job.id, before.attempt)), changes)
         for attempt in new:
             self._nobody_slips_in(attempt)
         self._placed(changes.allocations, new, jobs)
@@ -71,8 +70,18 @@ class Giving:
     def is_kept(self, job: JobId) -> bool:
         return job in self._kept
 
+    def is_kept_on(self, node: NodeId) -> bool:
+        """Whether something of the node is kept for one that has a right to it."""
+        return any(seat.node == node for one in self._kept.values() for seat in one.seats)
+
+    def would_borrow(self, job: Job, jobs: dict[JobId, Job]) -> bool:
+        """Whether its queue has less than it asks for left of its own."""
+        queue = job.spec.queue
+        own_left = self._own(queue) - self._millis(jobs)[queue] - self._kept_millis(job, jobs)
+        return job.spec.preemptible or own_left < job.spec.nodes * job.spec.resources.gpu_millis
+
     def _is_new(self, attempt: Attempt) -> bool:
-        return (attempt.job, attempt.number) not in self._auditor.attempts
+        return (attempt.job, attempt.number) not in self._books.attempts
 
     # -- quota -----------------------------------------------------------------------------------
 
@@ -93,7 +102,7 @@ class Giving:
 
     def _charged(self, seats: Iterable[Seat]) -> int:
         """What its queue holds with these: of a node that nobody else may have, all of it."""
-        nodes = self._auditor.scene.nodes
+        nodes = self._books.machines
         return sum(
             len(nodes[seat.node].inventory.gpus) * MILLIS_PER_GPU
             if seat.exclusive
@@ -103,7 +112,7 @@ class Giving:
 
     def _leaves(self, job: Job) -> bool:
         """Whether the job left already before the commit that is looked at."""
-        before = self._auditor.jobs.get(job.id, job)
+        before = self._books.jobs.get(job.id, job)
         just_told = job.reason_code == "Preempted" and before.state not in LEAVING
         return job.state in LEAVING and not just_told
 
@@ -133,9 +142,9 @@ class Giving:
             borrows = over - max(0, before[queue] - own) + freely[queue]
             if recorded[queue] < borrows:  # what is kept for others of the queue counts before
                 text = f"{queue} borrows {borrows} more, and {recorded[queue]} is recorded"
-                self._auditor.breach("quota", text)
+                self._books.breach("quota", text)
             if borrows and limit is not None and over > limit:
-                self._auditor.breach("quota", f"{queue} borrows {over} of {limit}")
+                self._books.breach("quota", f"{queue} borrows {over} of {limit}")
 
     # -- rights ----------------------------------------------------------------------------------
 
@@ -145,7 +154,7 @@ class Giving:
         known = self._kept.get(one.job)
         if one.latest_start is not None:
             self._kept.pop(one.job, None)
-            return  # a promise takes from nobody, and others may use its seats meanwhile
+            return  # a promise takes from nobody: simulate.promised looks at those
         if known is None or known.since != one.since:
             self._rights(one, jobs, new)
         if one.ended:
@@ -170,13 +179,13 @@ class Giving:
                 continue  # it was judged then, by what queues held then
             if not self._may_take(by, job, victim, held, own_left >= one.shape.gpu_millis):
                 text = f"{victim.job} gives way to {one.job} by {victim.why}, without a right"
-                self._auditor.breach("right", text)
-            if not job.spec.preemptible:
+                self._books.breach("right", text)
+            if not job.spec.preemptible and victim.why != PreemptWhy.ROOM:
                 held[job.spec.queue] -= victim.gpu_millis
 
     def _was_told(self, one: Reservation, victim: Victim) -> bool:
         """Whether it was told to stop for this job already before the commit that is looked at."""
-        attempt = self._auditor.attempts.get((victim.job, victim.attempt))
+        attempt = self._books.attempts.get((victim.job, victim.attempt))
         return attempt is not None and attempt.gave_way_to == one.job
 
     def _kept_millis(self, by: Job, jobs: dict[JobId, Job]) -> int:
@@ -209,6 +218,8 @@ class Giving:
                 sold = sold and held[other.queue] > self._own(other.queue)
                 same = mine.priority == other.priority and (mine.queue == other.queue or sold)
                 return may and same and not job.spec.preemptible
+            case PreemptWhy.ROOM:
+                return job.spec.priority <= by.spec.priority
             case PreemptWhy.RECLAIM:
                 return within_own and held[job.spec.queue] > self._own(job.spec.queue)
 
@@ -221,52 +232,55 @@ class Giving:
     def _job(
         self, job: Job, jobs: dict[JobId, Job], attempt: Attempt | None, changes: Changes
     ) -> None:
-        before = self._auditor.jobs.get(job.id)
+        before = self._books.jobs.get(job.id)
         if job.state == JobState.QUEUED != (before and before.state):
-            self._waits_since[job.id] = self._auditor.scene.now()
+            self._waits_since[job.id] = self._books.now()
         if before is None:
             return
         if (job.submitted, job.spec) != (before.submitted, before.spec):
-            self._auditor.breach("place", f"{job.id} has lost its place in line")
+            self._books.breach("place", f"{job.id} has lost its place in line")
         told = job.state == JobState.STOPPING and job.why == StopWhy.PREEMPT
         if told and before.state != JobState.STOPPING and job.reason_code == "Preempted":
             self._told(job, before)
         preempted = before.state == JobState.STOPPING and before.why == StopWhy.PREEMPT
-        if preempted and job.state == JobState.QUEUED and attempt and attempt.gave_way_to:
+        goes_on = job.state in (JobState.QUEUED, JobState.STARTING)
+        if preempted and goes_on and attempt and attempt.gave_way_to:
             self._gave_way(before, job, attempt, changes)
 
     def _told(self, job: Job, before: Job) -> None:
         """Nobody is told but for somebody who waits, and not within the guard."""
         by = [k for k in self._kept.values() if any(v.job == job.id for v in k.victims)]
         if not by:
-            self._auditor.breach("right", f"{job.id} is told to give way, and nothing is kept")
-        evidence, now = self._auditor.scene.evidence, self._auditor.scene.now()
+            self._books.breach("right", f"{job.id} is told to give way, and nothing is kept")
+        evidence, now = self._books.evidence, self._books.now()
         up = evidence.first_up.get((job.id, job.attempt))
         if before.state == JobState.RUNNING and up is not None:
             ran, guard = now - up, self._tree.guard_seconds
             if ran < guard - MARGIN_SECONDS:
-                self._auditor.breach("guard", f"{job.id} ran {ran:.1f} s of its guard of {guard}")
+                self._books.breach("guard", f"{job.id} ran {ran:.1f} s of its guard of {guard}")
 
     def _gave_way(self, before: Job, job: Job, attempt: Attempt, changes: Changes) -> None:
         """It is no failure of its own, and it has its receipt."""
         if (job.infra_retries, job.user_retries) != (before.infra_retries, before.user_retries):
-            self._auditor.breach("I17", f"{job.id} pays for having given way")
+            self._books.breach("I17", f"{job.id} pays for having given way")
         by = attempt.gave_way_to
         assert by is not None
         receipts = [
             one
             for one in changes.receipts
-            if (one.job, one.attempt, one.kind) == (job.id, attempt.number, "preemption")
+            if (one.job, one.attempt) == (job.id, attempt.number)
+            and one.kind == ("relocation" if attempt.relocated else "preemption")
         ]
         if [one.others for one in receipts] != [(by,)]:
-            self._auditor.breach("receipt", f"{job.id} gave way to {by} without a receipt")
+            self._books.breach("receipt", f"{job.id} gave way to {by} without a receipt")
         if by in self._kept:
             self._taken.setdefault(by, set()).add(job.id)
 
     def _ended(self, one: Reservation, changes: Changes) -> None:
         """Whoever took from others has the other half of their receipts."""
         taken = self._taken.pop(one.job, set())
-        taken |= {r.job for r in changes.receipts if r.kind == "preemption" and one.job in r.others}
+        given = [r for r in changes.receipts if r.kind in ("preemption", "relocation")]
+        taken |= {receipt.job for receipt in given if one.job in receipt.others}
         others = self._named.setdefault(one.job, set())
         for receipt in changes.receipts:
             if (receipt.job, receipt.kind) == (one.job, "taking"):
@@ -275,7 +289,7 @@ class Giving:
             return
         if not taken <= others:
             text = f"{one.job} has no receipt of what it took from {sorted(taken - others)}"
-            self._auditor.breach("receipt", text)
+            self._books.breach("receipt", text)
 
     def _nobody_slips_in(self, attempt: Attempt) -> None:
         """Whole GPUs that are kept for one gang are given to no other."""
@@ -286,13 +300,18 @@ class Giving:
             kept = {(seat.node, index) for seat in one.seats for index in seat.gpus}
             if mine & kept:
                 text = f"{attempt.job} is placed on {sorted(mine & kept)}, kept for {one.job}"
-                self._auditor.breach("kept", text)
+                self._books.breach("kept", text)
+        for one in self._kept.values():
+            for job, node, index in awaited(one):
+                if job != attempt.job and (node, index) in mine:
+                    text = f"{attempt.job} is placed on {index} of {node}, where {job} is to go"
+                    self._books.breach("kept", text)
 
     # -- in time ---------------------------------------------------------------------------------
 
     def look(self, healed_at: float) -> None:
         """In a world without faults: what is kept is soon taken, and a right is soon done."""
-        now, jobs = self._auditor.scene.now(), self._auditor.jobs
+        now, jobs = self._books.now(), self._books.jobs
         open_jobs = (job for job in jobs.values() if not job.is_final)
         grace = max((job.spec.grace_seconds for job in open_jobs), default=0.0)
         bound = self._tree.guard_seconds + grace + STOP_SECONDS
@@ -301,13 +320,13 @@ class Giving:
             since = self._entitled.setdefault(job, max(now, healed_at))
             if now - since > bound:
                 what = "has a right to GPUs" if job in entitled else "has GPUs kept for it"
-                self._auditor.breach("reclaim", f"{job} {what}, and waits for {now - since:.0f} s")
+                self._books.breach("reclaim", f"{job} {what}, and waits for {now - since:.0f} s")
         for job in self._entitled.keys() - entitled - self._kept.keys():
             del self._entitled[job]
 
     def _entitled_now(self, jobs: dict[JobId, Job]) -> Iterator[Job]:
         """Gangs of one node that could start if just one other gave way, which would have to."""
-        now = self._auditor.scene.now()
+        now = self._books.now()
         waiting = [job for job in jobs.values() if job.state == JobState.QUEUED]
         held = self._millis(jobs, staying=True)
         patient = {
@@ -332,7 +351,7 @@ class Giving:
     def _one_would_do(
         self, by: Job, asked: int, held: Counter[QueueName], jobs: dict[JobId, Job]
     ) -> bool:
-        for node in self._auditor.nodes.values():
+        for node in self._books.nodes.values():
             on_node = [one for one in self._held.values() if one.node == node.id]
             kept = any(s.node == node.id for one in self._kept.values() for s in one.seats)
             if not node.takes_work or kept or any(one.millis % MILLIS_PER_GPU for one in on_node):

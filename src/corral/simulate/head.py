@@ -2,63 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from corral.control import Control
 from corral.domain.errors import TermLost, Trouble
-from corral.domain.facts import NodeFacts, Seen
-from corral.domain.ids import NodeId
+from corral.domain.facts import AttemptKey, NodeFacts, Seen
+from corral.domain.ids import BootId, NodeId
+from corral.domain.node import NodeKind
 from corral.domain.wanted import Version, Wanted
+from corral.ports.store import Store
 from corral.simulate.loop import Process
-
-if TYPE_CHECKING:
-    from corral.simulate.agent import SimulatedAgent
-    from corral.simulate.scene import Scene
+from corral.simulate.machine import Machine
+from corral.simulate.stage import Stage
 
 AGAIN_SECONDS = 2.0
+
+Heard = Callable[["Head", NodeId, BootId, tuple[Seen, ...]], None]  # a beat of that node's boot
+
+
+class Caller(Protocol):
+    """What a head knows of an agent that has dialled it."""
+
+    node: NodeId
+    boot: BootId
+    process: Process
+
+    def heard(self, session: Session, number: int) -> None:
+        """The head has taken in the beat of this number."""
+
+    def told(self, session: Session, wanted: Wanted) -> None: ...
+
+    def closed(self, session: Session) -> None: ...
 
 
 class Session:
     """One connection of an agent to a head. Its messages travel through the network's faults."""
 
-    def __init__(self, head: Head, agent: SimulatedAgent, serial: int) -> None:
+    def __init__(self, stage: Stage, head: Head, agent: Caller, serial: int) -> None:
+        self._stage = stage
         self.head = head
         self.agent = agent
         self.serial = serial
-        self.node = agent.node.id
-        self.boot = agent.node.boot
+        self.node = agent.node
+        self.boot = agent.boot
         self.newest = 0
         self.told: Version | None = None
         self.told_at = 0.0
-        self._up = head.scene.network.up[self.node]
-        self._down = head.scene.network.down[self.node]
+        self._up = stage.network.up[self.node]
+        self._down = stage.network.down[self.node]
+
+    def open(self) -> None:
+        self._to_head(self.head.greet)
 
     def beat(self, number: int, version: Version | None, seen: tuple[Seen, ...]) -> None:
-        process, listen = self.head.process, self.head.listen
-        network = self.head.scene.network
-        network.send(self._up, lambda: process.post(listen, self, number, version, seen))
+        self._to_head(self.head.listen, number, version, seen)
 
     def heard(self, number: int) -> None:
-        agent = self.agent
-        self.head.scene.network.send(
-            self._down, lambda: agent.process.post(agent.heard, self, number)
-        )
+        self._to_agent(self.agent.heard, number)
 
     def tell(self, wanted: Wanted) -> None:
-        self.told, self.told_at = wanted.version, self.head.scene.now()
-        agent = self.agent
-        self.head.scene.network.send(
-            self._down, lambda: agent.process.post(agent.told, self, wanted)
-        )
+        self.told, self.told_at = wanted.version, self._stage.now()
+        self._to_agent(self.agent.told, wanted)
 
     def closed_by_agent(self) -> None:
-        head = self.head
-        head.scene.network.send(self._up, lambda: head.process.post(head.left, self))
+        self._to_head(self.head.left)
 
     def closed_by_head(self) -> None:
-        agent = self.agent
-        self.head.scene.network.send(self._down, lambda: agent.process.post(agent.closed, self))
+        self._to_agent(self.agent.closed)
+
+    def _to_head(self, take: Callable[..., None], *said: object) -> None:
+        process = self.head.process
+        self._stage.network.send(self._up, lambda: process.post(take, self, *said))
+
+    def _to_agent(self, take: Callable[..., None], *said: object) -> None:
+        process = self.agent.process
+        self._stage.network.send(self._down, lambda: process.post(take, self, *said))
 
 
 class HeadEngine:
@@ -66,40 +85,60 @@ class HeadEngine:
 
     name = "simulated"
     cannot: Mapping[str, str] = {}
+    could_bring: Sequence[NodeKind] = ()
+    trouble = ""
 
-    def __init__(self, head: Head) -> None:
-        self._head = head
+    def __init__(
+        self, stage: Stage, machines: Mapping[NodeId, Machine], push: Callable[[Wanted], None]
+    ) -> None:
+        self._stage = stage
+        self._machines = machines
+        self._push = push
 
     def observe(self) -> Mapping[NodeId, str]:
-        scene = self._head.scene
         return {
-            node.id: "its power is gone"
-            for node in scene.nodes.values()
-            if not node.has_power and scene.now() >= node.proof_at
+            machine.id: "its power is gone"
+            for machine in self._machines.values()
+            if not machine.has_power and self._stage.now() >= machine.proof_at
         }
 
     def apply(self, wanted: Wanted) -> None:
-        self._head.push(wanted)
+        self._push(wanted)
+
+    def says(self, key: AttemptKey) -> str:
+        return ""
 
 
 class Head:
-    """One life of a head."""
+    """One life of a head. `heard` is told of each beat that it takes in, `ended` of its end."""
 
-    def __init__(self, scene: Scene, number: int) -> None:
-        self.scene = scene
+    def __init__(
+        self,
+        stage: Stage,
+        number: int,
+        *,
+        store: Store,
+        machines: Mapping[NodeId, Machine],
+        heard: Heard,
+        ended: Callable[[], None],
+    ) -> None:
+        self._stage = stage
+        self._machines = machines
+        self._heard = heard
+        self._ended = ended
         self.number = number
-        self.process = Process(scene.loop, f"head-{number}")
+        self.process = Process(stage.loop, f"head-{number}")
         self.serving_since = float("inf")
         self.sessions: dict[NodeId, Session] = {}
         self._serials = 0
         self._greeted: dict[NodeId, int] = {}
         self._newest: dict[NodeId, Wanted] = {}
         self.control = Control(
-            store=scene.database,
-            engine=HeadEngine(self),
-            clock=scene.clock,
+            store=store,
+            engine=HeadEngine(stage, machines, self._push),
+            clock=stage.clock,
             keep_replay=self._replay,
-            retention=scene.retention,
+            retention=stage.retention,
         )
 
     def begin(self) -> None:
@@ -107,7 +146,7 @@ class Head:
 
     @property
     def serves(self) -> bool:
-        return self.process.alive and self.serving_since <= self.scene.now()
+        return self.process.alive and self.serving_since <= self._stage.now()
 
     async def _serve(self) -> None:
         while True:
@@ -115,13 +154,13 @@ class Head:
                 await self.control.start()
                 break
             except Trouble:
-                await self.scene.nap(0.5)
-        self.serving_since = self.scene.now()
-        self.scene.tell(f"head {self.number} leads, term {self.control.world.term}")
+                await self._stage.nap(0.5)
+        self.serving_since = self._stage.now()
+        self._stage.tell(f"head {self.number} leads, term {self.control.world.term}")
         try:
             await self.control.run()
         except TermLost:
-            self.scene.tell(f"head {self.number} lost its term")
+            self._stage.tell(f"head {self.number} lost its term")
             self.end()
 
     def end(self) -> None:
@@ -130,23 +169,21 @@ class Head:
             self.process.kill()
             for session in self.sessions.values():
                 session.closed_by_head()
-            self.scene.head_ended(self)
+            self._ended()
 
     def _replay(self, name: str, parts: str) -> None:
         error = parts.splitlines()[0]
-        self.scene.breach("bug", f"{name}: {error}")
+        self._stage.breach("bug", f"{name}: {error}")
 
     # -- the agents' channel ---------------------------------------------------------------------
 
-    def session_for(self, agent: SimulatedAgent) -> Session:
+    def session_for(self, agent: Caller) -> Session:
         self._serials += 1
-        session = Session(self, agent, self._serials)
-        self.scene.network.send(
-            self.scene.network.up[session.node], lambda: self.process.post(self._greet, session)
-        )
+        session = Session(self._stage, self, agent, self._serials)
+        session.open()
         return session
 
-    def _greet(self, session: Session) -> None:
+    def greet(self, session: Session) -> None:
         """Of two connections of one node the newer goes on."""
         if session.serial > self._greeted.get(session.node, 0):
             self._greeted[session.node] = session.serial
@@ -165,18 +202,17 @@ class Head:
         if not newest or not self.serves:
             return
         session.newest = number
-        inventory = self.scene.nodes[session.node].inventory
         self.control.hear(
             NodeFacts(
                 node=session.node,
                 boot=session.boot,
                 heard_at=self.control.serving_seconds(),
-                inventory=inventory,
+                inventory=self._machines[session.node].inventory,
                 address=f"10.0.0.{session.node}",
                 seen=seen,
             )
         )
-        self.scene.auditor.heard(session.node, session.boot, self, seen)
+        self._heard(self, session.node, session.boot, seen)
         session.heard(number)
         self._see_to(session, version)
 
@@ -188,11 +224,11 @@ class Head:
         except Trouble:
             return
         newest = self._newest[session.node]
-        late = self.scene.now() - session.told_at >= AGAIN_SECONDS
+        late = self._stage.now() - session.told_at >= AGAIN_SECONDS
         if has != newest.version and (session.told != newest.version or late):
             session.tell(newest)
 
-    def push(self, wanted: Wanted) -> None:
+    def _push(self, wanted: Wanted) -> None:
         known = self._newest.get(wanted.node)
         if known is not None and known.version > wanted.version:
             return

@@ -1,6 +1,6 @@
 """What the ranks of each job would do of themselves: their lives, drawn when the job is made."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from corral.domain.attempt import Exit
@@ -46,6 +46,11 @@ def draw_life(chance: Random, *, saves: bool) -> Life:
         if chance.random() < 0.1
         else frozenset(),
     )
+
+
+def longer(life: Life) -> Life:
+    """One that runs long enough for others to come and go meanwhile, and saves often."""
+    return replace(life, steps=life.steps + 40, failures=0, save_every=min(life.save_every, 2))
 
 
 def draw_failure(chance: Random) -> Exit:

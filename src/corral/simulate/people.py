@@ -1,15 +1,14 @@
 """Those who ask: what they submit, cancel, suspend and drain, and what they were told."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corral.domain.errors import Refusal, Trouble
-from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import (
+    DEFAULT_QUEUE,
     After,
     CheckpointRule,
     Disconnect,
@@ -18,17 +17,20 @@ from corral.domain.job import (
     Per,
     Retry,
 )
+from corral.domain.moment import Warn
 from corral.domain.queue import ANY_TYPE, Policy, Preempt, Queue
+from corral.domain.relocation import RelocationRule
 from corral.domain.resources import Resources
 from corral.domain.wishes import Asked, Cancel, Resume, SetNode, SetQueues, Suspend
-from corral.simulate.lives import draw_life
+from corral.simulate.auditor import Auditor
+from corral.simulate.head import Head
+from corral.simulate.heads import Heads
+from corral.simulate.lives import draw_life, longer
+from corral.simulate.stage import Stage
 from corral.simulate.wishes import draw_wishes
 
-if TYPE_CHECKING:
-    from corral.simulate.head import Head
-    from corral.simulate.scene import Scene
-
 INFRA = [20, 20, 20, 20, 20, 20, 1, 0]  # retries for faults of the cluster
+MORE_JOBS = 12  # where jobs are moved
 PATIENCE_SECONDS = 3.0  # without an answer for so long, a client asks again
 
 
@@ -39,37 +41,52 @@ class Call:
     answered: bool = False
 
 
-Run = Callable[["Head", Call], Coroutine[Any, Any, None]]
+Run = Callable[[Head, Call], Coroutine[Any, Any, None]]
 
 
 class People:
     """Clients with retries. `told` are the jobs whose submission was acknowledged, by key."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.scene = scene
-        self.chance = scene.stream("people")
-        self._budgets = scene.stream("budgets")
-        self._wishes = scene.stream("wishes")
-        self._shares = scene.stream("queues")
+    def __init__(
+        self, stage: Stage, nodes: Collection[NodeId], heads: Heads, auditor: Auditor
+    ) -> None:
+        self._stage = stage
+        self._nodes = nodes
+        self._heads = heads
+        self._auditor = auditor
+        self.chance = stage.stream("people")
+        self._budgets = stage.stream("budgets")
+        self._wishes = stage.stream("wishes")
+        self._shares = stage.stream("queues")
+        self._lines = stage.stream("policy")
+        self._promises = self._lines.random() > 0.8  # whether queues go by limits, or by service
+        self._moves = stage.stream("relocation")
+        self._rule: RelocationRule | None = None
         self._queues: tuple[Queue, ...] = ()
         self.told: dict[str, tuple[JobId, ...]] = {}
-        self.asked_to_cancel: set[JobId] = set()  # perhaps granted
         self.waiting = 0  # calls that will still be tried again
         self._number = 0
 
     def plan(self, jobs: int, until: float) -> None:
         """Draw everything that people will ask for before `until`."""
-        if self._shares.random() < 0.6:
-            gpus = self.scene.gpus * len(self.scene.nodes)
+        if self._shares.random() < 0.6 or self._promises:
+            gpus = self._stage.gpus * len(self._nodes)
             self._queues = draw_queues(self._shares, gpus)
+            if self._promises:
+                self._queues = draw_lines(self._lines, self._queues)
             guard_seconds = self._shares.choice([0.0, 2.0, 8.0, 15.0])
-            self.ask(SetQueues(queues=self._queues, whole=True, guard_seconds=guard_seconds))
+            asked = SetQueues(queues=self._queues, whole=True, guard_seconds=guard_seconds)
+            if not self._promises and min(self._stage.gpus, len(self._nodes)) > 1:
+                self._rule = draw_relocation(self._moves)
+            self.ask(replace(asked, relocation=self._rule))
+        for _ in range(0 if self._rule is None else MORE_JOBS):
+            self._stage.loop.later(self._moves.uniform(0.0, until), self._submit_some)
         for _ in range(jobs):
-            self.scene.loop.later(self.chance.uniform(0.0, until * 0.7), self._submit_some)
+            self._stage.loop.later(self.chance.uniform(0.0, until * 0.7), self._submit_some)
         for _ in range(self.chance.randint(0, jobs)):
-            self.scene.loop.later(self.chance.uniform(1.0, until), self._interfere)
+            self._stage.loop.later(self.chance.uniform(1.0, until), self._interfere)
         for _ in range(self.chance.choice([0, 0, 0, 1, 2])):
-            self.scene.loop.later(self.chance.uniform(1.0, until), self._tend_a_node)
+            self._stage.loop.later(self.chance.uniform(1.0, until), self._tend_a_node)
 
     # -- what they ask for -----------------------------------------------------------------------
 
@@ -77,8 +94,14 @@ class People:
         self._number += 1
         name = f"job{self._number}"
         spec = self._draw_spec(name)
-        if self.scene.wishful:
+        if self._stage.wishful:
             spec = draw_wishes(self._wishes, spec, sorted(self.told))
+        if self._promises and spec.max_duration_seconds is None:
+            spec = replace(spec, max_duration_seconds=self._lines.choice([None, 15.0, 40.0, 90.0]))
+        if self._rule is not None:
+            spec = draw_size(self._moves, spec, self._stage.gpus)
+        if spec.max_duration_seconds is None:
+            spec = replace(spec, warn=Warn())  # it would be refused: there is no end to warn before
         if self.chance.random() < 0.12:
             limit = self.chance.choice([None, 1, 2])
             count = self.chance.randint(2, 4)
@@ -86,20 +109,21 @@ class People:
         else:
             specs = (spec,)
         for one in specs:
-            self.scene.lives[one.name] = draw_life(self.chance, saves=one.checkpoint is not None)
+            life = draw_life(self.chance, saves=one.checkpoint is not None)
+            self._stage.lives[one.name] = life if self._rule is None else longer(life)
         self.submit(specs, name)
 
     def _draw_spec(self, name: str) -> JobSpec:
-        chance, scene = self.chance, self.scene
-        gpus = chance.randint(0, scene.gpus)
-        millis = 500 if scene.shares and chance.random() < 0.15 else gpus * 1000
+        chance, stage = self.chance, self._stage
+        gpus = chance.randint(0, stage.gpus)
+        millis = 500 if stage.shares and chance.random() < 0.15 else gpus * 1000
         saves = chance.random() < 0.5
         known = [job for jobs in self.told.values() for job in jobs]
         waits = bool(known) and chance.random() < 0.2
         return JobSpec(
             name=name,
             run="python train.py",
-            nodes=min(chance.choice([1, 1, 1, 2, 2, 3]), len(scene.nodes)),
+            nodes=min(chance.choice([1, 1, 1, 2, 2, 3]), len(self._nodes)),
             resources=Resources(gpu_millis=millis, cpu_millis=1000),
             priority=chance.choice([-100, 0, 0, 0, 100]),
             max_duration_seconds=chance.choice([None, None, None, 15.0, 40.0]),
@@ -133,20 +157,22 @@ class People:
         }
         self.ask(wishes[what])
         if what == "suspend":
-            self.scene.loop.later(self.chance.uniform(2.0, 20.0), lambda: self.ask(Resume(job=job)))
+            self._stage.loop.later(
+                self.chance.uniform(2.0, 20.0), lambda: self.ask(Resume(job=job))
+            )
 
     def _tend_a_node(self) -> None:
-        node = self.chance.choice(sorted(self.scene.nodes))
+        node = self.chance.choice(sorted(self._nodes))
         self.ask(SetNode(node=node, to=self.chance.choice(["cordon", "drain"])))
         seconds = self.chance.uniform(2.0, 25.0)
-        self.scene.loop.later(seconds, lambda: self.ask(SetNode(node=node, to="uncordon")))
+        self._stage.loop.later(seconds, lambda: self.ask(SetNode(node=node, to="uncordon")))
 
     # -- how they ask ----------------------------------------------------------------------------
 
     def ask(self, asked: Asked) -> None:
         self.waiting += 1
         if isinstance(asked, Cancel):
-            self.asked_to_cancel.add(asked.job)
+            self._auditor.cancel_asked(asked.job)
         self._call(lambda head, call: self._asking(head, call, asked))
 
     def submit(self, specs: tuple[JobSpec, ...], key: str) -> None:
@@ -156,10 +182,10 @@ class People:
     def _call(self, run: Run) -> None:
         """Ask the head that answers now; without an answer in time, ask again."""
         call = Call()
-        head = self.scene.head_to_dial()
+        head = self._heads.to_dial()
         if head is not None:
             head.process.start(run(head, call))
-        self.scene.loop.later(PATIENCE_SECONDS, self._look, call, run)
+        self._stage.loop.later(PATIENCE_SECONDS, self._look, call, run)
 
     def _look(self, call: Call, run: Run) -> None:
         if call.answered:
@@ -174,14 +200,14 @@ class People:
             jobs = await head.control.submit(specs, key=key, by=UserName("ann"))
         except Refusal as refusal:
             call.answered = True
-            self.scene.tell(f"{key} is refused: {refusal.message}")
+            self._stage.tell(f"{key} is refused: {refusal.message}")
             return
         except Trouble:
             return
         call.answered = True
         ids = tuple(job.id for job in jobs)
-        self.scene.tell(f"{key} is acknowledged as {', '.join(ids)}")
-        self.scene.auditor.acknowledged(key, specs, ids)
+        self._stage.tell(f"{key} is acknowledged as {', '.join(ids)}")
+        self._auditor.acknowledged(key, specs, ids)
         self.told[key] = ids
 
     async def _asking(self, head: Head, call: Call, asked: Asked) -> None:
@@ -189,14 +215,14 @@ class People:
             await head.control.ask(asked, by=UserName("ann"))
         except Refusal as refusal:
             call.answered = True
-            self.scene.tell(f"{asked} is refused: {refusal.message}")
+            self._stage.tell(f"{asked} is refused: {refusal.message}")
             return
         except Trouble:
             return
         call.answered = True
-        self.scene.tell(f"{asked} is granted")
+        self._stage.tell(f"{asked} is granted")
         if isinstance(asked, Cancel):
-            self.scene.auditor.cancel_acknowledged(asked.job)
+            self._auditor.cancel_acknowledged(asked.job)
 
 
 def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
@@ -219,9 +245,36 @@ def draw_queues(chance: Random, gpus: int) -> tuple[Queue, ...]:
     return tuple(queues)
 
 
+def draw_relocation(chance: Random) -> RelocationRule | None:
+    """Some let jobs be moved, within much, or within less than most moves cost."""
+    if chance.random() < 0.5:
+        return None
+    return RelocationRule(
+        gpu_hours=chance.choice([0.001, 1.0]), pause_seconds=chance.choice([0.0, 30.0, 90.0])
+    )
+
+
+def draw_size(chance: Random, spec: JobSpec, gpus: int) -> JobSpec:
+    """Small ones, most of which save, and now and then one that wants a node's GPUs all."""
+    spec = replace(spec, queue=DEFAULT_QUEUE, preemptible=False, nodes=1)
+    if chance.random() < 0.3:
+        return replace(spec, resources=Resources(gpu_millis=gpus * 1000, cpu_millis=1000))
+    saves = chance.random() < 0.8
+    rule = CheckpointRule(path=f"/shared/{spec.name}")
+    small = Resources(gpu_millis=max(1, gpus // 2) * 1000, cpu_millis=1000)
+    spec = replace(spec, resources=small, max_duration_seconds=None, grace_seconds=0.5, priority=0)
+    return replace(spec, checkpoint=rule if saves else None)
+
+
 def _policy(drawn: Policy, own: int) -> Policy:
     """Of the queues that have one line for all, some go by run time."""
     return Policy.SJF if drawn == Policy.FIFO_SKIP and own % 2 else drawn
+
+
+def draw_lines(chance: Random, queues: tuple[Queue, ...]) -> tuple[Queue, ...]:
+    """The same, by the policies that promise starts, or by service."""
+    policies = [Policy.BACKFILL, Policy.CONSERVATIVE, Policy.CONSERVATIVE, Policy.SERVICE]
+    return tuple(replace(queue, policy=chance.choice(policies)) for queue in queues)
 
 
 def _indexed(spec: JobSpec, index: int, limit: int | None) -> JobSpec:

@@ -1,39 +1,37 @@
 """What a placing keeps to: the order of the queue, limits, cordons, ports, what is waited for."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import After, Job, On
 from corral.domain.moves import FINAL, ON_NODES, JobState
 from corral.domain.world import AllocationKey, Changes
-
-if TYPE_CHECKING:
-    from corral.simulate.auditor import Auditor
+from corral.simulate.books import Books
+from corral.simulate.giving import Giving
 
 
 class Placing:
-    """Held against the auditor's books as they stood before the commit."""
+    """Held against the books as they stood before the commit."""
 
-    def __init__(self, auditor: Auditor) -> None:
-        self._auditor = auditor
+    def __init__(self, books: Books, giving: Giving) -> None:
+        self._books = books
+        self._giving = giving
         self._ports: dict[NodeId, dict[int, AllocationKey]] = {}
+        self._newly_kept: set[JobId] = set()
 
     def check(self, changes: Changes) -> None:
         """Look at every job that this commit places."""
-        jobs = self._auditor.jobs | {job.id: job for job in changes.jobs}
+        jobs = self._books.jobs | {job.id: job for job in changes.jobs}
         kept = {one.job for one in changes.reservations if one.ended == "placed"}
+        self._newly_kept = {one.job for one in changes.reservations if one.latest_start is None}
         for allocation in changes.allocations:
             self._port(allocation)
         for attempt in changes.attempts:
-            if (attempt.job, attempt.number) in self._auditor.attempts:
+            if (attempt.job, attempt.number) in self._books.attempts:
                 continue
             job = jobs[attempt.job]
             for node in attempt.nodes:
-                if self._auditor.nodes[node].cordoned:
-                    self._auditor.breach("cordon", f"{job.id} is placed on {node}")
+                if self._books.nodes[node].cordoned:
+                    self._books.breach("cordon", f"{job.id} is placed on {node}")
             if attempt.number == 1:
                 self._after(job, jobs)
             self._array(job, jobs)
@@ -50,15 +48,13 @@ class Placing:
                 del taken[allocation.port]
         elif taken.setdefault(allocation.port, allocation.key) != allocation.key:
             other = taken[allocation.port]
-            self._auditor.breach(
-                "I3", f"{allocation.key} has the port {allocation.port} of {other}"
-            )
+            self._books.breach("I3", f"{allocation.key} has the port {allocation.port} of {other}")
 
     def _after(self, job: Job, jobs: dict[JobId, Job]) -> None:
         for after in job.spec.after:
             if not _is_met(after, jobs[after.job]):
                 state = jobs[after.job].state
-                self._auditor.breach("after", f"{job.id} is placed, and {after.job} is {state}")
+                self._books.breach("after", f"{job.id} is placed, and {after.job} is {state}")
 
     def _array(self, job: Job, jobs: dict[JobId, Job]) -> None:
         limit = job.spec.array_limit
@@ -66,21 +62,23 @@ class Placing:
             return
         active = sum(one.array == job.array and one.state in ON_NODES for one in jobs.values())
         if active > limit:
-            self._auditor.breach("array", f"{active} of {job.array} run at once, not {limit}")
+            self._books.breach("array", f"{active} of {job.array} run at once, not {limit}")
 
     def _order(self, job: Job, jobs: dict[JobId, Job]) -> None:
         """I10: of two that ask for the same, the higher priority, then the older, is first."""
         shunned = {name for one in jobs.values() for name in one.spec.place.apart_from}
         if job.spec.name in shunned:
             return
-        for before in self._auditor.jobs.values():
+        for before in self._books.jobs.values():
             other = jobs[before.id]
             if other.spec.name in shunned:
                 continue
             waits = before.state == other.state == JobState.QUEUED
-            waits = waits and not self._auditor.giving.is_kept(other.id)  # it waits for just those
-            if waits and _is_alike(other, job) and _place(other) < _place(job):
-                self._auditor.breach("I10", f"{job.id} is placed before {other.id}, which is alike")
+            # who has seats kept waits for just those
+            waits = waits and other.id not in self._newly_kept
+            waits = waits and not self._giving.is_kept(other.id)
+            if waits and is_alike(other, job) and place_in_line(other) < place_in_line(job):
+                self._books.breach("I10", f"{job.id} is placed before {other.id}, which is alike")
 
 
 def _is_met(after: After, job: Job) -> bool:
@@ -91,7 +89,7 @@ def _is_met(after: After, job: Job) -> bool:
     return job.state == (JobState.DONE if after.on == On.DONE else JobState.FAILED)
 
 
-def _is_alike(one: Job, other: Job) -> bool:
+def is_alike(one: Job, other: Job) -> bool:
     """Whether both ask for the same, and could start in just the same places: saves and limits bind
     a job to some, and one that has gone in time may use what is kept for another."""
     bound = one.spec.checkpoint or other.spec.checkpoint or one.spec.array_limit is not None
@@ -105,5 +103,5 @@ def _is_alike(one: Job, other: Job) -> bool:
     return same and not bound and alike and as_long
 
 
-def _place(job: Job) -> tuple[int, int, int]:
+def place_in_line(job: Job) -> tuple[int, int, int]:
     return (-job.spec.priority, job.submitted, job.spec.array_index or 0)

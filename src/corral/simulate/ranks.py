@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.facts import AttemptKey, Progress
+from corral.domain.ids import NodeId
 from corral.domain.wanted import Launch, Notice, Stop
 from corral.simulate.disk import SELF_STOP, Journal
-
-if TYPE_CHECKING:
-    from corral.simulate.node import SimulatedNode
-    from corral.simulate.scene import Scene
+from corral.simulate.machine import Machine
+from corral.simulate.stage import Stage
 
 EXIT_STOPPED = 75
 TERM, KILL = 15, 9
 LOST = Exit(signal=KILL)  # with the power
 
+Start = Callable[[Launch, NodeId, set[int]], None]  # ranks come to life there
+
 
 class Part:
     """One attempt on one node: its shim and its ranks."""
 
-    def __init__(self, node: SimulatedNode, launch: Launch, journal: Journal, gang: Gang) -> None:
-        self.node = node
+    def __init__(
+        self, stage: Stage, machine: Machine, launch: Launch, journal: Journal, gang: Gang
+    ) -> None:
+        self._stage = stage
+        self.machine = machine
         self.launch = launch
         self.journal = journal
         self.gang = gang
@@ -34,42 +38,41 @@ class Part:
     def start(self) -> None:
         first = self.launch.first_rank
         self.ranks = set(range(first, first + self.launch.ranks))
-        self.journal.started_at = self.node.wall()
-        self.node.scene.auditor.ranks_start(self.launch, self.node.id, set(self.ranks))
+        self.journal.started_at = self.machine.wall()
+        self.gang.start(self.launch, self.machine.id, set(self.ranks))
         self.journal.up = True
-        self.node.changed()
-        scene = self.node.scene
-        scene.evidence.first_up.setdefault(self.launch.key, scene.now())
+        self.machine.changed()
+        self._stage.evidence.first_up.setdefault(self.launch.key, self._stage.now())
         self.gang.joined(self)
         if self.journal.stopping is not None:
             self._term(self.journal.stopping)
 
     def stop(self, stop: Stop) -> None:
         """TERM at the first word; a later word can only bring the KILL forward."""
-        scene = self.node.scene
-        self.kill_at = min(self.kill_at, scene.now() + stop.grace_seconds)
-        self.node.hardware.after(stop.grace_seconds, self._kill_if_due)
+        self.kill_at = min(self.kill_at, self._stage.now() + stop.grace_seconds)
+        self.machine.hardware.after(stop.grace_seconds, self._kill_if_due)
         if self.journal.stopping is None:
             self.journal.stopping = stop
             if stop.why == SELF_STOP:
-                scene.evidence.hurt[self.launch.key].append(f"{self.node.id} stopped it itself")
+                hurt = self._stage.evidence.hurt[self.launch.key]
+                hurt.append(f"{self.machine.id} stopped it itself")
             self._term(stop)
-            self.node.changed()
+            self.machine.changed()
 
     def warn(self, notice: Notice) -> None:
         """Once: the ranks save, if they ever do, and go on."""
         if self.warned or self.journal.stopping is not None:
             return
         self.warned = True
-        self.node.scene.evidence.warned.add((notice.key, self.node.id))
+        self._stage.evidence.warned.add((notice.key, self.machine.id))
         if notice.save and self.gang.life.save_every and self.gang.step > self.gang.first_step:
-            self.node.hardware.after(self.gang.life.save_seconds, self.save, self.gang.step)
+            self.machine.hardware.after(self.gang.life.save_seconds, self.save, self.gang.step)
 
     def _term(self, stop: Stop) -> None:
         life = self.gang.life
         if not life.ignores_term:
             for rank in sorted(self.ranks):
-                self.node.hardware.after(life.stop_seconds, self._stopped, rank, stop.save)
+                self.machine.hardware.after(life.stop_seconds, self._stopped, rank, stop.save)
 
     def _stopped(self, rank: int, save: bool) -> None:
         if rank not in self.ranks:
@@ -80,7 +83,7 @@ class Part:
         self.end(rank, Exit(code=EXIT_STOPPED) if saves else Exit(signal=TERM), own=False)
 
     def _kill_if_due(self) -> None:
-        if self.node.scene.now() >= self.kill_at - 1e-6:
+        if self._stage.now() >= self.kill_at - 1e-6:
             self.kill()
 
     def kill(self) -> None:
@@ -91,18 +94,18 @@ class Part:
         if rank not in self.ranks:
             return
         self.ranks.discard(rank)
-        end = Exit(code=end.code, signal=end.signal, at=self.node.wall())
-        scene = self.node.scene
-        scene.evidence.rank_ends(self.launch.key, self.node.id, rank, end, own=own)
-        scene.tell(f"{self.node.id}: {_name(self.launch.key)} rank {rank} ends {end.shell_code}")
+        end = Exit(code=end.code, signal=end.signal, at=self.machine.wall())
+        key, node = self.launch.key, self.machine.id
+        self._stage.evidence.rank_ends(key, node, rank, end, own=own)
+        self._stage.tell(f"{node}: {_name(key)} rank {rank} ends {end.shell_code}")
         if self.shim_lives:
             self.journal.exits[rank] = end
-            self.node.changed()
+            self.machine.changed()
         self.gang.lost_rank(self, end)
 
     def save(self, step: int) -> None:
         """A checkpoint, complete and durable in this attempt's own directory."""
-        if 0 not in self.ranks or step in self.node.scene.evidence.made[self.launch.key]:
+        if 0 not in self.ranks or step in self._stage.evidence.made[self.launch.key]:
             return
         key = self.launch.key
         made = Save(
@@ -114,103 +117,105 @@ class Part:
             size_bytes=1000,
             seconds=self.gang.life.save_seconds,
             stall_seconds=0.0,
-            at=self.node.wall(),
+            at=self.machine.wall(),
         )
-        scene = self.node.scene
-        scene.evidence.made[key][step] = made
+        self._stage.evidence.made[key][step] = made
         if step in self.gang.life.corrupt_saves:
-            scene.evidence.broken.add((key, step))
+            self._stage.evidence.broken.add((key, step))
         if self.shim_lives:
             self.journal.saves[key[1], step] = made
-            self.node.changed()
+            self.machine.changed()
 
     def power_lost(self) -> None:
+        key, node = self.launch.key, self.machine.id
         for rank in sorted(self.ranks):
-            self.node.scene.evidence.rank_ends(self.launch.key, self.node.id, rank, LOST, own=False)
+            self._stage.evidence.rank_ends(key, node, rank, LOST, own=False)
         self.ranks.clear()
         self.gang.broken_by(self)
 
     def shim_dies(self) -> None:
         """Its ranks run on unwatched, until an agent finds them and ends them."""
         self.shim_lives = False
-        self.node.scene.evidence.hurt[self.launch.key].append(f"its shim on {self.node.id} died")
+        hurt = self._stage.evidence.hurt[self.launch.key]
+        hurt.append(f"its shim on {self.machine.id} died")
 
 
 class Gang:
     """A synchronous training loop: it steps while every one of its ranks does."""
 
-    def __init__(self, scene: Scene, launch: Launch) -> None:
-        self.scene = scene
+    def __init__(self, stage: Stage, launch: Launch, start: Start) -> None:
+        self._stage = stage
+        self.start = start
         self.key: AttemptKey = launch.key
         self.nodes = len(launch.nodes)
         self.resume = launch.resume
-        self.life = scene.lives[launch.job_name]
+        self.life = stage.lives[launch.job_name]
         self.parts: list[Part] = []
         self.broken = False
         self.first_step = self.step = 0
 
     def joined(self, part: Part) -> None:
         if part.launch.resume != self.resume:
-            self.scene.breach("I12", f"{_name(self.key)}: its nodes resume from different saves")
+            self._stage.breach("I12", f"{_name(self.key)}: its nodes resume from different saves")
         self.parts.append(part)
         if len(self.parts) == self.nodes:
             self.first_step = self.step = self._begin()
-            self.scene.evidence.up_since[self.key] = self.scene.now()
-            self.scene.loop.later(self.life.step_seconds, self._advance)
+            self._stage.evidence.up_since[self.key] = self._stage.now()
+            self._stage.loop.later(self.life.step_seconds, self._advance)
 
     def _begin(self) -> int:
         """The step to go on from: that of the first save which verifies. A broken one is said."""
         lead = next(part for part in self.parts if part.launch.node_rank == 0)
         for save in self.resume:
             where = ((save.job, save.attempt), save.step)
-            if where not in self.scene.evidence.broken:
+            if where not in self._stage.evidence.broken:
                 return save.step
             told = _quarantined(save)
             lead.journal.saves[save.attempt, save.step] = told
-            lead.node.changed()
+            lead.machine.changed()
         return 0
 
     def _advance(self) -> None:
         whole = all(len(part.ranks) == part.launch.ranks for part in self.parts)
         if self.broken or not whole:
             return
-        if not any(part.node.hardware.paused or part.journal.stopping for part in self.parts):
+        if not any(part.machine.hardware.paused or part.journal.stopping for part in self.parts):
             self._step()
         if not self.broken:
-            self.scene.loop.later(self.life.step_seconds, self._advance)
+            self._stage.loop.later(self.life.step_seconds, self._advance)
 
     def _step(self) -> None:
         life = self.life
         self.step += 1
         for part in self.parts:
             progress = Progress(
-                step=self.step, first_step=self.first_step, until=life.steps, at=part.node.wall()
+                step=self.step, first_step=self.first_step, until=life.steps, at=part.machine.wall()
             )
             part.journal.progress = progress
         lead = next(part for part in self.parts if part.launch.node_rank == 0)
         if life.save_every and self.step % life.save_every == 0:
-            lead.node.hardware.after(life.save_seconds, lead.save, self.step)
+            lead.machine.hardware.after(life.save_seconds, lead.save, self.step)
         if self._fails_now():
-            part = self.parts[self.scene.chance.randrange(len(self.parts))]
+            part = self.parts[self._stage.chance.randrange(len(self.parts))]
             part.end(min(part.ranks), life.failure, own=True)
         elif self.step >= life.steps:
             self._finish()
 
     def _fails_now(self) -> bool:
-        failed = self.scene.failed[self.key[0]]
+        failed = self._stage.failed[self.key[0]]
         life = self.life
         due = self.step - self.first_step >= min(life.fails_after_steps, life.steps - 1)
         if failed >= life.failures or not due:
             return False
-        self.scene.failed[self.key[0]] += 1
+        self._stage.failed[self.key[0]] += 1
         return True
 
     def _finish(self) -> None:
         self.broken = True  # no further step
         for part in self.parts:
             for rank in sorted(part.ranks):
-                seconds = self.scene.chance.uniform(0.0, 0.3)
-                part.node.hardware.after(seconds, _clean_end, part, rank)
+                seconds = self._stage.chance.uniform(0.0, 0.3)
+                part.machine.hardware.after(seconds, _clean_end, part, rank)
 
     def lost_rank(self, part: Part, end: Exit) -> None:
         if not end.clean:
@@ -226,8 +231,22 @@ class Gang:
             return
         for other in self.parts:
             for rank in sorted(other.ranks):
-                seconds = self.scene.chance.uniform(0.05, 5.0)
-                other.node.hardware.after(seconds, _fail_without_peer, other, rank)
+                seconds = self._stage.chance.uniform(0.05, 5.0)
+                other.machine.hardware.after(seconds, _fail_without_peer, other, rank)
+
+
+class Gangs:
+    """Each attempt's loop, whichever of its nodes asks for it first. `start`: see Start."""
+
+    def __init__(self, stage: Stage, start: Start) -> None:
+        self._stage = stage
+        self._start = start
+        self._gangs: dict[AttemptKey, Gang] = {}
+
+    def of(self, launch: Launch) -> Gang:
+        if launch.key not in self._gangs:
+            self._gangs[launch.key] = Gang(self._stage, launch, self._start)
+        return self._gangs[launch.key]
 
 
 def _clean_end(part: Part, rank: int) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.forecast import Told
+from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
@@ -16,7 +17,9 @@ from corral.domain.use import Reservation, Spent, Use
 from corral.domain.wishes import (
     Asked,
     Cancel,
+    Requeue,
     Resume,
+    SetJob,
     SetLabels,
     SetNode,
     SetQueues,
@@ -86,12 +89,15 @@ USE: Final = Codec("use", Use)
 SPENT: Final = Codec("budget", Spent)
 RESERVATION: Final = Codec("reservation", Reservation)
 TOLD: Final = Codec("forecast", Told)
+IMPORTED: Final = Codec("imported job", Imported)
 
 _ASKED: Final = {
     "submit": Codec("submit", Submit),
     "cancel": Codec("cancel", Cancel),
     "suspend": Codec("suspend", Suspend),
     "resume": Codec("resume", Resume),
+    "requeue": Codec("requeue", Requeue),
+    "set_job": Codec("set_job", SetJob),
     "set_node": Codec("set_node", SetNode),
     "set_labels": Codec("set_labels", SetLabels),
     "set_queues": Codec("set_queues", SetQueues),
@@ -101,6 +107,8 @@ _KINDS: Final[dict[type[Asked], str]] = {
     Cancel: "cancel",
     Suspend: "suspend",
     Resume: "resume",
+    Requeue: "requeue",
+    SetJob: "set_job",
     SetNode: "set_node",
     SetLabels: "set_labels",
     SetQueues: "set_queues",

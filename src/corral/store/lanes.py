@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import logging
-import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar, cast
 
@@ -15,15 +12,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from corral.domain.errors import StoreTrouble
-from corral.store.trouble import named
+from corral.store.database import Database, driver, transaction
 
 T = TypeVar("T")
 Work = Callable[[Connection], Any]
 
 GROUP: Final = 1_000  # most members of one transaction
-CHECKPOINT_ROWS: Final = 1_000  # changed rows between two checkpoints
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -54,16 +48,11 @@ class Counts:
     checkpoints: int = 0
 
 
-def driver(connection: Connection) -> sqlite3.Connection:
-    return cast(sqlite3.Connection, connection.connection.driver_connection)
-
-
 class Reader:
     """A thread that answers one question after the other, each on a snapshot."""
 
-    def __init__(self, path: Path, connect: Callable[[], Connection], *, name: str) -> None:
-        self.path = path
-        self._connect = connect
+    def __init__(self, database: Database, *, name: str) -> None:
+        self._database = database
         self._name = name
         self._waiting: SimpleQueue[Member | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -75,7 +64,7 @@ class Reader:
         Raises: StoreTrouble, and what the work raises.
         """
         if self._closed:
-            raise StoreTrouble(f"the store {self.path} is closed", hint="run: corral up")
+            raise StoreTrouble(f"the store {self._database.name} is closed", hint="run: corral up")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -101,18 +90,24 @@ class Reader:
             except Exception as error:  # whatever it is, every caller must hear of it
                 self._fail(members, error)
             _settle(members)
+            if connection is not None and self._database.is_lost(connection):
+                _let_go(connection)
+                connection = None
             if connection is not None:
                 self._after(connection)
         if connection is not None:
             self._finish(connection)
             connection.close()
 
+    def _connect(self) -> Connection:
+        return self._database.connect(write=False)
+
     def _batches(self) -> Iterator[list[Member]]:
         while (first := self._waiting.get()) is not None:
             yield [first]
 
     def _serve(self, connection: Connection, members: list[Member]) -> None:
-        with transaction(driver(connection), "BEGIN"):
+        with transaction(self._database, connection, write=False):
             members[0].answer = members[0].work(connection)
 
     def _fail(self, members: Iterable[Member], error: Exception) -> None:
@@ -120,8 +115,10 @@ class Reader:
             member.error = self._translated(error)
 
     def _translated(self, error: Exception) -> Exception:
-        inner = error.orig if isinstance(error, DBAPIError) else error
-        return named(inner, self.path) if isinstance(inner, sqlite3.Error) else error
+        return self._database.named(_inner(error)) if self._is_of_driver(error) else error
+
+    def _is_of_driver(self, error: Exception) -> bool:
+        return isinstance(_inner(error), self._database.errors)
 
     def _after(self, connection: Connection) -> None:
         """What is done once the callers have their answers."""
@@ -136,10 +133,12 @@ class Writer(Reader):
     Each member has a savepoint of its own: one that fails takes nothing of its neighbours with it.
     """
 
-    def __init__(self, path: Path, connect: Callable[[], Connection], *, name: str) -> None:
-        super().__init__(path, connect, name=name)
+    def __init__(self, database: Database, *, name: str) -> None:
+        super().__init__(database, name=name)
         self.counts = Counts()
-        self._checkpointed_at = 0
+
+    def _connect(self) -> Connection:
+        return self._database.connect(write=True)
 
     def _batches(self) -> Iterator[list[Member]]:
         open_ = True
@@ -155,72 +154,67 @@ class Writer(Reader):
     def _serve(self, connection: Connection, members: list[Member]) -> None:
         try:
             self._together(connection, members)
-        except (DBAPIError, sqlite3.Error) as error:
-            if len(members) == 1 or _is_busy(error):  # nobody would get in
+        except Exception as error:
+            if len(members) == 1 or not self._is_for_one_alone(connection, error):
                 raise
-            for member in members:  # the group is undone: each for itself, so that who can, does
+            for at, member in enumerate(members):  # the group is undone: each for itself, so
+                if self._database.is_lost(connection):  # that who can, does
+                    return self._fail(members[at:], error)
                 self._alone(connection, member)
+
+    def _is_for_one_alone(self, connection: Connection, error: Exception) -> bool:
+        """Whether the database refused something of the group, and not just everybody."""
+        everybody = self._database.is_lost(connection) or self._database.is_busy(_inner(error))
+        return self._is_of_driver(error) and not everybody
 
     def _alone(self, connection: Connection, member: Member) -> None:
         member.answer, member.error = None, None
         try:
             self._together(connection, [member])
-        except (DBAPIError, sqlite3.Error) as error:
+        except Exception as error:
+            if not self._is_of_driver(error):
+                raise
             self._fail([member], error)
 
     def _together(self, connection: Connection, members: list[Member]) -> None:
-        raw = driver(connection)
-        with transaction(raw, "BEGIN IMMEDIATE"):
-            for member in members:
-                self._one(connection, raw, member)
+        with transaction(self._database, connection, write=True):
+            if len(members) == 1:  # whatever fails, the whole is undone
+                members[0].answer = members[0].work(connection)
+            for member in members if len(members) > 1 else ():
+                self._one(connection, member)
         self.counts.transactions += 1
         self.counts.members += len(members)
 
-    def _one(self, connection: Connection, raw: sqlite3.Connection, member: Member) -> None:
+    def _one(self, connection: Connection, member: Member) -> None:
+        raw = driver(connection)
         raw.execute("SAVEPOINT member")
         try:
             member.answer = member.work(connection)
         except Exception as error:
-            if not raw.in_transaction:  # a full disk may have undone the whole group already
+            # A full disk or a server that went may have undone the whole group already.
+            lost = self._database.is_lost(connection)
+            if lost or not self._database.in_transaction(connection):
                 raise
             raw.execute("ROLLBACK TO member")
             member.error = self._translated(error)
         raw.execute("RELEASE member")
 
     def _after(self, connection: Connection) -> None:
-        raw = driver(connection)
-        if raw.total_changes - self._checkpointed_at >= CHECKPOINT_ROWS:
-            self._checkpointed_at = raw.total_changes
-            self._checkpoint(raw, "PASSIVE")
+        self.counts.checkpoints += self._database.tidy(connection)
 
     def _finish(self, connection: Connection) -> None:
-        self._checkpoint(driver(connection), "TRUNCATE")
-
-    def _checkpoint(self, raw: sqlite3.Connection, how: str) -> None:
-        """Move the log into the database. Nothing is lost when it fails: the log stays."""
-        try:
-            raw.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
-            self.counts.checkpoints += 1
-        except sqlite3.Error as error:
-            trouble = named(error, self.path)
-            log.warning("the log of the store waits: %s; %s", trouble.message, trouble.hint)
+        self._database.finish(connection)
 
 
-def _is_busy(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+def _inner(error: Exception) -> Exception:
+    """What the driver has raised, out of what SQLAlchemy makes of it."""
+    return cast(Exception, error.orig) if isinstance(error, DBAPIError) else error
 
 
-@contextlib.contextmanager
-def transaction(raw: sqlite3.Connection, begin: str) -> Iterator[None]:
-    """All of it, durably, or nothing."""
-    raw.execute(begin)
-    try:
-        yield
-        raw.execute("COMMIT")
-    except BaseException:
-        if raw.in_transaction:
-            raw.execute("ROLLBACK")
-        raise
+def _let_go(connection: Connection) -> None:
+    with contextlib.suppress(Exception):  # whatever it says: nothing is asked over it any more
+        connection.invalidate()
+        connection.close()
 
 
 def _settle(members: list[Member]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set
+from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
 
@@ -17,11 +18,15 @@ from corral.domain.ids import (
     Sequence,
     TokenId,
     UserName,
+    sequence_of,
 )
+from corral.domain.imported import Imported
 from corral.domain.job import Job
+from corral.domain.leadership import HeadSeen, Leader
 from corral.domain.node import Node
 from corral.domain.people import AuditEntry
 from corral.domain.queue import QueueTree
+from corral.domain.relocation import of_last_day
 from corral.domain.use import Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import AllocationKey, Changes, Event, World
@@ -57,6 +62,7 @@ class MemoryStore(MemoryPeople):
         self._keep_events = keep_events
         self._keep_keys = keep_keys
         self._term = 0
+        self._leader = Leader(term=0)
         self._granted = Sequence(0)
         self._newest_wish = Sequence(0)
         self._newest_event = 0
@@ -74,7 +80,10 @@ class MemoryStore(MemoryPeople):
         self._spent: dict[QueueName, Spent] = {}
         self._reservations: dict[JobId, Reservation] = {}
         self._told: dict[JobId, Told] = {}
+        self._imported: dict[str, Imported] = {}
         self._secrets: dict[str, tuple[bytes, UserName, float]] = {}
+        self._heads: dict[str, HeadSeen] = {}
+        self._agreed: dict[str, str] = {}
 
     async def lead(self, *, known: int | None = None) -> World:
         if known is not None and self._term > known:
@@ -91,7 +100,38 @@ class MemoryStore(MemoryPeople):
         world.queues = self._queues
         world.uses, world.spent = dict(self._uses), dict(self._spent)
         world.reservations = {id: one for id, one in self._reservations.items() if not one.ended}
+        every = (one for of_job in self._receipts.values() for one in of_job.values())
+        world.relocations = of_last_day(every)
         return world
+
+    async def keep_leading(self, term: int, *, name: str, url: str) -> None:
+        if term != self._term:
+            raise TermLost(f"term {self._term} leads now, not term {term}")
+        beats = (await self.leader()).beats + 1
+        self._leader = Leader(term=term, name=name, url=url, beats=beats)
+        await self.be_there(name=name, url=url)
+
+    async def step_down(self, term: int) -> None:
+        if term == self._term:
+            self._leader = Leader(term=term)
+
+    async def leader(self) -> Leader:
+        if self._leader.term < self._term:
+            return Leader(term=self._term)
+        return replace(self._leader, vacant=not self._leader.name)
+
+    async def be_there(self, *, name: str, url: str) -> None:
+        beats = self._heads[name].beats if name in self._heads else 0
+        self._heads[name] = HeadSeen(name=name, url=url, beats=beats + 1)
+
+    async def leave(self, *, name: str) -> None:
+        self._heads.pop(name, None)
+
+    async def heads(self) -> Seq[HeadSeen]:
+        return [self._heads[name] for name in sorted(self._heads)]
+
+    async def agree(self, what: str, said: str) -> str:
+        return self._agreed.setdefault(what, said)
 
     def _load(self, job: Job, world: World) -> None:
         world.jobs[job.id] = job
@@ -138,6 +178,8 @@ class MemoryStore(MemoryPeople):
     def _write(self, changes: Changes) -> None:
         self._jobs.update((job.id, job) for job in changes.jobs)
         self._nodes.update((node.id, node) for node in changes.nodes)
+        for gone in changes.removed:
+            self._nodes.pop(gone, None)
         for attempt in changes.attempts:
             self._attempts.setdefault(attempt.job, {})[attempt.number] = attempt
         for allocation in changes.allocations:
@@ -189,23 +231,26 @@ class MemoryStore(MemoryPeople):
             del self._events[number]
         return numbered
 
-    async def jobs(self, *, final: bool, limit: int) -> Seq[Job]:
+    async def jobs(self, *, final: bool, limit: int, before: JobId | None = None) -> Seq[Job]:
         jobs = (job for job in self._jobs.values() if final or not job.is_final)
+        if before is not None:
+            last = self._jobs.get(before)
+            place = age(last) if last is not None else (sequence_of(before) or 0, -2, "")
+            jobs = (job for job in jobs if age(job) < place)
         return sorted(jobs, key=age, reverse=True)[: max(0, limit)]
 
     async def job(self, id: JobId) -> Job | None:
         return self._jobs.get(id)
 
-    async def named(self, name: str) -> Job | None:
-        return max(
-            (job for job in self._jobs.values() if job.spec.name == name), key=age, default=None
-        )
+    async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
+        jobs = (job for job in self._jobs.values() if by in (None, job.owner))
+        return max((job for job in jobs if job.spec.name == name), key=age, default=None)
 
-    async def array(self, of: str) -> Seq[Job]:
+    async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
         jobs = sorted(self._jobs.values(), key=age)
         if by_id := [job for job in jobs if job.array == of]:
             return by_id
-        parts = [job for job in jobs if is_part(job, of)]
+        parts = [job for job in jobs if is_part(job, of) and by in (None, job.owner)]
         return [job for job in parts if job.array == parts[-1].array]
 
     async def names(self) -> Seq[str]:
@@ -239,7 +284,27 @@ class MemoryStore(MemoryPeople):
         found = [
             ran_of(job, self._attempts.get(job.id, {}).values()) for job in over[: max(0, limit)]
         ]
-        return [one for one in found if one is not None]
+        own = [one for one in found if one is not None]
+        return own + [one.ran for one in await self.imported(limit=limit - len(own))]
+
+    async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
+        new: dict[str, Imported] = {}
+        for row in rows:
+            if row.id not in self._imported:
+                new.setdefault(row.id, row)
+        self._imported |= new
+        await self.record(entry)
+        return len(new)
+
+    async def known_imports(self, ids: Seq[str]) -> int:
+        return len(self._imported.keys() & set(ids))
+
+    async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
+        rows = sorted(self._imported.values(), key=lambda row: (row.ended_at, row.id), reverse=True)
+        if before is not None:
+            last = next((n for n, row in enumerate(rows) if row.id == before), len(rows))
+            rows = rows[last + 1 :]
+        return rows[: max(0, limit)]
 
     async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
         self._told.update((row.job, row) for row in rows if row.job in self._jobs)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from corral.domain.ids import TokenId, UserName
 from corral.domain.people import AuditEntry, Role, Token, User
 from corral.ports.people import Identity
-from corral.store.people_rules import check_governed, used_later
+from corral.store.people_rules import check_governed, check_name_free, spent, used_later
 
 
 class MemoryPeople:
@@ -74,6 +74,23 @@ class MemoryPeople:
         self._tokens[id] = replace(token, revoked_at=at)
         self._add_entry(entry)
         return self._tokens[id]
+
+    async def forget_token(self, id: TokenId, *, entry: AuditEntry) -> bool:
+        if self._tokens.pop(id, None) is None:
+            return False
+        self._add_entry(entry)
+        return True
+
+    async def spend_token(
+        self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
+    ) -> Token | None:
+        left = spent(self._tokens.get(id), at)
+        if left is None:
+            return None
+        check_name_free(self._tokens.values(), made)
+        self._tokens[id] = left
+        await self.add_token(made, entry=entry)
+        return left
 
     async def use_token(self, id: TokenId, *, at: float) -> None:
         if id in self._tokens:

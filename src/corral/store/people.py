@@ -9,32 +9,33 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, select, update
-from sqlalchemy.dialects.sqlite import insert
 
 from corral.domain.ids import TokenId, UserName
 from corral.domain.people import AuditEntry, Role, Token, User
 from corral.ports.people import Identity
 from corral.store.codec import Codec
-from corral.store.people_rules import check_governed, used_later
+from corral.store.dialects import Put, put
+from corral.store.people_rules import check_governed, check_name_free, spent, used_later
 from corral.store.people_schema import audit, tokens, users
 
 USER: Final = Codec("user", User)
 TOKEN: Final = Codec("token", Token)
 ENTRY: Final = Codec("line of the audit log", AuditEntry)
 
-_ADD_USER: Final = insert(users).on_conflict_do_nothing()
+_ADD_USER: Final = Put(users, only_new=True)
 _SET_USER: Final = (
     update(users)
     .where(users.c.name == bindparam("of_name"))
     .values(record=bindparam("new_record"), crc=bindparam("new_crc"))
 )
-_ADD_TOKEN: Final = insert(tokens).on_conflict_do_nothing()
+_ADD_TOKEN: Final = Put(tokens, only_new=True)
 _SET_TOKEN: Final = (
     update(tokens)
     .where(tokens.c.id == bindparam("of_id"))
     .values(record=bindparam("new_record"), crc=bindparam("new_crc"))
 )
-_ADD_ENTRY: Final = insert(audit)
+_FORGET_TOKEN: Final = delete(tokens).where(tokens.c.id == bindparam("of_id"))
+ADD_ENTRY: Final = Put(audit)
 _USERS: Final = select(users.c.record, users.c.crc).order_by(users.c.name)
 _TOKENS: Final = select(tokens.c.record, tokens.c.crc).order_by(tokens.c.id)
 _IDENTITY: Final = (
@@ -45,8 +46,12 @@ _IDENTITY: Final = (
 
 
 def add_entry(connection: Connection, entry: AuditEntry) -> None:
+    put(connection, ADD_ENTRY, [entry_row(entry)])
+
+
+def entry_row(entry: AuditEntry) -> dict[str, Any]:
     record, crc = ENTRY.write(entry)
-    connection.execute(_ADD_ENTRY, dict(at=entry.at, by=entry.by, record=record, crc=crc))
+    return dict(at=entry.at, by=entry.by, record=record, crc=crc)
 
 
 def entries(
@@ -68,7 +73,7 @@ def all_users(connection: Connection) -> list[User]:
 def add_user(connection: Connection, user: User, entry: AuditEntry) -> bool:
     record, crc = USER.write(user)
     row = dict(name=user.name, record=record, crc=crc)
-    added = connection.execute(_ADD_USER, row).rowcount > 0
+    added = put(connection, _ADD_USER, [row]) > 0
     if added:
         add_entry(connection, entry)
     return added
@@ -116,8 +121,8 @@ def all_tokens(connection: Connection) -> list[Token]:
 
 def add_token(connection: Connection, token: Token, entry: AuditEntry) -> bool:
     record, crc = TOKEN.write(token)
-    row: dict[str, Any] = dict(sha256=token.sha256, id=token.id, user=token.user)
-    added = connection.execute(_ADD_TOKEN, dict(**row, record=record, crc=crc)).rowcount > 0
+    row = dict(sha256=token.sha256, id=token.id, user=token.user, record=record, crc=crc)
+    added = put(connection, _ADD_TOKEN, [row]) > 0
     if added:
         add_entry(connection, entry)
     return added
@@ -142,6 +147,25 @@ def revoke_token(connection: Connection, id: TokenId, at: float, entry: AuditEnt
     _set_token(connection, revoked)
     add_entry(connection, entry)
     return revoked
+
+
+def forget_token(connection: Connection, id: TokenId, entry: AuditEntry) -> bool:
+    gone = connection.execute(_FORGET_TOKEN, dict(of_id=id)).rowcount > 0
+    if gone:
+        add_entry(connection, entry)
+    return gone
+
+
+def spend_token(
+    connection: Connection, id: TokenId, made: Token, at: float, entry: AuditEntry
+) -> Token | None:
+    left = spent(_token_of_id(connection, id), at)
+    if left is None:
+        return None
+    check_name_free(all_tokens(connection), made)
+    _set_token(connection, left)
+    add_token(connection, made, entry)
+    return left
 
 
 def use_token(connection: Connection, id: TokenId, at: float) -> None:

@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from sqlalchemy import DDL, Column, Float, Index, Integer, Table, Text, UniqueConstraint, event
+from sqlalchemy import DDL, Column, Float, Index, Table, UniqueConstraint, event
 
-from corral.store.schema import metadata, record_columns
+from corral.store.schema import INTEGER, TEXT, metadata, record_columns
 
-users: Final = Table("users", metadata, Column("name", Text, primary_key=True), *record_columns())
+users: Final = Table("users", metadata, Column("name", TEXT, primary_key=True), *record_columns())
 
 tokens: Final = Table(
     "tokens",
     metadata,
-    Column("sha256", Text, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("user", Text, nullable=False),
+    Column("sha256", TEXT, primary_key=True),
+    Column("id", TEXT, nullable=False),
+    Column("user", TEXT, nullable=False),
     *record_columns(),
     UniqueConstraint("id", name="tokens_id"),
 )
@@ -21,9 +21,9 @@ tokens: Final = Table(
 audit: Final = Table(
     "audit",
     metadata,
-    Column("number", Integer, primary_key=True),
+    Column("number", INTEGER, primary_key=True),
     Column("at", Float, nullable=False),
-    Column("by", Text, nullable=False),
+    Column("by", TEXT, nullable=False),
     *record_columns(),
     Index("audit_at", "at"),
     Index("audit_by", "by", "number"),
@@ -39,5 +39,13 @@ APPEND_ONLY: Final = (
     "WHEN EXISTS (SELECT 1 FROM audit WHERE number = NEW.number) "
     "BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END",
 )
-for _trigger in APPEND_ONLY:
-    event.listen(audit, "after_create", DDL(_trigger))  # type: ignore[no-untyped-call]
+APPEND_ONLY_POSTGRESQL: Final = (
+    "CREATE FUNCTION audit_stays() RETURNS trigger LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE EXCEPTION 'the audit log is append-only'; END $$",
+    "CREATE TRIGGER audit_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+    "FOR EACH STATEMENT EXECUTE FUNCTION audit_stays()",
+)
+for _dialect, _triggers in (("sqlite", APPEND_ONLY), ("postgresql", APPEND_ONLY_POSTGRESQL)):
+    for _trigger in _triggers:
+        _guard = DDL(_trigger).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]
+        event.listen(audit, "after_create", _guard)

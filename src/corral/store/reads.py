@@ -4,18 +4,20 @@ import re
 from collections.abc import Sequence as Seq
 from typing import Any, Final, NamedTuple, cast
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, Integer, Select, and_, bindparam, func, select, tuple_
 
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.errors import StoreTrouble
 from corral.domain.forecast import Ran, Told, ran_of
-from corral.domain.ids import ClusterId, JobId, Sequence, UserName
+from corral.domain.ids import ClusterId, JobId, Sequence, UserName, sequence_of
 from corral.domain.job import Job
 from corral.domain.moves import JobState
+from corral.domain.relocation import RELOCATION, of_last_day
 from corral.domain.wishes import Wish
 from corral.domain.world import Event, World
 from corral.store import codec
 from corral.store.codec import Codec, Row
+from corral.store.dialects import larger_of, text_at
 from corral.store.rules import NEWEST_NAMES, is_part
 from corral.store.schema import (
     allocations,
@@ -43,13 +45,14 @@ _WISHES: Final = select(
     wishes.c.sequence, wishes.c.by, wishes.c.at, wishes.c.kind, wishes.c.record, wishes.c.crc
 )
 _OVER: Final = (
-    select(jobs.c.id, jobs.c.state, func.json_extract(jobs.c.record, "$.since"))
+    select(jobs.c.id, jobs.c.state, text_at(jobs.c.record, "since"))
     .where(jobs.c.final == 1)
     .order_by(*_OLDEST_FIRST)
 )
 # Built once: to build a statement costs more than to run it.
 _WISHES_AFTER: Final = _WISHES.where(
-    wishes.c.sequence > func.max(bindparam("after"), select(head.c.granted).scalar_subquery())
+    wishes.c.sequence
+    > larger_of(bindparam("after", type_=Integer), select(head.c.granted).scalar_subquery())
 ).order_by(wishes.c.sequence)
 _WISH_OF_KEY: Final = _WISHES.where(
     wishes.c.by == bindparam("user"),
@@ -92,7 +95,7 @@ def world(connection: Connection) -> World:
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
     found.jobs = {job.id: job for job in _rows(connection, unfinished, codec.JOB)}
     for id, state, since in connection.execute(_OVER).all():
-        found.ended[JobId(id)], found.ended_at[JobId(id)] = state_of(state), since
+        found.ended[JobId(id)], found.ended_at[JobId(id)] = state_of(state), _moment(since)
     tries = _rows(connection, _newest_attempts(), codec.ATTEMPT)
     found.attempts = {attempt.job: attempt for attempt in tries}
     found.saves = _resumable(connection)
@@ -115,6 +118,9 @@ def _read_shares(connection: Connection, found: World) -> None:
     standing = select(reservations.c.record, reservations.c.crc).where(reservations.c.open == 1)
     kept = _rows(connection, standing, codec.RESERVATION)
     found.reservations = {one.job: one for one in kept}
+    moved = select(receipts.c.record, receipts.c.crc).where(receipts.c.kind == RELOCATION)
+    in_order = moved.order_by(receipts.c.number)
+    found.relocations = of_last_day(_rows(connection, in_order, codec.RECEIPT))
 
 
 def state_of(text: str) -> JobState:
@@ -122,6 +128,13 @@ def state_of(text: str) -> JobState:
         return JobState(text)
     except ValueError as error:
         raise StoreTrouble(f"a job is recorded as {text!r}", hint=codec.RECOVER) from error
+
+
+def _moment(found: str | float | None) -> float:
+    try:
+        return float(found)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise StoreTrouble(f"a job is over since {found!r}", hint=codec.RECOVER) from error
 
 
 def _newest_attempts() -> Select[Any]:
@@ -165,8 +178,12 @@ def _wish(sequence: int, by: str, at: float, kind: str, record: str, crc: int) -
     return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked)
 
 
-def newest_jobs(connection: Connection, final: bool, limit: int) -> list[Job]:
+def newest_jobs(connection: Connection, final: bool, limit: int, before: JobId | None) -> list[Job]:
     query = _JOBS if final else _JOBS.where(jobs.c.final == 0)
+    if before is not None:
+        place = select(*_OLDEST_FIRST).where(jobs.c.id == before)
+        last = connection.execute(place).one_or_none() or (sequence_of(before) or 0, -2, "")
+        query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*last))
     return _rows(connection, query.order_by(*_NEWEST_FIRST).limit(max(0, limit)), codec.JOB)
 
 
@@ -175,21 +192,26 @@ def job_of_id(connection: Connection, id: JobId) -> Job | None:
     return found[0] if found else None
 
 
-def job_of_name(connection: Connection, name: str) -> Job | None:
-    query = _JOBS.where(jobs.c.name == name).order_by(*_NEWEST_FIRST).limit(1)
-    found = _rows(connection, query, codec.JOB)
+def job_of_name(connection: Connection, name: str, by: UserName | None) -> Job | None:
+    query = _of(_JOBS.where(jobs.c.name == name), by).order_by(*_NEWEST_FIRST)
+    found = _rows(connection, query.limit(1), codec.JOB)
     return found[0] if found else None
 
 
-def jobs_of_array(connection: Connection, of: str) -> list[Job]:
-    """By id, which holds the place of its submission; by name, the newest of that name."""
+def _of(query: Select[Any], by: UserName | None) -> Select[Any]:
+    return query if by is None else query.where(text_at(jobs.c.record, "owner") == by)
+
+
+def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[Job]:
+    """By id, which holds the place of its submission; by name, the newest of that name, of
+    anybody's or of this user's."""
     if match := _ID.fullmatch(of):
         found = _jobs_submitted(connection, int(match.group(1)))
         if mine := [job for job in found if job.array == of]:
             return mine
-    begins = jobs.c.name.between(f"{of}_", f"{of}_:")  # ":" comes behind every digit
-    names = select(jobs.c.submitted, jobs.c.name).where(begins).order_by(*_NEWEST_FIRST)
-    for sequence, name in connection.execute(names).all():
+    begins = and_(jobs.c.name >= f"{of}_", jobs.c.name <= f"{of}_:")  # ":" is behind all digits
+    names = select(jobs.c.submitted, jobs.c.name).where(begins)
+    for sequence, name in connection.execute(_of(names, by).order_by(*_NEWEST_FIRST)).all():
         if name[len(of) + 1 :].isdecimal():
             found = _jobs_submitted(connection, sequence)
             array = next((job.array for job in found if job.spec.name == name), None)
@@ -209,7 +231,7 @@ def newest_names(connection: Connection) -> list[str]:
 
 
 def workdirs(connection: Connection) -> set[str]:
-    digest = func.json_extract(jobs.c.record, "$.spec.workdir")
+    digest = text_at(jobs.c.record, "spec.workdir")
     found = connection.execute(select(digest).distinct()).scalars()
     return {one for one in found if one is not None}
 

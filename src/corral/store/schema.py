@@ -6,8 +6,10 @@ docs/decisions/0004 says why. A change here is a new migration as well, and a ne
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     Column,
+    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -16,69 +18,122 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    TextClause,
+    TypeDecorator,
     UniqueConstraint,
     text,
 )
+from sqlalchemy.types import TypeEngine
 
-REVISION: Final = "0004"  # of the schema below, and of the newest migration
+REVISION: Final = "0007"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
+
+INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")  # a checksum has 32 bits
+
+
+class Words(TypeDecorator[str]):
+    """Text in the order of its bytes. PostgreSQL's has no NUL, and nothing that is recorded as a
+    name or a key has one: what is asked for by such a name is not found."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[str]:
+        ordered = Text() if dialect.name == "sqlite" else Text(collation="C")
+        return dialect.type_descriptor(ordered)
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return value if value is None or dialect.name == "sqlite" else value.replace("\0", "\ufffd")
+
+
+TEXT: Final = Words()
 
 metadata: Final = MetaData()
 
 
+def only(rows: TextClause) -> dict[str, Any]:
+    """What makes an index hold only these rows."""
+    return {"sqlite_where": rows, "postgresql_where": rows}
+
+
 def record_columns() -> tuple[Column[Any], Column[Any]]:
     """The whole row as JSON, and the CRC-32 of that text."""
-    return Column("record", Text, nullable=False), Column("crc", Integer, nullable=False)
+    return Column("record", TEXT, nullable=False), Column("crc", INTEGER, nullable=False)
 
 
 def _of_job() -> Column[Any]:
-    return Column("job", Text, ForeignKey("jobs.id"), nullable=False)
+    return Column("job", TEXT, ForeignKey("jobs.id"), nullable=False)
 
 
 head: Final = Table(
     "head",
     metadata,
-    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True),
-    Column("cluster", Text, nullable=False),
-    Column("term", Integer, nullable=False),
-    Column("granted", Integer, nullable=False),
-    Column("newest_wish", Integer, nullable=False),
-    Column("newest_event", Integer, nullable=False),
-    Column("crc", Integer, nullable=False),
+    Column("id", INTEGER, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("cluster", TEXT, nullable=False),
+    Column("term", INTEGER, nullable=False),
+    Column("granted", INTEGER, nullable=False),
+    Column("newest_wish", INTEGER, nullable=False),
+    Column("newest_event", INTEGER, nullable=False),
+    Column("crc", INTEGER, nullable=False),
+)
+
+leader: Final = Table(
+    "leader",
+    metadata,
+    Column("id", INTEGER, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("term", INTEGER, nullable=False),
+    Column("name", TEXT, nullable=False),
+    Column("url", TEXT, nullable=False),
+    Column("beats", INTEGER, nullable=False),
+)
+
+heads: Final = Table(
+    "heads",
+    metadata,
+    Column("name", TEXT, primary_key=True),
+    Column("url", TEXT, nullable=False),
+    Column("beats", INTEGER, nullable=False),
+)
+
+agreed: Final = Table(
+    "agreed",
+    metadata,
+    Column("what", TEXT, primary_key=True),
+    Column("said", TEXT, nullable=False),
 )
 
 wishes: Final = Table(
     "wishes",
     metadata,
-    Column("sequence", Integer, primary_key=True),
-    Column("by", Text, nullable=False),
+    Column("sequence", INTEGER, primary_key=True, autoincrement=False),
+    Column("by", TEXT, nullable=False),
     Column("at", Float, nullable=False),
-    Column("key", Text),
-    Column("kind", Text, nullable=False),
+    Column("key", TEXT),
+    Column("kind", TEXT, nullable=False),
     *record_columns(),
-    Index("wishes_key", "by", "key", unique=True, sqlite_where=text("key IS NOT NULL")),
+    Index("wishes_key", "by", "key", unique=True, **only(text("key IS NOT NULL"))),
 )
 
 jobs: Final = Table(
     "jobs",
     metadata,
-    Column("id", Text, primary_key=True),
-    Column("submitted", Integer, nullable=False),
-    Column("place", Integer, nullable=False),  # array index, or -1
-    Column("name", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("final", Integer, nullable=False),
+    Column("id", TEXT, primary_key=True),
+    Column("submitted", INTEGER, nullable=False),
+    Column("place", INTEGER, nullable=False),  # array index, or -1
+    Column("name", TEXT, nullable=False),
+    Column("state", TEXT, nullable=False),
+    Column("final", INTEGER, nullable=False),
     *record_columns(),
     Index("jobs_age", "submitted", "place", "id"),
     Index("jobs_name", "name", "submitted", "place", "id"),
-    Index("jobs_unfinished", "submitted", "place", "id", sqlite_where=text("final = 0")),
+    Index("jobs_unfinished", "submitted", "place", "id", **only(text("final = 0"))),
 )
 
 attempts: Final = Table(
     "attempts",
     metadata,
     _of_job(),
-    Column("number", Integer, nullable=False),
+    Column("number", INTEGER, nullable=False),
     *record_columns(),
     UniqueConstraint("job", "number", name="attempts_key"),
 )
@@ -87,22 +142,22 @@ allocations: Final = Table(
     "allocations",
     metadata,
     _of_job(),
-    Column("attempt", Integer, nullable=False),
-    Column("node", Text, nullable=False),
-    Column("state", Text, nullable=False),
+    Column("attempt", INTEGER, nullable=False),
+    Column("node", TEXT, nullable=False),
+    Column("state", TEXT, nullable=False),
     *record_columns(),
     UniqueConstraint("job", "attempt", "node", name="allocations_key"),
-    Index("allocations_open", "job", sqlite_where=text("state <> 'RELEASED'")),
+    Index("allocations_open", "job", **only(text("state <> 'RELEASED'"))),
 )
 
-nodes: Final = Table("nodes", metadata, Column("id", Text, primary_key=True), *record_columns())
+nodes: Final = Table("nodes", metadata, Column("id", TEXT, primary_key=True), *record_columns())
 
 saves: Final = Table(
     "saves",
     metadata,
     _of_job(),
-    Column("step", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
+    Column("step", INTEGER, nullable=False),
+    Column("attempt", INTEGER, nullable=False),
     *record_columns(),
     UniqueConstraint("job", "step", "attempt", name="saves_key"),
 )
@@ -110,10 +165,10 @@ saves: Final = Table(
 receipts: Final = Table(
     "receipts",
     metadata,
-    Column("number", Integer, primary_key=True),
+    Column("number", INTEGER, primary_key=True),
     _of_job(),
-    Column("attempt", Integer, nullable=False),
-    Column("kind", Text, nullable=False),
+    Column("attempt", INTEGER, nullable=False),
+    Column("kind", TEXT, nullable=False),
     *record_columns(),
     UniqueConstraint("job", "attempt", "kind", name="receipts_key"),
 )
@@ -121,55 +176,66 @@ receipts: Final = Table(
 events: Final = Table(
     "events",
     metadata,
-    Column("number", Integer, primary_key=True),
-    Column("job", Text),
+    Column("number", INTEGER, primary_key=True, autoincrement=False),
+    Column("job", TEXT),
     *record_columns(),
-    Index("events_job", "job", "number", sqlite_where=text("job IS NOT NULL")),
+    Index("events_job", "job", "number", **only(text("job IS NOT NULL"))),
 )
 
 queues: Final = Table(
     "queues",
     metadata,
-    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True),  # the whole tree
+    Column(
+        "id", INTEGER, CheckConstraint("id = 1"), primary_key=True, autoincrement=False
+    ),  # the whole tree
     *record_columns(),
 )
 
 usage: Final = Table(
     "usage",
     metadata,
-    Column("queue", Text, nullable=False),
-    Column("user", Text, nullable=False),
+    Column("queue", TEXT, nullable=False),
+    Column("user", TEXT, nullable=False),
     *record_columns(),
     UniqueConstraint("queue", "user", name="usage_key"),
 )
 
 spending: Final = Table(
-    "spending", metadata, Column("queue", Text, primary_key=True), *record_columns()
+    "spending", metadata, Column("queue", TEXT, primary_key=True), *record_columns()
 )
 
 reservations: Final = Table(
     "reservations",
     metadata,
-    Column("job", Text, ForeignKey("jobs.id"), primary_key=True),
-    Column("open", Integer, nullable=False),
+    Column("job", TEXT, ForeignKey("jobs.id"), primary_key=True),
+    Column("open", INTEGER, nullable=False),
     *record_columns(),
-    Index("reservations_open", "job", sqlite_where=text("open = 1")),
+    Index("reservations_open", "job", **only(text("open = 1"))),
 )
 
 told: Final = Table(
     "told",
     metadata,
-    Column("job", Text, ForeignKey("jobs.id"), primary_key=True),
+    Column("job", TEXT, ForeignKey("jobs.id"), primary_key=True),
     Column("at", Float, nullable=False),
     *record_columns(),
     Index("told_at", "at", "job"),
 )
 
+imported: Final = Table(
+    "imported",
+    metadata,
+    Column("id", TEXT, primary_key=True),
+    Column("ended_at", Float, nullable=False),
+    *record_columns(),
+    Index("imported_age", "ended_at", "id"),
+)
+
 secrets: Final = Table(
     "secrets",
     metadata,
-    Column("name", Text, primary_key=True),
+    Column("name", TEXT, primary_key=True),
     Column("sealed", LargeBinary, nullable=False),
-    Column("by", Text, nullable=False),
+    Column("by", TEXT, nullable=False),
     Column("at", Float, nullable=False),
 )

@@ -1,11 +1,9 @@
 """What is written to the tables: each a function of a connection, run on the writer's lane."""
 
-from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, bindparam, delete, func, select
-from sqlalchemy.dialects.sqlite import Insert, dialect, insert
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import TermLost
@@ -19,11 +17,13 @@ from corral.domain.queue import QueueTree
 from corral.domain.use import Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
-from corral.store import codec, people, reads
+from corral.store import codec, leading, people, reads
+from corral.store.dialects import Batch, Put, put, smaller_of, texts_of
 from corral.store.people_rules import entry_of
 from corral.store.reads import Head
 from corral.store.rules import age, check, jobs_named_in, key_of
 from corral.store.schema import (
+    INTEGER,
     allocations,
     attempts,
     events,
@@ -46,40 +46,23 @@ PRUNE_ROWS: Final = (
 )
 
 
-def _compiled(statement: Insert, columns: Iterable[str]) -> str:
-    """Once for all: for thousands of rows, SQLAlchemy's work on each costs as much as SQLite's."""
-    named = dialect(paramstyle="named")
-    return str(statement.compile(dialect=named, column_keys=list(columns)))
+_PUT_JOBS: Final = Put(jobs, ("id",), fixed=frozenset({"submitted", "place", "name"}))
+_PUT_ATTEMPTS: Final = Put(attempts, ("job", "number"))
+_PUT_ALLOCATIONS: Final = Put(allocations, ("job", "attempt", "node"))
+_PUT_NODES: Final = Put(nodes, ("id",))
+_PUT_SAVES: Final = Put(saves, ("job", "step", "attempt"))
+_PUT_RECEIPTS: Final = Put(receipts, ("job", "attempt", "kind"))
+_PUT_QUEUES: Final = Put(queues, ("id",))
+_PUT_USE: Final = Put(usage, ("queue", "user"))
+_PUT_SPENT: Final = Put(spending, ("queue",))
+_PUT_RESERVATIONS: Final = Put(reservations, ("job",))
+_PUT_SECRET: Final = Put(secrets, ("name",))
+_PUT_TOLD: Final = Put(told, ("job",))
+_PUT_HEAD: Final = Put(head, ("id",))
+_ADD_WISH: Final = Put(wishes)
+_ADD_EVENTS: Final = Put(events)
 
-
-def _upsert(table: Table, *keys: str, fixed: frozenset[str] = frozenset()) -> str:
-    """Insert, or replace what is not part of the key. `fixed`: columns that never change, so that
-    their indexes are left alone."""
-    statement = insert(table)
-    others = [column.name for column in table.columns if not column.primary_key]
-    changing = {name: statement.excluded[name] for name in others if name not in fixed.union(keys)}
-    upsert = statement.on_conflict_do_update(index_elements=list(keys), set_=changing)
-    return _compiled(upsert, {*keys, *others})
-
-
-def _add(table: Table) -> str:
-    return _compiled(insert(table), table.columns.keys())
-
-
-_PUT_JOBS: Final = _upsert(jobs, "id", fixed=frozenset({"submitted", "place", "name"}))
-_PUT_ATTEMPTS: Final = _upsert(attempts, "job", "number")
-_PUT_ALLOCATIONS: Final = _upsert(allocations, "job", "attempt", "node")
-_PUT_NODES: Final = _upsert(nodes, "id")
-_PUT_SAVES: Final = _upsert(saves, "job", "step", "attempt")
-_PUT_RECEIPTS: Final = _upsert(receipts, "job", "attempt", "kind")
-_PUT_QUEUES: Final = _upsert(queues, "id")
-_PUT_USE: Final = _upsert(usage, "queue", "user")
-_PUT_SPENT: Final = _upsert(spending, "queue")
-_PUT_RESERVATIONS: Final = _upsert(reservations, "job")
-_PUT_SECRET: Final = _upsert(secrets, "name")
-_PUT_TOLD: Final = _upsert(told, "job")
-
-_ids: Final = func.json_each(bindparam("ids")).table_valued("value")
+_ids: Final = texts_of(bindparam("ids")).table_valued("value")
 _STATES: Final = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(select(_ids.c.value)))
 _OF_JOBS: Final = (events, receipts, saves, attempts, allocations, reservations, told)
 _DROP_TOLD: Final = delete(told).where(told.c.job.in_(select(_ids.c.value)))
@@ -87,35 +70,42 @@ _FORGET_JOBS: Final = (
     *(delete(table).where(table.c.job.in_(select(_ids.c.value))) for table in _OF_JOBS),
     delete(jobs).where(jobs.c.id.in_(select(_ids.c.value))),
 )
+_REMOVE_NODES: Final = delete(nodes).where(nodes.c.id.in_(select(_ids.c.value)))
 _HOLDING: Final = select(allocations.c.job).where(allocations.c.state != "RELEASED")
-_ADD_WISH: Final = _add(wishes)
-_ADD_EVENTS: Final = _add(events)
-_PUT_HEAD: Final = _upsert(head, "id")
 _FORGET: Final = delete(wishes).where(
     wishes.c.sequence > bindparam("from_granted"),
     wishes.c.sequence <= bindparam("to_granted"),
     wishes.c.key.is_(None),
 )
 _FORGET_KEYS: Final = delete(wishes).where(wishes.c.sequence <= bindparam("oldest"))
-_FIRST_EVENT: Final = select(func.min(events.c.number))
-_PRUNE: Final = delete(events).where(events.c.number <= bindparam("oldest"))
+_FIRST_EVENT: Final = select(func.min(events.c.number)).scalar_subquery()
+_PRUNE: Final = delete(events).where(
+    events.c.number
+    <= smaller_of(
+        bindparam("oldest", type_=INTEGER), _FIRST_EVENT + bindparam("most", type_=INTEGER)
+    )
+)
 
 
 def begin(connection: Connection, cluster: ClusterId) -> None:
-    """The head's row of a new store."""
-    _put_head(connection, Head(cluster, 0, Sequence(0), Sequence(0), 0))
+    """The rows of a new store that there is always one of."""
+    put_head(connection, Head(cluster, 0, Sequence(0), Sequence(0), 0))
+    leading.begin(connection)
 
 
-def _put_head(connection: Connection, now: Head) -> None:
-    row = now._asdict() | {"id": 1, "crc": codec.crc_of(codec.text_of(now))}
-    _put(connection, _PUT_HEAD, [row])
+def put_head(connection: Connection, now: Head) -> None:
+    put(connection, _PUT_HEAD, [_head(now)])
+
+
+def _head(now: Head) -> dict[str, Any]:
+    return now._asdict() | {"id": 1, "crc": codec.crc_of(codec.text_of(now))}
 
 
 def lead(connection: Connection, known: int | None) -> World:
     now = reads.read_head(connection)
     if known is not None and now.term > known:
         raise TermLost(f"term {now.term} leads now, not term {known}")
-    _put_head(connection, now._replace(term=now.term + 1))
+    put_head(connection, now._replace(term=now.term + 1))
     return reads.world(connection)
 
 
@@ -131,10 +121,12 @@ def wish(
     kind, record = codec.write_asked(asked)
     crc = codec.crc_of(codec.text_of((sequence, by, float(at), kind, record)))
     row = dict(sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc)
-    _put(connection, _ADD_WISH, [row])
-    _put_head(connection, now._replace(newest_wish=sequence))
     made = Wish(sequence=sequence, by=by, at=at, asked=asked)
-    people.add_entry(connection, entry_of(made, token))
+    batch = Batch(connection)
+    batch.put(_ADD_WISH, [row])
+    batch.put(_PUT_HEAD, [_head(now._replace(newest_wish=sequence))])
+    batch.put(people.ADD_ENTRY, [people.entry_row(entry_of(made, token))])
+    batch.send()
     return made
 
 
@@ -147,32 +139,28 @@ def commit(
     states = _states(connection, jobs_named_in(changes))
     holding = connection.execute(_HOLDING).scalars() if changes.forgotten else ()
     check(changes, states, granted=now.granted, newest=now.newest_wish, holding=holding)
-    _write(connection, changes)
-    _forget(connection, changes.forgotten)
     numbered = [
         event.numbered(now.newest_event + place)
         for place, event in enumerate(changes.events, start=1)
     ]
-    _put(connection, _ADD_EVENTS, [_event(event) for event in numbered])
-    to_granted = now.granted if changes.granted is None else changes.granted
-    to_event = now.newest_event + len(numbered)
-    then = now._replace(granted=to_granted, newest_event=to_event)
-    if then != now:
-        _put_head(connection, then)
-    if to_granted > now.granted:
-        span = dict(from_granted=now.granted, to_granted=to_granted)
-        connection.execute(_FORGET, span)
-        connection.execute(_FORGET_KEYS, {"oldest": min(to_granted, now.newest_wish - keep_keys)})
+    granted = now.granted if changes.granted is None else changes.granted
+    then = now._replace(granted=granted, newest_event=now.newest_event + len(numbered))
+    batch = Batch(connection)
+    _write(batch, changes)
+    batch.put(_ADD_EVENTS, [_event(event) for event in numbered])
+    _move_on(batch, now, then, keep_keys)
     if numbered:
-        _prune(connection, to_event - keep_events, len(numbered))
+        _prune(batch, then.newest_event - keep_events, len(numbered))
+    batch.send()
     return numbered
 
 
-def _forget(connection: Connection, forgotten: Seq[JobId]) -> None:
-    """All that belongs to the jobs, then the jobs. The keys of their submissions stay a while."""
-    if forgotten:
-        for statement in _FORGET_JOBS:
-            connection.execute(statement, {"ids": codec.text_of(forgotten)})
+def _move_on(batch: Batch, now: Head, then: Head, keep_keys: int) -> None:
+    if then != now:
+        batch.put(_PUT_HEAD, [_head(then)])
+    if then.granted > now.granted:
+        batch.run(_FORGET, dict(from_granted=now.granted, to_granted=then.granted))
+        batch.run(_FORGET_KEYS, {"oldest": min(then.granted, now.newest_wish - keep_keys)})
 
 
 def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
@@ -184,30 +172,30 @@ def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
     }
 
 
-def _write(connection: Connection, changes: Changes) -> None:
-    """Jobs first: the others refer to them."""
-    _put(connection, _PUT_JOBS, [_job(row) for row in changes.jobs])
-    _put(connection, _PUT_ATTEMPTS, [_attempt(row) for row in changes.attempts])
-    _put(connection, _PUT_ALLOCATIONS, [_allocation(row) for row in changes.allocations])
-    _put(connection, _PUT_NODES, [_node(row) for row in changes.nodes])
-    _put(connection, _PUT_SAVES, [_save(row) for row in changes.saves])
-    _put(connection, _PUT_RECEIPTS, [_receipt(row) for row in changes.receipts])
-    _put(connection, _PUT_QUEUES, [_queues(changes.queues)] if changes.queues else [])
-    _put(connection, _PUT_USE, [_use(row) for row in changes.uses])
-    _put(connection, _PUT_SPENT, [_spent(row) for row in changes.spent])
-    _put(connection, _PUT_RESERVATIONS, [_reservation(row) for row in changes.reservations])
+def _write(batch: Batch, changes: Changes) -> None:
+    """Jobs first, for the others refer to them. Of forgotten ones, all that belongs to them, then
+    they; the keys of their submissions stay a while."""
+    batch.put(_PUT_JOBS, [_job(row) for row in changes.jobs])
+    batch.put(_PUT_ATTEMPTS, [_attempt(row) for row in changes.attempts])
+    batch.put(_PUT_ALLOCATIONS, [_allocation(row) for row in changes.allocations])
+    batch.put(_PUT_NODES, [_node(row) for row in changes.nodes])
+    if changes.removed:
+        batch.run(_REMOVE_NODES, {"ids": codec.text_of(changes.removed)})
+    batch.put(_PUT_SAVES, [_save(row) for row in changes.saves])
+    batch.put(_PUT_RECEIPTS, [_receipt(row) for row in changes.receipts])
+    batch.put(_PUT_QUEUES, [_queues(changes.queues)] if changes.queues else [])
+    batch.put(_PUT_USE, [_use(row) for row in changes.uses])
+    batch.put(_PUT_SPENT, [_spent(row) for row in changes.spent])
+    batch.put(_PUT_RESERVATIONS, [_reservation(row) for row in changes.reservations])
+    if changes.forgotten:
+        for statement in _FORGET_JOBS:
+            batch.run(statement, {"ids": codec.text_of(changes.forgotten)})
 
 
-def _put(connection: Connection, statement: str, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        connection.exec_driver_sql(statement, rows)
-
-
-def _prune(connection: Connection, oldest: int, added: int) -> None:
+def _prune(batch: Batch, oldest: int, added: int) -> None:
     """Forget the oldest events in small steps, so that no commit waits long."""
-    first = connection.execute(_FIRST_EVENT).scalar_one()
-    if first is not None and first <= oldest:
-        connection.execute(_PRUNE, {"oldest": min(oldest, first + max(PRUNE_ROWS, 2 * added))})
+    if oldest > 0:
+        batch.run(_PRUNE, {"oldest": oldest, "most": max(PRUNE_ROWS, 2 * added)})
 
 
 def _job(row: Job) -> dict[str, Any]:
@@ -270,9 +258,11 @@ def _reservation(row: Reservation) -> dict[str, Any]:
 
 def tell(connection: Connection, rows: Seq[Told], void: Seq[JobId]) -> None:
     known = _states(connection, {row.job for row in rows})
-    _put(connection, _PUT_TOLD, [_told(row) for row in rows if row.job in known])
+    batch = Batch(connection)
+    batch.put(_PUT_TOLD, [_told(row) for row in rows if row.job in known])
     if void:
-        connection.execute(_DROP_TOLD, {"ids": codec.text_of(void)})
+        batch.run(_DROP_TOLD, {"ids": codec.text_of(void)})
+    batch.send()
 
 
 def _told(row: Told) -> dict[str, Any]:
@@ -288,7 +278,7 @@ def put_secret(
     at: float,
     entry: AuditEntry | None,
 ) -> None:
-    _put(connection, _PUT_SECRET, [dict(name=name, sealed=sealed, by=by, at=at)])
+    put(connection, _PUT_SECRET, [dict(name=name, sealed=sealed, by=by, at=at)])
     if entry is not None:
         people.add_entry(connection, entry)
 

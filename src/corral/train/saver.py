@@ -98,7 +98,8 @@ class Saver:
         self._idle.set()
         self._copied = threading.Event()
         self._copied.set()
-        self._waited = 0.0  # by optimizers, for their state to be copied
+        self._waits_since: float | None = None  # an optimizer, for its state to be copied
+        self._waited = 0.0
         # A daemon: a process that fails must not wait for ranks that are gone.
         self._thread = threading.Thread(target=self._work, name="corral-saver", daemon=True)
         self._thread.start()
@@ -114,9 +115,8 @@ class Saver:
 
     def _before_optimizer_step(self, *_: Any) -> None:
         if not self._copied.is_set():
-            began = time.monotonic()
+            self._waits_since = time.monotonic()
             self._copied.wait()
-            self._waited += time.monotonic() - began
 
     def prepare(self, state: dict[str, Any]) -> None:
         """Plan, and get the staging buffers ready beside training, before the first save is due.
@@ -154,7 +154,7 @@ class Saver:
             began=began,
             stall_seconds=stall,
         )
-        self._waited = 0.0
+        self._waits_since, self._waited = None, 0.0
         self._copied.clear()
         self._idle.clear()
         self._tasks.put(lambda: self._save(task))
@@ -217,6 +217,8 @@ class Saver:
         try:
             troubles = [one.copy() for one in task.later]
         finally:
+            if self._waits_since is not None:  # counted here: the save may end before it goes on
+                self._waited = time.monotonic() - self._waits_since
             self._copied.set()
         return task.trouble or next(filter(None, troubles), "")
 

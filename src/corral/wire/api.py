@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from corral.domain import job as jobs
 from corral.domain.facts import Progress as Beat
+from corral.domain.ids import NAME, JobId, QueueName
+from corral.domain.wishes import SetJob
 from corral.domain.world import Event as Happened
 from corral.wire.node_answers import Node, NodeDetail, NodeGpu, NodeGpus, Nodes
 from corral.wire.parts import (
@@ -19,12 +21,14 @@ from corral.wire.parts import (
     Checkpoint,
     Ending,
     Forecast,
+    Form,
     Instead,
     Place,
     Progress,
     Receipt,
     Seat,
     Shape,
+    Warned,
 )
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "Event",
     "Events",
     "Forecast",
+    "Form",
     "Gpus",
     "Head",
     "HeadDown",
@@ -56,6 +61,7 @@ __all__ = [
     "NodeGpus",
     "NodeLabels",
     "Nodes",
+    "OneHead",
     "Place",
     "Plan",
     "PlannedJob",
@@ -67,6 +73,7 @@ __all__ = [
     "Secrets",
     "Shape",
     "Status",
+    "Warned",
     "Why",
     "error_of",
 ]
@@ -86,6 +93,24 @@ class JobSubmit(Asked):
 
     specs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
     key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")]
+
+
+class JobChange(Asked):
+    """Of a waiting job; null leaves what is. `name` of a job of an array is without its index."""
+
+    name: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
+    queue: Annotated[str | None, Field(pattern=f"^{NAME.pattern}$")] = None
+    priority: Annotated[int | None, Field(ge=-10_000, le=10_000)] = None
+    max_duration_seconds: Annotated[float | None, Field(gt=0, le=10 * 366 * 86_400)] = None
+
+    def to_domain(self, job: JobId) -> SetJob:
+        return SetJob(
+            job=job,
+            name=self.name,
+            queue=None if self.queue is None else QueueName(self.queue),
+            priority=self.priority,
+            max_duration_seconds=self.max_duration_seconds,
+        )
 
 
 class SecretValue(Asked):
@@ -115,7 +140,8 @@ class Error(Answer):
 
 
 class Job(Answer):
-    """A job in a listing. `nodes` are those of its newest attempt, while it is on them."""
+    """A job in a listing. `nodes` are those of its newest attempt, while it is on them, and
+    `held_gpus` what it holds there; null while it is on none."""
 
     id: str
     name: str
@@ -137,7 +163,9 @@ class Job(Answer):
     user_retries: int
     array_index: int | None
     array: str | None
+    max_duration_seconds: float | None = None
     progress: Progress | None
+    held_gpus: float | None = None
 
     @classmethod
     def of(
@@ -171,6 +199,7 @@ class Job(Answer):
             user_retries=job.user_retries,
             array_index=job.spec.array_index,
             array=job.array,
+            max_duration_seconds=job.spec.max_duration_seconds,
             progress=Progress.of(progress) if progress else None,
             **more,
         )
@@ -186,11 +215,13 @@ class JobDetail(Job):
     run: str | None  # None, as workdir: it is another's, and not to be seen
     per: str
     workdir: str | None
-    max_duration_seconds: float | None
     begins_at: float | None  # not before; null: at once
     starts_by: float | None  # it ends when it has not run by then
     place: Place
     preemptible: bool
+    warned: Warned | None = None
+    whose: str = ""  # that it is another's, where a name was asked for
+    forms: list[Form] = []  # all that would do, in the order in which they are tried
     attempts: list[Attempt]
     receipts: list[Receipt]
     checkpoints: list[Checkpoint]
@@ -204,7 +235,8 @@ class Why(Answer):
     """Why a job is where it is, and what would change it. `receipts` are those of its newest
     preemptions, on either side; `forecast` is null for one that does not wait for a place, and
     `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
-    its queue goes by that."""
+    its queue goes by that. `holders`: who holds the GPUs that it waits for, and who ends first.
+    `whose`: that it is another's, where a name was asked for."""
 
     id: str
     name: str
@@ -216,6 +248,8 @@ class Why(Answer):
     forecast: Forecast | None = None
     ending: Ending | None = None
     assumed: str = ""
+    whose: str = ""
+    holders: str = ""
 
 
 class Event(Answer):
@@ -258,6 +292,15 @@ class Head(Answer):
     started_at: float
 
 
+class OneHead(Answer):
+    """One of several heads. It says each second that it lives."""
+
+    name: str
+    url: str
+    leads: bool
+    silent_seconds: float
+
+
 class Cluster(Answer):
     id: str
     engine: str
@@ -270,11 +313,12 @@ class Gpus(Answer):
     total: int
     free: float
     used: float
-    away: int  # on nodes that are silent, dead, cordoned or draining
+    away: int  # on nodes that are silent, dead, cordoned, draining or closed
+    taken: int = 0  # by programs that Corral has not started, on nodes that take work
 
 
 class Status(Answer):
-    """`jobs` counts unfinished jobs by state."""
+    """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but one."""
 
     head: Head
     cluster: Cluster
@@ -282,12 +326,14 @@ class Status(Answer):
     gpus: Gpus
     jobs: dict[str, int]
     warnings: list[str]
+    heads: list[OneHead] = []
 
 
 class PlannedJob(Answer):
     """Where a job would start now, or why it would wait. `environment` is that of its first rank,
     as far as it is known before the start; `forecast` that of the first job that would wait;
-    `stops` whom it would stop."""
+    `stops` whom it would stop. `forms`: all that would do, in the order in which they are tried;
+    `shape` is the one that it would get, or the first."""
 
     name: str
     starts_now: bool
@@ -300,6 +346,13 @@ class PlannedJob(Answer):
     suggestions: list[str]
     forecast: Forecast | None = None
     stops: list[str] = []
+    forms: list[Form] = []
+    queue: str = ""
+    priority: int = 0
+    max_duration_seconds: float | None = None
+    place: Place | None = None
+    preemptible: bool = False
+    warned: Warned | None = None
 
 
 class Plan(Answer):

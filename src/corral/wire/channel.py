@@ -46,10 +46,12 @@ class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
     inventory: Inventory | None = None
 
 
-class Heard(msgspec.Struct, tag="heard", frozen=True):
-    """The head is there and has taken in the beat of this number."""
+class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
+    """The head is there and has taken in the beat of this number. `heads`: where each of several
+    serves, the one that leads first; said once on each connection, and when it has changed."""
 
     number: int
+    heads: tuple[str, ...] = ()
 
 
 class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
@@ -59,8 +61,9 @@ class WantedNow(msgspec.Struct, tag="wanted", frozen=True):
 class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
     """Somebody wants a terminal: dial `/v1/agents/attach/{session}` and pump raw bytes both ways.
 
-    `shell` True: a shell beside the ranks, in their containment and environment, on a pty.
-    False: the standard input of the rank, and its output from now on.
+    `shell` True: a shell beside the ranks, in their containment and environment, on a pty, or the
+    `command` that is named, which /bin/sh reads. False: the standard input of the rank, and its
+    output from now on.
     """
 
     session: str
@@ -70,6 +73,7 @@ class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
     shell: bool
     rows: int = 24
     columns: int = 80
+    command: str = ""
 
 
 class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):

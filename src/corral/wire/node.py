@@ -14,13 +14,18 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `head_file` is the head's head.json, read again at each dial; over TLS the head shows a
     certificate that `trusted` (a PEM file; None: the machine's own list) vouches for.
+    `address` is that by which the other nodes reach this one; "" is that of the way to the head.
     `index` is the node's place among the nodes of its machine. `pretend_gpus` None: the machine's
     own, those of `real_gpus` (indices of the machine; None takes all). `gpu_slices`: into so many
-    parts each pretend GPU is cut. `cpu_millis` and `memory_bytes` None: the machine's.
+    parts each pretend GPU is cut; `pretend_taken`: so many of them, the last, are held by others.
+    `cpu_millis` and `memory_bytes` None: the machine's.
 
+    `own_machine`: no other node is on its machine, so that its disk is its own as it is.
     `isolation`: "disk", the node's ranks see a disk of their own and only `shared` is seen from
     another node; "hide", the machine's disk without what is in `hidden`; "none", all of it.
-    `containment` None: the strongest that works here (cgroup, pid-namespace, subreaper).
+    `images`: where its unpacked images are kept; None: in the node's own folder.
+    `containment` None: the strongest that works here (cgroup, pid-namespace, subreaper);
+    "engine": that of the engine's, which is around the agent.
     """
 
     node: NodeId
@@ -33,12 +38,15 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     real_gpus: tuple[int, ...] | None = None
     gpu_shares: bool = False
     gpu_slices: int = 0
+    pretend_taken: int = 0
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     shared: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
+    own_machine: bool = False
     isolation: Isolation = "disk"
     hidden: tuple[str, ...] = ()
+    images: str | None = None
     containment: str | None = None
 
 

@@ -18,6 +18,7 @@ class NodeGpu(Answer):
     pretend: bool
     slices: int = 0  # into so many parts it is cut; 0: it is whole
     numa: int = 0  # the NUMA node of the machine that it is near
+    taken: bool = False  # by a program that Corral has not started
     jobs: list[str]
 
 
@@ -25,10 +26,14 @@ class NodeGpus(Answer):
     total: int
     free: float
     types: list[str]
+    taken: int = 0  # by programs that Corral has not started
 
 
 class Node(Answer):
-    """A node in a listing. `heard`: by this head; else it is as the last one knew it."""
+    """A node in a listing. `heard`: by this head; else it is as the last one knew it.
+    `held_whole_by`: the exclusive job that has it; none of its GPUs is free then. `cpus` and
+    `memory_bytes` are what it has, `taken_*` what others than Corral hold of that. `closed`: why
+    whoever lends the node gives it no new work now."""
 
     id: str
     address: str
@@ -43,6 +48,10 @@ class Node(Answer):
     memory_bytes: int
     labels: dict[str, str]
     jobs: list[str]
+    held_whole_by: str | None = None
+    taken_cpus: float = 0.0
+    taken_memory_bytes: int = 0
+    closed: str = ""
 
     @classmethod
     def of(
@@ -52,9 +61,11 @@ class Node(Answer):
         heard: bool,
         jobs: Sequence[str],
         taken_gpu_millis: int,
+        held_whole_by: str | None = None,
         **more: Any,
     ) -> Self:
         total = len(node.inventory.gpus)
+        taken = total if held_whole_by else taken_gpu_millis / MILLIS_PER_GPU
         return cls(
             id=node.id,
             address=node.address,
@@ -66,13 +77,18 @@ class Node(Answer):
             draining=node.draining,
             gpus=NodeGpus(
                 total=total,
-                free=total - taken_gpu_millis / MILLIS_PER_GPU,
+                free=max(0.0, total - taken - len(node.inventory.taken)),
                 types=sorted(node.inventory.gpu_types),
+                taken=len(node.inventory.taken),
             ),
             cpus=node.inventory.cpu_millis / MILLIS_PER_CPU,
             memory_bytes=node.inventory.memory_bytes,
             labels=dict(node.declared),
             jobs=list(jobs),
+            held_whole_by=held_whole_by,
+            taken_cpus=node.inventory.taken_cpu_millis / MILLIS_PER_CPU,
+            taken_memory_bytes=node.inventory.taken_memory_bytes,
+            closed=node.inventory.closed,
             **more,
         )
 

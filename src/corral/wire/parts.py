@@ -1,5 +1,7 @@
 """What a job's answer is made of: seats, shapes, progress, attempts, checkpoints, receipts."""
 
+from collections.abc import Iterable
+from signal import Signals
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
@@ -9,6 +11,8 @@ from corral.domain import forecast as forecasts
 from corral.domain import place as places
 from corral.domain import resources as needs
 from corral.domain.facts import Progress as Beat
+from corral.domain.job import JobSpec
+from corral.domain.moment import Warn
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 
 
@@ -60,6 +64,23 @@ class Shape(Answer):
         )
 
 
+class Form(Shape):
+    """A form that would do: the shape on so many nodes, or on fewer, down to `least_nodes`."""
+
+    least_nodes: int
+
+    @classmethod
+    def all_of(cls, shapes: Iterable[needs.Shape]) -> list[Self]:
+        """In the order in which they are tried."""
+        return [
+            cls(
+                **Shape.of(form[0].nodes, form[0].resources).model_dump(),
+                least_nodes=form[-1].nodes,
+            )
+            for form in needs.forms_of(list(shapes))
+        ]
+
+
 class Place(Answer):
     """Which nodes will do, beside what they must give. `constraints` as zone=a or node!=n3,n4;
     `topology` as prefer, spread or require:rack."""
@@ -78,6 +99,23 @@ class Place(Answer):
             exclusive=rule.exclusive,
             apart_from=list(rule.apart_from),
         )
+
+
+class Warned(Answer):
+    """What a job is told before its limit ends it, where it says so itself: a signal by its name,
+    so many seconds before."""
+
+    signal: str | None
+    before_seconds: float
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Self | None:
+        limit = spec.max_duration_seconds
+        if limit is None or spec.warn == Warn():
+            return None
+        number = spec.warn.signal
+        name = None if number is None else Signals(number).name.removeprefix("SIG")
+        return cls(signal=name, before_seconds=spec.warn.before(limit))
 
 
 class Progress(Answer):
@@ -198,10 +236,12 @@ class Ending(Answer):
 
 
 class Instead(Answer):
-    """A change with which the job would start sooner: with 1 node instead of 2."""
+    """A change with which the job would start sooner: with 1 node instead of 2. `stops`: whom it
+    is likely to stop then; "" nobody."""
 
     change: str
     starts: Span
+    stops: str = ""
 
 
 class Forecast(Answer):
@@ -210,6 +250,8 @@ class Forecast(Answer):
     `runs`: so often the present was played forward. `known_percent` of the jobs in it have kin that
     tell how long they run; the others go by their limits, or by a guess. `told` is how many
     outcomes are on the record, and `held_percent` how many of these lay in what was told.
+    `gives_up_at`: when it is given up, if it has not started; null: that is likely to come later.
+    `is_too_late`: it is likely to be given up before it starts.
     """
 
     starts: Span
@@ -221,6 +263,8 @@ class Forecast(Answer):
     held_percent: float | None
     text: str
     instead: list[Instead]
+    gives_up_at: float | None = None
+    is_too_late: bool = False
 
     @classmethod
     def of(cls, found: forecasts.Forecast) -> Self:
@@ -234,6 +278,9 @@ class Forecast(Answer):
             held_percent=found.held,
             text=str(found),
             instead=[
-                Instead(change=one.change, starts=Span.of(one.starts)) for one in found.instead
+                Instead(change=one.change, starts=Span.of(one.starts), stops=one.stops)
+                for one in found.instead
             ],
+            gives_up_at=found.starts_by if found.may_be_given_up else None,
+            is_too_late=found.is_too_late,
         )

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 RoleName = Literal["viewer", "user", "operator", "admin"]
+TokenState = Literal["valid", "expired", "revoked", "used"]
 LONGEST_SECONDS = 10 * 365 * 86400.0
 _ASKED = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -29,7 +30,7 @@ _ASKED = ConfigDict(extra="forbid", strict=True, frozen=True)
 class UserAdd(BaseModel):
     model_config = _ASKED
 
-    name: Annotated[str, Field(min_length=1, max_length=63)]
+    name: Annotated[str, Field(max_length=1_000)]
     role: RoleName = "user"
 
 
@@ -79,7 +80,7 @@ class Token(Answer):
     user: str
     role: str
     node: str | None
-    state: Literal["valid", "expired", "revoked"]
+    state: TokenState
     created_at: float
     expires_at: float | None
     revoked_at: float | None
@@ -87,18 +88,25 @@ class Token(Answer):
 
     @classmethod
     def of(cls, token: people.Token, now: float) -> Self:
-        expired = token.expires_at is not None and now >= token.expires_at
         return cls(
             id=token.id,
             user=token.user,
             role=token.role,
             node=token.node,
-            state="revoked" if token.revoked_at is not None else "expired" if expired else "valid",
+            state=_state(token, now),
             created_at=token.created_at,
             expires_at=token.expires_at,
             revoked_at=token.revoked_at,
             used_at=token.used_at,
         )
+
+
+def _state(token: people.Token, now: float) -> TokenState:
+    if token.revoked_at is not None:
+        return "revoked"
+    if token.expires_at is not None and now >= token.expires_at:
+        return "expired"
+    return "used" if token.uses_left == 0 else "valid"
 
 
 class TokenMade(Answer):

@@ -63,10 +63,24 @@ class QueueDetail(QueueRow):
     kept: list[KeptRow]
 
 
+class RelocationRow(Answer):
+    """What relocations may cost in any 24 hours, and have cost in the last; GPU-hours."""
+
+    gpu_hours: float
+    spent_gpu_hours: float
+    pause_seconds: float
+
+
 class Queues(Answer):
+    """`relocation` null: no job is moved to make room. `rack_patience_seconds` and
+    `pod_patience_seconds`: so long a gang waits for one rack, and for one pod."""
+
     queues: list[QueueRow]
     half_life_seconds: float
     guard_seconds: float
+    relocation: RelocationRow | None = None
+    rack_patience_seconds: float = 0.0
+    pod_patience_seconds: float = 0.0
 
 
 class QueueChanges(Answer):

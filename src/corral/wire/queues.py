@@ -1,14 +1,16 @@
-"""Queues as people write them (`kind: queues`), and as they are answered."""
+"""Queues as people write them (`kind: queues`): how each field is read."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from corral.domain import queue as domain
+from corral.domain.allowed import ROLES, Allowed, is_allowable
 from corral.domain.ids import QueueName
-from corral.domain.job import PRIORITIES
+from corral.domain.relocation import DAY_SECONDS, PAUSE_SECONDS, RelocationRule
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.wishes import SetQueues
 from corral.wire import read
@@ -23,6 +25,11 @@ _EXAMPLES: Final = {
     "queues": "queues: [{name: research, gpus: 8}]",
     "name": "name: research",
     "budget": "budget: {gpu_hours: 1000, period: 30d}",
+    "gpu_hours": "gpu_hours: 10",
+    "parent": "parent: research",
+    "relocation": "relocation: {gpu_hours: 10, pause: 6h}",
+    "patience": "patience: {rack: 5m, pod: 10m}",
+    "kind": "kind: queues",
 }
 
 
@@ -38,11 +45,14 @@ def _millis(value: Any, *, field: str) -> int:
 def _gpus(value: Any) -> domain.Gpus:
     """Own GPUs in 8 (of any type), "h100:8" and {h100: 8, any: 4}."""
     if isinstance(value, str):
-        kind, millis = read.gpus(value)
+        try:
+            kind, millis = read.gpus(value)
+        except Wrong as wrong:
+            raise Wrong(wrong.text, "write: gpus: 8, or gpus: {h100: 8, any: 4}") from None
         return ((kind or domain.ANY_TYPE, millis),)
     if not isinstance(value, Mapping):
         value = {domain.ANY_TYPE: value}
-    found = {str(kind).lower(): _millis(count, field="gpus") for kind, count in value.items()}
+    found = {_type(kind): _millis(count, field="gpus") for kind, count in value.items()}
     return tuple(sorted((kind, millis) for kind, millis in found.items() if millis))
 
 
@@ -50,8 +60,20 @@ def _rates(value: Any) -> domain.Rates:
     """Money for a GPU-hour in 2.5 (of any type) and {h100: 2.5, any: 1}."""
     if not isinstance(value, Mapping):
         value = {domain.ANY_TYPE: value}
-    found = {str(kind).lower(): read.amount(rate, field="rates") for kind, rate in value.items()}
+    example = "{h100: 2.5, any: 1}"
+    found = {
+        _type(kind): read.amount(rate, field="rates", example=example)
+        for kind, rate in value.items()
+    }
     return tuple(sorted(found.items()))
+
+
+def _type(kind: object) -> str:
+    """Of GPUs, in lower case."""
+    if not read.is_gpu_type(str(kind)):
+        hint = "write: h100, or any for the GPUs of whatever type"
+        raise Wrong(f"{shown(kind)} is no type of GPU", hint)
+    return str(kind).lower()
 
 
 def _priorities(value: Any) -> tuple[int, int]:
@@ -60,7 +82,27 @@ def _priorities(value: Any) -> tuple[int, int]:
         raise Wrong(
             f"{shown(value)} is not the lowest and the highest", "write: priorities: [low, normal]"
         )
-    return read.priority(value[0]), read.priority(value[1])
+    low, high = (_priority(one, "priorities: [low, normal]") for one in value)
+    return low, high
+
+
+def _allow(value: Any) -> Allowed:
+    """Who may submit, in [alice, bob, "@operator"] and alice."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise Wrong(f"{shown(value)} is no list of users", "write: allow: [alice, bob]")
+    odd = next((one for one in names if not is_allowable(one)), None)
+    if odd is not None:
+        text = f"{shown(odd)} is neither a user's name nor one of {', '.join(ROLES)}"
+        raise Wrong(text, "write: allow: [alice, bob]")
+    return tuple(sorted(set(names)))
+
+
+def _priority(value: Any, example: str) -> int:
+    try:
+        return read.priority(value)
+    except Wrong as wrong:
+        raise Wrong(wrong.text, f"write: {example}") from None
 
 
 def _until(value: Any) -> float:
@@ -72,8 +114,17 @@ def _until(value: Any) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+def _weight(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Wrong(f"{shown(value)} is no number", "write: weight: 2")
+    if not 0 < value <= domain.MOST_WEIGHT:
+        text = f"{shown(value)} is out of bounds: {domain.WEIGHT_RULE}"
+        raise Wrong(text, "write: weight: 2")
+    return float(value)
+
+
 def _then(value: Any) -> int | None:
-    return None if value == BORROW_ONLY else read.priority(value)
+    return None if value == BORROW_ONLY else _priority(value, f"then: {BORROW_ONLY}, or then: low")
 
 
 class _Part(BaseModel):
@@ -92,11 +143,20 @@ def _seconds(field: str, low: float = 1.0) -> Any:
     )
 
 
+_Amount = Annotated[float, Field(ge=0, le=read.MAX_AMOUNT)]
+_Weight = Annotated[float, Field(gt=0, le=domain.MOST_WEIGHT)]
+
+
+def _amount(field: str, example: str) -> Any:
+    read_it = reader(read.amount, field=field, from_zero=True, example=example)
+    return BeforeValidator(read_it, _Amount)
+
+
 class Budget(_Part):
     """GPU-hours, or money at rates. `then`: borrow-only, or the highest priority once spent."""
 
-    gpu_hours: float | None = Field(default=None, ge=0)
-    money: float | None = Field(default=None, ge=0)
+    gpu_hours: Annotated[float | None, _amount("gpu_hours", "1000")] = None
+    money: Annotated[float | None, _amount("money", "5000")] = None
     rates: Annotated[domain.Rates, BeforeValidator(reader(_rates), float | dict[str, float])] = ()
     period: Annotated[float | None, _seconds("period")] = None
     until: Annotated[float | None, BeforeValidator(reader(_until), str)] = None
@@ -111,7 +171,7 @@ class Queue(_Part):
     gpus: Annotated[
         domain.Gpus, BeforeValidator(reader(_gpus), float | str | dict[str, float])
     ] = ()
-    weight: float = 1.0
+    weight: Annotated[float, BeforeValidator(_weight, _Weight)] = 1.0
     borrow: Annotated[int | None, _limit("borrow")] = None
     lend: Annotated[int | None, _limit("lend")] = None
     max_per_user: Annotated[int | None, _limit("max_per_user")] = None
@@ -119,10 +179,26 @@ class Queue(_Part):
     priorities: Annotated[
         tuple[int, int] | None, BeforeValidator(reader(_priorities), list[str | int])
     ] = None
+    allow: Annotated[Allowed | None, BeforeValidator(reader(_allow), str | list[str])] = None
     policy: domain.Policy = domain.Policy.DEFAULT
     preempt: domain.Preempt = domain.Preempt.SAVING
     budget: Budget | None = None
     queues: "tuple[Queue, ...]" = ()
+
+
+class Relocation(_Part):
+    """Jobs that save may be moved, so that a waiting one fits: GPU-hours of work and restarts that
+    may be lost by it in any 24 hours, and how long a job is left alone after it."""
+
+    gpu_hours: Annotated[float, _amount("gpu_hours", "10")]
+    pause: Annotated[float, _seconds("pause", 0.0)] = PAUSE_SECONDS
+
+
+class Patience(_Part):
+    """How long a gang of several nodes waits for one rack, and for one pod, that holds it whole."""
+
+    rack: Annotated[float, _seconds("rack", 0.0)] = 0.0
+    pod: Annotated[float, _seconds("pod", 0.0)] = 0.0
 
 
 class QueueFile(_Part):
@@ -131,11 +207,42 @@ class QueueFile(_Part):
     kind: Literal["queues"] = "queues"
     half_life: Annotated[float, _seconds("half_life")] = domain.HALF_LIFE_SECONDS
     guard: Annotated[float, _seconds("guard", 0.0)] = domain.GUARD_SECONDS
+    relocation: Relocation | None = None
+    patience: Patience = Patience()
     queues: tuple[Queue, ...]
 
 
 def is_queue_file(document: Document) -> bool:
-    return document.value.get("kind") == KIND
+    """By its kind; one that says none is meant so by its queues."""
+    meant = KIND if "queues" in document.value else ""
+    return bool(document.value.get("kind", meant) == KIND)
+
+
+def queue_file_of(documents: Sequence[Document]) -> Document | None:
+    """The document of a file of queues; None for a file of specs.
+
+    Raises: SpecInvalid for queues of another kind, and for more documents beside them.
+    """
+    for one in documents:
+        if "queues" in one.value and not is_queue_file(one):
+            problem = Problem(
+                where=("queues",),
+                text="is for a file of queues",
+                hint=f"begin it with: kind: {KIND}",
+            )
+            raise refusal(one, [problem])
+    found = next(filter(is_queue_file, documents), None)
+    if found is not None and len(documents) > 1:
+        text = f"queues are alone in their file; this one has {len(documents)} documents"
+        hint = "write jobs into another file, and all queues into one document"
+        raise refusal(found, [Problem(where=("kind",), text=text, hint=hint)])
+    return found
+
+
+def read_queue(name: str, fields: Mapping[str, Any]) -> SetQueues:
+    """One queue, by its fields as in a file. Raises: SpecInvalid."""
+    value = {"queues": [{**fields, "name": name}]}
+    return read_queues(Document(value=value, source=f"queue {name[:80]}"), whole=False)
 
 
 def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
@@ -144,6 +251,8 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
         found = QueueFile.model_validate(_without_nulls(document.value))
     except ValidationError as error:
         problems = [_problem(dict(one)) for one in error.errors(include_url=False)]
+        if not whole:  # of the one that is named already
+            problems = [replace(one, where=one.where[2:]) for one in problems]
         raise refusal(document, problems) from None
     placed = list(_flat(found.queues, None, ("queues",)))
     faults = domain.faults([queue for queue, _ in placed]) if whole else ()
@@ -154,12 +263,25 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
     ]
     if problems:
         raise refusal(document, problems)
+    if found.relocation is not None and found.relocation.pause > DAY_SECONDS:
+        text = "a pause is at most a day, as long as what it cost is counted"
+        where_it_is = ("relocation", "pause")
+        raise refusal(document, [Problem(where=where_it_is, text=text, hint="write: pause: 6h")])
     return SetQueues(
         queues=tuple(queue for queue, _ in placed),
         whole=whole,
         half_life_seconds=found.half_life if whole else None,
         guard_seconds=found.guard if whole else None,
+        relocation=_relocation(found.relocation),
+        rack_patience_seconds=found.patience.rack,
+        pod_patience_seconds=found.patience.pod,
     )
+
+
+def _relocation(found: Relocation | None) -> RelocationRule | None:
+    if found is None:
+        return None
+    return RelocationRule(gpu_hours=found.gpu_hours, pause_seconds=found.pause)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -176,13 +298,18 @@ def _problem(error: dict[str, Any]) -> Problem:
         wrong = error["ctx"]["error"]
         return Problem(where=where, text=wrong.text, hint=wrong.hint)
     if error["type"] == "extra_forbidden":
-        known = Budget if len(where) > 1 and where[-2] == "budget" else Queue
-        known_here = ", ".join((QueueFile if len(where) == 1 else known).model_fields)
+        parts: dict[str, type[_Part]] = {
+            "budget": Budget,
+            "relocation": Relocation,
+            "patience": Patience,
+        }
+        known = parts.get(str(where[-2]), Queue) if len(where) > 1 else QueueFile
+        known_here = ", ".join(known.model_fields)
         return Problem(where=where, text="there is no such field", hint=f"known: {known_here}")
     if error["type"] == "missing":
         example = _EXAMPLES.get(field, f"{field}: ...")
         return Problem(where=where, text="is missing", hint=f"add: {example}")
-    example = _EXAMPLES.get(field, "see docs/schema/queues_file.json")
+    example = _EXAMPLES.get(field) or _EXAMPLES["queues"]
     if field in ("policy", "preempt"):
         words = domain.Policy if field == "policy" else domain.Preempt
         text = f"{shown(error.get('input'))} is no {field}"
@@ -213,6 +340,7 @@ def _to_domain(one: Queue, parent: str | None) -> domain.Queue:
         longest_seconds=one.max_duration,
         lowest_priority=low,
         highest_priority=high,
+        allow=one.allow,
         policy=one.policy,
         preempt=one.preempt,
         budget=_budget(one.budget) if one.budget is not None else None,
@@ -228,91 +356,3 @@ def _budget(budget: Budget) -> domain.Budget:
         until=budget.until,
         demote_to=budget.then,
     )
-
-
-def form_of(queue: domain.Queue) -> dict[str, Any]:
-    """The queue as it would be written in a file; what is as without it is left out."""
-    low, high = queue.lowest_priority, queue.highest_priority
-    form: dict[str, Any] = {
-        "name": queue.name,
-        "parent": queue.parent,
-        "gpus": {kind: _count(millis) for kind, millis in queue.nominal} or None,
-        "weight": queue.weight if queue.weight != 1.0 else None,
-        "borrow": _count(queue.borrow_limit_millis),
-        "lend": _count(queue.lend_limit_millis),
-        "max_per_user": _count(queue.most_per_user_millis),
-        "max_duration": _duration(queue.longest_seconds),
-        "priorities": None if low is None or high is None else [_word(low), _word(high)],
-        "policy": queue.policy if queue.policy != domain.Policy.DEFAULT else None,
-        "preempt": queue.preempt if queue.preempt != domain.Preempt.SAVING else None,
-        "budget": _budget_form(queue.budget) if queue.budget is not None else None,
-    }
-    return {key: value for key, value in form.items() if value is not None}
-
-
-def _budget_form(budget: domain.Budget) -> dict[str, Any]:
-    until = None if budget.until is None else datetime.fromtimestamp(budget.until, UTC)
-    form: dict[str, Any] = {
-        "gpu_hours": budget.gpu_hours,
-        "money": budget.money,
-        "rates": dict(budget.rates) or None,
-        "period": _duration(budget.period_seconds),
-        "until": None if until is None else until.isoformat(),
-        "then": BORROW_ONLY if budget.demote_to is None else _word(budget.demote_to),
-    }
-    return {key: value for key, value in form.items() if value is not None}
-
-
-def _count(millis: int | None) -> float | int | None:
-    if millis is None:
-        return None
-    return millis / MILLIS_PER_GPU if millis % MILLIS_PER_GPU else millis // MILLIS_PER_GPU
-
-
-def _duration(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds % size == 0:
-            return f"{seconds / size:.0f}{unit}"
-    return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
-
-
-def _word(priority: int) -> str | int:
-    names = {number: name for name, number in PRIORITIES.items()}
-    return names.get(priority, priority)
-
-
-def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
-    """What would be different, one line each; nothing: no line."""
-    lines = []
-    for field, word in (("half_life_seconds", "half_life"), ("guard_seconds", "guard")):
-        old, new = getattr(before, field), getattr(after, field)
-        if old != new:
-            lines.append(f"~ {word}: {_duration(old)} -> {_duration(new)}")
-    for queue in before.queues:
-        if queue.name not in after.by_name:
-            lines.append(f"- {queue.name}")
-    for queue in after.queues:
-        new_form = form_of(queue)
-        if queue.name not in before.by_name:
-            rest = ", ".join(f"{key}: {said(one)}" for key, one in list(new_form.items())[1:])
-            lines.append(f"+ {queue.name}{': ' if rest else ''}{rest}")
-            continue
-        old_form = form_of(before.queue(queue.name))
-        for key in {**old_form, **new_form}:
-            if old_form.get(key) != new_form.get(key):
-                old, new = said(old_form.get(key)), said(new_form.get(key))
-                lines.append(f"~ {queue.name}: {key}: {old} -> {new}")
-    return lines
-
-
-def said(value: Any) -> str:
-    """A value of a form on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {said(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(said, value))}]"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "none" if value is None else str(value)

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from corral.domain.ids import NAME_RULE, is_name
+from corral.domain.image import image_of
 from corral.domain.job import PRIORITIES
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, bytes_of, seconds_of
 
@@ -16,6 +17,8 @@ MAX_GPUS: Final = 1024  # a node
 MAX_NODES: Final = 100_000
 MAX_COMMAND: Final = 100_000  # characters: the kernel takes 131,072 bytes in one argument
 MAX_SECONDS: Final = 3650 * 86400.0
+MAX_AMOUNT: Final = 10**12  # GPU-hours or money: more than anybody has
+OWN_TOKEN: Final = "CORRAL_TOKEN"  # the secret that is the job's own token (decision 0030)
 SET_BY_CORRAL: Final = frozenset(
     (
         "MASTER_ADDR",
@@ -71,11 +74,18 @@ def text(value: Any, *, noun: str, example: str, most: int = 4096) -> str:
     return value
 
 
+def image(value: Any) -> str:
+    """The image's name, as it was written. Raises: ValueError."""
+    written = text(value, noun="image", example="image: ubuntu:24.04")
+    image_of(written)
+    return written
+
+
 def choice(value: Any, *, field: str, among: tuple[str, ...]) -> str:
     """One of a few words."""
     if isinstance(value, str) and value in among:
         return value
-    near = get_close_matches(shown(value), among, n=1) or among
+    near = get_close_matches(shown(value).lower(), among, n=1) or among
     raise Wrong(f"{shown(value)} is none of: {', '.join(among)}", f"write: {field}: {near[0]}")
 
 
@@ -153,6 +163,12 @@ def gpus(value: Any) -> tuple[str | None, int]:
     return None, _gpu_millis(value, value)
 
 
+def is_gpu_type(text: str) -> bool:
+    """Whether GPUs can be of this type."""
+    match = _GPU.fullmatch(text)
+    return match is not None and match.group(2) is None
+
+
 def _gpu_mapping(value: Mapping[Any, Any]) -> tuple[str | None, int]:
     """SkyPilot's {H100: 8} and dstack's {name: H100, count: 8}."""
     if set(value) <= {"name", "count"} and "name" in value:
@@ -163,7 +179,7 @@ def _gpu_mapping(value: Mapping[Any, Any]) -> tuple[str | None, int]:
             'name one here and the others under any_of: [{resources: {gpu: "a100:8"}}]',
         )
     kind, count = next(iter(value.items()))
-    if not isinstance(kind, str) or _GPU.fullmatch(kind) is None or ":" in kind:
+    if not isinstance(kind, str) or not is_gpu_type(kind):
         raise Wrong(f"{shown(kind)} is no type of GPU", 'write: gpu: "h100:8"')
     if isinstance(count, bool) or not isinstance(count, int | float):
         raise Wrong(f"{shown(count)} is no number of GPUs", f'write: gpu: "{kind}:8"')
@@ -248,12 +264,14 @@ def memory_bytes(value: Any) -> int:
 def seconds(value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECONDS) -> float:
     """Seconds in "90s", "1h30m" or Slurm's "2-12:00:00", within bounds."""
     example = f"write: {field}: 4h, or 90s, 30m, 1d12h"
+    if isinstance(value, str) and re.fullmatch(r"\s*[1-9]\d{0,8}\s*", value, re.ASCII):
+        value = int(value)  # Slurm would take it for minutes: who means them says so
     if not isinstance(value, str):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            unit = "h" if value < 100 else "s"
-            raise Wrong(
-                f"{shown(value)} of what?", f"write the unit: {field}: {shown(value)}{unit}"
-            )
+            slurm = " (minutes, as in Slurm)" if field == "max_duration" else ""
+            said = shown(value)
+            hint = f"write the unit: {field}: {said}m{slurm}, {said}h or {said}s"
+            raise Wrong(f"{said} of what?", hint)
         raise Wrong(f"{shown(value)} is no duration", example)
     try:
         amount = seconds_of(value)
@@ -264,12 +282,14 @@ def seconds(value: Any, *, field: str, low: float = 0.0, high: float = MAX_SECON
     return amount
 
 
-def amount(value: Any, *, field: str) -> float:
-    """A number above 0."""
+def amount(value: Any, *, field: str, from_zero: bool = False, example: str = "4") -> float:
+    """A number above 0, or from 0 on, that ends."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(f"{shown(value)} is no number", f"write: {field}: 4")
-    if not _finite(value) or not 0 < value <= 10**12:
-        raise Wrong(f"{shown(value)} is out of bounds: above 0", f"write: {field}: 4")
+        raise Wrong(f"{shown(value)} is no number", f"write: {field}: {example}")
+    if not (0 < value <= MAX_AMOUNT or (from_zero and value == 0)):
+        low = "0 to" if from_zero else "above 0, at most"
+        text = f"{shown(value)} is out of bounds: {low} {MAX_AMOUNT:,}"
+        raise Wrong(text, f"write: {field}: {example}")
     return float(value)
 
 
@@ -329,7 +349,8 @@ def _variable(key: object) -> str:
 
 def _env_value(key: str, value: object) -> str:
     huge = isinstance(value, int) and abs(value) >= 10**30
-    if isinstance(value, bool) or huge or not isinstance(value, str | int | float):
+    endless = isinstance(value, float) and not _finite(value)  # JSON has no such number
+    if isinstance(value, bool) or huge or endless or not isinstance(value, str | int | float):
         raise Wrong(f"{key} is {shown(value)}: neither text nor a number", f'write: {key}: "..."')
     words = value if isinstance(value, str) else repr(value)
     if "\0" in words or any("\ud800" <= letter <= "\udfff" for letter in words):

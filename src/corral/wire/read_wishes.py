@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import Mapping
 from datetime import datetime
+from math import isfinite
 from typing import Any, Final
 
 from corral.domain.ids import is_name
@@ -116,7 +117,8 @@ def _label_value(label: str, value: Any) -> str:
             f"write: constraints: {{{label}: {{not: true}}}}",
         )
     text = value if isinstance(value, str) else shown(value)
-    if not isinstance(value, str | int | float) or LABEL.fullmatch(text) is None:
+    endless = isinstance(value, float) and not isfinite(value)  # JSON has no such number
+    if endless or not isinstance(value, str | int | float) or LABEL.fullmatch(text) is None:
         raise Wrong(f"{label}: {shown(value)} is no value of a label", f"write: {{{label}: a}}")
     return text
 

@@ -13,7 +13,7 @@ from corral.domain.errors import SpecInvalid
 from corral.wire.document import TEXT_BYTES, Document, Where, documents_of
 from corral.wire.meant import meant_by
 from corral.wire.read import shown
-from corral.wire.spec import SECTIONS, SPELLINGS, Resources, Spec
+from corral.wire.spec import RAY, SECTIONS, SPELLINGS, Resources, Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,12 +283,18 @@ def _together(spec: Spec) -> list[Problem]:
                 hint="write: kind: service and service: {port: 8000}",
             )
         )
-    if spec.per == "gpu" and spec.resources.gpu[1] == 0:
-        problems.append(
-            Problem(
-                where=("per",),
-                text="one rank a GPU, and no GPU is asked for",
-                hint="add: resources: {gpu: 1}, or write: per: node",
-            )
-        )
-    return problems
+    return problems + _of_ranks(spec)
+
+
+def _of_ranks(spec: Spec) -> list[Problem]:
+    """What starts the ranks has to start some."""
+    if spec.per != "gpu":
+        return []
+    if spec.kind == RAY:
+        text = "a Ray program runs once, and starts what runs on GPUs by itself"
+        return [Problem(where=("per",), text=text, hint="take per out, or write: kind: job")]
+    if spec.resources.gpu[1]:
+        return []
+    text = "one rank a GPU, and no GPU is asked for"
+    hint = "add: resources: {gpu: 1}, or write: per: node"
+    return [Problem(where=("per",), text=text, hint=hint)]

@@ -24,6 +24,7 @@ SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
     ("any_of", "resources"): {"accelerators": "gpu", "gpus": "gpu", "cpus": "cpu"},
 }
 
+RAY: Final = "ray"
 _DURATION: Final = {
     "type": "string",
     "examples": ["90s", "4h", "1d12h", "2-12:00:00"],
@@ -75,6 +76,11 @@ def _name(field: str, noun: str) -> Any:
 
 def _text(noun: str, example: str) -> Any:
     return _as(reader(read.text, noun=noun, example=example), {"type": "string", "minLength": 1})
+
+
+def _image() -> Any:
+    examples = ["ubuntu:24.04", "/data/torch.sif"]
+    return _as(reader(read.image), {"type": "string", "minLength": 1, "examples": examples})
 
 
 Nodes = Annotated[int, *_whole("nodes", 1, read.MAX_NODES, "nodes")]
@@ -141,6 +147,9 @@ class Elastic(_Section):
 
 
 class After(_Section):
+    """What another job must have done. Of an array all jobs count; of those to fail one is enough,
+    once all have ended."""
+
     job: Annotated[str, *_name("job", "name or id of a job")]
     on: Annotated[str, *_word("on", "done", "failed", "ended", "started")] = "done"
 
@@ -275,7 +284,7 @@ class Spec(_Section):
     workdir: Annotated[str | None, *_text("path", "workdir: .")] = None
     setup: Annotated[str | None, *_as(reader(read.command, field="setup"), _COMMAND)] = None
     per: Annotated[Literal["node", "gpu"], *_word("per", "node", "gpu")] = "node"
-    image: Annotated[str | None, *_text("image", "image: ubuntu:24.04")] = None
+    image: Annotated[str | None, *_image()] = None
     checkpoint: Annotated[Checkpoint | None, BeforeValidator(_checkpoint)] = None
     retry: Retry = Retry()
     disconnect: Annotated[
@@ -291,12 +300,12 @@ class Spec(_Section):
         Array | None, *_as(read_array, {"type": "string", "examples": ["0-99%10", "1,3,5"]})
     ] = None
     kind: Annotated[
-        Literal["job", "service"],
+        Literal["job", "ray", "service"],
         *_as(
             lambda value: read.choice(
-                "job" if value == "task" else value, field="kind", among=("job", "service")
+                "job" if value == "task" else value, field="kind", among=("job", RAY, "service")
             ),
-            {"enum": ["job", "service", "task"]},
+            {"enum": ["job", RAY, "service", "task"]},
         ),
     ] = "job"
     service: Service | None = None

@@ -27,8 +27,9 @@ from corral.domain.place import Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.wire import spec as shapes
 from corral.wire.array import MOST
+from corral.wire.read import OWN_TOKEN
 from corral.wire.reading import Parsed, Problem, refusal
-from corral.wire.spec import Spec
+from corral.wire.spec import RAY, Spec
 
 MOST_AFTERS: Final = 100_000
 
@@ -48,13 +49,18 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
             afters += len(after)
             job = _job(one.spec, name, index, after)
             jobs.append(job if index is None else replace(job, array_place=place))
+    check_waits(afters, parsed[0].document.source)
+    return tuple(jobs)
+
+
+def check_waits(afters: int, source: str) -> None:
+    """Raises: SpecInvalid where jobs wait for one another in too many ways."""
     if afters > MOST_AFTERS:
         raise SpecInvalid(
-            f"{parsed[0].document.source}: the jobs wait for one another in {afters:,} ways; "
+            f"{source}: the jobs wait for one another in {afters:,} ways; "
             f"{MOST_AFTERS:,} are taken",
             hint="let one job between the two arrays wait for the first, and the second for it",
         )
-    return tuple(jobs)
 
 
 def _elements(one: Parsed) -> Iterator[tuple[str, int | None]]:
@@ -109,7 +115,8 @@ def _afters(one: Parsed, places: Mapping[str, list[list[int]]]) -> Iterator[Afte
         if not meant:
             yield After(job=JobId(after.job), on=on)
         for place in meant[0] if meant else ():
-            yield After(job=JobId(f"@{place}"), on=on)
+            of = after.job if len(meant[0]) > 1 else ""
+            yield After(job=JobId(f"@{place}"), on=on, of=of)
 
 
 def _refuse_cycles(parsed: Sequence[Parsed]) -> None:
@@ -168,7 +175,7 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         max_duration_seconds=spec.max_duration,
         warn=Warn(signal=spec.warn.signal, before_seconds=spec.warn.before),
         env=spec.env,
-        secrets=spec.secrets,
+        secrets=_secrets(spec),
         workdir=spec.workdir,
         setup=spec.setup,
         per=Per(spec.per),
@@ -183,7 +190,14 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         array_limit=spec.array.limit if spec.array else None,
         image=spec.image,
         service=_service(spec.service),
+        ray=spec.kind == RAY,
     )
+
+
+def _secrets(spec: Spec) -> tuple[str, ...]:
+    """By the job's own token the nodes of a Ray program know each other (decision 0042)."""
+    needed = (OWN_TOKEN,) if spec.kind == RAY and OWN_TOKEN not in spec.secrets else ()
+    return (*spec.secrets, *needed)
 
 
 def _place(spec: Spec) -> PlaceRule:

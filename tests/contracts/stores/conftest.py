@@ -9,6 +9,7 @@ import pytest
 
 from corral.ports.store import Store
 from corral.store.memory import MemoryStore
+from corral.store.postgres import PostgresStore
 from corral.store.sqlite import SqliteStore
 
 T = TypeVar("T")
@@ -50,8 +51,14 @@ def sqlite_opener(path: Path) -> Callable[..., Store]:
     return lambda **settings: SqliteStore(path, **settings)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+def postgres_opener(url: str) -> Callable[..., Store]:
+    return lambda **settings: PostgresStore(url, **settings)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "memory":
         return Place(memory_opener())
-    return Place(sqlite_opener(tmp_path / "corral.db"))
+    if request.param == "sqlite":
+        return Place(sqlite_opener(tmp_path / "corral.db"))
+    return Place(postgres_opener(request.getfixturevalue("postgres").database()))

@@ -7,7 +7,7 @@ import pytest
 
 from corral.domain.attempt import SeatState
 from corral.domain.errors import InvariantBroken, TermLost
-from corral.domain.ids import AttemptNumber, Sequence, job_id
+from corral.domain.ids import AttemptNumber, NodeId, Sequence, job_id
 from corral.domain.moves import FINAL, JobState
 from corral.domain.world import Changes, World
 from corral.ports.store import Store
@@ -249,3 +249,14 @@ def test_a_commit_that_fails_fails_none_of_those_beside_it(place: Place) -> None
         assert sorted((await store.lead()).jobs) == [f"j{i}" for i in range(2, 9)]
 
     place.run(scenario)
+
+
+def test_a_node_that_is_removed_is_unknown_to_the_next_head(place: Place) -> None:
+    async def write(store: Store) -> World:
+        world = await store.lead()
+        await store.commit(world.term, Changes(nodes=(node("n1"), node("n2"), node("n3"))))
+        changes = Changes(nodes=(node("n3", gpus=4),), removed=(NodeId("n2"), NodeId("n9")))
+        await store.commit(world.term, changes)
+        return await store.lead()
+
+    assert place.run(write).nodes == {"n1": node("n1"), "n3": node("n3", gpus=4)}

@@ -1,5 +1,6 @@
 """Users, tokens and the audit log, on every store."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -79,6 +80,17 @@ def test_a_token_is_known_by_its_hash_alone_and_comes_with_its_user(place: Place
         assert await store.identities([CD, AB]) == [None, (token(), user())]
         for other in (CD, AB[:-1], "né", ""):
             assert await store.identity(other) is None
+
+    place.run(scenario)
+
+
+def test_a_token_that_is_forgotten_leaves_a_line_in_the_log_and_nothing_else(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        await store.add_token(token(), entry=entry("token.create"))
+        assert await store.forget_token(token_id(AB), entry=entry("token.forget"))
+        assert not await store.forget_token(token_id(AB), entry=entry("token.forget"))
+        assert (await store.tokens(), await store.identity(AB)) == ([], None)
+        assert await said(store) == ["token.create", "token.forget"]
 
     place.run(scenario)
 
@@ -166,5 +178,62 @@ def test_a_secret_that_is_set_or_dropped_has_its_line(place: Place) -> None:
         await store.drop_secret("A", entry=entry("secret.remove", "A"))
         await store.drop_secret("A", entry=entry("secret.remove", "A"))
         assert await said(store) == ["secret.set", "secret.remove"]
+
+    place.run(scenario)
+
+
+def join_token(**more: Any) -> Token:
+    return token(role=Role.JOIN, uses_left=more.pop("uses_left", 1), **more)
+
+
+def of_node(sha256: str, name: str = "w1") -> Token:
+    return token(sha256, UserName(name), role=Role.NODE, node=NodeId(name))
+
+
+def test_a_join_token_is_spent_in_one_step_with_the_node_it_lets_in(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        join, made = join_token(expires_at=9.0), of_node(CD)
+        await store.add_token(join, entry=entry("node.token"))
+        assert await store.spend_token(join.id, made, at=9.0, entry=entry("late")) is None
+        assert await store.spend_token(TokenId("t0"), made, at=2.0, entry=entry("no")) is None
+        left = await store.spend_token(join.id, made, at=2.0, entry=entry("node.join"))
+        assert left is not None
+        assert left.uses_left == 0
+        assert await store.identity(CD) == (made, None)
+        other = of_node("ef" * 32, "w2")
+        assert await store.spend_token(join.id, other, at=2.0, entry=entry("twice")) is None
+        assert await store.identity(other.sha256) is None
+        assert await said(store) == ["node.token", "node.join"]
+
+    place.run(scenario)
+
+
+def test_two_who_spend_the_last_use_at_once_are_told_apart(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        join = join_token(uses_left=2)
+        await store.add_token(join, entry=entry("node.token"))
+        tries = [of_node(f"{n:02x}" * 32, f"w{n}") for n in range(5)]
+        done = await asyncio.gather(
+            *(store.spend_token(join.id, one, at=2.0, entry=entry()) for one in tries)
+        )
+        assert sum(one is not None for one in done) == 2
+        assert len([one for one in await store.tokens() if one.node]) == 2
+
+    place.run(scenario)
+
+
+def test_a_name_that_a_valid_token_has_is_taken_until_that_is_revoked(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        join, first, second = join_token(uses_left=9), of_node(CD), of_node("ef" * 32)
+        await store.add_token(join, entry=entry("node.token"))
+        await store.spend_token(join.id, first, at=2.0, entry=entry())
+        for again in (second, of_node(CD, "w2")):  # the name, then the secret
+            with pytest.raises(Conflict):
+                await store.spend_token(join.id, again, at=2.0, entry=entry("no"))
+        await store.revoke_token(first.id, at=3.0, entry=entry("token.revoke"))
+        left = await store.spend_token(join.id, second, at=4.0, entry=entry())
+        assert left is not None
+        assert left.uses_left == 7
+        assert "no" not in await said(store)
 
     place.run(scenario)

@@ -10,8 +10,7 @@ from corral.domain.ids import AttemptNumber, JobId, job_id
 from corral.domain.moves import JobState
 from corral.domain.wishes import Wish
 from corral.domain.world import Changes
-from corral.store import lanes
-from corral.store.sqlite import SqliteStore
+from corral.store.sqlite import SqliteStore, database
 from tests.store.rows import ANN, allocation, attempt, event, job, submit
 
 BURST = 3  # wishes that are asked at once, and granted by one commit
@@ -31,7 +30,7 @@ class Acks:
 
 async def work(path: Path, handle: int, rounds: int, *, first: int = 1, close: bool = True) -> None:
     """Open the store, lead, and do so many rounds; trouble is said, and the next round begun."""
-    lanes.CHECKPOINT_ROWS = CHECKPOINT_ROWS  # type: ignore[misc]
+    database.CHECKPOINT_ROWS = CHECKPOINT_ROWS  # type: ignore[misc]
     acks = Acks(handle)
     store = None
     for number in range(first, first + rounds):

@@ -23,6 +23,7 @@ from tests.store.rows import (
     allocation,
     attempt,
     event,
+    imported,
     job,
     node,
     receipt,
@@ -62,7 +63,11 @@ async def fill(path: Path) -> None:
     )
     await store.commit(world.term, changes)
     await store.tell([told(J1), told(J2, waited_seconds=61.5)])
+    await store.keep_leading(world.term, name="a", url="http://127.0.0.1:1")
+    await store.agree("key", "of the first")
     await fill_people(store)
+    entry = AuditEntry(at=6.0, by=HEAD, token=None, what="history.import", on="sacct")
+    await store.keep_imported([imported("1")], entry=entry)
     await store.put_secret("HF_TOKEN", b"sealed", by=ANN, at=4.0)
     await store.close()
 

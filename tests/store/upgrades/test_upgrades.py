@@ -12,9 +12,10 @@ from corral.domain.errors import CorralError
 from corral.domain.moves import JobState
 from corral.domain.people import Role
 from corral.domain.world import Changes, World
-from corral.store import migrations, opening, schema
-from corral.store.opening import connect
-from corral.store.sqlite import SqliteStore
+from corral.store import migrations, schema
+from corral.store.sqlite import SqliteStore, opening
+from corral.store.sqlite.database import connect
+from corral.store.tables import TableStore
 from tests.store.rows import ANN, event, submit
 
 HERE = Path(__file__).parent
@@ -25,6 +26,9 @@ NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0002_queues.py": "005ff0df23b95cf013f6255b1e9e6b3e00981d5d7355f8ce2276e3e072a79bd4",
     "m0003_people.py": "9e14b8923df823665d068e8c7c343631bc4c6f4f687a24de56736f702838ae62",
     "m0004_told.py": "f3ddc1e743eeade918261721903143f8e852cb510a9ad7073cc0fa806af004d6",
+    "m0005_leader.py": "f39e50770c34e0af0a2dd547fd576e5b060fca3c20d5471874e7a626869c530f",
+    "m0006_heads.py": "a707ddd9f116ab026d3208a08064535d8ce6c8b7725422d753dbc7e53ef1c665",
+    "m0007_imported.py": "24b9dcea6a5862262b07d3211eb0d86df129717f404364a888ddf5ec834e49fd",
 }
 
 
@@ -46,8 +50,7 @@ def shape(path: Path) -> set[str]:
     return {"".join(sql.split()).replace('"', "") for (sql,) in rows}
 
 
-async def read(path: Path) -> World:
-    store = SqliteStore(path)
+async def read(store: TableStore) -> World:
     try:
         world = await store.lead()
         assert (await store.wish(submit("again", key="first"), by=ANN, at=9.0)).sequence == 1
@@ -69,7 +72,7 @@ async def read(path: Path) -> World:
 
 @pytest.mark.parametrize("dump", RELEASED, ids=lambda dump: dump.stem)
 def test_a_released_schema_opens_with_all_it_held(dump: Path, tmp_path: Path) -> None:
-    world = asyncio.run(read(restored(dump, tmp_path / "corral.db")))
+    world = asyncio.run(read(SqliteStore(restored(dump, tmp_path / "corral.db"))))
     assert world.cluster == "c1"
     assert {id: job.state for id, job in world.jobs.items()} == {"j1": JobState.RUNNING}
     assert world.ended == {"j2": JobState.DONE}
@@ -114,7 +117,7 @@ def test_tokens_of_before_there_were_users_go_on_as_users_and_nodes(tmp_path: Pa
 
 @pytest.mark.parametrize("dump", RELEASED, ids=lambda dump: dump.stem)
 def test_an_upgraded_store_has_the_tables_of_a_new_one(dump: Path, tmp_path: Path) -> None:
-    asyncio.run(read(restored(dump, tmp_path / "old.db")))
+    asyncio.run(read(SqliteStore(restored(dump, tmp_path / "old.db"))))
     SqliteStore(tmp_path / "new.db")
     assert shape(tmp_path / "old.db") == shape(tmp_path / "new.db")
 
@@ -174,7 +177,7 @@ def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
 ) -> None:
     path = with_next(tmp_path, monkeypatch, then="")
     for _ in range(2):
-        assert list(asyncio.run(read(path)).jobs) == ["j1"]
+        assert list(asyncio.run(read(SqliteStore(path))).jobs) == ["j1"]
     with sqlite3.connect(path) as raw:
         assert raw.execute("SELECT DISTINCT note FROM tokens").fetchall() == [("from before",)]
         revision = raw.execute("SELECT version_num FROM alembic_version").fetchall()
@@ -183,7 +186,7 @@ def test_an_older_store_is_upgraded_once_and_a_copy_is_kept(
     copy = tmp_path / f"corral.db.schema-{schema.REVISION}"
     assert copy.stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(opening, "REVISION", schema.REVISION)
-    assert list(asyncio.run(read(copy)).jobs) == ["j1"]
+    assert list(asyncio.run(read(SqliteStore(copy))).jobs) == ["j1"]
 
 
 @pytest.mark.parametrize(
@@ -202,4 +205,4 @@ def test_an_upgrade_that_fails_leaves_the_store_as_it_was(
     assert "as it was" in found.value.message
     assert shape(path) == before
     monkeypatch.setattr(opening, "REVISION", schema.REVISION)
-    assert list(asyncio.run(read(path)).jobs) == ["j1"]
+    assert list(asyncio.run(read(SqliteStore(path))).jobs) == ["j1"]

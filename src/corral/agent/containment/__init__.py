@@ -1,13 +1,14 @@
 """Where an attempt's processes are kept together: cgroup, else pid namespace, else subreaper."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from corral.agent.containment import cgroup, namespace, subreaper
 from corral.agent.containment.base import (
     CGROUP,
+    ENGINE,
     PID_NAMESPACE,
     SUBREAPER,
     Containment,
@@ -19,6 +20,7 @@ from corral.agent.processes import Process
 
 __all__ = [
     "CGROUP",
+    "ENGINE",
     "KINDS",
     "PID_NAMESPACE",
     "SUBREAPER",
@@ -27,6 +29,7 @@ __all__ = [
     "Limits",
     "Memory",
     "create",
+    "from_on",
     "probe",
     "recorded",
 ]
@@ -34,10 +37,15 @@ __all__ = [
 KINDS: Final = (CGROUP, PID_NAMESPACE, SUBREAPER)  # the strongest first
 
 
+def from_on(kind: str) -> Sequence[str]:
+    """This kind and the weaker ones, which stand in for it where it is not to be had."""
+    return (ENGINE,) if kind == ENGINE else KINDS[KINDS.index(kind) :]
+
+
 def probe(wanted: str | None = None) -> Found:
     """The strongest containment to be had here, or the `wanted` kind if that one is to be had."""
     reasons: list[str] = []
-    for kind in KINDS if wanted is None else KINDS[KINDS.index(wanted) :]:
+    for kind in KINDS if wanted is None else from_on(wanted):
         why_not = _WHY_NOT[kind]()
         if not why_not:
             return Found(kind, "; ".join(reasons) or ("asked for" if wanted else "the strongest"))
@@ -54,6 +62,8 @@ def create(kind: str, *, name: str, mark: str, limits: Limits) -> Containment:
         return cgroup.create(cgroup.own_hierarchy(), name, limits)
     if kind == PID_NAMESPACE:
         return namespace.create(limits)
+    if kind == ENGINE:
+        return subreaper.inside_engine(mark)
     return subreaper.create(mark, limits)
 
 
@@ -81,4 +91,5 @@ _WHY_NOT: Final[Mapping[str, Callable[[], str]]] = {
     CGROUP: _no_cgroup,
     PID_NAMESPACE: namespace.try_out,
     SUBREAPER: lambda: "",
+    ENGINE: lambda: "",
 }

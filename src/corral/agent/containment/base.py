@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 CGROUP = "cgroup"
 PID_NAMESPACE = "pid-namespace"
 SUBREAPER = "subreaper"
+ENGINE = "engine"  # whoever lent the node ends all that is left, and holds the limits
 
 
 class Found(NamedTuple):

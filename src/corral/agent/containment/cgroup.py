@@ -48,6 +48,16 @@ def own_hierarchy() -> Hierarchy:
 
 def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
     """Where this process may make groups. Raises: NoCgroups when it may not."""
+    found = _own_folders(mountinfo, cgroups)
+    if "freezer" in found:
+        return _version_1(found)
+    if "" in found:
+        return _version_2(found[""])
+    raise NoCgroups("no cgroup file system is mounted")
+
+
+def _own_folders(mountinfo: str, cgroups: str) -> dict[str, Path]:
+    """The folders of the groups that a process is in: by controller, "" in version 2."""
     own: dict[str, str] = {}
     for line in cgroups.splitlines():
         _, names, path = line.split(":", 2)
@@ -60,11 +70,7 @@ def hierarchy(mountinfo: str, cgroups: str) -> Hierarchy:
             there = ("",) if kind == "cgroup2" else tuple(set(_V1) & set(options))
             for name in there:
                 found[name] = _below(Path(fields[4]), fields[3], own.get(name, "/"))
-    if "freezer" in found:
-        return _version_1(found)
-    if "" in found:
-        return _version_2(found[""])
-    raise NoCgroups("no cgroup file system is mounted")
+    return found
 
 
 def _below(mount: Path, root: str, path: str) -> Path:
@@ -150,15 +156,9 @@ class Cgroup:
 
     def memory(self) -> Memory | None:
         if self.version == 2:
-            return self._memory_2(self.folders[0])
+            return _memory_2(self.folders[0])
         folder = next((at for at in self.folders if (at / "memory.oom_control").exists()), None)
-        if folder is None:
-            return None
-        return Memory(
-            oom_kills=_counter(folder / "memory.oom_control", "oom_kill"),
-            peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
-            limit_bytes=_number(folder / "memory.limit_in_bytes"),
-        )
+        return None if folder is None else _memory_1(folder)
 
     def remove(self) -> None:
         for folder in self.folders:
@@ -190,16 +190,37 @@ class Cgroup:
             return (main / "freezer.state").read_text().strip() == "FROZEN"
         return _counter(main / "cgroup.events", "frozen") == 1
 
-    @staticmethod
-    def _memory_2(folder: Path) -> Memory | None:
-        limit = folder / "memory.max"
-        if not limit.exists() or limit.read_text().strip() == "max":
-            return None
-        return Memory(
-            oom_kills=_counter(folder / "memory.events", "oom_kill"),
-            peak_bytes=_number(folder / "memory.peak"),
-            limit_bytes=_number(limit),
-        )
+
+def _memory_2(folder: Path) -> Memory | None:
+    limit = folder / "memory.max"
+    if not limit.exists() or limit.read_text().strip() == "max":
+        return None
+    return Memory(
+        oom_kills=_counter(folder / "memory.events", "oom_kill"),
+        peak_bytes=_number(folder / "memory.peak"),
+        limit_bytes=_number(limit),
+    )
+
+
+def _memory_1(folder: Path) -> Memory:
+    return Memory(
+        oom_kills=_counter(folder / "memory.oom_control", "oom_kill"),
+        peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
+        limit_bytes=_number(folder / "memory.limit_in_bytes"),
+    )
+
+
+def around() -> Memory | None:
+    """What the group that this process is in has taken, and what is allowed to it; None where that
+    cannot be read."""
+    with suppress(OSError):
+        mounts = Path("/proc/self/mountinfo").read_text()
+        own = _own_folders(mounts, Path("/proc/self/cgroup").read_text())
+        if "memory" in own:
+            return _memory_1(own["memory"])
+        if "" in own:
+            return _memory_2(own[""])
+    return None
 
 
 def create(place: Hierarchy, name: str, limits: Limits) -> Cgroup:

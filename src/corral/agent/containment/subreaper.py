@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corral.agent.containment.base import SUBREAPER, Limits, Memory
+from corral.agent.containment import cgroup
+from corral.agent.containment.base import ENGINE, SUBREAPER, Limits, Memory
 from corral.agent.processes import descendants, marked, send
 
 
@@ -49,7 +50,7 @@ class Subreaper:
             send(pid, signal.SIGKILL)
 
     def memory(self) -> Memory | None:
-        return None
+        return cgroup.around() if self.kind == ENGINE else None
 
     def remove(self) -> None:
         """Nothing was made for it."""
@@ -62,3 +63,9 @@ def create(mark: str, limits: Limits) -> Subreaper:
         *(["no limit on memory can be held here"] if limits.memory_bytes else []),
     ]
     return Subreaper(shim=os.getpid(), mark=mark, warnings=warnings)
+
+
+def inside_engine(mark: str) -> Subreaper:
+    """The engine's own containment is around the agent, its shims and their ranks: what hides here
+    is ended there. A group of our own below it would be one that the engine does not look into."""
+    return Subreaper(shim=os.getpid(), mark=mark, kind=ENGINE)

@@ -1,6 +1,8 @@
 """Ending what is left: SIGTERM once to each, a grace, then SIGKILL until nothing is.
 
-A shell that somebody was let into is hung up on instead: at a terminal it is deaf to SIGTERM."""
+What is started in answer to SIGTERM, to save or to clean up, has the grace to be done. A shell that
+somebody was let into is hung up on instead: at a terminal it is deaf to SIGTERM.
+"""
 
 import os
 import signal
@@ -8,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from corral.agent.containment import Containment
-from corral.agent.processes import children, send, words_of
+from corral.agent.processes import catches, children, parent_of, send, words_of
 from corral.agent.shim.loop import Loop
 
 LOOK_SECONDS: Final = 0.05  # between looks at what is left, while it may end by itself
@@ -25,7 +27,10 @@ class Grace:
         self._group = group
         self._look = look
         self._deadline: float | None = None  # what is left then is killed
+        self._first: frozenset[int] | None = None  # what ran when the grace began
         self._told: set[int] = set()
+        self._has_told = False
+        self._spared: set[int] = set()  # what those who were told have started since
         self._childless: set[int] = set()
         self._kill_seconds = KILL_SECONDS
         self._looks = False
@@ -71,22 +76,36 @@ class Grace:
     def _terminate(
         self, left: Collection[int], shells: Collection[int], attached: Collection[int]
     ) -> None:
-        """Not to the shell of a command while that runs: it would be gone before what it waits for,
-        and the exit code with it."""
-        for pid in left:
-            if pid in self._told:
+        if self._first is None:
+            self._first = frozenset(left)
+        self._told.intersection_update(left)
+        self._spared.intersection_update(left)
+        known = self._told | self._spared
+        commands = [pid for pid in left if pid in shells and pid not in known]
+        waiting = {pid for pid in commands if self._waits(pid)}
+        for pid in sorted(left, key=lambda pid: pid not in shells):  # before what they began since
+            if pid in known or pid in waiting:
                 continue
-            if pid in shells and words_of(pid)[:2] == [SHELL.encode(), b"-c"]:
-                if children(pid):
-                    self._childless.discard(pid)
-                    continue
-                if self._may_be_ending(pid):
-                    continue
-            send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)
-            self._told.add(pid)
+            parent = parent_of(pid)
+            if parent in known:
+                self._spared.add(pid)
+            elif parent not in waiting or pid in self._first:
+                send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)
+                self._told.add(pid)
+                self._has_told = True
+
+    def _waits(self, shell: int) -> bool:
+        """The shell of a command is told when that has ended: it would be gone before what it waits
+        for, and the exit code with it. One that traps SIGTERM waits by itself."""
+        if words_of(shell)[:2] != [SHELL.encode(), b"-c"] or catches(shell, signal.SIGTERM):
+            return False
+        if any(child in (self._first or ()) for child in children(shell)):
+            self._childless.discard(shell)
+            return True
+        return self._may_be_ending(shell)
 
     def _may_be_ending(self, shell: int) -> bool:
         """A shell whose command has just ended has until the next look to end with its code."""
-        fresh = shell not in self._childless and bool(self._told)
+        fresh = shell not in self._childless and self._has_told
         self._childless.add(shell)
         return fresh

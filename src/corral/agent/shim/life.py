@@ -6,25 +6,26 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from corral.agent import containment
 from corral.agent.capture import RankLog
 from corral.agent.journal import Journal
-from corral.agent.processes import Process, catches, send
+from corral.agent.processes import catches, send
 from corral.agent.shim import attach
 from corral.agent.shim.grace import SHELL, Grace
+from corral.agent.shim.inside import Inside
 from corral.agent.shim.ledger import Ledger, reserve_bytes
 from corral.agent.shim.line import Line, Message
 from corral.agent.shim.loop import Loop
-from corral.agent.shim.plan import Plan
 from corral.agent.shim.rank import Rank, tell_end
 from corral.agent.shim.spawn import Account, Child
 from corral.agent.shim.state import Record, State, progress_record, save_record
+from corral.wire.plan import Plan
 
 PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or all have ended
 GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
+WHY_LETTERS: Final = 1000  # of a rank's own reason not to run
 MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
@@ -48,8 +49,10 @@ class Life:
         group: containment.Containment,
         logs: dict[int, RankLog],
         account: Account | None,
+        inside: Inside,
     ) -> None:
         self.plan = plan
+        self._inside = inside
         self.account = account
         self._loop = loop
         self._group = group
@@ -95,7 +98,7 @@ class Life:
         self._look()
 
     def _start(self, rank: Rank, command: str, own_env: dict[str, str]) -> bool:
-        words = [SHELL, "-c", command]
+        words = [self._inside.shell(SHELL), "-c", command]
         try:
             rank.start(self._child_on(words, own_env), lambda: self._ran(rank))
         except OSError as trouble:
@@ -109,16 +112,18 @@ class Life:
         self, words: list[str], own_env: dict[str, str], *, terminal: bool = False
     ) -> Callable[[tuple[int, int, int]], Child]:
         env = {**self.plan.env, **own_env, "CORRAL_SOCKET": f"{self.plan.folder}/shim.sock"}
-        env |= self.account.env if self.account is not None else {}
+        account = self.account.env if self.account is not None else {}
+        env = self._inside.env({**env, **account}, self.plan.work)
 
         def child(stdio: tuple[int, int, int]) -> Child:
             return Child(
-                words=words,
+                words=self._inside.words(words),
                 env=env,
                 work=self.plan.work,
                 stdio=stdio,
                 account=self.account,
                 containment=self._group,
+                inside=self._inside,
                 terminal=terminal,
             )
 
@@ -128,7 +133,9 @@ class Life:
         """A program runs, or could not be started."""
         if rank.exec_failed:
             what = "setup" if rank is self._setup else f"rank {rank.number}"
-            self._fail(f"{what} could not be started: {rank.exec_failed}", infra=True)
+            self._fail(
+                f"{what} could not be started: {rank.exec_failed}", infra=not self._inside.is_image
+            )
         elif self._grace.runs:
             self._grace.tell_again(rank.pid)
         started = len(self._ranks) == len(self.plan.ranks)
@@ -307,6 +314,8 @@ class Life:
             self._gather()
         elif kind == "save":
             self._ledger.record(save_record(message, self.plan.attempt, wall()))
+        elif kind == "refuse":
+            self._fail(str(message["why"])[:WHY_LETTERS], infra=False)
         elif kind == "committed":
             self._committed(message)
         elif kind == "stop":
@@ -363,7 +372,9 @@ class Life:
         self, connection: socket.socket, own_env: dict[str, str], message: Message
     ) -> None:
         shell = self.account.shell if self.account else os.environ.get("SHELL", SHELL)
-        words = [shell if os.access(shell, os.X_OK) else SHELL, "-i"]
+        words = [self._inside.shell(shell if os.access(shell, os.X_OK) else SHELL), "-i"]
+        if command := message.get("command"):
+            words = [self._inside.shell(SHELL), "-c", str(command)]
         env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
         child = self._child_on(words, env, terminal=True)
         try:
@@ -375,21 +386,3 @@ class Life:
     @property
     def _first_log(self) -> RankLog:
         return self._logs[self.plan.ranks[0]]
-
-
-def launch_record(plan: Plan, group: containment.Containment, shim: Process) -> Record:
-    """The first record: what another agent must know to look after the attempt."""
-    return {
-        "type": "launch",
-        "shim": [shim.pid, shim.started],
-        "containment": dict(group.record),
-        "ranks": plan.ranks,
-        "at": wall(),
-    }
-
-
-def open_logs(plan: Plan, loop: Loop) -> dict[int, RankLog]:
-    """Raises: OSError."""
-    folder = Path(plan.folder) / "logs"
-    folder.mkdir(exist_ok=True)
-    return {number: RankLog(folder / f"rank-{number}.log", loop.now) for number in plan.ranks}

@@ -14,18 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from corral.agent import containment
+from corral.agent.capture import RankLog
 from corral.agent.journal import FILE, Journal
-from corral.agent.processes import myself
+from corral.agent.processes import Process, myself
+from corral.agent.shim.inside import inside_of
 from corral.agent.shim.ledger import reserve_bytes
-from corral.agent.shim.life import (
-    Life,
-    launch_record,
-    open_logs,
-    wall,
-)
+from corral.agent.shim.life import Life, wall
 from corral.agent.shim.loop import Loop
-from corral.agent.shim.plan import Plan, decode_plan
 from corral.agent.shim.spawn import Account, account
+from corral.agent.shim.state import Record
+from corral.wire.plan import Plan, decode_plan
 
 PR_SET_NAME: Final = 15
 PR_SET_CHILD_SUBREAPER: Final = 36
@@ -102,8 +100,28 @@ def _life(plan: Plan, loop: Loop, journal: Journal) -> Life:
         if user.name != plan.user:
             said = f"this machine has no account {plan.user}: the ranks run as {user.name}"
             logs[plan.ranks[0]].say(said)
-        _give(folder, Path(plan.work), user)
-    return Life(plan, loop, journal, group, logs, user)
+        folder.chmod(0o711)
+        for one in (plan.work, *([plan.beside] if plan.beside else [])):
+            _give(Path(one), user)
+    return Life(plan, loop, journal, group, logs, user, inside_of(plan.image))
+
+
+def launch_record(plan: Plan, group: containment.Containment, shim: Process) -> Record:
+    """The first record: what another agent must know to look after the attempt."""
+    return {
+        "type": "launch",
+        "shim": [shim.pid, shim.started],
+        "containment": dict(group.record),
+        "ranks": plan.ranks,
+        "at": wall(),
+    }
+
+
+def open_logs(plan: Plan, loop: Loop) -> dict[int, RankLog]:
+    """Raises: OSError."""
+    folder = Path(plan.folder) / "logs"
+    folder.mkdir(exist_ok=True)
+    return {number: RankLog(folder / f"rank-{number}.log", loop.now) for number in plan.ranks}
 
 
 def _contain(
@@ -111,7 +129,7 @@ def _contain(
 ) -> containment.Containment:
     """The planned containment, or the next weaker one that works now."""
     mark = f"CORRAL_SOCKET={plan.folder}/{SOCKET}"
-    for kind in containment.KINDS[containment.KINDS.index(plan.containment) :]:
+    for kind in containment.from_on(plan.containment):
         try:
             return containment.create(kind, name=plan.group, mark=mark, limits=limits)
         except OSError as trouble:
@@ -135,14 +153,13 @@ def _serve(folder: Path, user: Account | None) -> socket.socket:
     return server
 
 
-def _give(folder: Path, work: Path, user: Account) -> None:
-    """The working directory belongs to whom the ranks run as."""
+def _give(whole: Path, user: Account) -> None:
+    """The directory, with all in it, belongs to whom the ranks run as."""
     group = user.groups[0]
-    folder.chmod(0o711)
-    for at, folders, files in os.walk(work):
+    for at, folders, files in os.walk(whole):
         for name in (*folders, *files):
             os.chown(os.path.join(at, name), user.uid, group, follow_symlinks=False)
-    os.chown(work, user.uid, group)
+    os.chown(whole, user.uid, group)
 
 
 def _read_plan(connection: socket.socket) -> Plan:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.agent.containment import Containment
+from corral.agent.shim.inside import Inside
 
 OOM_SCORE: Final = 200  # above the agent's: the kernel is to choose a rank first
 UMASK: Final = 0o022
@@ -81,6 +82,7 @@ class Child:
     stdio: tuple[int, int, int]
     account: Account | None
     containment: Containment
+    inside: Inside
     terminal: bool = False
 
 
@@ -113,6 +115,7 @@ def _become(child: Child, say: int) -> None:
         signal.set_wakeup_fd(-1)
         os.setsid()
         child.containment.enter()
+        child.inside.enter()
         _default_signals()
         _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

@@ -2,21 +2,21 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from corral.domain.errors import NotFound
+from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId
+from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
 from corral.engines.local.node import LocalNode
 from corral.engines.local.settings import LocalSettings
 
 NAME: Final = "local"
 CANNOT: Final[Mapping[str, str]] = {
-    "image": "the local engine runs in the host's environment; leave image out, or set it up in "
-    "`setup`",
     "service": "the local engine has no gateway yet that could serve requests; leave kind: service "
     "out",
 }
@@ -39,6 +39,8 @@ class LocalEngine:
     on_death: Callable[[], None] = lambda: None
     name: str = NAME
     cannot: Mapping[str, str] = field(default_factory=lambda: CANNOT)
+    could_bring: Sequence[NodeKind] = ()
+    trouble: str = ""
     nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
     former: dict[NodeId, LocalNode] = field(default_factory=dict)  # of when there were more
 
@@ -48,6 +50,7 @@ class LocalEngine:
         shared.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0:
             shared.chmod(0o1777)  # ranks run as their owners
+        (self.cluster_dir / "nodes").mkdir(mode=0o700, exist_ok=True)
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         for settings in self.settings.of_nodes(self.cluster_dir, memory_bytes):
             node = LocalNode(
@@ -72,6 +75,14 @@ class LocalEngine:
 
     def apply(self, wanted: Wanted) -> None:
         self.push(wanted)
+
+    def says(self, key: AttemptKey) -> str:
+        """Nothing: what its agents wait for, they say themselves."""
+        return ""
+
+    def is_empty(self) -> bool:
+        """Whether no node has a shim."""
+        return not any(node.shims() for node in self.nodes.values())
 
     def look_after(self) -> None:
         """To be called each second: restart lone agents, reboot dead nodes."""

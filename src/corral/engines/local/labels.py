@@ -32,6 +32,12 @@ def labels_of_nodes(nodes: int, texts: Iterable[str], topology: str | None) -> l
     return [tuple(sorted(own.items())) for own in found]
 
 
+def labels_still_meant(texts: Iterable[str], nodes: int) -> tuple[str, ...]:
+    """Those that are not for one node alone that a cluster of n1 to n`nodes` does not have."""
+    matches = ((text, _LABELLED.fullmatch(text)) for text in texts)
+    return tuple(text for text, at in matches if not (at and at[1]) or int(at[1][1:]) <= nodes)
+
+
 def _domains(nodes: int, topology: str | None) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for part in topology.split(",") if topology else ():

@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -29,13 +29,16 @@ class LocalNode:
     """Looks after the agent of one node.
 
     `proof` is set while the node is dead: its agent, its launcher and every shim are gone.
-    `on_death` is called as soon as something of it has died.
+    `on_death` is called as soon as something of it has died. `env` is the agent's, None for that of
+    this process; `start` is how it is started.
     """
 
     id: NodeId
     dir: Path
     reboot_seconds: float
     on_death: Callable[[], None]
+    env: Mapping[str, str] | None = None
+    start: Callable[[list[str], Mapping[str, str], Path], int] = spawn
     proof: str = ""
     kept_down: bool = False
     _agent: Process | None = None
@@ -165,7 +168,7 @@ class LocalNode:
             if output.stat().st_size > LOG_BYTES:
                 output.replace(output.with_suffix(".log.1"))
         words = [sys.executable, "-P", "-m", "corral.agent", str(self.dir)]
-        pid = spawn(words, dict(os.environ), output)
+        pid = self.start(words, os.environ if self.env is None else self.env, output)
         self._agent = Process.find(pid)
         self._started_at = _now()
         self._watch_all()

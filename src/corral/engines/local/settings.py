@@ -35,24 +35,27 @@ class LocalSettings:
     memory_bytes: int | None = None
     isolation: Isolation | None = None
     containment: str | None = None
-    tls_certificate: str | None = None  # of the head, for its agents to trust
+    address: str = "127.0.0.1"  # by which others reach them; "": that of the way to the head
+    trusted: str | None = None  # a PEM file that vouches for the head
     reboot_seconds: float = 30.0
+    prefix: str = ""  # of the nodes' names
 
     def __post_init__(self) -> None:
-        if self.nodes < 1 or (self.gpus or 0) < 0 or self.reboot_seconds < 0:
-            raise ValueError(f"a local cluster has at least one node and no negative parts: {self}")
+        if self.nodes < 0 or (self.gpus or 0) < 0 or self.reboot_seconds < 0:
+            raise ValueError(f"a local cluster has no negative parts: {self}")
 
     def of_nodes(self, cluster_dir: Path, machine_memory_bytes: int) -> Iterator[NodeSettings]:
-        """The settings of each node's agent: n1, n2, ..."""
+        """The settings of each node's agent: n1, n2, ... with the prefix before them."""
         isolation = self.isolation or ("disk" if self.nodes > 1 else "hide")
-        memory_bytes = self.memory_bytes or machine_memory_bytes // self.nodes
+        memory_bytes = self.memory_bytes or machine_memory_bytes // max(1, self.nodes)
         shared = tuple(dict.fromkeys([str(cluster_dir / "shared"), *self.shared]))
         labels = labels_of_nodes(self.nodes, self.labels, self.topology)
         for index in range(self.nodes):
             yield NodeSettings(
-                node=NodeId(f"n{index + 1}"),
+                node=NodeId(f"{self.prefix}n{index + 1}"),
                 head_file=str(cluster_dir / "head.json"),
-                trusted=self.tls_certificate,
+                trusted=self.trusted,
+                address=self.address,
                 index=index,
                 pretend_gpus=(self.gpus or 0) if self.pretend else None,
                 gpu_type=self.gpu_type or "h100",

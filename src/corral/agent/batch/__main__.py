@@ -1,0 +1,23 @@
+"""`python -m corral.agent.batch PLAN`: one node's part of a batch job, beside the script's file."""
+
+import os
+import sys
+from pathlib import Path
+
+from corral.agent.batch import names
+from corral.agent.batch.first import run_script, write_commands
+from corral.agent.batch.helper import help_first
+from corral.wire.slurm.plan import decode_plan
+
+
+def main() -> int:
+    """The exit code of the node's rank."""
+    own = dict(os.environ)
+    if own["SLURM_NODEID"] == "0":
+        return run_script(decode_plan(sys.argv[1]), own)
+    folder = write_commands(Path.cwd(), own["CORRAL_PYTHON"])
+    return help_first({**own, names.BIN: str(folder)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""The first node of a batch job: it knows its helpers, and starts the steps that srun asks for."""
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from corral.agent.batch import names
+from corral.agent.batch.frames import Frames, Message, Stranger, key_of
+from corral.agent.batch.helper import FIRST, HELPER
+from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
+from corral.agent.batch.tasks import Tasks
+from corral.wire.slurm.hostlist import expand
+from corral.wire.slurm.plan import BatchPlan
+
+HELPERS_SECONDS: Final = 300.0  # for the other nodes to come up
+
+
+@dataclass(slots=True, kw_only=True)
+class _Step:
+    """One srun that is served. `places` has the step's place of each of its nodes."""
+
+    srun: Frames
+    layout: Layout
+    local: Tasks | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Allocation:
+    """What the job holds, and who of it is here. Steps are numbered from 0."""
+
+    def __init__(self, plan: BatchPlan, own: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._own = own
+        self._hosts = expand(own["SLURM_JOB_NODELIST"])
+        self._helpers: dict[int, Frames] = {}
+        self._names: list[set[str]] = [{host} for host in self._hosts]
+        self._names[0].add(own["CORRAL_NODE"])
+        self._changed = threading.Condition()
+        self._steps: dict[int, _Step] = {}
+        self._next = 0
+
+    def serve(self, path: str) -> None:
+        """Let srun ask at the socket and, where there are more nodes, helpers join. Raises:
+        OSError."""
+        asked = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        asked.bind(path)
+        os.chmod(path, 0o600)
+        asked.listen(64)
+        threading.Thread(target=self._accept, args=(asked, self._srun), daemon=True).start()
+        if len(self._hosts) > 1:
+            joined = socket.create_server(("", int(self._own["MASTER_PORT"])), backlog=1024)
+            threading.Thread(target=self._accept, args=(joined, self._helper), daemon=True).start()
+
+    def over(self) -> None:
+        """The script has ended: so does everybody else."""
+        with self._changed:
+            for frames in self._helpers.values():
+                with suppress(OSError):
+                    frames.send({"type": "over"})
+            for step in self._steps.values():
+                if step.local is not None:
+                    step.local.end()
+
+    def _accept(self, server: socket.socket, serve: Any) -> None:
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=serve, args=(Frames(connection),), daemon=True).start()
+
+    # -- helpers
+
+    def _helper(self, frames: Frames) -> None:
+        try:
+            frames.greet(key_of(self._own["CORRAL_TOKEN"]), own=FIRST, other=HELPER)
+            heard = frames.receive()
+        except (OSError, EOFError, Stranger):
+            heard = None
+        if heard is None or not 0 < heard[0].get("place", 0) < len(self._hosts):
+            frames.close()
+            return
+        place = int(heard[0]["place"])
+        with self._changed:
+            self._helpers[place] = frames
+            self._names[place].add(str(heard[0]["node"]))
+            self._changed.notify_all()
+        while (heard := frames.receive()) is not None:
+            self._tell(*heard)
+        with self._changed:
+            self._helpers.pop(place, None)
+        for number, step in list(self._steps.items()):
+            self._lost(number, step, place)
+
+    def _lost(self, number: int, step: _Step, place: int) -> None:
+        if place not in step.layout.nodes:
+            return
+        at = step.layout.nodes.index(place)
+        first = step.layout.first_task(at)
+        for task in range(first, first + step.layout.tasks[at]):
+            self._tell({"type": "end", "step": number, "task": task, "code": -9}, b"")
+
+    def _wait_for_helpers(self, places: tuple[int, ...]) -> None:
+        """Raises: CannotStep."""
+        needed = {place for place in places if place}
+        with self._changed:
+            here = self._changed.wait_for(lambda: needed <= self._helpers.keys(), HELPERS_SECONDS)
+        if not here:
+            raise CannotStep("Unable to create step for job: a node of it does not answer")
+
+    # -- steps
+
+    def _srun(self, frames: Frames) -> None:
+        """One srun, to its end: it says what it wants, then feeds and signals it."""
+        heard = frames.receive()
+        if heard is None or heard[0].get("type") != "run":
+            frames.close()
+            return
+        number = -1
+        try:
+            number = self._start(frames, heard[0])
+            while (heard := frames.receive()) is not None:
+                self._pass_on(number, *heard)
+        except (CannotStep, ValueError, OSError) as trouble:
+            with suppress(OSError):
+                frames.send({"type": "refused", "why": str(trouble)})
+        finally:
+            self._end(number)
+            frames.close()
+
+    def _start(self, frames: Frames, message: Message) -> int:
+        """Raises: CannotStep, ValueError, OSError."""
+        asked = Asked(**{**message["asked"], **_tuples(message["asked"])})
+        if asked.on or asked.off:
+            self._wait_for_helpers(tuple(range(len(self._hosts))))  # they say how they are called
+        layout = lay_out(asked, self._plan, [sorted(one) for one in self._names])
+        self._wait_for_helpers(layout.nodes)
+        with self._changed:
+            number, self._next = self._next, self._next + 1
+            step = self._steps[number] = _Step(srun=frames, layout=layout)
+        hosts = [self._hosts[place] for place in layout.nodes]
+        cpus = asked.cpus_per_task or (self._plan.cpus_per_task if self._plan.cpus_given else None)
+        told = names.of_step(number, layout, hosts, cpus)
+        nodes = [sorted(self._names[place], key=self._is_host)[0] for place in layout.nodes]
+        frames.send({"type": "began", "step": number, "nodes": nodes, "layout": asdict(layout)})
+        for at, place in enumerate(layout.nodes):
+            part = {
+                "type": "step",
+                "step": number,
+                "words": message["words"],
+                "env": {**message["env"], **told},
+                "folder": message["folder"],
+                "input": message["input"],
+                "place": at,
+                "first_task": layout.first_task(at),
+                "tasks": layout.tasks[at],
+                "task_gpus": message["task_gpus"] or self._plan.task_gpus,
+            }
+            if place:
+                self._helpers[place].send(part)
+            else:
+                step.local = Tasks(part, self._own, self._tell)
+                step.local.start()
+        return number
+
+    def _is_host(self, name: str) -> bool:
+        """Names of nodes come before addresses."""
+        return name in self._hosts
+
+    def _tell(self, message: Message, data: bytes) -> None:
+        """What a task said, to its srun."""
+        step = self._steps.get(message["step"])
+        if step is not None:
+            with suppress(OSError):
+                step.srun.send(message, data)
+
+    def _pass_on(self, number: int, message: Message, data: bytes) -> None:
+        step = self._steps[number]
+        for place in step.layout.nodes:
+            if place and (frames := self._helpers.get(place)):
+                frames.send({**message, "step": number}, data)
+        if step.local is not None and message["type"] == "input":
+            step.local.feed(data)
+        elif step.local is not None and message["type"] == "signal":
+            step.local.signal(int(message["number"]))
+
+    def _end(self, number: int) -> None:
+        """Its srun has gone: what is left of it has nobody to speak to."""
+        step = self._steps.pop(number, None)
+        if step is None:
+            return
+        if step.local is not None:
+            step.local.end()
+        for place in step.layout.nodes:
+            if place and (frames := self._helpers.get(place)):
+                with suppress(OSError):
+                    frames.send({"type": "end", "step": number})
+
+
+def _tuples(asked: Message) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(asked.get(name, ())) for name in ("on", "off")}

@@ -1,0 +1,66 @@
+"""Every node of a batch job but the first: it joins the first, and runs its part of each step."""
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from corral.agent.batch.frames import Frames, Stranger, key_of
+from corral.agent.batch.tasks import Tasks
+
+TRY_SECONDS: Final = 0.1
+SLOWEST_TRY_SECONDS: Final = 2.0
+FIRST: Final = b"first"
+HELPER: Final = b"helper"
+LOST: Final = 1  # the first node has gone without a word
+
+
+def help_first(own: Mapping[str, str]) -> int:
+    """Do what the first node says, until it says that all is over. The exit code."""
+    frames = _joined(own)
+    frames.send({"type": "here", "place": int(own["SLURM_NODEID"]), "node": own["CORRAL_NODE"]})
+    steps: dict[int, Tasks] = {}
+
+    def say(message: dict[str, object], data: bytes) -> None:
+        with suppress(OSError):
+            frames.send(message, data)
+
+    code = LOST
+    while (heard := frames.receive()) is not None:
+        message, data = heard
+        if message["type"] == "over":
+            code = 0
+            break
+        if message["type"] == "step":
+            steps[message["step"]] = Tasks(message, own, say)
+            steps[message["step"]].start()
+        elif message["step"] in steps:
+            _pass_on(steps[message["step"]], message, data)
+    for tasks in steps.values():
+        tasks.end()
+    return code
+
+
+def _pass_on(tasks: Tasks, message: dict[str, object], data: bytes) -> None:
+    if message["type"] == "input":
+        tasks.feed(data)
+    elif message["type"] == "signal":
+        tasks.signal(int(str(message["number"])))
+    elif message["type"] == "end":
+        tasks.end()
+
+
+def _joined(own: Mapping[str, str]) -> Frames:
+    """The first node may come up later: it is tried for as long as this attempt lives."""
+    address = (own["MASTER_ADDR"], int(own["MASTER_PORT"]))
+    pause_seconds = TRY_SECONDS
+    while True:
+        try:
+            frames = Frames(socket.create_connection(address, timeout=10.0))
+            frames.greet(key_of(os.environ["CORRAL_TOKEN"]), own=HELPER, other=FIRST)
+            return frames
+        except (OSError, EOFError, Stranger):
+            time.sleep(pause_seconds)
+            pause_seconds = min(pause_seconds * 1.5, SLOWEST_TRY_SECONDS)

@@ -1,0 +1,88 @@
+"""Which tasks of a step run on which nodes of the job. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from corral.wire.slurm.plan import BatchPlan
+
+
+class CannotStep(Exception):
+    """The step asks for what the job does not hold; the text is srun's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What srun was told; None: nothing."""
+
+    nodes: int | None = None
+    tasks: int | None = None
+    tasks_per_node: int | None = None
+    cpus_per_task: int | None = None
+    relative: int = 0
+    on: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """`nodes` are places in the job's list of nodes; `tasks` how many each of them has."""
+
+    nodes: tuple[int, ...]
+    tasks: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.tasks)
+
+    def first_task(self, place: int) -> int:
+        """The number of the first task on the step's `place`-th node."""
+        return sum(self.tasks[:place])
+
+
+def lay_out(asked: Asked, plan: BatchPlan, hosts: Sequence[Sequence[str]]) -> Layout:
+    """Tasks in blocks over the job's nodes. `hosts`: all names of each node, in its order.
+
+    Raises: CannotStep.
+    """
+    able = _able(asked, hosts)
+    tasks = asked.tasks
+    if tasks is None and asked.tasks_per_node is None and plan.tasks_given:
+        tasks = plan.tasks
+    per_node = asked.tasks_per_node
+    if per_node is None and asked.tasks is None and plan.tasks_given:
+        per_node = plan.tasks_per_node
+    count = asked.nodes or (len(asked.on) if asked.on else min(len(able), tasks or len(able)))
+    if count > len(able):
+        raise CannotStep(
+            "Unable to create step for job: Requested node configuration is not available"
+        )
+    if tasks is None:
+        tasks = count * (per_node or 1)
+    if tasks < count:
+        count = tasks
+    return Layout(nodes=tuple(able[:count]), tasks=_blocks(tasks, count, asked.tasks_per_node))
+
+
+def _able(asked: Asked, hosts: Sequence[Sequence[str]]) -> list[int]:
+    """The nodes that will do: those that were named come first."""
+    left = [
+        place
+        for place, names in enumerate(hosts)
+        if place >= asked.relative and not set(names) & set(asked.off)
+    ]
+    named: list[int] = []
+    for name in asked.on:
+        meant = [place for place in left if name in hosts[place] and place not in named]
+        if not meant:
+            raise CannotStep(f"Unable to create step for job: node {name} is not in this job")
+        named.append(meant[0])
+    return named + [place for place in left if place not in named]
+
+
+def _blocks(tasks: int, nodes: int, per_node: int | None) -> tuple[int, ...]:
+    if per_node is None:
+        return tuple(tasks // nodes + (place < tasks % nodes) for place in range(nodes))
+    sizes = tuple(max(0, min(per_node, tasks - place * per_node)) for place in range(nodes))
+    if sum(sizes) < tasks:
+        raise CannotStep("More processors requested than permitted")
+    return sizes

@@ -1,0 +1,96 @@
+"""Where a head may be: those that the head itself has named, then the one of head.json."""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from corral.agent.settings import head_url
+
+FILE: Final = "heads.json"
+ANSWERS: Final = 10  # so often a head that answers "not now" is asked again before the next one is
+LONGEST_LIST: Final = 16
+log = logging.getLogger(__name__)
+
+
+class Heads:
+    """One at a time is dialled, by all that the agent dials. Another one's turn comes when it is
+    away; then what still hangs on a connection to the first is cut, for it may hang for long."""
+
+    def __init__(self, head_file: Path, node_dir: Path | None = None) -> None:
+        self.head_file = head_file
+        self._kept = None if node_dir is None else node_dir / FILE
+        self._named = _read(self._kept)
+        self._turn: str | None = None
+        self._moved = asyncio.Event()
+        self._answers = 0
+
+    def url(self) -> str:
+        """Where to dial now. Raises: OSError, ValueError when nobody has ever said where."""
+        known = self._known()
+        if self._turn not in known:
+            self._turn = known[0]
+        return self._turn
+
+    def named(self, urls: Sequence[str]) -> None:
+        """The head says which there are, the one that leads first. It is remembered, for a head
+        that is gone writes no more into its head.json."""
+        fresh = [url.rstrip("/") for url in urls[:LONGEST_LIST] if url.startswith("http")]
+        if fresh != self._named:
+            self._named = fresh
+            if self._kept is not None:
+                with contextlib.suppress(OSError):  # this agent knows them all the same
+                    part = self._kept.with_suffix(".part")
+                    part.write_text(json.dumps(fresh))
+                    part.rename(self._kept)
+
+    def failed(self, url: str, trouble: Exception) -> None:
+        """No talk came of it, or it ended: at once, or once it has answered no for long enough,
+        it is the next one's turn."""
+        if url != self._turn:
+            return
+        self._answers += 1
+        if not _lives(trouble) or self._answers >= ANSWERS:
+            known = self._known()
+            self._turn = known[(known.index(url) + 1) % len(known)] if url in known else None
+            self._answers = 0
+            if self._turn != url:
+                self._moved.set()
+                self._moved = asyncio.Event()
+
+    def worked(self) -> None:
+        """Somebody talks."""
+        self._answers = 0
+
+    async def elsewhere(self) -> None:
+        """Until it is another one's turn."""
+        await self._moved.wait()
+        log.info("the talk goes on with another head")
+
+    def _known(self) -> list[str]:
+        try:
+            here = [head_url(self.head_file)]
+        except (OSError, ValueError):
+            if not self._named:
+                raise
+            here = []
+        return list(dict.fromkeys([*self._named, *here]))
+
+
+def _lives(trouble: Exception) -> bool:
+    """Whether somebody has answered."""
+    said = isinstance(trouble, ConnectionClosed) and trouble.rcvd is not None
+    return said or isinstance(trouble, InvalidStatus)
+
+
+def _read(kept: Path | None) -> list[str]:
+    try:
+        found = json.loads(kept.read_bytes()) if kept is not None else []
+    except (OSError, ValueError):
+        return []
+    return [url for url in found if isinstance(url, str)] if isinstance(found, list) else []

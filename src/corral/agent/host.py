@@ -1,0 +1,33 @@
+"""What only the machine that ranks run on adds to their environment."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR",
+                    "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE")  # fmt: skip
+GLOO: Final = "GLOO_SOCKET_IFNAME"
+
+
+def passed_on(host: Mapping[str, str]) -> dict[str, str]:
+    """Of the agent's own environment, below all that the job says."""
+    return {name: host[name] for name in PASSED_ON if name in host}
+
+
+def interpreter() -> dict[str, str]:
+    """Corral's own on this machine."""
+    return {"CORRAL_PYTHON": sys.executable}
+
+
+def interface(nodes: Sequence[str], node_rank: int, env: Mapping[str, str]) -> dict[str, str]:
+    """Over which interface gloo speaks, on a gang of several machines: left to itself it takes what
+    the machine's own name leads to, which is often loopback. What the job says goes before."""
+    if len(set(nodes)) < 2 or GLOO in env:
+        return {}
+    from corral.agent.route import interface_of  # only a gang waits for it to be read
+
+    try:
+        name = interface_of(nodes[node_rank])
+    except OSError:
+        return {}
+    return {GLOO: name} if name else {}

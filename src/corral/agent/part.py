@@ -1,0 +1,127 @@
+"""The agent of one attempt, brought by a batch step or a pod; it goes when its attempt is settled.
+
+The batch system ends it as it ends all of its jobs, with SIGTERM first: then the attempt is stopped
+as for a preemption, with a save where there is time, and its end is the batch system's doing.
+"""
+
+import asyncio
+import logging
+import signal
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from corral.agent.core import Agent
+from corral.agent.daemon import agent_of, sole_agent
+from corral.agent.processes import ENDINGS, myself
+from corral.agent.settings import load_settings, load_token
+from corral.agent.supervisor import Supervisor
+from corral.agent.survey import pretend_gpus
+from corral.domain.facts import Phase, Seen
+from corral.domain.part import LEAVING, node_of
+from corral.domain.resources import Gpu, Inventory
+from corral.domain.wanted import Stop
+from corral.wire.node import NodeSettings
+
+LOOK_SECONDS: Final = 0.1
+UNWANTED_SECONDS: Final = 60.0  # nothing has been wanted of it for so long: it came too late
+log = logging.getLogger(__name__)
+
+
+class PartSupervisor(Supervisor):
+    """Says of what ended after the batch system asked for it that this was why."""
+
+    leaving = False
+    had = False  # anything of an attempt, ever
+
+    def seen(self) -> tuple[Seen, ...]:
+        seen = super().seen()
+        self.had = self.had or bool(seen)
+        return tuple(_explained(one) if self.leaving else one for one in seen)
+
+    def leave(self) -> None:
+        """Stop what runs, each with its own grace."""
+        self.leaving = True
+        for key, launch in self.launches.items():
+            self.stop(Stop(key=key, grace_seconds=launch.grace_seconds, save=True, why=LEAVING))
+
+
+def serve(node_dir: Path) -> None:
+    """Be the agent of the part in its own folder, until its attempt is settled.
+
+    Raises: Refusal when the folder cannot be used.
+    """
+    with sole_agent(node_dir):
+        settings, token = load_settings(node_dir), load_token(node_dir)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("websockets").setLevel(logging.WARNING)
+        myself().record(node_dir / "agent.pid")
+        asyncio.run(_serve(node_dir, settings, token))
+
+
+async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
+    asked = asyncio.Event()
+    for number in ENDINGS:
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
+    async with agent_of(node_dir, settings, token, PartSupervisor) as (agent, supervisor):
+        assert isinstance(supervisor, PartSupervisor)
+        if (told := inventory_of(settings)) is not None:
+            agent.look = partial(_as_told, told)
+        running = asyncio.create_task(agent.run())
+        leaving = asyncio.create_task(_leave_when(asked, supervisor))
+        settled = asyncio.create_task(_until_settled(agent, supervisor))
+        try:
+            done, _ = await asyncio.wait((running, settled), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in (running, leaving, settled):
+                task.cancel()
+            await asyncio.gather(running, leaving, settled, return_exceptions=True)
+    log.info("the part on node %s is over", node_of(settings.node))
+
+
+def inventory_of(settings: NodeSettings) -> Inventory | None:
+    """What the part has been granted, as far as its ranks are told of it; None where the machine
+    must be asked. To ask takes a process, and the head knows the node without it."""
+    if settings.pretend_gpus is not None:
+        return Inventory(gpus=pretend_gpus(settings))
+    if settings.real_gpus is None:
+        return None
+    types = enumerate([settings.gpu_type] * len(settings.real_gpus))
+    gpus = (Gpu(index=at, uuid=f"{at}", type=kind, memory_bytes=0) for at, kind in types)
+    return Inventory(gpus=tuple(gpus))
+
+
+async def _as_told(told: Inventory, _: frozenset[int]) -> Inventory:
+    return told
+
+
+async def _leave_when(asked: asyncio.Event, supervisor: PartSupervisor) -> None:
+    await asked.wait()
+    log.warning(LEAVING)
+    supervisor.leave()
+
+
+async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
+    """Until what was here has been recorded by the head, or nothing has been wanted for long. What
+    was here may have come and gone between two looks."""
+    clock = asyncio.get_running_loop().time
+    idle_since = clock()
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        unwanted = agent.version() is not None and clock() - idle_since > UNWANTED_SECONDS
+        if agent.seen():
+            idle_since = clock()
+        elif supervisor.had or unwanted:
+            return
+
+
+def _explained(seen: Seen) -> Seen:
+    """A clean end is the job's own."""
+    clean = bool(seen.exits) and all(end.clean for _, end in seen.exits)
+    if seen.phase != Phase.ENDED or clean or seen.trouble:
+        return seen
+    return replace(seen, trouble=LEAVING, trouble_is_infra=True)

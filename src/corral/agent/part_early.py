@@ -1,0 +1,93 @@
+"""The plan in a part's folder, made whole on the node: its ranks wait for no agent and no head."""
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from corral.agent.host import interface, interpreter, passed_on
+from corral.wire.plan import EARLY_FILE, WORKDIR_FILE, Early, decode_early
+
+GRANTED: Final = "CUDA_VISIBLE_DEVICES"
+LAUNCH: Final = "launch.json"
+BEGIN_SECONDS: Final = 0.5  # so long the ranks have the node to themselves, at most
+STARTING: Final = b'"phase":"starting"'
+
+
+def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
+    """What the part may begin with; None: all is to be asked of the head. `host` is the step's
+    environment. Raises: OSError, ValueError for one that cannot be read."""
+    try:
+        text = (source / EARLY_FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    early = decode_early(text)
+    gpus = granted_gpus(host.get(GRANTED))
+    if early.counts_gpus and gpus is None:
+        return None
+    plan = early.plan
+    env = {**passed_on(host), **plan.env, **interpreter()}
+    env |= interface(early.launch["nodes"], early.launch["node_rank"], plan.env)
+    if early.counts_gpus and gpus is not None:
+        env[GRANTED] = ",".join(str(gpus[int(at)]) for at in plan.env[GRANTED].split(","))
+    hidden = [*early.hidden, str(source)]
+    return replace(early, plan=replace(plan, env=env), hidden=hidden)
+
+
+def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
+    """With the attempt's own folder, and its workdir in it; None where that cannot be read, which
+    its agent then tells. Raises: OSError when nothing can be written here."""
+    folder = node_dir / "attempts" / f"{early.plan.job}.{early.plan.attempt}"
+    work = folder / "work"
+    folder.mkdir(mode=0o700)
+    if early.launch["workdir"] is None:
+        work.mkdir()
+    elif not _unpacked(source / WORKDIR_FILE, work):
+        shutil.rmtree(folder)
+        return None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(folder / LAUNCH, flags, 0o600), "w") as opened:
+        json.dump(early.launch, opened)
+    plan = replace(early.plan, folder=str(folder), work=str(work), group=folder.name)
+    return replace(early, plan=plan)
+
+
+def _unpacked(archive: Path, into: Path) -> bool:
+    from corral.agent.unpack import UNREADABLE, unpack  # only a job with a workdir waits for it
+
+    try:
+        unpack(archive, into)
+    except UNREADABLE:
+        return False
+    return True
+
+
+def send(early: Early, shim: socket.socket) -> None:
+    """Give the new shim its plan, and see its ranks begin, or not: the agent will find either."""
+    with suppress(OSError):
+        shim.settimeout(BEGIN_SECONDS)
+        shim.sendall(early.plan.encode())
+        _until_begun(shim)
+
+
+def _until_begun(shim: socket.socket) -> None:
+    """Raises: TimeoutError; OSError when the shim is gone."""
+    said = b""
+    while data := shim.recv(65536):
+        said += data
+        lines = said.splitlines()
+        if said.endswith(b"\n") and STARTING not in lines[-1]:
+            return
+
+
+def granted_gpus(visible: str | None) -> tuple[int, ...] | None:
+    """Indices of the machine's GPUs; None where the variable is unset or names them otherwise."""
+    if visible is None:
+        return None
+    words = [word for word in visible.split(",") if word]
+    return tuple(map(int, words)) if all(word.isdigit() for word in words) else None

@@ -1,0 +1,28 @@
+"""What the job's own Python runs on each node of the gang: one node of the Ray cluster."""
+
+import os
+import sys
+from pathlib import Path
+
+from corral.agent.ray_program.count import count_nodes
+from corral.agent.ray_program.first import run_program
+from corral.agent.ray_program.member import Member, decode_member
+from corral.agent.ray_program.other import help_program
+from corral.agent.ray_program.refuse import CannotRun, refuse
+
+
+def main(words: list[str]) -> int:
+    """The exit code of the node's rank."""
+    if words:
+        return count_nodes(int(words[0]))
+    folder = Path("/proc", os.readlink("/proc/self"), "cwd")
+    own = dict(os.environ)
+    try:
+        member: Member = decode_member(Path("member.json").read_text(), folder=folder, own=own)
+        return run_program(member) if member.place == 0 else help_program(member)
+    except CannotRun as why:
+        return refuse(str(why), own)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

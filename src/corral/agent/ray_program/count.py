@@ -1,0 +1,19 @@
+"""How many nodes the attempt's Ray cluster has: a process of its own, for Ray's client stays."""
+
+import importlib
+import logging
+import time
+from typing import Final
+
+LOOK_SECONDS: Final = 0.1
+
+
+def count_nodes(needed: int) -> int:
+    """End when so many are there. The address comes on standard input, when it is known; what is
+    imported until then has not to be waited for."""
+    ray = importlib.import_module("ray")
+    address = input()
+    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    while sum(bool(node["Alive"]) for node in ray.nodes()) < needed:
+        time.sleep(LOOK_SECONDS)
+    return 0

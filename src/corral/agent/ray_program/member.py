@@ -1,0 +1,113 @@
+"""One node of the Ray cluster of an attempt: what it is told, and the names of things."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Final
+
+from corral.agent.ray_program.refuse import CannotRun
+
+# Of the gang's ranks: a program of Ray is none, and what it starts would take them for torchrun's
+# or srun's.
+_OF_RANKS: Final = frozenset(
+    ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR",
+     "MASTER_PORT", "RAY_ADDRESS")
+)  # fmt: skip
+_WAIT_SECONDS: Final = 300.0
+PORT_VARIABLE: Final = "MASTER_PORT"
+WAIT_VARIABLE: Final = "RAY_GANG_WAIT_SECONDS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """`run` is the program's command. `memory_bytes` 0: as much as Ray finds. `folder` is the
+    attempt's own, by a path that is short, and open to its user, wherever it lies: it is the
+    current directory of this process, and its work is open as a descriptor. `own` is the
+    environment of the rank.
+    """
+
+    run: str
+    cpus: int
+    gpus: int
+    memory_bytes: int
+    folder: Path
+    own: Mapping[str, str]
+
+    @property
+    def starter(self) -> Path:
+        """What this process runs, for another."""
+        return self.folder.with_name("fd") / "4"
+
+    @property
+    def work(self) -> Path:
+        """Where the program runs."""
+        return self.folder.with_name("fd") / "3"
+
+    @property
+    def place(self) -> int:
+        """Among the nodes of the gang; the first is 0."""
+        return int(self.own["NODE_RANK"])
+
+    @property
+    def node(self) -> str:
+        return self.own["CORRAL_NODE"]
+
+    @property
+    def addresses(self) -> list[str]:
+        return self.own["CORRAL_NODES"].split(",")
+
+    @property
+    def first(self) -> tuple[str, int]:
+        """Where the first node waits for the others."""
+        return self.own["MASTER_ADDR"], int(self.own[PORT_VARIABLE])
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long the first node, once its Ray is up, waits for the others. Raises: CannotRun."""
+        said = self.own.get(WAIT_VARIABLE) or str(_WAIT_SECONDS)
+        with suppress(ValueError):
+            if isfinite(seconds := float(said)) and seconds >= 0:
+                return seconds
+        raise CannotRun(
+            f"{WAIT_VARIABLE}={said[:60]} of the job's env is no number of seconds: write, for "
+            f"example, {WAIT_VARIABLE}: {_WAIT_SECONDS:g}"
+        )
+
+    @property
+    def key(self) -> bytes:
+        """By which the nodes of the attempt know each other."""
+        return hashlib.sha256(b"corral ray nodes\x00" + self._token).digest()
+
+    @property
+    def ray_token(self) -> str:
+        """What every process of the attempt's Ray shows, and nobody else can make."""
+        return hashlib.sha256(b"corral ray token\x00" + self._token).hexdigest()
+
+    @property
+    def _token(self) -> bytes:
+        return self.own["CORRAL_TOKEN"].encode()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of Ray and of the program: what the job was told, without what is for ranks alone."""
+        kept = {
+            name: value
+            for name, value in self.own.items()
+            if name not in _OF_RANKS and not name.startswith("SLURM")
+        }
+        return {
+            "RAY_AUTH_MODE": "token",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            **kept,
+            "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
+        }
+
+
+def decode_member(text: str, *, folder: Path, own: Mapping[str, str]) -> Member:
+    """Raises: ValueError, TypeError."""
+    named: dict[str, Any] = json.loads(text)
+    return Member(**named, folder=folder, own=own)

@@ -1,0 +1,64 @@
+"""Every node of the gang but the first: its Ray joins the first one's."""
+
+import socket
+import threading
+import time
+from typing import Final
+
+from corral.agent.batch.frames import Frames, Stranger
+from corral.agent.ray_program.local import LocalRay, check_ray
+from corral.agent.ray_program.member import Member
+from corral.agent.ray_program.refuse import CannotRun
+
+FIRST: Final = b"first"
+OTHER: Final = b"other"
+TRY_SECONDS: Final = 0.1
+SLOWEST_TRY_SECONDS: Final = 2.0
+LOOK_SECONDS: Final = 0.2
+CONNECT_SECONDS: Final = 10.0
+
+
+def help_program(member: Member) -> int:
+    """Be a node of the Ray cluster until the first says that the program has ended. The exit code.
+
+    Raises: CannotRun when this node's Ray ends before, or the first node is gone.
+    """
+    check_ray()
+    frames = _joined(member)
+    frames.send({"type": "here", "place": member.place, "node": member.node})
+    heard = frames.receive()
+    if heard is None:
+        raise CannotRun("the first node has gone")
+    if heard[0]["type"] == "over":
+        return 0
+    ray = LocalRay(member, str(heard[0]["address"]))
+    over: list[bool] = []
+    listener = threading.Thread(target=_listen, args=(frames, over), daemon=True)
+    listener.start()
+    while listener.is_alive():
+        listener.join(LOOK_SECONDS)
+        if not over:
+            ray.check()
+    if not over:
+        raise CannotRun("the first node has gone")
+    return 0
+
+
+def _listen(frames: Frames, over: list[bool]) -> None:
+    while (heard := frames.receive()) is not None:
+        if heard[0]["type"] == "over":
+            over.append(True)
+            return
+
+
+def _joined(member: Member) -> Frames:
+    """The first node may come up later: it is tried for as long as this attempt lives."""
+    pause_seconds = TRY_SECONDS
+    while True:
+        try:
+            frames = Frames(socket.create_connection(member.first, timeout=CONNECT_SECONDS))
+            frames.greet(member.key, own=OTHER, other=FIRST)
+            return frames
+        except (OSError, EOFError, Stranger):
+            time.sleep(pause_seconds)
+            pause_seconds = min(pause_seconds * 1.5, SLOWEST_TRY_SECONDS)

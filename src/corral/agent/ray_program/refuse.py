@@ -1,0 +1,37 @@
+"""Why a program of Ray does not run, told to people where they look for it: in the job's reason."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+FAILED: Final = 1
+HEARD_SECONDS: Final = 5.0  # until the shim, which has heard it, ends this process
+
+
+class CannotRun(Exception):
+    """The Ray cluster of the attempt does not come about, or is lost."""
+
+
+def refuse(why: str, own: Mapping[str, str]) -> int:
+    """Say it in the log and to the shim. The exit code."""
+    print(f"corral: {why}", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(FAILED))
+    with suppress(OSError, KeyError):
+        _tell_shim(why, own["CORRAL_SOCKET"])
+        time.sleep(HEARD_SECONDS)
+    return FAILED
+
+
+def _tell_shim(why: str, path: str) -> None:
+    """It serves in the attempt's folder, which is that above. Its path may be longer than that of
+    a socket can be, and closed to the rank's user. Raises: OSError."""
+    folder = os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+        line.sendall(json.dumps({"type": "refuse", "why": why}).encode() + b"\n")

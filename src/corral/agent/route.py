@@ -1,0 +1,62 @@
+"""By which address, and on which interface, this machine is reached."""
+
+import fcntl
+import re
+import socket
+import struct
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+LOOPBACK: Final = "127.0.0.1"
+_FIB: Final = Path("/proc/self/net/fib_trie")
+_IPV6: Final = Path("/proc/self/net/if_inet6")
+_LOCAL: Final = re.compile(r"\|-- (\S+)\n\s+/32 host LOCAL")
+_GET_ADDRESS: Final = 0x8915  # SIOCGIFADDR of linux/sockios.h
+
+
+def address_towards(url: str) -> str:
+    """The address of this machine that connections to the URL's host come from; nothing is sent.
+
+    Raises: OSError when there is no way there.
+    """
+    parts = urlsplit(url)
+    found = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)
+    family, kind, protocol, _, target = found[0]
+    with socket.socket(family, kind, protocol) as trial:
+        trial.connect(target)
+        return str(trial.getsockname()[0])
+
+
+def own_addresses() -> list[str]:
+    """The machine's addresses, without those of loopback and of one link only."""
+    found: list[str] = []
+    with suppress(OSError):
+        found += _LOCAL.findall(_FIB.read_text())
+    with suppress(OSError):
+        words = (line.split()[0] for line in _IPV6.read_text().splitlines())
+        found += [str(ip_address(bytes.fromhex(word))) for word in words]
+    kept = (one for one in map(ip_address, found) if not one.is_loopback and not one.is_link_local)
+    return list(dict.fromkeys(map(str, kept)))
+
+
+def interface_of(address: str) -> str:
+    """The name of the interface that has this address; "" when none has."""
+    for _, name in socket.if_nameindex():
+        if address in _addresses_on(name):
+            return name
+    return ""
+
+
+def _addresses_on(name: str) -> list[str]:
+    found: list[str] = []
+    request = struct.pack("256s", name.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking, suppress(OSError):
+        answer = fcntl.ioctl(asking, _GET_ADDRESS, request)
+        found.append(socket.inet_ntoa(answer[20:24]))
+    with suppress(OSError):
+        rows = [line.split() for line in _IPV6.read_text().splitlines()]
+        found += [str(ip_address(bytes.fromhex(row[0]))) for row in rows if row[-1] == name]
+    return found

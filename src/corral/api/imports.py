@@ -1,0 +1,42 @@
+"""Routes of history: jobs that another system ran, from which starts and ends are foretold."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from corral.api.jobs import Asker, Within
+from corral.control.learning import learned_of
+from corral.wire import imports as wire
+
+router = APIRouter()
+
+
+@router.post("/v1/imports")
+async def put_imports(
+    body: wire.ImportBody, house: Within, caller: Asker, dry_run: bool = False
+) -> wire.ImportDone:
+    """Keep the jobs that are not known yet. With `dry_run` nothing happens."""
+    rows = [one.to_domain() for one in body.jobs]
+    control, ids = house.control, {one.id for one in rows}
+    if dry_run:
+        known = await control.store.known_imports(sorted(ids))
+        return wire.ImportDone(new=len(ids) - known, known=known)
+    sources = sorted({id.partition(":")[0] for id in ids})
+    entry = caller.entry(control.clock.wall(), on=", ".join(sources), detail=f"{len(ids)} jobs")
+    new = await control.store.keep_imported(rows, entry=entry)
+    if new:
+        control.learning = await learned_of(control.store, control.world, control.now())
+        if house.forecasts is not None:
+            house.forecasts.learn_anew()
+    return wire.ImportDone(new=new, known=len(ids) - new)
+
+
+@router.get("/v1/imports")
+async def imports(
+    house: Within,
+    limit: Annotated[int, Query(ge=1, le=wire.MOST_ROWS)] = 100,
+    before: Annotated[str | None, Query(max_length=300)] = None,
+) -> wire.ImportedJobs:
+    """The last to end first; with `before` those that follow the one of this id."""
+    rows = await house.control.store.imported(limit=limit, before=before)
+    return wire.ImportedJobs(jobs=wire.rows_of(rows))

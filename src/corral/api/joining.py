@@ -1,0 +1,171 @@
+"""Routes by which machines become nodes, and are nodes no more."""
+
+import secrets
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Query
+
+from corral.api import views
+from corral.api.auth import Caller, token_digest
+from corral.api.house import House
+from corral.api.jobs import Asker, Within
+from corral.control import jobs_on
+from corral.domain.errors import Conflict, SpecInvalid, TokenUsed
+from corral.domain.ids import NAME_RULE, NodeId, UserName, is_name
+from corral.domain.node import Liveness
+from corral.domain.people import Role, Token, token_id
+from corral.domain.wishes import SetNode
+from corral.wire import api
+from corral.wire import joining as wire
+
+router = APIRouter()
+PREFIX: Final = "corral_join_"  # so that one that got away can be found
+SEEN_JOBS: Final = 5
+
+
+@router.post("/v1/nodes/tokens", status_code=201)
+async def create_join_token(
+    body: wire.JoinTokenCreate, house: Within, caller: Asker
+) -> wire.JoinTokenMade:
+    """A token that lets so many machines join; its secret is answered this once."""
+    now = house.control.clock.wall()
+    secret = PREFIX + secrets.token_urlsafe(24)
+    digest = token_digest(secret)
+    made = Token(
+        id=token_id(digest),
+        sha256=digest,
+        user=caller.name,
+        role=Role.JOIN,
+        created_at=now,
+        expires_at=now + body.expires_seconds,
+        uses_left=body.uses,
+    )
+    detail = f"{body.uses} uses, until {made.expires_at:.0f}"
+    await house.control.store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
+    return wire.JoinTokenMade(
+        token=secret,
+        id=made.id,
+        url=house.settings.url,
+        fingerprint=house.settings.fingerprint(),
+        uses=body.uses,
+        expires_at=made.expires_at or now,
+    )
+
+
+@router.get("/v1/join")
+async def needs(house: Within, caller: Asker) -> wire.JoinNeeds:
+    """What a machine must have before it joins. The token that is shown is not spent."""
+    return house.settings.needs()
+
+
+@router.post("/v1/nodes/join", status_code=201)
+async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJoined:
+    """Let the machine that shows a join token be a node, by the token that it has made."""
+    if not is_name(body.node):
+        raise SpecInvalid(f"{body.node[:80]!r} cannot name a node", hint=f"use {NAME_RULE}")
+    if body.node in house.control.world.nodes:
+        raise Conflict(
+            f"there is a node {body.node} already",
+            hint="choose another name with --name; or, if that machine is gone for good, an "
+            f"operator may run: corral node rm {body.node}",
+        )
+    invitation = house.settings.invite(NodeId(body.node))
+    store, now = house.control.store, house.control.clock.wall()
+    made = Token(
+        id=token_id(body.sha256),
+        sha256=body.sha256,
+        user=UserName(body.node),
+        role=Role.NODE,
+        node=NodeId(body.node),
+        created_at=now,
+    )
+    entry = caller.entry(now, on=body.node, detail=f"token {made.id}")
+    if await store.spend_token(caller.token, made, at=now, entry=entry) is None:
+        raise TokenUsed(
+            f"the join token {caller.token} was used already",
+            hint="get another line: an operator may run: corral node token",
+        )
+    return wire.NodeJoined(
+        node=body.node,
+        cluster=house.control.world.cluster,
+        url=house.settings.url,
+        trusted=house.settings.trusted(),
+        ray=invitation,
+    )
+
+
+@router.post("/v1/nodes/{node}/dead", status_code=202)
+async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
+    """Take a silent node for dead: its machine is off, or was started anew. What it held is free,
+    and its jobs recover; were it alive, they would run twice until it is heard."""
+    found = views.find_node(house.control, node)
+    if found.liveness == Liveness.ALIVE:
+        raise Conflict(
+            f"node {found.id} is not dead: it was heard within the last seconds",
+            hint=f"to take it out of work, run: corral node drain {found.id}",
+        )
+    await _set(house, found.id, "dead", caller)
+    world, heard = house.control.world, house.control.facts.nodes
+    return views.node_detail(world, heard, views.find_node(house.control, node))
+
+
+@router.delete("/v1/nodes/{node}", status_code=204)
+async def remove(
+    node: str, house: Within, caller: Asker, force: Annotated[bool, Query()] = False
+) -> None:
+    """Be done with a node: its token is revoked, and it is known no more. One that holds something
+    is refused, unless it is dead or `force` says that what is lost may be."""
+    found = views.find_node(house.control, node)
+    if found.id in house.settings.own_nodes():
+        raise Conflict(
+            f"node {found.id} is a part of the head's own machine",
+            hint="to have fewer of them, run: corral down; corral up --nodes N",
+        )
+    jobs = jobs_on(house.control.world, found.id)
+    if jobs and found.liveness != Liveness.DEAD and not force:
+        more = f" and {len(jobs) - SEEN_JOBS} more" if len(jobs) > SEEN_JOBS else ""
+        raise Conflict(
+            f"node {found.id} holds {', '.join(jobs[:SEEN_JOBS])}{more}",
+            hint=f"move them first: corral node drain {found.id}; or, losing what they have not "
+            f"saved: corral node rm {found.id} --force",
+        )
+    await _let_go(house, found.id, caller)
+
+
+@router.get("/v1/agents/node")
+async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
+    """The node as the head knows it, for its own token; not found before it was heard."""
+    world, heard = house.control.world, house.control.facts.nodes
+    return views.node_detail(world, heard, views.find_node(house.control, _own(caller)))
+
+
+@router.delete("/v1/agents/node", status_code=204)
+async def leave(house: Within, caller: Asker) -> None:
+    """The node's own word that nothing runs on it any more, and that it leaves."""
+    await _let_go(house, NodeId(_own(caller)), caller)
+
+
+def _own(caller: Caller) -> str:
+    assert caller.node is not None
+    return caller.node
+
+
+async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
+    """First nobody can speak for it any more, then what it held is free, then it is gone."""
+    control = house.control
+    now = control.clock.wall()
+    for token in await control.store.tokens():
+        if token.node == node and token.revoked_at is None:
+            entry = caller.entry(now, on=node, detail=f"token {token.id}")
+            await control.store.revoke_token(token.id, at=now, entry=entry)
+    house.channels.drop(node, "it is no node of this cluster any more")
+    if node not in control.world.nodes:
+        return  # it joined, and was never heard
+    if jobs_on(control.world, node):
+        await _set(house, node, "dead", caller)
+    await _set(house, node, "remove", caller)
+
+
+async def _set(house: House, node: NodeId, to: Literal["dead", "remove"], caller: Caller) -> None:
+    asked = SetNode(node=node, to=to)
+    await house.control.ask(asked, by=caller.name, token=caller.token)

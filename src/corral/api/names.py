@@ -1,0 +1,38 @@
+"""Which job somebody means by a name: one's own before those of others."""
+
+from collections.abc import Sequence
+
+from corral.control import Control
+from corral.domain.errors import NotFound
+from corral.domain.ids import JobId, UserName
+from corral.domain.job import Job
+
+
+async def find_job(control: Control, name: str, by: UserName) -> Job:
+    """The job with this id; else the newest of this name that is theirs, else of anybody's.
+
+    Raises: NotFound, also where they have an array of this name; Forgotten.
+    """
+    id, store = JobId(name), control.store
+    found = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
+    if found is None and not await store.array(name, by=by):
+        found = await store.named(name)
+    if found is None and control.world.forgot(id) and not await store.array(name):
+        raise control.keeping.retention.refusal(f"job {id}")
+    if found is None:
+        raise NotFound("job", name[:100], await store.names(), see="corral ps --all")
+    return control.world.jobs.get(found.id, found)
+
+
+async def array_of(control: Control, of: str, by: UserName) -> Sequence[Job]:
+    """The jobs of the array with this id; else of the newest of this name that is theirs, else of
+    anybody's. None: there is no such array."""
+    return await control.store.array(of, by=by) or await control.store.array(of)
+
+
+def whose_text(job: Job, asked: str, by: UserName) -> str:
+    """Where another's job is meant by a name. For example: train is bob's (j7); no job of that name
+    is alice's."""
+    if asked == job.id or job.owner == by:
+        return ""
+    return f"{asked} is {job.owner}'s ({job.id}); no job of that name is {by}'s"

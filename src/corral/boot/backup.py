@@ -1,0 +1,350 @@
+"""A backup of a cluster: one file with its store, its key and what its unfinished jobs run in."""
+
+import hashlib
+import os
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from corral import __version__
+from corral.boot.lock import sole_head
+from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.stores import url_in
+from corral.domain.errors import Conflict, StoreTrouble, Unsupported
+from corral.store import backup
+from corral.store.database import Database, driver, transaction
+from corral.store.reads import read_head
+from corral.store.schema import REVISION
+from corral.store.sqlite import SqliteStore
+from corral.store.sqlite.database import SqliteDatabase, raw_of, sync_directory
+
+FORM: Final = 1
+ABOUT: Final = "backup.json"
+ROWS: Final = "rows.jsonl"
+SNAPSHOTS: Final = "snapshots/"
+PIECE_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a backup holds. `at` is wall clock; `sha256` is of its rows."""
+
+    form: int = FORM
+    corral: str = __version__
+    revision: str = REVISION
+    cluster: str
+    at: float
+    rows: int
+    sha256: str
+    snapshots: int
+    jobs: int
+    unfinished: int
+
+
+def back_up(place: ClusterDir, target: Path, at: float) -> About:
+    """Write all of the cluster as of one moment into the file, whether its head runs or not.
+
+    Raises: Conflict where there is no store, or something of the file's name; StoreTrouble.
+    """
+    kept = _kept(place)
+    database = kept.database
+    if target.exists():
+        raise Conflict(f"{target} is there already", hint="choose another name, or remove it")
+    with (
+        _in_words(database),
+        _made_whole(target) as out,
+        tempfile.TemporaryFile(dir=target.parent) as rows,
+        closing(database.connect(write=False)) as connection,
+        _in_no_hurry(database, connection, write=False),
+    ):
+        _check_revision(connection.exec_driver_sql(_REVISION).scalar_one(), database.name)
+        digest, count = hashlib.sha256(), 0
+        for line in backup.lines_of(connection):
+            digest.update(line)
+            count += rows.write(line) > 0
+        needed = [kept.snapshots / f"{one}.tar.gz" for one in backup.needed(connection)]
+        there = [path for path in needed if path.exists()]
+        jobs, unfinished = backup.jobs_in(connection)
+        about = About(
+            cluster=backup.cluster_of(connection),
+            at=at,
+            rows=count,
+            sha256=digest.hexdigest(),
+            snapshots=len(there),
+            jobs=jobs,
+            unfinished=unfinished,
+        )
+        files = {place.key.name: kept.key, place.cluster_json.name: place.cluster_json}
+        _pack(out, about, rows, files, there)
+    return about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Where a cluster keeps what a backup holds."""
+
+    database: Database
+    snapshots: Path
+    key: Path
+
+
+def _kept(place: ClusterDir) -> Kept:
+    settings = ClusterSettings.load(place) or ClusterSettings()
+    key = Path(settings.key_file) if settings.key_file else place.key
+    url = url_in(settings.store_file)
+    if url is not None:
+        return Kept(database=_server(url), snapshots=_shared(settings.shared_state), key=key)
+    if not place.database.exists():
+        raise Conflict(f"there is no cluster in {place.root}", hint="see: corral status")
+    return Kept(database=SqliteDatabase(place.database), snapshots=place.root / SNAPSHOTS, key=key)
+
+
+def _server(url: str) -> Database:
+    # psycopg is there only where somebody has a server
+    from corral.store.postgres.database import PostgresDatabase
+
+    return PostgresDatabase.at(url)
+
+
+def _shared(folder: str | None) -> Path:
+    return Path(folder or "") / SNAPSHOTS
+
+
+@contextmanager
+def _in_no_hurry(database: Database, connection: Connection, *, write: bool) -> Iterator[None]:
+    """A transaction in which files are read and written between two questions."""
+    if connection.dialect.name == "postgresql":
+        driver(connection).execute("SET idle_in_transaction_session_timeout = 0")
+    with transaction(database, connection, write=write):
+        yield
+
+
+@contextmanager
+def _in_words(database: Database) -> Iterator[None]:
+    """What the database says, in Corral's words."""
+    try:
+        yield
+    except database.errors as error:
+        raise database.named(error) from error
+    except DBAPIError as error:
+        inner = error.orig
+        if not isinstance(inner, database.errors):
+            raise
+        raise database.named(inner) from error
+
+
+_REVISION: Final = "SELECT version_num FROM alembic_version"
+
+
+def _check_revision(revision: str, what: object) -> None:
+    if revision != REVISION:
+        raise Unsupported(
+            f"{what} has schema {revision}; this corral writes and reads backups of {REVISION}",
+            hint="for an older one, let this corral bring it up: corral up; for a newer one, "
+            "install the newer corral",
+        )
+
+
+@contextmanager
+def _made_whole(target: Path) -> Iterator[IO[bytes]]:
+    """A file that has its name only once it is whole and durable, for its owner alone."""
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(fresh, target)
+        sync_directory(target.parent)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _pack(
+    out: IO[bytes], about: About, rows: IO[bytes], files: dict[str, Path], snapshots: list[Path]
+) -> None:
+    with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as tar:
+        _add(tar, ABOUT, BytesIO(msgspec.json.encode(about)))
+        _add(tar, ROWS, rows)
+        for name, path in files.items():
+            if path.exists():
+                _add(tar, name, BytesIO(path.read_bytes()))
+        for path in snapshots:
+            with path.open("rb") as snapshot:
+                _add(tar, SNAPSHOTS + path.name, snapshot)
+
+
+def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = content.seek(0, os.SEEK_END), 0o600
+    content.seek(0)
+    tar.addfile(member, content)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Into:
+    """Where a backup is restored: a file of the directory or, with `store_file`, the empty
+    database whose address is in it, and the folder `shared_state` that its heads see."""
+
+    store_file: str | None = None
+    shared_state: str | None = None
+
+
+def restore(place: ClusterDir, source: Path, into: Into = Into()) -> About:  # noqa: B008 - frozen
+    """Make the cluster of the backup in this directory. It has a store once that is whole.
+
+    What its nodes run goes on and is heard by the next head; what has ended since the backup may
+    run again. Raises: Conflict when a head runs there, or a store or another key is there;
+    Unsupported for another schema; StoreTrouble for a damaged file.
+    """
+    place.create()
+    with sole_head(place):
+        for path in (place.database, place.database.with_name(place.database.name + "-wal")):
+            if path.exists():
+                raise Conflict(
+                    f"there is a store in {place.root} already",
+                    hint=f"choose another directory with --dir, or move it away: mv {path} /tmp",
+                )
+        try:
+            with tarfile.open(source, "r:gz") as tar:
+                return _unpack(tar, place, source, into)
+        except FileNotFoundError:
+            raise Conflict(
+                f"there is no file {source}", hint="corral backup FILE made one"
+            ) from None
+        except (tarfile.TarError, EOFError, OSError, KeyError) as error:
+            raise _damaged(source, str(error)) from error
+
+
+def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -> About:
+    about = _about(tar, source)
+    rows = _member(tar, ROWS)
+    digest = hashlib.sha256()
+    while piece := rows.read(PIECE_BYTES):
+        digest.update(piece)
+    if digest.hexdigest() != about.sha256:
+        raise _damaged(source, "its rows are not those that were written")
+    names = tar.getnames()
+    for path in (place.key, place.cluster_json):
+        if path.name in names:
+            content = _member(tar, path.name).read()
+            _put_once(path, content, may_differ=path == place.cluster_json)
+    snapshots = [one for one in tar.getmembers() if one.name.startswith(SNAPSHOTS)]
+    if len(snapshots) != about.snapshots:
+        raise _damaged(source, f"{about.snapshots} snapshots were written, not {len(snapshots)}")
+    for member in snapshots:
+        folder = _shared(into.shared_state) if into.store_file else place.root / SNAPSHOTS
+        _put_snapshot(tar, member, folder, source)
+    _settle(place, into)
+    if (url := url_in(into.store_file)) is not None:
+        _fill_server(url, tar)
+    else:
+        _make_store(place.database, tar)
+    return about
+
+
+def _settle(place: ClusterDir, into: Into) -> None:
+    """The settings are those of the backup, but for where the store is."""
+    found = ClusterSettings.load(place)
+    if found is not None and (found.store_file, found.shared_state) != (
+        into.store_file,
+        into.shared_state,
+    ):
+        moved = replace(found, store_file=into.store_file, shared_state=into.shared_state)
+        replace(moved, name=None, key_file=None).save(place)
+
+
+def _fill_server(url: str, tar: tarfile.TarFile) -> None:
+    # psycopg is there only where somebody has a server
+    from corral.store.postgres.database import PostgresDatabase
+    from corral.store.postgres.opening import prepare
+
+    database = PostgresDatabase.at(url)
+    prepare(database, lambda: "restored")
+    with (
+        _in_words(database),
+        closing(database.connect(write=True)) as connection,
+        _in_no_hurry(database, connection, write=True),
+    ):
+        now = read_head(connection)
+        if now.term or now.newest_wish:
+            raise Conflict(
+                f"{database.name} has a cluster already",
+                hint="make an empty database: createdb NAME, and name that one",
+            )
+        backup.fill(connection, _member(tar, ROWS))
+
+
+def _about(tar: tarfile.TarFile, source: Path) -> About:
+    try:
+        found = msgspec.json.decode(_member(tar, ABOUT).read(), type=About)
+    except msgspec.MsgspecError as error:
+        raise _damaged(source, str(error)) from error
+    if found.form != FORM:
+        raise Unsupported(
+            f"{source} was written by corral {found.corral} in a form that this one does not know",
+            hint="install that corral, or a newer one",
+        )
+    _check_revision(found.revision, source)
+    return found
+
+
+def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    """Raises: KeyError."""
+    content = tar.extractfile(name)
+    if content is None:
+        raise KeyError(f"{name} is no file in it")
+    return content
+
+
+def _put_once(path: Path, content: bytes, *, may_differ: bool = False) -> None:
+    """Keep what is there if it is the same, or may be another."""
+    if not path.exists():
+        with _made_whole(path) as file:
+            file.write(content)
+    elif not may_differ and path.read_bytes().split() != content.split():
+        raise Conflict(
+            f"{path} is another than the backup's: what was sealed with either would be lost",
+            hint=f"move it away: mv {path} /tmp; or choose another directory with --dir",
+        )
+
+
+def _put_snapshot(
+    tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, source: Path
+) -> None:
+    name = member.name.removeprefix(SNAPSHOTS)
+    content = _member(tar, member.name).read()
+    if f"{hashlib.sha256(content).hexdigest()}.tar.gz" != name:
+        raise _damaged(source, f"the snapshot {name[:64]} is not what its name says")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _put_once(folder / name, content)
+
+
+def _make_store(path: Path, tar: tarfile.TarFile) -> None:
+    fresh = path.with_name(path.name + ".restored")
+    for left in (fresh, *(fresh.with_name(f"{fresh.name}-{end}") for end in ("wal", "shm"))):
+        left.unlink(missing_ok=True)
+    SqliteStore(fresh)
+    database = SqliteDatabase(fresh)
+    with closing(database.connect(write=True)) as connection:
+        with transaction(database, connection, write=True):
+            backup.fill(connection, _member(tar, ROWS))
+        raw_of(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    os.link(fresh, path)
+    fresh.unlink()
+    sync_directory(path.parent)
+
+
+def _damaged(source: Path, why: str) -> StoreTrouble:
+    return StoreTrouble(
+        f"{source} is no backup, or is damaged: {why}", hint="try an older one: corral restore FILE"
+    )

@@ -1,0 +1,124 @@
+"""Which engine a head works with."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Final
+
+from corral.boot.extras import check_extra
+from corral.boot.settings import LOOPBACK, ClusterDir, ClusterSettings, is_any, is_loopback
+from corral.boot.tls import trusted_of
+from corral.domain.errors import Conflict
+from corral.domain.ids import NodeId
+from corral.engines.lending.engine import Links
+from corral.engines.local.engine import LocalEngine
+from corral.engines.local.settings import LocalSettings
+from corral.engines.ray import member
+from corral.engines.ray.engine import RayEngine
+from corral.engines.ray.settings import RaySettings
+from corral.engines.slurm.engine import slurm_engine
+from corral.ports.engine import LivingEngine
+from corral.wire.joining import JoinNeeds, RayInvitation
+
+Build = Callable[[ClusterDir, ClusterSettings, Links], LivingEngine]
+
+
+def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSettings:
+    """What the local engine makes of what the cluster was asked to be."""
+    return LocalSettings(
+        nodes=settings.nodes,
+        gpus=settings.gpus,
+        gpu_type=settings.gpu_type,
+        pretend=settings.pretend,
+        gpu_shares=settings.gpu_shares,
+        gpu_slices=settings.gpu_slices,
+        labels=settings.labels,
+        topology=settings.topology,
+        shared=settings.shared,
+        address=LOOPBACK if is_loopback(settings.host) else "",
+        trusted=trusted_of(place, settings),
+        reboot_seconds=settings.reboot_seconds,
+        prefix=settings.node_prefix,
+    )
+
+
+def build_engine(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+    """The engine that the cluster was asked to run on."""
+    return BUILDERS[settings.engine](place, settings, links)
+
+
+def _local(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+    return LocalEngine(
+        cluster_dir=place.root,
+        settings=local_settings(place, settings),
+        push=links.push,
+        register=links.register,
+        on_death=links.wake,
+    )
+
+
+def own_nodes(engine: LivingEngine | None) -> Collection[NodeId]:
+    """Nodes that are parts of the head's machine: those come and go with the head alone."""
+    return engine.nodes.keys() if isinstance(engine, LocalEngine) else ()
+
+
+def _ray(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+    check_extra("ray", "the ray engine")
+    own = RaySettings.of(settings.engine_settings)
+    known = not is_loopback(settings.host) and not is_any(settings.host)
+    return RayEngine(
+        cluster_dir=place.root,
+        settings=replace(
+            own,
+            host=own.host or (settings.host if known else ""),
+            shared=tuple(dict.fromkeys((*own.shared, *settings.shared))),
+        ),
+        links=links,
+        certificate=trusted_of(place, settings),
+    )
+
+
+def needs_of(settings: ClusterSettings) -> JoinNeeds:
+    """What a machine must have to join."""
+    ray, python = member.versions() if settings.engine == "ray" else ("", "")
+    return JoinNeeds(engine=settings.engine, ray=ray, python=python)
+
+
+def invitation(engine: LivingEngine | None, node: NodeId) -> RayInvitation | None:
+    """How a machine becomes this node, where that is more than a token. Raises: Trouble."""
+    return engine.invite(node) if isinstance(engine, RayEngine) else None
+
+
+def _slurm(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+    return slurm_engine(
+        place.root,
+        settings.engine_settings,
+        links,
+        shared=settings.shared,
+        trusted=trusted_of(place, settings),
+    )
+
+
+def _kubernetes(place: ClusterDir, settings: ClusterSettings, links: Links) -> LivingEngine:
+    try:
+        from corral.engines.kubernetes.driver import head_files
+        from corral.engines.kubernetes.engine import kubernetes_engine
+        from corral.engines.kubernetes.settings import KubernetesSettings
+    except ImportError as absent:
+        raise Conflict(
+            f"the kubernetes engine needs more than the base install: {absent}",
+            hint="run: pip install 'corral[kubernetes]'",
+        ) from absent
+    own = KubernetesSettings.read(settings.engine_settings)
+
+    def head() -> Mapping[str, str]:
+        return head_files(place.head_json, trusted_of(place, settings), own.head_url)
+
+    return kubernetes_engine(own, links, head)
+
+
+BUILDERS: Final[Mapping[str, Build]] = {
+    "local": _local,
+    "ray": _ray,
+    "slurm": _slurm,
+    "kubernetes": _kubernetes,
+}

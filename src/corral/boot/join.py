@@ -1,0 +1,327 @@
+"""A machine that joins a cluster elsewhere, and leaves it."""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from corral.boot import join_ray
+from corral.boot.call import Call, ask
+from corral.boot.settings import ClusterDir, ClusterSettings, read_json, write_atomically
+from corral.boot.start import StartFailed, last_lines, until
+from corral.boot.up import Asked, settled
+from corral.domain.errors import Conflict, CorralError, NotFound, SpecInvalid, Unauthorised
+from corral.domain.ids import NAME_RULE, NodeId, is_name
+from corral.engines.local.processes import Process, spawn
+from corral.engines.local.settings import LocalSettings
+from corral.engines.ray import member
+from corral.wire.joining import JoinNeeds, NodeJoined
+from corral.wire.node import encode_settings
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+HEARD_SECONDS: Final = 60.0
+HEARD_ON_RAY_SECONDS: Final = 110.0  # whose start takes long where a machine is busy
+GONE_SECONDS: Final = 10.0
+POLL_SECONDS: Final = 0.1
+LINE: Final = "corral node token"  # prints what to run on a machine that is to join
+OWN: Final = "/v1/agents/node"
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was typed: where to, by which token, and what this machine is to be there."""
+
+    url: str
+    token: str
+    fingerprint: str = ""
+    name: str | None = None
+    address: str = ""
+    machine: Asked = Asked()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """This machine as a node of a cluster elsewhere."""
+
+    place: ClusterDir
+    url: str
+    node: str
+    folder: str = ""  # of the node, where its Ray node brings it; "": its own in `place`
+
+    @classmethod
+    def load(cls, place: ClusterDir) -> "Joined | None":
+        """None where this machine has joined nothing."""
+        found = read_json(place.joined)
+        if found is None:
+            return None
+        folder = found.get("folder", "")
+        return cls(place=place, url=found["url"], node=found["node"], folder=folder)
+
+    @property
+    def dir(self) -> Path:
+        return Path(self.folder) if self.folder else self.own
+
+    @property
+    def own(self) -> Path:
+        """Where the token lies that the machine has made."""
+        return self.place.nodes / self.node
+
+    @property
+    def on_ray(self) -> bool:
+        return bool(self.folder)
+
+    @property
+    def ray_dir(self) -> Path:
+        return self.place.root / "ray"
+
+    @property
+    def agent(self) -> Process | None:
+        return Process.recorded(self.dir / "agent.pid")
+
+    def shims(self) -> list[Process]:
+        """One for each attempt that has anything left here."""
+        records = self.dir.glob("attempts/*/shim.pid")
+        return [process for file in records if (process := Process.recorded(file))]
+
+    def ask(self, method: str) -> Any:
+        """What the head answers the node of itself. Raises: CorralError."""
+        token = (self.own / "token").read_text().strip()
+        trusted = self.place.trusted if self.place.trusted.exists() else None
+        return ask(self.url, Call(method=method, path=OWN, token=token), trusted=trusted)
+
+    def is_known(self) -> bool:
+        """Whether the head still knows it. Raises: CorralError when it cannot be asked."""
+        try:
+            self.ask("GET")
+        except NotFound:
+            return True  # it was not heard yet
+        except Unauthorised:
+            return False
+        return True
+
+
+def join(place: ClusterDir, wanted: Wanted, count_gpus: Callable[[], int]) -> Joined:
+    """Let this machine be a node; where it is one there already, nothing is asked or spent.
+
+    Raises: Conflict, SpecInvalid, WrongHead, Unreachable, and what the head refuses with.
+    """
+    place.create()
+    known = _already(place, wanted)
+    if known is not None:
+        return known
+    name = wanted.name or _own_name()
+    if not is_name(name):
+        raise SpecInvalid(f"{name!r} cannot name a node", hint=f"use {NAME_RULE}: --name NAME")
+    machine = settled(replace(wanted.machine, nodes=1), count_gpus)
+    needs = JoinNeeds.model_validate(_ask(place, wanted, "GET", "/v1/join"))
+    if needs.engine == "ray":
+        join_ray.check(needs)
+        join_ray.check_machine(machine)
+    settings = _settings(place, wanted, name, machine)
+    secret = secrets.token_urlsafe(32)
+    body = {"node": name, "sha256": sha256(secret.encode()).hexdigest()}
+    answer = NodeJoined.model_validate(_ask(place, wanted, "POST", "/v1/nodes/join", body))
+    folder = "" if answer.ray is None else answer.ray.folder
+    joined = Joined(place=place, url=answer.url, node=name, folder=folder)
+    if answer.ray is not None:
+        join_ray.write(joined.ray_dir, name, answer.ray, machine, wanted.address)
+    _write(joined, settings, secret, answer.trusted)
+    return joined
+
+
+def _ask(place: ClusterDir, wanted: Wanted, method: str, path: str, body: Any = None) -> Any:
+    call = Call(method=method, path=path, token=wanted.token, body=body)
+    trusted = place.trusted if place.trusted.exists() else None
+    try:
+        return ask(wanted.url, call, fingerprint=wanted.fingerprint, trusted=trusted)
+    except Unauthorised as error:
+        if error.code != Unauthorised.code or LINE in error.hint:
+            raise  # of a token that was known: what became of it, and that another is needed
+        raise Unauthorised(
+            f"this join token is not known to the head at {wanted.url}",
+            hint=f"take a fresh line from the head: {LINE}",
+        ) from None
+
+
+def _already(place: ClusterDir, wanted: Wanted) -> Joined | None:
+    """Raises: Conflict when the directory is another cluster's."""
+    if place.cluster_json.exists():
+        raise Conflict(
+            f"{place.root} has a cluster of its own",
+            hint="join from a directory of its own: corral join ... --dir ~/.corral-node",
+        )
+    known = Joined.load(place)
+    if known is None:
+        return None
+    other = known.url != wanted.url.rstrip("/") or wanted.name not in (None, known.node)
+    if not known.is_known():
+        forget(known)  # it was removed there: what is left of it here counts for nothing
+        return None
+    if other:
+        raise Conflict(
+            f"this machine is node {known.node} of {known.url} already",
+            hint="leave that first: corral leave; or join from another directory with --dir",
+        )
+    return known
+
+
+def _own_name() -> str:
+    """What the machine calls itself, as far as a node may be called so."""
+    short = socket.gethostname().split(".")[0]
+    return _NO_NAME.sub("-", short).strip("-")[:63] or "node"
+
+
+def _settings(place: ClusterDir, wanted: Wanted, name: str, of_machine: ClusterSettings) -> bytes:
+    """The text of node.json."""
+    local = LocalSettings(
+        gpus=of_machine.gpus,
+        gpu_type=of_machine.gpu_type,
+        pretend=of_machine.pretend,
+        gpu_shares=of_machine.gpu_shares,
+        gpu_slices=of_machine.gpu_slices,
+        labels=of_machine.labels,
+        shared=of_machine.shared,
+        address=wanted.address,
+    )
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    (settings,) = local.of_nodes(place.root, memory_bytes)
+    trusted = str(place.trusted) if wanted.url.startswith("https") else None
+    shared = of_machine.shared  # the folder `shared` here is no other machine's
+    own = msgspec.structs.replace(
+        settings, node=NodeId(name), trusted=trusted, shared=shared, own_machine=True
+    )
+    return encode_settings(own)
+
+
+def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
+    """What makes it a node; joined.json last, for then all of it is there."""
+    place = joined.place
+    for folder in (place.nodes, joined.own, *(joined.own / name for name in _FOLDERS)):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if trusted:
+        write_atomically(place.trusted, trusted)
+    write_atomically(joined.own / "token", f"{secret}\n")
+    write_atomically(joined.own / "node.json", settings.decode())
+    write_atomically(place.head_json, json.dumps({"url": joined.url}))
+    known = {"url": joined.url, "node": joined.node, "folder": joined.folder}
+    write_atomically(place.joined, json.dumps(known))
+
+
+_FOLDERS: Final = ("attempts", "cache", "disk")
+
+
+def words_of(joined: Joined) -> list[str]:
+    """The command line of its agent, or of what keeps its Ray node."""
+    if joined.on_ray:
+        return member.words_of(joined.ray_dir)
+    return [sys.executable, "-P", "-m", "corral.agent", str(joined.dir)]
+
+
+def start_agent(joined: Joined) -> None:
+    """In the background, unless it runs."""
+    if joined.on_ray:
+        join_ray.start(joined.ray_dir)
+    elif joined.agent is None:
+        spawn(words_of(joined), dict(os.environ), joined.dir / "agent.log")
+
+
+def wait_until_heard(joined: Joined) -> "api.NodeDetail":
+    """The node, once the head has heard it.
+
+    Raises: StartFailed with the end of the agent's log, and what the head refuses with.
+    """
+    from corral.wire.api import NodeDetail  # pydantic: only this reads an answer
+
+    seconds = HEARD_ON_RAY_SECONDS if joined.on_ray else HEARD_SECONDS
+    give_up_at = time.monotonic() + seconds
+    while time.monotonic() < give_up_at:
+        if joined.on_ray:
+            join_ray.check_starts(joined.ray_dir)
+        with suppress(NotFound):
+            found = NodeDetail.model_validate(joined.ask("GET"))
+            if found.heard and found.liveness == "alive":
+                return found
+        time.sleep(POLL_SECONDS)
+    log = joined.ray_dir / "ray.log" if joined.on_ray else joined.dir / "agent.log"
+    raise StartFailed(
+        f"the head at {joined.url} has not heard node {joined.node} within {seconds:g} s; "
+        f"the last lines of {log}:\n{last_lines(log, 0)}",
+        hint="see whether this machine reaches the head; try again: corral join",
+    )
+
+
+def stop_agent(joined: Joined) -> bool:
+    """End the agent; attempts run on, and the next agent finds them. False: it does not end."""
+    if joined.on_ray:
+        join_ray.end(joined.ray_dir)  # whose actor would start it again
+    agent = joined.agent
+    if agent is not None:
+        agent.signal(signal.SIGTERM)
+    return until(lambda: joined.agent is None, GONE_SECONDS)
+
+
+def leave(joined: Joined, *, force: bool) -> None:
+    """End all of the node here, and let the head know.
+
+    Raises: Conflict while it holds jobs, and CorralError when the head cannot be told; neither
+    with `force`.
+    """
+    try:
+        jobs = joined.ask("GET")["jobs"]
+    except (NotFound, Unauthorised):
+        jobs = []
+    except CorralError:
+        if not force:
+            raise
+        jobs = []
+    if jobs and not force:
+        raise Conflict(
+            f"node {joined.node} holds {', '.join(jobs[:5])}",
+            hint=f"move them first: corral node drain {joined.node}; or, losing what they have not "
+            "saved: corral leave --force",
+        )
+    kill(joined)
+    with suppress(NotFound, Unauthorised):
+        try:
+            joined.ask("DELETE")
+        except CorralError:
+            if not force:
+                raise
+    forget(joined)
+
+
+def kill(joined: Joined) -> None:
+    """End the agent and all that it has started, at once."""
+    if joined.on_ray:
+        join_ray.end(joined.ray_dir)
+    words = [sys.executable, "-P", "-m", "corral.agent", "--kill", str(joined.dir)]
+    subprocess.run(words, check=True)
+    (joined.dir / "boot").unlink(missing_ok=True)  # what starts here next is another node
+
+
+def forget(joined: Joined) -> None:
+    """Remove what made this machine a node. Raises: OSError."""
+    if joined.agent is not None or joined.shims() or joined.on_ray:
+        kill(joined)
+    joined.place.joined.unlink(missing_ok=True)
+    for file in (joined.place.head_json, joined.place.trusted):
+        file.unlink(missing_ok=True)
+    for folder in {joined.dir, joined.own, joined.ray_dir}:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,88 @@
+"""What is different for a machine that joins a cluster on Ray: its Ray node brings its agent."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Final
+
+from corral.boot.settings import ClusterSettings, write_atomically
+from corral.boot.start import StartFailed, last_lines
+from corral.domain.errors import Conflict, SpecInvalid
+from corral.engines.local.processes import Process, spawn
+from corral.engines.ray import member
+from corral.engines.ray.member import Member
+from corral.engines.ray.render import NODE_LABEL, PRETEND_LABEL
+from corral.wire.joining import JoinNeeds, RayInvitation
+
+_GPU_TYPE: Final = "h100"
+
+
+def check(needs: JoinNeeds) -> None:
+    """Raises: Conflict where Ray would not let this machine in."""
+    ray, python = member.versions()
+    install = f"pip install 'corral[ray]' 'ray=={needs.ray}'"
+    if not ray:
+        raise Conflict(
+            f"the cluster runs on Ray {needs.ray}, which is not installed here",
+            hint=f"run: {install}",
+        )
+    if ray != needs.ray:
+        raise Conflict(
+            f"the cluster runs on Ray {needs.ray}, and Ray {ray} is installed here",
+            hint=f"run: {install}",
+        )
+    if python != needs.python:
+        raise Conflict(
+            f"Ray wants one Python on all of its nodes: the cluster's is {needs.python}, this one "
+            f"{python}",
+            hint=f"install Corral with a Python {needs.python}, and join by that",
+        )
+
+
+def write(
+    folder: Path, node: str, invitation: RayInvitation, machine: ClusterSettings, address: str
+) -> None:
+    """What the keeper of the Ray node reads, in `folder`. Raises: SpecInvalid."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if invitation.token:
+        write_atomically(folder / "token", invitation.token)
+    labels = {NODE_LABEL: node, **dict(label.split("=", 1) for label in machine.labels)}
+    if machine.pretend:
+        labels[PRETEND_LABEL] = machine.gpu_type or _GPU_TYPE
+    count = machine.gpus or 0 if machine.pretend else machine.gpus
+    made = Member(address=invitation.address, labels=labels, host=address, num_gpus=count)
+    made.save(folder)
+
+
+def check_machine(machine: ClusterSettings) -> None:
+    """Raises: SpecInvalid for what a node of Ray cannot be told by its own machine."""
+    if machine.shared:
+        raise SpecInvalid(
+            "--shared: what all nodes of a cluster on Ray see is told to its head",
+            hint=f"there: corral down --leave; corral up --shared {machine.shared[0]}",
+        )
+
+
+def start(folder: Path) -> None:
+    """In the background, unless it runs."""
+    if member.keeper_of(folder) is None:
+        if Process.recorded(folder / "ray.pid") is None:
+            (folder / "ray.pid").unlink(missing_ok=True)
+        spawn(member.words_of(folder), dict(os.environ), folder / "keeper.log")
+
+
+def check_starts(folder: Path) -> None:
+    """Raises: StartFailed where Ray has started and ended already."""
+    pid_file = folder / "ray.pid"
+    if pid_file.exists() and Process.recorded(pid_file) is None:
+        end(folder)
+        log = folder / "ray.log"
+        raise StartFailed(
+            f"Ray has ended on this machine; the last lines of {log}:\n{last_lines(log, 0)}",
+            hint="see whether this machine reaches the Ray cluster; try again: corral join",
+        )
+
+
+def end(folder: Path) -> None:
+    """Of the Ray node and its keeper; the agent goes on."""
+    asyncio.run(member.end(folder))

@@ -1,0 +1,36 @@
+"""The lock of a cluster's directory: whoever holds it is its only head."""
+
+import fcntl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from corral.boot.clock import SystemClock
+from corral.boot.settings import ClusterDir
+from corral.domain.errors import Conflict
+
+LOCK_SECONDS: Final = 2.0
+
+
+@contextmanager
+def sole_head(place: ClusterDir) -> Iterator[None]:
+    """Hold the cluster's lock, which the kernel lets go of with its holder.
+
+    Raises: Conflict when another head holds it.
+    """
+    clock = SystemClock()
+    give_up_at = clock.monotonic() + LOCK_SECONDS
+    with place.head_lock.open("a") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if clock.monotonic() > give_up_at:
+                    raise Conflict(
+                        f"a head runs in {place.root} already",
+                        hint=f"see it: corral status --dir {place.root}",
+                    ) from None
+                time.sleep(0.02)  # who only looks whether a head runs lets go at once
+        yield

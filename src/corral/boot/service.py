@@ -1,0 +1,165 @@
+"""Units of systemd: the head of a directory, or the agent of one that has joined, kept running."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.boot.join import Joined
+from corral.boot.settings import ClusterDir
+from corral.domain.errors import Conflict
+
+HEAD: Final = "corral-head.service"
+NODE: Final = "corral-node.service"
+SYSTEM: Final = Path("/etc/systemd/system")
+_RUNS: Final = Path("/run/systemd/system")  # there while systemd is process 1
+_CALL_SECONDS: Final = 60.0
+# What it has started goes on when it ends or is started again (KillMode): jobs outlive the head,
+# the agent and an upgrade of both. Its end by `corral down` is meant, and not undone (on-failure);
+# 3 is a refusal, which would only be repeated.
+TEMPLATE: Final = """\
+[Unit]
+Description={about}
+After=network-online.target time-sync.target
+Wants=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStart={command}
+Restart=on-failure
+RestartSec=1
+RestartPreventExitStatus=3
+KillMode=process
+Delegate=yes
+UMask=0077
+LimitNOFILE=65536
+TasksMax=infinity
+
+[Install]
+WantedBy={target}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A unit's name and its whole text; `user`: of a user's own systemd."""
+
+    name: str
+    text: str
+    user: bool
+
+    @property
+    def file(self) -> Path:
+        if not self.user:
+            return SYSTEM / self.name
+        home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+        return Path(home) / "systemd" / "user" / self.name
+
+    @property
+    def systemctl(self) -> list[str]:
+        return ["systemctl", "--user"] if self.user else ["systemctl"]
+
+
+def unit_of(
+    place: ClusterDir, node: Path | None, python: str, *, user: bool, ray: Path | None = None
+) -> Unit:
+    """`node`: the node's folder of a directory that has joined; `ray`: that of its Ray node, which
+    brings its agent."""
+    if ray is not None:
+        name, about = NODE, f"Corral, the Ray node of {place.root}"
+        words = [python, "-P", "-m", "corral.engines.ray.member", str(ray)]
+    elif node is None:
+        name, about = HEAD, f"Corral, the head of {place.root}"
+        words = [python, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
+    else:
+        name, about = NODE, f"Corral, node {node.name}"
+        words = [python, "-P", "-m", "corral.agent", str(node)]
+    text = TEMPLATE.format(
+        about=about.replace("%", "%%"),
+        command=" ".join(map(_quoted, words)),
+        target="default.target" if user else "multi-user.target",
+    )
+    return Unit(name=name, text=text, user=user)
+
+
+def _quoted(word: str) -> str:
+    """A word of ExecStart (systemd.service(5), "Command lines"; systemd.unit(5), specifiers)."""
+    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{plain}"' if any(one in word for one in " \t\"';\\") else plain
+
+
+def here(place: ClusterDir, *, user: bool) -> Unit:
+    """The unit for what is in this directory. Raises: Conflict when nothing is."""
+    joined = Joined.load(place)
+    if joined is None and not place.cluster_json.exists():
+        raise Conflict(
+            f"there is no cluster in {place.root}, and no node",
+            hint="make one first: corral up, or corral join URL --token TOKEN",
+        )
+    if not user and os.geteuid() != 0:
+        raise Conflict(
+            "a unit of the whole machine is root's to install",
+            hint="run: corral service install --user; or as root",
+        )
+    if joined is None:
+        return unit_of(place, None, sys.executable, user=user)
+    ray = joined.ray_dir if joined.on_ray else None
+    return unit_of(place, joined.dir, sys.executable, user=user, ray=ray)
+
+
+def install(unit: Unit) -> bool:
+    """Write the unit and let it begin with the machine; False where systemd does not run.
+
+    Raises: Conflict when there is another cluster's of this name, or systemd does not take it.
+    """
+    known = unit.file.read_text() if unit.file.exists() else unit.text
+    if _command(known) != _command(unit.text):
+        raise Conflict(
+            f"{unit.file} is another's: {_command(known)}",
+            hint=f"look at it, and remove it first: {' '.join(unit.systemctl)} disable --now "
+            f"{unit.name}; rm {unit.file}",
+        )
+    unit.file.parent.mkdir(parents=True, exist_ok=True)
+    unit.file.write_text(unit.text)
+    if not _may_call(unit):
+        return False
+    _call(unit, "daemon-reload")
+    _call(unit, "enable", unit.name)
+    return True
+
+
+def remove(unit: Unit) -> bool:
+    """Take it away; what runs, runs on. False when there is none of this directory.
+
+    Raises: Conflict when systemd does not let it go.
+    """
+    if not unit.file.exists() or _command(unit.file.read_text()) != _command(unit.text):
+        return False
+    if _may_call(unit):
+        _call(unit, "disable", unit.name)
+    unit.file.unlink()
+    if _may_call(unit):
+        _call(unit, "daemon-reload")
+    return True
+
+
+def _command(text: str) -> str:
+    return next((line for line in text.splitlines() if line.startswith("ExecStart=")), "")
+
+
+def _may_call(unit: Unit) -> bool:
+    return shutil.which("systemctl") is not None and (unit.user or _RUNS.exists())
+
+
+def _call(unit: Unit, *words: str) -> None:
+    """Raises: Conflict with what systemctl has said."""
+    command = [*unit.systemctl, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_CALL_SECONDS)
+    if done.returncode != 0:
+        raise Conflict(
+            f"{' '.join(command)}: {done.stderr.strip()[:300]}", hint=f"see: {unit.file}"
+        )

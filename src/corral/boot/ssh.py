@@ -1,0 +1,255 @@
+"""Bringing other machines up over ssh: Corral is put there, and they join."""
+
+import asyncio
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from corral.domain.errors import CorralError, SpecInvalid, Trouble, Unsupported
+
+if TYPE_CHECKING:
+    import asyncssh
+
+CONNECT_SECONDS: Final = 20.0
+RUN_SECONDS: Final = 600.0  # an installation fetches some 40 MB
+AT_ONCE: Final = 32
+SSH_PORT: Final = 22
+VENV: Final = ".corral/venv"
+WHEELS: Final = ".corral/wheels"
+_MAIN: Final = "from corral.cli.main import main; main()"
+_FIND: Final = (
+    "for python in {candidates}; do "
+    "command -v $python >/dev/null 2>&1 && "
+    "$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && "
+    "echo $python && exit 0; done; exit 1"
+)
+_PYTHONS: Final = ("python3.13", "python3.12", "python3.11", "python3", "python")
+
+
+class HostFailed(Trouble):
+    """A machine could not be made a node; the hint is what to do next."""
+
+    code = "host_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A line of the file of hosts. `words` go to `corral join` there."""
+
+    host: str
+    port: int = SSH_PORT
+    user: str | None = None
+    words: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.host if self.port == SSH_PORT else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How hosts are reached. None: as ~/.ssh/config says. `python`: a Python there that has Corral
+    installed already; None: it is installed into ~/.corral/venv."""
+
+    user: str | None = None
+    key: Path | None = None
+    python: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """What lets the machines join."""
+
+    url: str
+    fingerprint: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one host: the node's name, or what went wrong and what to do."""
+
+    target: Target
+    node: str = ""
+    trouble: str = ""
+    hint: str = ""
+
+
+def read_targets(text: str, where: str) -> list[Target]:
+    """One host a line, [USER@]HOST[:PORT], and behind it words for `corral join` there.
+
+    Raises: SpecInvalid.
+    """
+    found: list[Target] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            words = shlex.split(line, comments=True)
+            if words:
+                found.append(_target(words))
+        except ValueError as error:
+            raise SpecInvalid(
+                f"{where}, line {number}: {error}",
+                hint="write a host a line, for example: ann@10.0.0.2 --name w1 --label zone=a",
+            ) from None
+    places = [(one.host, one.port, one.words) for one in found]
+    if not found or len(set(places)) < len(places):
+        what = "names the same host twice" if found else "names no host"
+        raise SpecInvalid(f"{where} {what}", hint="write one host a line")
+    return found
+
+
+def _target(words: Sequence[str]) -> Target:
+    """Raises: ValueError."""
+    user, _, place = words[0].rpartition("@")
+    host, colon, port = place.rpartition(":")
+    if not colon or place.count(":") > 1 and not place.startswith("["):
+        host, port = place, str(SSH_PORT)
+    host = host.strip("[]")
+    if not host or host.startswith("-") or not port.isdecimal():
+        raise ValueError(f"{words[0]!r} is no host")
+    return Target(host=host, port=int(port), user=user or None, words=tuple(words[1:]))
+
+
+def bring_up_hosts(
+    targets: Sequence[Target], way: Way, invitation: Invitation, wheel: Path | None
+) -> list[Outcome]:
+    """All of them at once; each has an outcome, in their order. Raises: Unsupported."""
+    try:
+        import asyncssh
+    except ImportError:
+        raise Unsupported(
+            "--hosts needs asyncssh, which is not installed here",
+            hint="run: pip install 'corral[ssh]'; or run the line by hand on each machine",
+        ) from None
+    asyncssh.set_log_level("ERROR")
+
+    async def together() -> list[Outcome]:
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(target: Target) -> Outcome:
+            async with turns:
+                return await _one(target, way, invitation, wheel)
+
+        return await asyncio.gather(*(one(target) for target in targets))
+
+    return asyncio.run(together())
+
+
+async def _one(target: Target, way: Way, invitation: Invitation, wheel: Path | None) -> Outcome:
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            connection = await _connect(target, way)
+        async with connection, asyncio.timeout(RUN_SECONDS):
+            python = way.python or await _installed(connection, wheel)
+            node = await _join(connection, target, python, invitation)
+        return Outcome(target=target, node=node)
+    except CorralError as error:
+        return Outcome(target=target, trouble=error.message, hint=error.hint)
+    except Exception as error:
+        trouble, hint = _explained(target, error)
+        return Outcome(target=target, trouble=trouble, hint=hint)
+
+
+async def _connect(target: Target, way: Way) -> "asyncssh.SSHClientConnection":
+    """Its key has to be known already: whoever answers first is not believed."""
+    import asyncssh
+
+    options: dict[str, Any] = {}
+    if (user := target.user or way.user) is not None:
+        options["username"] = user
+    if way.key is not None:
+        options["client_keys"] = [str(way.key)]
+    return await asyncssh.connect(target.host, target.port, **options)
+
+
+def _explained(target: Target, error: Exception) -> tuple[str, str]:
+    """(what went wrong, what to do)"""
+    import asyncssh
+
+    port = "" if target.port == SSH_PORT else f"-p {target.port} "
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        scan = f"ssh-keyscan {port}{target.host} >> ~/.ssh/known_hosts"
+        return "its host key is not known here", f"compare it with the machine's own, then: {scan}"
+    if isinstance(error, asyncssh.PermissionDenied):
+        return "ssh lets nobody in with this key", "see --ssh-user and --ssh-key; try: ssh HOST"
+    if isinstance(error, asyncssh.KeyImportError):
+        return f"the key cannot be read: {error}", "name one that ssh takes: --ssh-key FILE"
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time", f"try by hand: ssh {port}{target.host}"
+    return f"{error}"[:200] or type(error).__name__, f"try by hand: ssh {port}{target.host}"
+
+
+async def _run(
+    connection: "asyncssh.SSHClientConnection", script: str, said: str = ""
+) -> tuple[int, str, str]:
+    """(exit code, output, errors) of a script of sh."""
+    done = await connection.run(f"sh -c {shlex.quote(script)}", input=said)
+    code = -1 if done.returncode is None else done.returncode
+    return code, str(done.stdout or ""), str(done.stderr or "")
+
+
+async def _installed(connection: "asyncssh.SSHClientConnection", wheel: Path | None) -> str:
+    """The Python of a venv there that has this very code. Raises: HostFailed."""
+    assert wheel is not None
+    python, mark = f"$HOME/{VENV}/bin/python", f"$HOME/{VENV}/corral.sha256"
+    digest = sha256(wheel.read_bytes()).hexdigest()
+    code, out, _ = await _run(connection, f'cat "{mark}"')
+    if code == 0 and out.strip() == digest:
+        return python
+    code, out, _ = await _run(connection, _FIND.format(candidates=" ".join(_PYTHONS)))
+    if code != 0:
+        raise HostFailed(
+            "it has no Python of version 3.11 or newer", hint="install one there, and try again"
+        )
+    await _put(connection, wheel)
+    steps = (
+        f'{out.strip()} -m venv --clear "$HOME/{VENV}"',
+        f'"{python}" -m pip install -q --disable-pip-version-check "$HOME/{WHEELS}/{wheel.name}"',
+        f'echo {digest} > "{mark}"',
+    )
+    for step in steps:
+        code, out, errors = await _run(connection, step)
+        if code != 0:
+            last = [line for line in (errors or out).splitlines() if line.strip()][-1:]
+            raise HostFailed(
+                f"Corral cannot be installed there: {' '.join(last)[:200]}",
+                hint=f"try it there: {step}",
+            )
+    return python
+
+
+async def _put(connection: "asyncssh.SSHClientConnection", wheel: Path) -> None:
+    """By the shell, since not every ssh server brings files. Raises: HostFailed."""
+    script = f'umask 077; mkdir -p "$HOME/{WHEELS}" && cat > "$HOME/{WHEELS}/{wheel.name}"'
+    command = f"sh -c {shlex.quote(script)}"
+    done = await connection.run(command, input=wheel.read_bytes(), encoding=None)
+    if done.returncode != 0:
+        raise HostFailed(f"~/{WHEELS} cannot be written there", hint="see: df -h ~, there")
+
+
+async def _join(
+    connection: "asyncssh.SSHClientConnection", target: Target, python: str, by: Invitation
+) -> str:
+    """The node's name. The token goes over standard input: arguments are seen by everybody there.
+
+    Raises: HostFailed.
+    """
+    words = ["join", by.url, *target.words, "--json"]
+    words += ["--fingerprint", by.fingerprint] if by.fingerprint else []
+    typed = f'"{python}" -P -c {shlex.quote(_MAIN)} {shlex.join(words)}'
+    script = f"IFS= read -r CORRAL_JOIN_TOKEN; export CORRAL_JOIN_TOKEN; exec {typed}"
+    code, out, errors = await _run(connection, script, f"{by.token}\n")
+    try:
+        if code == 0:
+            return str(json.loads(out)["id"])
+        error = json.loads(errors)["error"]
+        raise HostFailed(str(error["message"]), hint=f"there: {error['hint']}")
+    except (ValueError, KeyError, TypeError):
+        said = (errors or out).strip().splitlines()[-1:]
+        raise HostFailed(
+            f"corral join ended with code {code}: {' '.join(said)[:200]}",
+            hint=f"see by hand what it says: ssh {target.host}",
+        ) from None

@@ -1,0 +1,136 @@
+"""Which store a head works with, and what several heads on one store must have in common."""
+
+import os
+import secrets
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from corral.boot.extras import check_extra
+from corral.boot.settings import ClusterDir, ClusterSettings, once, write_atomically
+from corral.domain.errors import Conflict, SpecInvalid
+from corral.ports.store import Store
+
+if TYPE_CHECKING:
+    from corral.boot.sealing import KeyRing
+
+VARIABLE: Final = "CORRAL_STORE"
+KEPT: Final = "store"  # of the cluster's directory: what the variable said
+IDENTITY: Final = "identity"
+MARK: Final = ".corral-state"
+
+
+def open_store(place: ClusterDir, url: str | None, fresh_id: Callable[[], str]) -> Store:
+    """The file of the directory, or the database at the URL. Raises: as the stores do,
+    and Conflict.
+
+    A head loads the one that it has, with its driver; `corral up`, which asks here, loads none.
+    """
+    if url is None:
+        from corral.store.sqlite import SqliteStore
+
+        return SqliteStore(place.database, fresh_id=fresh_id)
+    if place.database.exists():
+        raise Conflict(
+            f"{place.root} has a store of its own already, with the jobs that were recorded in it",
+            hint="give this head another directory: corral up --dir DIR --store-file FILE",
+        )
+    check_extra("postgres", "a store that several heads share")
+    from corral.store.postgres import PostgresStore
+
+    return PostgresStore(url, fresh_id=fresh_id)
+
+
+def url_in(file: str | None) -> str | None:
+    """The address of the database that several heads share; None: the head has a file of its own.
+
+    Raises: Conflict when the file cannot be read, or others may read it too.
+    """
+    if file is None:
+        return None
+    path = Path(file)
+    try:
+        mode, text = stat.S_IMODE(path.stat().st_mode), path.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise Conflict(
+            f"the file {path} with the address of the store cannot be read: {error}",
+            hint="write it there: (umask 077; echo postgresql://USER:PASSWORD@HOST/corral > FILE)",
+        ) from error
+    if mode & 0o077:
+        raise Conflict(
+            f"{path} holds the password of the store, and others may read it (mode {mode:04o})",
+            hint=f"run: chmod 600 {path}",
+        )
+    if not text:
+        raise Conflict(f"{path} is empty", hint="write the address of the database into it")
+    return text
+
+
+def keep_variable(place: ClusterDir, environment: Mapping[str, str] = os.environ) -> str | None:
+    """What CORRAL_STORE says, kept in a file of the directory for the next start; its path."""
+    said = environment.get(VARIABLE)
+    if not said:
+        return None
+    path = place.root / KEPT
+    write_atomically(path, said + "\n")
+    return str(path)
+
+
+async def agree(
+    store: Store, place: ClusterDir, settings: ClusterSettings, keys: "KeyRing"
+) -> None:
+    """Compare with the other heads what all must have alike; then take the name, which one that is
+    refused must not keep.
+
+    Raises: Conflict where they have it otherwise, StoreTrouble.
+    """
+    if await store.agree("key", keys.check) != keys.check:
+        raise Conflict(
+            f"the key {keys.path} is another than that of the other heads: this one could not "
+            "read the secrets",
+            hint=f"copy the file `key` of another head's directory to {keys.path} (chmod 600), or "
+            "name it: corral up --key-file FILE",
+        )
+    folder = Path(settings.shared_state or "")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark = once(folder / MARK, secrets.token_hex(16).encode()).decode()
+    except OSError as error:
+        raise Conflict(
+            f"the folder {folder} of --shared-state cannot be used: {error.strerror}",
+            hint="name a directory that all heads may write to",
+        ) from error
+    if await store.agree("state", mark) != mark:
+        raise Conflict(
+            f"{folder} is not the folder that the other heads share: their mark is not in it",
+            hint="mount the same directory on each head's machine, and name it: "
+            "corral up --shared-state DIR",
+        )
+    mine = once(place.root / IDENTITY, secrets.token_hex(16).encode()).decode()
+    if await store.agree(f"head {settings.head_name}", mine) != mine:
+        raise Conflict(
+            f"another head is called {settings.head_name}: each has a name of its own",
+            hint="give this one another: corral up --name NAME",
+        )
+
+
+def check_several(settings: ClusterSettings) -> None:
+    """Raises: SpecInvalid when what is for several heads does not go together."""
+    file = settings.store_file
+    if file is not None and "://" in file:
+        raise SpecInvalid(
+            "--store-file names a file: an address on the command line would show its password to "
+            "everybody on this machine",
+            hint="write it into one, chmod 600 FILE, and run: corral up --store-file FILE",
+        )
+    if file is None and (settings.name or settings.shared_state):
+        raise SpecInvalid(
+            "--name and --shared-state are for several heads on one store",
+            hint=f"name the store too: corral up --store-file FILE, or set {VARIABLE}",
+        )
+    if file is not None and not settings.shared_state:
+        raise SpecInvalid(
+            "several heads need a folder that all of them see, for what jobs run in and print",
+            hint="name one: corral up --store-file FILE --shared-state DIR",
+        )

@@ -1,0 +1,270 @@
+"""The head's certificate: the one that was given, else one of its own.
+
+Whoever joins is told the fingerprint of what the head shows, and from then on trusts the authority
+that has signed it: so the certificate can be renewed without asking anybody again.
+"""
+
+import asyncio
+import os
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from socket import gethostname
+from typing import Final
+
+import structlog
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from corral.agent.route import LOOPBACK, address_towards, own_addresses
+from corral.boot.sealing import KeyRing
+from corral.boot.settings import ClusterDir, ClusterSettings, is_any, is_loopback, write_atomically
+from corral.ports.store import Store
+from corral.wire.tls import fingerprint_of
+
+DAYS: Final = 397  # as long as a certificate lasts
+RENEW_DAYS: Final = 30  # before its end
+AUTHORITY_DAYS: Final = 36_500
+LOOK_SECONDS: Final = 3600.0
+ELSEWHERE: Final = "https://192.0.2.1"  # an address of nobody (RFC 5737): the way out leads there
+CA_KEY: Final = "ca.key"
+AUTHORITY: Final = "authority"  # what heads agree on
+EARLIER: Final = timedelta(days=30)  # clocks of other machines may be behind
+log = structlog.get_logger("corral.boot")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Files in PEM. `trusted` vouches for `certificate`; that one comes with its chain."""
+
+    certificate: Path
+    key: Path
+    trusted: Path
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the certificate that is shown now."""
+        pem = self.certificate.read_text()
+        return fingerprint_of(ssl.PEM_cert_to_DER_cert(pem[: pem.index(_END) + len(_END)]))
+
+
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+_END: Final = "-----END CERTIFICATE-----"
+
+
+def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | None:
+    """What the head is to serve with; None where it keeps to loopback, and was given nothing.
+
+    Raises: OSError when its own cannot be written.
+    """
+    if settings.tls_certificate and settings.tls_key:
+        given = Path(settings.tls_certificate)
+        return Tls(certificate=given, key=Path(settings.tls_key), trusted=given)
+    return own_tls(place, names_of(settings.host), now) if makes_own(settings) else None
+
+
+def makes_own(settings: ClusterSettings) -> bool:
+    return not (settings.tls_certificate and settings.tls_key) and not is_loopback(settings.host)
+
+
+def trusted_of(place: ClusterDir, settings: ClusterSettings) -> str | None:
+    """The file that its own agents and clients trust."""
+    if settings.tls_certificate:
+        return settings.tls_certificate
+    return None if is_loopback(settings.host) else str(place.trusted)
+
+
+def names_of(host: str) -> tuple[str, ...]:
+    """Names and addresses that a head which serves on this host may be called by."""
+    here = {"localhost", "127.0.0.1", "::1", gethostname(), *own_addresses()}
+    return tuple(sorted(here if is_any(host) else here | {host}))
+
+
+def host_of(settings: ClusterSettings) -> str:
+    """The name or address that others call the head by."""
+    if not is_any(settings.host):
+        return settings.host
+    if settings.tls_certificate:
+        named = [one for one in names_in(Path(settings.tls_certificate)) if "*" not in one]
+        if named:
+            return named[0]
+    with suppress(OSError):
+        return address_towards(ELSEWHERE)
+    return next(iter(own_addresses()), LOOPBACK)
+
+
+def names_in(certificate: Path) -> list[str]:
+    """The names and addresses that a certificate is for; none of one that cannot be read."""
+    try:
+        read = x509.load_pem_x509_certificate(certificate.read_bytes())
+        found = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return []
+    addresses = found.get_values_for_type(x509.IPAddress)
+    return [*found.get_values_for_type(x509.DNSName), *map(str, addresses)]
+
+
+def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
+    """A certificate for these names by an authority of the cluster's own. What is there is kept
+    while it names them all and has a month left. Raises: OSError."""
+    folder = place.tls
+    folder.mkdir(mode=0o700, exist_ok=True)
+    own = Tls(certificate=folder / "head.pem", key=folder / "head.key", trusted=place.trusted)
+    moment = datetime.fromtimestamp(now, UTC)
+    authority_key, authority = _authority(folder / CA_KEY, place.trusted, moment)
+    if not _serves(own, authority, names, moment):
+        key = ec.generate_private_key(ec.SECP256R1())
+        signed = _signed(key, names, authority_key, authority, moment)
+        write_atomically(folder / "head.pem", _pem(signed) + _pem(authority))
+        write_atomically(folder / "head.key", _key_pem(key))
+        log.info("certificate_made", names=list(names), until=str(signed.not_valid_after_utc))
+    return own
+
+
+def _authority(
+    key_file: Path, file: Path, now: datetime
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    with suppress(OSError, ValueError):
+        known = serialization.load_pem_private_key(key_file.read_bytes(), None)
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        if isinstance(known, ec.EllipticCurvePrivateKey) and _is_pair(known, certificate):
+            return known, certificate
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Corral {os.urandom(4).hex()}")])
+    certificate = (
+        _begun(name, name, key.public_key(), now, AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    write_atomically(key_file, _key_pem(key))
+    write_atomically(file, _pem(certificate))
+    return key, certificate
+
+
+async def agree_on_authority(
+    store: Store, place: ClusterDir, settings: ClusterSettings, keys: KeyRing, now: float
+) -> None:
+    """One authority for all heads of the store that make their certificates themselves: that of
+    the first, sealed in the store. So whoever trusts one head trusts the others, and they each
+    other. Raises: StoreTrouble, KeyTrouble, OSError."""
+    if not makes_own(settings):
+        return
+    place.tls.mkdir(mode=0o700, exist_ok=True)
+    key, authority = _authority(place.tls / CA_KEY, place.trusted, datetime.fromtimestamp(now, UTC))
+    mine = (_key_pem(key) + _pem(authority)).encode()
+    said = await store.agree(AUTHORITY, b64encode(keys.seal(AUTHORITY, mine)).decode())
+    agreed = keys.open(AUTHORITY, b64decode(said))
+    if agreed != mine:
+        ends = agreed.index(_BEGIN)
+        write_atomically(place.tls / CA_KEY, agreed[:ends].decode())
+        write_atomically(place.trusted, agreed[ends:].decode())
+        log.info("authority_agreed")
+
+
+def _signed(
+    key: ec.EllipticCurvePrivateKey,
+    names: Sequence[str],
+    authority_key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    now: datetime,
+) -> x509.Certificate:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Corral head")])
+    by = authority_key.public_key()
+    return (
+        _begun(name, authority.subject, key.public_key(), now, DAYS)
+        .add_extension(x509.SubjectAlternativeName([_general(one) for one in names]), False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+
+
+def _begun(
+    name: x509.Name, by: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, days: int
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(by)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - EARLIER)
+        .not_valid_after(now + timedelta(days=days))
+    )
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _serves(own: Tls, authority: x509.Certificate, names: Sequence[str], now: datetime) -> bool:
+    """Whether what is there still does."""
+    try:
+        certificate = x509.load_pem_x509_certificate(own.certificate.read_bytes())
+        key = serialization.load_pem_private_key(own.key.read_bytes(), None)
+        certificate.verify_directly_issued_by(authority)
+        alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except Exception:  # of whatever kind: another is made
+        return False
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not _is_pair(key, certificate):
+        return False
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    lasts = begins <= now < ends - timedelta(days=RENEW_DAYS)
+    return lasts and {_general(one) for one in names} <= set(alternative.value)
+
+
+def _is_pair(key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bool:
+    return key.public_key() == certificate.public_key()
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+
+
+async def keep_renewed(renew: Callable[[], Tls | None], serving: Callable[[], object]) -> None:
+    """For ever: look each hour; new connections are shown the new certificate. `serving`: the
+    context that the head serves with."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            found, context = renew(), serving()
+            if found is not None and isinstance(context, ssl.SSLContext):
+                context.load_cert_chain(found.certificate, found.key)
+        except OSError as error:
+            log.warning("certificate_not_renewed", error=str(error))

@@ -1,0 +1,45 @@
+"""This installation as a wheel: other machines get the very code that runs here, from no index."""
+
+import base64
+import hashlib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import corral
+
+_TAG: Final = "py3-none-any"
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same code makes the same file
+_COPIED: Final = ("METADATA", "entry_points.txt")
+
+
+def own_wheel(folder: Path) -> Path:
+    """Write it; its path. Raises: OSError, PackageNotFoundError when Corral is not installed."""
+    about = metadata.distribution("corral")
+    info = f"corral-{about.version}.dist-info"
+    files = {f"corral/{path}": content for path, content in _sources(Path(corral.__file__).parent)}
+    for name in _COPIED:
+        if (text := about.read_text(name)) is not None:
+            files[f"{info}/{name}"] = text.encode()
+    about_wheel = f"Wheel-Version: 1.0\nGenerator: corral\nRoot-Is-Purelib: true\nTag: {_TAG}\n"
+    files[f"{info}/WHEEL"] = about_wheel.encode()
+    rows = [f"{name},sha256={_digest(content)},{len(content)}" for name, content in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
+    wheel = folder / f"corral-{about.version}-{_TAG}.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in files.items():
+            packed.writestr(zipfile.ZipInfo(name, _EPOCH), content, zipfile.ZIP_DEFLATED)
+    return wheel
+
+
+def _sources(package: Path) -> list[tuple[str, bytes]]:
+    """Sorted by name, without what Python has compiled."""
+    found = (path for path in package.rglob("*") if path.is_file())
+    kept = (path for path in found if "__pycache__" not in path.parts)
+    return sorted((str(path.relative_to(package)), path.read_bytes()) for path in kept)
+
+
+def _digest(content: bytes) -> str:
+    digest = hashlib.sha256(content).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

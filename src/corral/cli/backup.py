@@ -1,0 +1,89 @@
+"""backup, restore."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from corral.boot.clock import SystemClock
+from corral.boot.settings import ClusterSettings
+from corral.boot.stores import check_several
+from corral.cli.cluster import check_ours
+from corral.cli.common import Change, Common
+from corral.cli.output import note, print_json, say
+
+if TYPE_CHECKING:
+    from corral.boot.backup import About
+
+_SENSITIVE = "it holds the key of the cluster's secrets: keep it where only you can read it"
+
+
+def backup(
+    file: Annotated[Path | None, Parameter(show_default=False)] = None,
+    /,
+    *,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Write the whole cluster as of this moment into one file; its head may run meanwhile.
+
+    In it: jobs and their history, queues, people and tokens (as hashes), secrets (sealed) with
+    their key, and the workdirs of unfinished jobs. Not in it: logs, and what jobs have saved.
+
+    Args:
+        file: Where to (corral-DATE-TIME.backup here).
+    """
+    from corral.boot.backup import back_up
+
+    check_ours(common, "backup")
+    now = SystemClock().wall()
+    target = file or Path(time.strftime("corral-%Y%m%d-%H%M%S.backup", time.localtime(now)))
+    about = back_up(common.place, target.absolute(), now)
+    if common.json:
+        print_json({"file": str(target), **_facts(about)})
+        return
+    say(f"{target}: {_words(about)}")
+    note(_SENSITIVE)
+
+
+def restore(
+    file: Path,
+    /,
+    *,
+    store_file: Path | None = None,
+    shared_state: Path | None = None,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Make the cluster of a backup in a directory that has none; `corral up` then starts it.
+
+    What its nodes still run goes on and is heard by the new head. What has ended since the backup
+    was made may run again, from its newest save; what was submitted since is unknown.
+
+    Args:
+        store_file: Into the empty PostgreSQL database whose address is in this file (0600).
+        shared_state: With it, the directory that all heads see.
+    """
+    from corral.boot.backup import Into
+    from corral.boot.backup import restore as make
+
+    check_ours(common, "restore")
+    given = (str(one.absolute()) if one else None for one in (store_file, shared_state))
+    into = Into(**dict(zip(("store_file", "shared_state"), given, strict=True)))
+    check_several(ClusterSettings(store_file=into.store_file, shared_state=into.shared_state))
+    about = make(common.place, file, into)
+    if common.json:
+        print_json({"dir": str(common.place.root), **_facts(about)})
+        return
+    say(f"restored in {common.place.root}: {_words(about)}")
+    where = f" --dir {common.place.root}" if common.dir else ""
+    note(f"start it: corral up{where}")
+
+
+def _facts(about: "About") -> dict[str, Any]:
+    kept = ("cluster", "at", "jobs", "unfinished", "rows", "snapshots", "corral")
+    return {name: getattr(about, name) for name in kept}
+
+
+def _words(about: "About") -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(about.at))
+    return f"the cluster as of {when}, {about.jobs} jobs, {about.unfinished} of them unfinished"

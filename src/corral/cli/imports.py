@@ -1,0 +1,120 @@
+"""import sacct, import kueue: jobs that another system ran, to learn from and to replay."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.common import Change
+from corral.cli.output import clean, clock_text, note, print_json, say, show_pairs
+from corral.domain.errors import Conflict
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.domain.imported import Imported
+    from corral.simulate.logs.past import Past
+    from corral.wire.imports import ImportedJob
+
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+MOST_FAULTS = 10  # that are told one by one
+
+
+def sacct(
+    file: Path,
+    /,
+    *,
+    dry_run: _Flag = False,
+    strict: _Flag = False,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Keep jobs that Slurm ran: forecasts learn from them, and simulate --own replays them.
+
+    A job that was imported before is passed over.
+
+    Args:
+        file: What sacct -a -P -X -S 2026-01-01 -o ALL has printed; may be gzipped. Its moments are
+            taken to be in this machine's own time.
+        dry_run: Show what would be imported; nothing happens.
+        strict: All or nothing: refuse a file with a line that cannot be read.
+    """
+    _import("sacct", file, common, dry_run=dry_run, strict=strict)
+
+
+def kueue(
+    file: Path,
+    /,
+    *,
+    dry_run: _Flag = False,
+    strict: _Flag = False,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Keep jobs that Kueue ran: forecasts learn from them, and simulate --own replays them.
+
+    A workload that was imported before is passed over. Its namespace is taken for its user.
+
+    Args:
+        file: What kubectl get workloads -A -o json (or yaml) has printed; may be gzipped.
+        dry_run: Show what would be imported; nothing happens.
+        strict: All or nothing: refuse a file with a workload that cannot be read.
+    """
+    _import("kueue", file, common, dry_run=dry_run, strict=strict)
+
+
+def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: bool) -> None:
+    from corral.simulate.logs.past import read_past, refuse_faults
+
+    past = read_past(source, file)
+    if strict:
+        refuse_faults(file, past.faults)
+    with common.client() as client:
+        new, known = _sent(client, past.jobs, dry_run=True)
+        if not common.json:
+            _show(past, new, known, file)
+        if new and not dry_run:
+            if not common.agreed(f"import {new} jobs?"):
+                raise Conflict("nothing was imported")
+            new, known = _sent(client, past.jobs, dry_run=False)
+    if common.json:
+        counts = {"new": new, "known": known, "left_out": past.left_out}
+        print_json(counts | {"faults": list(past.faults)})
+    elif dry_run:
+        note("nothing was imported: this is what would be")
+    else:
+        say(f"imported {new} jobs")
+
+
+def _show(past: "Past", new: int, known: int, file: Path) -> None:
+    jobs = past.jobs
+    gpu_hours = sum(one.shape.gpu_millis / 1000 * one.seconds for one in jobs) / 3600
+    first, last = min(one.started_at for one in jobs), max(one.ended_at for one in jobs)
+    users, queues = {one.user for one in jobs}, {one.queue for one in jobs}
+    show_pairs(
+        [
+            ("jobs", f"{len(jobs)}: {new} new, {known} known already"),
+            ("from", f"{clock_text(first)} to {clock_text(last)}"),
+            ("of", f"{len(users)} users, in {len(queues)} queues"),
+            ("used", f"{gpu_hours:.1f} GPU-hours"),
+            ("left out", f"{past.left_out} that never ran or are not over" * (past.left_out > 0)),
+        ]
+    )
+    for fault in past.faults[:MOST_FAULTS]:
+        note(f"{file}: {clean(fault)}")
+    if len(past.faults) > MOST_FAULTS:
+        note(f"{file}: {len(past.faults) - MOST_FAULTS} more could not be read")
+
+
+def _sent(client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool) -> tuple[int, int]:
+    """(new, known), after as many requests as it takes."""
+    new = known = 0
+    for batch in _batches(jobs):
+        done = client.put_imports(batch, dry_run=dry_run)
+        new, known = new + done.new, known + done.known
+    return new, known
+
+
+def _batches(jobs: "Sequence[Imported]") -> "Iterator[list[ImportedJob]]":
+    from corral.wire.imports import MOST_ROWS, rows_of
+
+    for first in range(0, len(jobs), MOST_ROWS):
+        yield rows_of(jobs[first : first + MOST_ROWS])

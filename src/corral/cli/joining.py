@@ -1,0 +1,252 @@
+"""join, leave; node token, rm, dead."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from corral.cli.common import Change, Common
+from corral.cli.failure import Usage
+from corral.cli.nodes import show_nodes
+from corral.cli.output import clock_text, note, print_json, say
+
+if TYPE_CHECKING:
+    from corral.boot.join import Joined
+    from corral.boot.up import Asked
+    from corral.wire import api, joining
+
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+MOST_USES = 1_000
+MOST_MINUTES = 7 * 24 * 60
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a machine that joins has to give."""
+
+    gpus: Annotated[
+        int | None,
+        Parameter(
+            name="--gpus", help="How many of its GPUs (all; pretend ones where it has none)."
+        ),
+    ] = None
+    gpu_type: Annotated[
+        str | None,
+        Parameter(name="--gpu-type", help="What pretend GPUs call themselves (h100)."),
+    ] = None
+    pretend: Annotated[
+        bool,
+        Parameter(
+            negative="", show_default=False, help="Pretend GPUs even where there are real ones."
+        ),
+    ] = False
+    label: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="", show_default=False, help="A label of the node, zone=a; may be repeated."
+        ),
+    ] = ()
+    shared: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            negative="", show_default=False, help="A directory all nodes see; may be repeated."
+        ),
+    ] = ()
+
+    def asked(self) -> "Asked":
+        from corral.boot.up import Asked
+
+        return Asked(
+            gpus=self.gpus,
+            gpu_type=self.gpu_type,
+            pretend=self.pretend or None,
+            labels=self.label or None,
+            shared=tuple(str(path.absolute()) for path in self.shared) or None,
+        )
+
+
+def join(
+    url: str | None = None,
+    /,
+    *,
+    token: str | None = None,
+    fingerprint: str = "",
+    name: str | None = None,
+    address: str = "",
+    foreground: _Flag = False,
+    offer: Offer = Offer(),  # noqa: B008 - frozen
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Let this machine be a node of a cluster elsewhere. Again is harmless; without an address, the
+    agent of a machine that has joined is started again.
+
+    Args:
+        url: The head's address, as `corral up` and `corral node token` print it.
+        token: The join token of that line; CORRAL_JOIN_TOKEN does as well.
+        fingerprint: That of the head's certificate, from the same line.
+        name: What the node is called (the machine's own name).
+        address: By which the other nodes reach this one (that of the way to the head).
+        foreground: Stay, as a service manager wants it; else the agent runs on by itself.
+    """
+    from corral.boot.join import Wanted, start_agent, wait_until_heard, words_of
+    from corral.boot.join import join as begin
+    from corral.boot.up import real_gpu_count
+
+    token = token or os.environ.get("CORRAL_JOIN_TOKEN")
+    if url is None:
+        joined = _joined(common)
+    elif token is None:
+        raise Usage("a join token is needed", hint=f"corral join {url} --token TOKEN")
+    else:
+        wanted = Wanted(
+            url=url,
+            token=token,
+            fingerprint=fingerprint,
+            name=name,
+            address=address,
+            machine=offer.asked(),
+        )
+        joined = begin(common.place, wanted, real_gpu_count)
+    if foreground:
+        words = words_of(joined)
+        os.execv(words[0], words)
+    start_agent(joined)
+    _show_joined(common, joined, wait_until_heard(joined))
+
+
+def _show_joined(common: Common, joined: "Joined", found: "api.NodeDetail") -> None:
+    if common.json:
+        print_json(found)
+        return
+    say(f"node {found.id} of {joined.url}, reached at {found.address}")
+    show_nodes([found])
+
+
+def _joined(common: Common) -> "Joined":
+    """Raises: Conflict where this machine has joined nothing."""
+    from corral.boot.join import Joined
+    from corral.domain.errors import Conflict
+
+    joined = Joined.load(common.place)
+    if joined is None:
+        raise Conflict(
+            f"{common.place.root} is no node's directory: this machine has joined nothing there",
+            hint="get a line on the head: corral node token; and run it here",
+        )
+    return joined
+
+
+def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Let this machine be a node no more: its agent ends, and its token is revoked.
+
+    Args:
+        force: Also while it holds jobs, which lose what they have not saved, or while the head
+            does not answer.
+    """
+    from corral.boot.join import leave as go
+    from corral.domain.errors import Conflict
+
+    joined = _joined(common)
+    if not common.agreed(f"leave {joined.url}?"):
+        raise Conflict("nothing was changed")
+    go(joined, force=force)
+    if common.json:
+        print_json({"node": joined.node, "left": True})
+    else:
+        say(f"node {joined.node} has left {joined.url}")
+
+
+def down(common: Common, *, leave_jobs: bool) -> bool:
+    """`corral down` on a machine that has joined; False where it has not.
+
+    Raises: Conflict while jobs run here, unless they are to run on.
+    """
+    from corral.boot.join import Joined, stop_agent
+    from corral.domain.errors import Conflict
+
+    joined = Joined.load(common.place)
+    if joined is None:
+        return False
+    running = len(joined.shims())
+    if running and not leave_jobs:
+        raise Conflict(
+            f"node {joined.node} runs {running} jobs of {joined.url}",
+            hint=f"move them first: corral node drain {joined.node}; or let them run on: "
+            "corral down --leave",
+        )
+    if not stop_agent(joined):
+        raise Conflict("the agent does not end", hint=f"look at {joined.dir / 'agent.log'}")
+    if common.json:
+        print_json({"down": True, "node": joined.node})
+    else:
+        say(f"node {joined.node} is down; begin again: corral join")
+    return True
+
+
+def create_token(
+    *,
+    uses: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST_USES))] = 1,
+    minutes: Annotated[float, Parameter(validator=Number(gt=0, lte=MOST_MINUTES))] = 15.0,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Print a line that lets a machine join, this once: the cluster keeps only a hash of its token.
+
+    Args:
+        uses: How many machines it lets in.
+        minutes: For how long.
+    """
+    with common.client() as client:
+        made = client.create_join_token(uses=uses, expires_seconds=minutes * 60.0)
+    if common.json:
+        print_json({**made.model_dump(mode="json"), "line": made.line})
+        return
+    show_line(made)
+
+
+def show_line(made: "joining.JoinTokenMade") -> None:
+    say(made.line)
+    often = "one machine" if made.uses == 1 else f"{made.uses} machines"
+    note(f"for {often}, until {clock_text(made.expires_at)}; token {made.id}")
+
+
+def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None:  # noqa: B008
+    """Remove a node that has joined: its token is revoked, and it is known no more.
+
+    Args:
+        node: Its name.
+        force: Also while it holds jobs: they lose what they have not saved, and start elsewhere.
+    """
+    from corral.domain.errors import Conflict
+
+    if not common.agreed(f"remove the node {node}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        client.remove_node(node, force=force)
+    if common.json:
+        print_json({"node": node})
+    else:
+        say(f"{node} is removed")
+
+
+def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Say that a silent node is dead, so that its jobs need wait no more.
+
+    Only of a machine that is off or has started anew: what still runs there would run twice.
+
+    Args:
+        node: Its name.
+    """
+    from corral.domain.errors import Conflict
+
+    if not common.agreed(f"is the machine of {node} off, or was it started anew?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        found = client.declare_dead(node)
+    if common.json:
+        print_json(found)
+    else:
+        say(f"{found.id}: {found.liveness}, {found.why}")

@@ -1,0 +1,1 @@
+"""Slurm's commands over a Corral cluster: sbatch, srun, squeue, scancel, sinfo, sacct, scontrol."""

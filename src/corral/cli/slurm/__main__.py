@@ -1,0 +1,68 @@
+"""`python -m corral.cli.slurm NAME ARGUMENTS`: what the shims run. Modules come with their command:
+a shim answers before a person notices."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Final
+
+from corral import __version__
+from corral.domain.errors import CorralError
+from corral.wire.slurm.wrong import Wrong
+
+COMMANDS: Final = {
+    "sbatch": "submit",
+    "srun": "run",
+    "squeue": "queue",
+    "scancel": "cancel",
+    "sinfo": "info",
+    "sacct": "accounting",
+    "scontrol": "control",
+}
+INTERRUPTED: Final = 130
+SALLOC: Final = (
+    "there are no allocations without a job here",
+    "run a command with srun, or start a job and open a shell in it:",
+    "  sbatch --wrap 'sleep 1h'; corral attach JOB",
+)
+
+
+def main(words: Sequence[str]) -> int:
+    """The exit code of one command."""
+    name = words[0] if words else ""
+    try:
+        if name == "salloc":
+            raise Wrong(*SALLOC)
+        if name not in COMMANDS:
+            raise Wrong(f"there is no command {name!r}: {', '.join(COMMANDS)}")
+        if words[1:2] in (["-V"], ["--version"]):
+            print(f"slurm 22.05.8 (corral {__version__})")
+            return 0
+        command: Callable[[Sequence[str]], int] = import_module(
+            f"corral.cli.slurm.{COMMANDS[name]}"
+        ).main
+        code = command(words[1:])
+        sys.stdout.flush()
+        return code
+    except Wrong as wrong:
+        before = "" if wrong.before is None else f"{name}: {wrong.before}"
+        for line in wrong.lines:
+            print(before + line, file=sys.stderr)
+        if wrong.hint:
+            print(wrong.hint, file=sys.stderr)
+        return wrong.code
+    except CorralError as error:
+        print(f"{name}: error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(error.hint, file=sys.stderr)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""Tables in Slurm's forms: -o "%.18i %j", -O JobID:10,Name and sacct's -o JobID,State%20. Pure."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.wire.slurm.wrong import Wrong
+
+Value = Callable[[Any], str]
+FIT: Final = -1  # as wide as the longest of the column
+_PERCENT: Final = re.compile(r"%(\.?)(#|\d*)([A-Za-z])|%%|[^%]+|%", re.ASCII)
+_LONG: Final = re.compile(r"([A-Za-z_-]+)(?::(\.?)(\d+))?(?:[^,]*)", re.ASCII)
+_SACCT: Final = re.compile(r"([A-Za-z_]+)(?:%(-?\d+))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A column: its title and what it shows. `width` is that of sacct; below 0: to the left. What
+    is not cut may be wider than its column, as times are."""
+
+    title: str
+    value: Value
+    width: int = 10
+    is_cut: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A column as it was asked for, or plain text between columns. `width` 0: as it is."""
+
+    field: Field | None = None
+    text: str = ""
+    width: int = 0
+    right: bool = False
+    marks_cut: bool = False
+
+    def shown(self, value: str, fit: int, *, is_title: bool = False) -> str:
+        width = fit if self.width == FIT else self.width
+        if not width:
+            return value
+        if len(value) > width and (is_title or self.field is None or self.field.is_cut):
+            value = f"{value[: width - 1]}+" if self.marks_cut else value[:width]
+        return value.rjust(width) if self.right else value.ljust(width)
+
+
+def percent(text: str, letters: Mapping[str, Field]) -> list[Cell]:
+    """squeue -o and sinfo -o. Raises: Wrong."""
+    cells: list[Cell] = []
+    for match in _PERCENT.finditer(text):
+        dot, width, letter = match.groups()
+        if letter is None:
+            cells.append(Cell(text="%" if match.group() == "%%" else match.group()))
+            continue
+        if letter not in letters:
+            raise Wrong(f"Invalid job format specification: {letter}")
+        size = FIT if width == "#" else int(width or 0)
+        cells.append(Cell(field=letters[letter], width=size, right=bool(dot)))
+    return cells
+
+
+def long(text: str, names: Mapping[str, Field]) -> list[Cell]:
+    """squeue -O and sinfo -O: 20 wide where nothing is said. Raises: Wrong."""
+    cells: list[Cell] = []
+    for part in text.split(","):
+        match = _LONG.fullmatch(part.strip())
+        field = names.get(match.group(1).lower().replace("-", "")) if match else None
+        if match is None or field is None:
+            raise Wrong(f"Invalid job format specification: {part}")
+        width = int(match.group(3) or 20)
+        cells.append(Cell(field=field, width=width, right=bool(match.group(2))))
+    return cells
+
+
+def sacct(text: str, names: Mapping[str, Field]) -> list[Cell]:
+    """sacct -o. Raises: Wrong."""
+    cells: list[Cell] = []
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        match = _SACCT.fullmatch(part)
+        field = names.get(match.group(1).lower()) if match else None
+        if match is None or field is None:
+            raise Wrong(f'Invalid field requested: "{part}"')
+        width = int(match.group(2) or field.width)
+        cells.append(Cell(field=field, width=abs(width), right=width > 0, marks_cut=True))
+    return cells
+
+
+def table(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) -> list[str]:
+    """Lines as squeue and sinfo print them."""
+    listed = list(rows)
+    values = [
+        [cell.field.value(row) if cell.field else cell.text for cell in cells] for row in listed
+    ]
+    titles = [cell.field.title if cell.field else cell.text for cell in cells]
+    fits = [
+        max(map(len, (titles[at], *(row[at] for row in values))), default=0)
+        for at in range(len(cells))
+    ]
+    first = [_line(cells, titles, fits, is_title=True)] if header else []
+    return [*first, *(_line(cells, one, fits) for one in values)]
+
+
+def _line(
+    cells: Sequence[Cell], values: Sequence[str], fits: Sequence[int], *, is_title: bool = False
+) -> str:
+    return "".join(
+        cell.shown(value, fit, is_title=is_title) if cell.field else value
+        for cell, value, fit in zip(cells, values, fits, strict=True)
+    )
+
+
+def ruled(cells: Sequence[Cell], rows: Iterable[Any], *, header: bool = True) -> list[str]:
+    """Lines as sacct prints them, each column with a space behind it."""
+    values = [
+        [cell.shown(cell.field.value(row), 0) for cell in cells if cell.field] for row in rows
+    ]
+    if header:
+        titles = [cell.shown(cell.field.title, 0) for cell in cells if cell.field]
+        values = [titles, ["-" * cell.width for cell in cells], *values]
+    return ["".join(f"{one} " for one in line) for line in values]
+
+
+def parsable(
+    cells: Sequence[Cell], rows: Iterable[Any], *, header: bool, ending: bool, divider: str = "|"
+) -> list[str]:
+    """Lines whose columns are as long as they are; `ending`: a bar behind the last one, too."""
+    values = [[cell.field.value(row) for cell in cells if cell.field] for row in rows]
+    titles = [cell.field.title for cell in cells if cell.field]
+    lines = [titles, *values] if header else values
+    return [divider.join(line) + divider * ending for line in lines]

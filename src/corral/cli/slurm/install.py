@@ -1,0 +1,43 @@
+"""corral slurm-shims: Slurm's commands, as small files that call Corral."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.output import note, say
+from corral.domain.errors import Conflict
+
+MARK = "# a command of Slurm's, spoken to Corral: corral slurm-shims"
+COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol", "salloc")
+
+
+def install(
+    *,
+    into: Annotated[Path, Parameter(name="--into")],
+    force: Annotated[bool, Parameter(name="--force", negative="", show_default=False)] = False,
+) -> int:
+    """Install sbatch, srun, squeue, scancel, sinfo, sacct and scontrol, which speak to Corral.
+
+    Args:
+        into: The directory, which has to come first in PATH.
+        force: Overwrite files that are no shims.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    files = [into / name for name in COMMANDS]
+    for file in files:
+        if file.exists() and not force and MARK not in file.read_text(errors="replace"):
+            raise Conflict(
+                f"{file} is there already, and no shim",
+                hint="add --force, or choose another directory",
+            )
+    for file in files:
+        part = file.with_name(f".{file.name}.part")
+        words = f'exec {sys.executable} -P -m corral.cli.slurm {file.name} "$@"'
+        part.write_text(f"#!/bin/sh\n{MARK}\n{words}\n")
+        part.chmod(0o755)
+        part.rename(file)
+    say(str(into))
+    note(f'write: export PATH={into.absolute()}:"$PATH"')
+    return 0

@@ -1,0 +1,175 @@
+"""Options of `corral up`, by what they are about."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from corral.boot.settings import ENGINES
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lender:
+    """What lends the nodes."""
+
+    engine: Annotated[
+        str | None,
+        Parameter(
+            name="--engine",
+            help=f"What lends the nodes: {', '.join(ENGINES)}. Those of local are of this machine.",
+        ),
+    ] = None
+    settings: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--set",
+            negative="",
+            show_default=False,
+            help="A setting of the engine's own, NAME=VALUE; may be repeated.",
+        ),
+    ] = ()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {"engine": self.engine, "engine_settings": pairs_of(self.settings) or None}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What the nodes are labelled with, and how their GPUs are cut."""
+
+    gpu_slices: Annotated[
+        int | None,
+        Parameter(name="--gpu-slices", help="Cut each pretend GPU into so many parts, like MIG."),
+    ] = None
+    label: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            show_default=False,
+            help="A label of all nodes, zone=a, or of one, n2:zone=a; may be repeated.",
+        ),
+    ] = ()
+    topology: Annotated[
+        str | None,
+        Parameter(help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {
+            "gpu_slices": self.gpu_slices,
+            "labels": self.label or None,
+            "topology": self.topology,
+        }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Where the head serves, and how it is trusted."""
+
+    host: Annotated[
+        str | None,
+        Parameter(
+            name="--host",
+            help="Address to serve on (127.0.0.1); on another than loopback machines can join.",
+        ),
+    ] = None
+    tls_certificate: Annotated[
+        Path | None,
+        Parameter(name="--tls-certificate", help="Certificate file, instead of one that is made."),
+    ] = None
+    tls_key: Annotated[Path | None, Parameter(name="--tls-key", help="Its key file.")] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        files = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
+        named = {name: str(file.absolute()) if file else None for name, file in files.items()}
+        return {"host": self.host, **named}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Several:
+    """What makes this head one of several on one store."""
+
+    store_file: Annotated[
+        str | None,
+        Parameter(
+            name="--store-file",
+            help="A file (0600) with the address of the PostgreSQL database that several heads "
+            "share; or set CORRAL_STORE.",
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        Parameter(name="--name", help="What this head is called among them (the machine's name)."),
+    ] = None
+    shared_state: Annotated[
+        Path | None,
+        Parameter(
+            name="--shared-state", help="A directory that all heads see, for workdirs and logs."
+        ),
+    ] = None
+    key_file: Annotated[
+        Path | None,
+        Parameter(name="--key-file", help="The key of secrets, the same for all (DIR/key)."),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        file = self.store_file
+        if file is not None and "://" not in file:
+            file = str(Path(file).expanduser().absolute())
+        return {
+            "store_file": file,
+            "name": self.name,
+            "shared_state": str(self.shared_state.absolute()) if self.shared_state else None,
+            "key_file": str(self.key_file.absolute()) if self.key_file else None,
+        }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """Other machines that are to join, over ssh."""
+
+    hosts: Annotated[
+        Path | None,
+        Parameter(
+            name="--hosts",
+            help="A file with a machine a line, [USER@]HOST[:PORT]: Corral is installed there over "
+            "ssh, and it joins. What stands behind it goes to corral join there.",
+        ),
+    ] = None
+    ssh_user: Annotated[
+        str | None, Parameter(name="--ssh-user", help="Whom to be on those machines.")
+    ] = None
+    ssh_key: Annotated[
+        Path | None, Parameter(name="--ssh-key", help="The key to show there (that of ssh).")
+    ] = None
+    python: Annotated[
+        str | None,
+        Parameter(
+            name="--python",
+            help="A Python there that has Corral already: then nothing is installed.",
+        ),
+    ] = None
+
+
+def pairs_of(words: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE, each. Raises: SpecInvalid."""
+    from corral.domain.errors import SpecInvalid
+
+    for word in words:
+        if not word.partition("=")[0].strip() or "=" not in word:
+            raise SpecInvalid(f"{word} is no NAME=VALUE", hint="write: --set partition=gpu")
+    return {name.strip(): value for name, _, value in (word.partition("=") for word in words)}

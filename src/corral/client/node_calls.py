@@ -1,0 +1,87 @@
+"""Calls about machines that join and leave, as values; and both clients' methods for them.
+
+As in `calls`, pydantic is loaded when the first answer comes.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from corral.client.calls import Call, quoted
+
+if TYPE_CHECKING:
+    from corral.wire import api, joining
+
+T = TypeVar("T")
+
+
+def create_join_token(uses: int, expires_seconds: float) -> "Call[joining.JoinTokenMade]":
+    body = {"uses": uses, "expires_seconds": expires_seconds}
+
+    def read(answer: Any) -> "joining.JoinTokenMade":
+        from corral.wire.joining import JoinTokenMade
+
+        return JoinTokenMade.model_validate(answer)
+
+    return Call(method="POST", path="/v1/nodes/tokens", json=body, read=read, repeatable=False)
+
+
+def remove_node(name: str, force: bool) -> Call[None]:
+    query = {"force": int(force)}
+    return Call(
+        method="DELETE",
+        path=_node(name),
+        query=query,
+        read=lambda body: None,
+        repeatable=False,
+    )
+
+
+def declare_dead(name: str) -> "Call[api.NodeDetail]":
+    def read(answer: Any) -> "api.NodeDetail":
+        from corral.wire.api import NodeDetail
+
+        return NodeDetail.model_validate(answer)
+
+    return Call(method="POST", path=f"{_node(name)}/dead", read=read)
+
+
+def _node(name: str) -> str:
+    return f"/v1/nodes/{quoted('node', name, 'corral node ls')}"
+
+
+class SyncNodes:
+    """What `Client` can say about machines that join and leave."""
+
+    def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def create_join_token(
+        self, *, uses: int = 1, expires_seconds: float = 900.0
+    ) -> "joining.JoinTokenMade":
+        """A token that lets so many machines join. Its secret is answered this once."""
+        return self._call(create_join_token(uses, expires_seconds))
+
+    def remove_node(self, name: str, *, force: bool = False) -> None:
+        """Revoke its token and forget it; with `force` also while it holds jobs."""
+        self._call(remove_node(name, force))
+
+    def declare_dead(self, name: str) -> "api.NodeDetail":
+        """A person's word that a silent node is dead: what it held is free at once."""
+        return self._call(declare_dead(name))
+
+
+class AsyncNodes:
+    """The same methods, awaited."""
+
+    async def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def create_join_token(
+        self, *, uses: int = 1, expires_seconds: float = 900.0
+    ) -> "joining.JoinTokenMade":
+        return await self._call(create_join_token(uses, expires_seconds))
+
+    async def remove_node(self, name: str, *, force: bool = False) -> None:
+        await self._call(remove_node(name, force))
+
+    async def declare_dead(self, name: str) -> "api.NodeDetail":
+        return await self._call(declare_dead(name))

@@ -1,0 +1,41 @@
+"""Nodes that are not there, and that the engine could bring."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.domain.job import Job, JobSpec
+from corral.domain.node import Node, NodeKind
+from corral.domain.world import World
+from corral.schedule import Fleet
+from corral.schedule.explain import never_fits
+from corral.schedule.waiting import Reason
+
+MOST_MORE: Final = 1000  # of one kind, that are looked at
+NEVER: Final = frozenset({"NeverFits", "BadConstraints", "BadTopology", "NoNodes"})
+
+
+def could_come(world: World, spec: JobSpec, kinds: Sequence[NodeKind]) -> bool:
+    """Whether what is there could never hold the job, and could with what the engine could bring.
+    Whether new nodes see a shared path alike is known when they are there."""
+    if not kinds or _fits(Fleet(world.nodes.values()), spec):
+        return False
+    more = (
+        Node(id=NodeId(f"{kind.name}+{number}"), inventory=kind.inventory)
+        for kind in kinds
+        for number in range(min(kind.most, MOST_MORE))
+    )
+    return _fits(Fleet([*world.nodes.values(), *more]), spec)
+
+
+def awaited(world: World, job: Job, why: Reason | None, kinds: Sequence[NodeKind]) -> Reason | None:
+    """The reason that a job waits; for one that only more nodes could hold, that these are waited
+    for: passes of the scheduler look at nodes that are there."""
+    if why is None or why.code not in NEVER or not could_come(world, job.spec, kinds):
+        return why
+    sentence = f"it asks for {job.spec.shapes[-1]}; it waits for nodes that the engine could bring"
+    return Reason(code="Resources", sentence=sentence)
+
+
+def _fits(fleet: Fleet, spec: JobSpec) -> bool:
+    return any(never_fits(spec.place, shape, fleet) is None for shape in spec.shapes)

@@ -1,0 +1,54 @@
+"""Jobs that another system ran: what a cluster of before teaches the one of now."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.forecast import Ran, stem_of
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.resources import Shape
+
+SOURCES: Final = ("sacct", "kueue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A job that is over, as another system's log tells of it. Moments are wall clock.
+
+    `id`: the system and what it calls the job there, sacct:4711; a log that is read again tells of
+    the same. `seconds`: so long it held its seats. `state`: in the other system's word.
+    """
+
+    id: str
+    name: str
+    user: UserName
+    queue: QueueName
+    shape: Shape
+    submitted_at: float
+    started_at: float
+    ended_at: float
+    seconds: float
+    state: str
+    priority: int = 0
+    limit_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        moments = (0.0, self.submitted_at, self.started_at, self.ended_at)
+        if list(moments) != sorted(moments) or self.seconds <= 0:
+            raise ValueError(f"it is submitted, starts and ends in this order: {self.id}")
+
+    @property
+    def ran(self) -> Ran:
+        """As one of one's own would be learned from."""
+        return Ran(
+            job=JobId(self.id),
+            user=self.user,
+            queue=self.queue,
+            stem=stem_of(self.name),
+            shape=self.shape,
+            priority=self.priority,
+            preemptible=False,
+            seconds=self.seconds,
+            submitted_at=self.submitted_at,
+            ended_at=self.ended_at,
+            served_seconds=self.seconds,
+        )

@@ -1,0 +1,44 @@
+"""Relocations: what an operator allows, and what those of the last day have cost."""
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from corral.domain.attempt import Receipt
+from corral.domain.ids import JobId
+
+RELOCATION: Final = "relocation"  # a kind of receipt
+DAY_SECONDS: Final = 86400.0
+PAUSE_SECONDS: Final = 6 * 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelocationRule:
+    """Running jobs that save may be moved, so that a waiting one fits.
+
+    `gpu_hours`: so much work and restarts may be lost by it in any 24 hours. `pause_seconds`: so
+    long after one relocation a job is not moved again.
+    """
+
+    gpu_hours: float
+    pause_seconds: float = PAUSE_SECONDS
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gpu_hours < inf or not 0 <= self.pause_seconds <= DAY_SECONDS:
+            raise ValueError(f"a budget is 0 or more and ends, a pause is at most a day: {self}")
+
+
+def of_last_day(receipts: Iterable[Receipt], *, forgotten: Set[JobId] = frozenset()) -> dict[
+    tuple[JobId, int], Receipt
+]:  # fmt: skip
+    """Relocations within a day of the newest of them: older ones count nowhere."""
+    found = [one for one in receipts if one.kind == RELOCATION and one.job not in forgotten]
+    newest = max((one.seen_at for one in found), default=0.0)
+    return {(one.job, one.attempt): one for one in found if one.seen_at > newest - DAY_SECONDS}
+
+
+def spent_gpu_seconds(receipts: Iterable[Receipt], now: float) -> float:
+    """What relocations have cost in the 24 hours before now (wall clock)."""
+    recent = (one for one in receipts if one.seen_at > now - DAY_SECONDS)
+    return sum(one.gpu_seconds_lost + one.restart_gpu_seconds for one in recent)

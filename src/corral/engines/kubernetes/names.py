@@ -1,0 +1,49 @@
+"""How Corral's objects are named and labelled in Kubernetes, so that they are found again.
+
+Names are as https://kubernetes.io/docs/concepts/overview/working-with-objects/names/ wants them.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Final
+
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import AttemptNumber, ClusterId, JobId
+
+MANAGED: Final = "app.kubernetes.io/managed-by"
+CLUSTER: Final = "corral.dev/cluster"
+JOB: Final = "corral.dev/job"
+ATTEMPT: Final = "corral.dev/attempt"
+NAME: Final = "corral.dev/name"  # of the job, as its user wrote it
+OWNER: Final = "corral.dev/owner"
+NODES: Final = "corral.dev/nodes"  # of the gang, by node rank: JSON
+QUEUE: Final = "kueue.x-k8s.io/queue-name"
+
+
+def short_cluster(cluster: ClusterId) -> str:
+    """Eight hexadecimal digits that tell clusters apart which share a namespace."""
+    return sha256(cluster.encode()).hexdigest()[:8]
+
+
+def name_of(cluster: str, key: AttemptKey) -> str:
+    """Of the Job, the pods' prefix and the Secret of an attempt: corral-1a2b3c4d-j17-0-3-1."""
+    return f"corral-{cluster}-{key[0].replace('_', '-')}-{key[1]}"
+
+
+def head_name(cluster: str) -> str:
+    """Of the ConfigMap that says where the head is."""
+    return f"corral-{cluster}-head"
+
+
+def labels_of(cluster: str, key: AttemptKey) -> dict[str, str]:
+    """By which the objects of an attempt are found."""
+    return {MANAGED: "corral", CLUSTER: cluster, JOB: key[0], ATTEMPT: str(key[1])}
+
+
+def key_of(labels: Mapping[str, str] | None) -> AttemptKey | None:
+    """The attempt that an object is of; None when its labels do not say."""
+    found = labels or {}
+    number = found.get(ATTEMPT, "")
+    if JOB not in found or not number.isdecimal():
+        return None
+    return JobId(found[JOB]), AttemptNumber(int(number))

@@ -1,0 +1,239 @@
+"""What Kubernetes' nodes have for Corral, what others hold there, and which of them are gone."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from lightkube.models.core_v1 import NodeSpec, NodeStatus
+from lightkube.resources.core_v1 import Node, Pod
+
+from corral.domain.gpus import short_type
+from corral.domain.ids import BootId, NodeId, is_name
+from corral.domain.resources import Gpu, Inventory
+from corral.engines.kubernetes.quantities import millis, quantity, whole
+from corral.engines.kubernetes.settings import AGENT_BYTES, AGENTS, PORTS, KubernetesSettings
+from corral.engines.lending.values import Foreign, LentNode
+from corral.wire.read_wishes import LABEL
+
+# Resources that device plugins offer, with the labels that name the type and tell the memory.
+# Sources: github.com/NVIDIA/k8s-device-plugin (gpu-feature-discovery, MIG strategy mixed),
+# github.com/ROCm/k8s-device-plugin (node labeller),
+# github.com/intel/intel-device-plugins-for-kubernetes
+WHOLE: Final[Mapping[str, tuple[str, ...]]] = {
+    "nvidia.com/gpu": ("nvidia.com/gpu.product",),
+    "amd.com/gpu": ("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"),
+    "gpu.intel.com/i915": ("gpu.intel.com/product",),
+    "gpu.intel.com/xe": ("gpu.intel.com/product",),
+    "habana.ai/gaudi": ("habana.ai/hpu_type",),
+}
+MIG: Final = re.compile(r"nvidia\.com/mig-([0-9]+)g\.([0-9]+)gb.*", re.ASCII)
+MEMORY_LABEL: Final = "nvidia.com/gpu.memory"  # in MiB
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+HOSTNAME: Final = "kubernetes.io/hostname"
+OVER: Final = ("Succeeded", "Failed")
+_MIB, _GB = 1024**2, 10**9
+
+
+def gpu_resources(node: Node) -> list[str]:
+    """The resource that each GPU of the node is asked for by, in the order of its indices."""
+    held = _allocatable(node)
+    names = sorted(name for name in held if name in WHOLE or MIG.fullmatch(name))
+    return [name for name in names for _ in range(whole(held, name))]
+
+
+def gpu_types(node: Node) -> list[str]:
+    """The type of each GPU, by its index."""
+    return [_type_of(resource, _labels(node)) for resource in gpu_resources(node)]
+
+
+def lent_node(
+    node: Node, foreign: Foreign, settings: KubernetesSettings, claims: Mapping[str, str]
+) -> LentNode:
+    """`claims`: PersistentVolumeClaim -> its uid, which proves that its files are the same."""
+    name = NodeId(_name(node))
+    held, labels = _allocatable(node), _labels(node)
+    gpus = tuple(
+        Gpu(
+            index=index,
+            uuid=f"{name}/{resource}/{index}",
+            type=_type_of(resource, labels),
+            memory_bytes=_memory_of(resource, labels),
+        )
+        for index, resource in enumerate(gpu_resources(node))
+    )
+    inventory = Inventory(
+        gpus=gpus,
+        cpu_millis=millis(held, "cpu"),
+        memory_bytes=max(whole(held, "memory") - max(len(gpus), AGENTS) * AGENT_BYTES, 0),
+        ports=PORTS,
+        shared=tuple(sorted((path, claims[claim]) for claim, path in settings.mounted_claims
+                            if claim in claims)),
+        labels=_told(labels, settings),
+        containment="engine",
+    )  # fmt: skip
+    return LentNode(
+        node=name,
+        boot=BootId(boot_of(node)),
+        address=address_of(node),
+        inventory=inventory,
+        foreign=foreign,
+        closed=closed(node, settings),
+        down=_proof(node),
+        silent=not _is_ready(node),
+    )
+
+
+def is_lent(node: Node, settings: KubernetesSettings) -> bool:
+    """Whether the node is one of those that Corral was told to use."""
+    labels = _labels(node)
+    wanted = all(labels.get(label) == value for label, value in settings.node_labels)
+    return wanted and is_name(_name(node))
+
+
+def closed(node: Node, settings: KubernetesSettings) -> str:
+    """Why it takes no new pods of Corral's; "" when it does."""
+    spec = node.spec or NodeSpec()
+    if spec.unschedulable:
+        return "it is cordoned in Kubernetes"
+    taints = [taint.key for taint in spec.taints or [] if taint.effect != "PreferNoSchedule"]
+    strange = [key for key in taints if key not in settings.tolerated]
+    return f"it has a taint that is not tolerated: {', '.join(strange)}" if strange else ""
+
+
+def gone_node(name: NodeId, boot: str) -> LentNode:
+    """A node that was lent and is not there any more.
+
+    By Kubernetes' own rule a node is deleted when it is known to be dead:
+    https://kubernetes.io/docs/tasks/run-application/force-delete-stateful-set-pod/
+    """
+    down = f"node {name} has been deleted from Kubernetes"
+    return LentNode(node=name, boot=BootId(boot), address=name, inventory=Inventory(), down=down)
+
+
+def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
+    """What pods that are not Corral's hold, by node; those that are over hold nothing."""
+    found: dict[NodeId, Foreign] = {}
+    for pod in pods:
+        if pod.spec is None or not pod.spec.nodeName:
+            continue
+        if pod.status is not None and pod.status.phase in OVER:
+            continue
+        asked = asked_by(pod)
+        old = found.get(node := NodeId(pod.spec.nodeName), Foreign())
+        gpus = [name for name in asked if name in WHOLE or MIG.fullmatch(name)]
+        found[node] = Foreign(
+            gpus=old.gpus + sum(whole(asked, name) for name in gpus),
+            cpu_millis=old.cpu_millis + millis(asked, "cpu"),
+            memory_bytes=old.memory_bytes + whole(asked, "memory"),
+        )
+    return found
+
+
+def asked_by(pod: Pod) -> dict[str, str]:
+    """What the scheduler counts for a pod: of its containers together, or of the greediest of those
+    that go before them.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+    """
+    if pod.spec is None:
+        return {}
+    total: dict[str, str] = {}
+    for container in pod.spec.containers:
+        for name, value in _requests(container.resources).items():
+            total[name] = str(quantity(total.get(name)) + quantity(value))
+    for container in pod.spec.initContainers or []:
+        for name, value in _requests(container.resources).items():
+            total[name] = str(max(quantity(total.get(name)), quantity(value)))
+    return total
+
+
+def known_nodes(text: str | None) -> dict[str, str]:
+    """Node -> boot id, as they were written down. {} for what does not read."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return {str(name): str(boot) for name, boot in found.items()} if isinstance(found, dict) else {}
+
+
+def address_of(node: Node) -> str:
+    """Where the node is reached within the cluster."""
+    status = node.status or NodeStatus()
+    kinds = {one.type: one.address for one in reversed(status.addresses or [])}
+    return kinds.get("InternalIP") or kinds.get("Hostname") or _name(node)
+
+
+def _requests(resources: object) -> dict[str, str]:
+    limits = getattr(resources, "limits", None) or {}
+    requests = getattr(resources, "requests", None) or {}
+    return {**limits, **requests}
+
+
+def _type_of(resource: str, labels: Mapping[str, str]) -> str:
+    """h100; of a MIG device the type and its profile: h100-1g.10gb."""
+    mig = MIG.fullmatch(resource)
+    names: Sequence[str] = WHOLE["nvidia.com/gpu"] if mig else WHOLE[resource]
+    product = next((labels[name] for name in names if labels.get(name)), "")
+    base = short_type(re.sub(r"-MIG-.*", "", product)) if product else resource.partition(".")[0]
+    return f"{base}-{resource.partition('mig-')[2]}" if mig else base
+
+
+def _memory_of(resource: str, labels: Mapping[str, str]) -> int:
+    if mig := MIG.fullmatch(resource):
+        return int(mig[2]) * _GB
+    told = labels.get(MEMORY_LABEL, "") if resource.startswith("nvidia.com/") else ""
+    return int(told) * _MIB if told.isdecimal() else 0
+
+
+def _told(labels: Mapping[str, str], settings: KubernetesSettings) -> tuple[tuple[str, str], ...]:
+    """The node's labels, and of those that tell topology Corral's own words for them."""
+    found = {
+        name: value
+        for name, value in labels.items()
+        if name != HOSTNAME and LABEL.fullmatch(name) and LABEL.fullmatch(value)
+    }
+    for level, names in settings.topology:
+        value = next((labels[name] for name in names if labels.get(name)), "")
+        if value and LABEL.fullmatch(value):
+            found.setdefault(level, value)
+    found.pop("node", None)  # every node's own name
+    return tuple(sorted(found.items()))
+
+
+def _proof(node: Node) -> str:
+    """Somebody vouches for it that the machine is off.
+
+    Source: https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
+    """
+    spec = node.spec or NodeSpec()
+    if any(taint.key == OUT_OF_SERVICE for taint in spec.taints or []):
+        return f"node {_name(node)} is out of service, says its taint {OUT_OF_SERVICE}"
+    return ""
+
+
+def _is_ready(node: Node) -> bool:
+    """False and Unknown are silence: kubelet and containers may well run on.
+
+    Source: https://kubernetes.io/docs/reference/node/node-status/#condition
+    """
+    status = node.status or NodeStatus()
+    return any(one.type == "Ready" and one.status == "True" for one in status.conditions or [])
+
+
+def boot_of(node: Node) -> str:
+    """It changes when the machine starts anew."""
+    info = (node.status or NodeStatus()).nodeInfo
+    return info.bootID if info is not None else ""
+
+
+def _name(node: Node) -> str:
+    return (node.metadata.name if node.metadata else None) or ""
+
+
+def _labels(node: Node) -> Mapping[str, str]:
+    return (node.metadata.labels if node.metadata else None) or {}
+
+
+def _allocatable(node: Node) -> Mapping[str, str]:
+    return (node.status.allocatable if node.status else None) or {}

@@ -1,0 +1,40 @@
+"""Quantities of Kubernetes: 500m, 2Gi, 1e3.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+"""
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+_FORM: Final = re.compile(r"([+-]?[0-9.]+)([numkKMGTPE]?i?|[eE][+-]?[0-9]+)", re.ASCII)
+_SMALL: Final = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")}
+_LARGE: Final = "kMGTPE"
+
+
+def quantity(text: str | None) -> Decimal:
+    """None is nothing. Raises: ValueError for what is no quantity."""
+    if text is None:
+        return Decimal(0)
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no quantity")
+    number, unit = Decimal(found[1]), found[2]
+    if unit[:1] in ("e", "E") and len(unit) > 1 and unit != "Ei":
+        return number * Decimal(10) ** int(unit[1:])
+    if unit in _SMALL:
+        return number * _SMALL[unit]
+    if not unit:
+        return number
+    base = 1024 if unit.endswith("i") else 1000
+    return number * Decimal(base) ** (_LARGE.index(unit[0].replace("K", "k")) + 1)
+
+
+def millis(held: Mapping[str, str], name: str) -> int:
+    """Thousandths of a resource; a fraction of one counts for nothing."""
+    return int(quantity(held.get(name)) * 1000)
+
+
+def whole(held: Mapping[str, str], name: str) -> int:
+    return int(quantity(held.get(name)))

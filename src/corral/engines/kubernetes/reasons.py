@@ -1,0 +1,121 @@
+"""Kubernetes' own words for why pods wait and how they ended, in ours."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lightkube.models.batch_v1 import JobStatus
+from lightkube.models.core_v1 import ContainerStatus, PodStatus
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import Event, Pod
+
+from corral.engines.kubernetes.names import QUEUE
+
+# https://kubernetes.io/docs/concepts/containers/images/#imagepullbackoff, and the kubelet's own
+_WAITS: Final = {
+    "ErrImagePull": "its image cannot be pulled",
+    "ImagePullBackOff": "its image cannot be pulled",
+    "InvalidImageName": "its image's name cannot be",
+    "ErrImageNeverPull": "its image is not on the node, and may not be pulled",
+    "CreateContainerConfigError": "a Secret or ConfigMap that it names is not there",
+    "CreateContainerError": "its container cannot be made",
+    "RunContainerError": "its container cannot be started",
+    "ContainerCreating": "its container is being made",
+    "PodInitializing": "its container is being made",
+}
+# https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+_DISRUPTED: Final = {
+    "PreemptionByScheduler": "Kubernetes has preempted it for a pod of higher priority",
+    "DeletionByTaintManager": "its node's taint drove it away",
+    "EvictionByEvictionAPI": "it was evicted through Kubernetes' API, as by kubectl drain",
+    "DeletionByPodGC": "its node is gone from Kubernetes",
+    "TerminationByKubelet": "its node needed the room, or was shut down",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """Why it ended, and whose doing it is."""
+
+    text: str
+    infra: bool = True
+
+
+def why_waits(job: Job | None, pods: Sequence[Pod], events: Iterable[Event]) -> str:
+    """A sentence for `corral why`."""
+    queue = _queue_of(job)
+    if job is not None and job.spec is not None and job.spec.suspend:
+        by = f"Kueue has not let it in yet, by its queue {queue}" if queue else "it is suspended"
+        return f"it waits in Kubernetes: {by}"
+    for pod in pods:
+        if why := _why_pod_waits(pod):
+            return f"it waits in Kubernetes: {why}"
+    refused = [event.message or "" for event in events if event.reason == "FailedCreate"]
+    if refused and not pods:
+        return f"it waits in Kubernetes: {refused[-1]}"
+    return "it waits in Kubernetes: its pods are being made"
+
+
+def _queue_of(job: Job | None) -> str:
+    labels = (job.metadata.labels if job and job.metadata else None) or {}
+    return str(labels.get(QUEUE, ""))
+
+
+def _why_pod_waits(pod: Pod) -> str:
+    status = pod.status or PodStatus()
+    for one in status.conditions or []:
+        if one.type == "PodScheduled" and one.status == "False":
+            return f"{one.message or 'no node takes its pod'} ({one.reason or 'Unschedulable'})"
+    for container in _containers(status):
+        waiting = container.state.waiting if container.state else None
+        if waiting is not None and waiting.reason:
+            what = _WAITS.get(waiting.reason, "its container waits")
+            more = f", {waiting.message}" if waiting.message else ""
+            return f"{what} ({waiting.reason}{more})"
+    return ""
+
+
+def why_ended(job: Job | None, pods: Sequence[Pod]) -> Blame | None:
+    """Of the pod that ended first by another's doing; None where nothing is to be blamed."""
+    for pod in sorted(pods, key=_ended_at):
+        if (blame := _why_pod_ended(pod)) is not None:
+            return blame
+    status = (job.status if job else None) or JobStatus()
+    for one in status.conditions or []:
+        if one.type == "Failed" and one.status == "True" and one.reason == "DeadlineExceeded":
+            return Blame(text="its time in Kubernetes is over (DeadlineExceeded)")
+    return None
+
+
+def _why_pod_ended(pod: Pod) -> Blame | None:
+    status = pod.status or PodStatus()
+    if status.reason == "Evicted":
+        return Blame(text=f"its node evicted it (Evicted): {status.message or 'no reason told'}")
+    for container in _containers(status):
+        ended = container.state.terminated if container.state else None
+        if ended is not None and ended.reason == "OOMKilled":
+            return Blame(text="it took more memory than it asked for (OOMKilled)", infra=False)
+    for one in status.conditions or []:
+        if one.type == "DisruptionTarget" and one.status == "True":
+            what = _DISRUPTED.get(one.reason or "", "Kubernetes has ended its pod")
+            return Blame(text=f"{what} ({one.reason}): {one.message or ''}".rstrip(": "))
+    for container in _containers(status):
+        ended = container.state.terminated if container.state else None
+        if ended is not None and ended.reason in ("StartError", "ContainerCannotRun"):
+            told = f"its container could not be started ({ended.reason}): {ended.message or ''}"
+            return Blame(text=told.rstrip(": "), infra=False)
+        if ended is not None and ended.exitCode:
+            return Blame(text=f"its container ended with code {ended.exitCode}")
+    return None
+
+
+def _containers(status: PodStatus) -> list[ContainerStatus]:
+    return [*(status.initContainerStatuses or []), *(status.containerStatuses or [])]
+
+
+def _ended_at(pod: Pod) -> str:
+    for container in _containers(pod.status or PodStatus()):
+        ended = container.state.terminated if container.state else None
+        if ended is not None and ended.finishedAt is not None:
+            return str(ended.finishedAt)
+    return "~"  # after all that have an end

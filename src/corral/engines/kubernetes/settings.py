@@ -1,0 +1,121 @@
+"""What a cluster on Kubernetes was asked to be: `corral up --engine kubernetes --set image=...`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+from corral.engines.typed import read_settings
+
+PORTS: Final = tuple(range(20_000, 20_032))  # each pod has its own network, and so all of them
+RACK_LABELS: Final = (
+    "topology.kubernetes.io/rack",
+    "topology.k8s.aws/network-node-layer-3",
+    "cloud.google.com/gce-topology-subblock",
+)
+POD_LABELS: Final = (
+    "topology.k8s.aws/network-node-layer-2",
+    "cloud.google.com/gce-topology-block",
+    "topology.kubernetes.io/zone",
+)
+NVLINK_LABELS: Final = ("nvidia.com/gpu.clique",)
+AGENT_BYTES: Final = 128 * 1024**2  # of each pod, for the agent and the shims beside the ranks
+AGENTS: Final = 4  # attempts side by side for which a node without more GPUs keeps them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings:
+    """`image`: for jobs that name none; it holds Python and Corral, as every job's image must.
+
+    `kubeconfig`, `context`: as kubectl takes them; None: $KUBECONFIG, a pod's own account, or
+    ~/.kube/config. `namespace`: where the Jobs are; None: the context's own.
+    `head_url`: where pods reach the head; None: where it serves. `queue`: Kueue's LocalQueue.
+    `nodes`: labels that a node must have to be lent, joined by commas. `tolerate`: keys of taints
+    that its pods tolerate. `claims`: PersistentVolumeClaims that all pods mount, NAME:/PATH, and
+    `secrets`: Secrets, likewise, joined by commas. `extra`: resources for each pod beside its GPUs,
+    such as rdma/hca=1. `rack_label`, `pod_label`, `nvlink_label`: the labels that tell topology.
+    """
+
+    image: str | None = None
+    python: str = "python3"
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    head_url: str | None = None
+    queue: str | None = None
+    service_account: str | None = None
+    pull_secret: str | None = None
+    priority_class: str | None = None
+    runtime_class: str | None = None
+    scheduler: str | None = None
+    host_network: bool = False
+    nodes: str = ""
+    tolerate: str = ""
+    claims: str = ""
+    secrets: str = ""
+    extra: str = ""
+    rack_label: str | None = None
+    pod_label: str | None = None
+    nvlink_label: str | None = None
+    call_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("claims", "secrets"):
+            if any(not path.startswith("/") for _, path in _pairs(getattr(self, name), ":")):
+                raise SpecInvalid(
+                    f"{name}={getattr(self, name)}: each is mounted at a path of its own",
+                    hint=f"write: --set {name}=data:/data",
+                )
+        for name in ("nodes", "extra"):
+            if any(not value for _, value in _pairs(getattr(self, name), "=")):
+                raise SpecInvalid(
+                    f"{name}={getattr(self, name)}: each is NAME=VALUE",
+                    hint="write: --set nodes=pool=gpu, or --set extra=rdma/hca=1",
+                )
+        if not 1.0 <= self.call_seconds <= 60.0:
+            raise SpecInvalid(
+                f"a call of the API server cannot be given {self.call_seconds:g} s",
+                hint="1 to 60 s: --set call_seconds=10",
+            )
+
+    @property
+    def mounted_claims(self) -> tuple[tuple[str, str], ...]:
+        """(claim, path)."""
+        return _pairs(self.claims, ":")
+
+    @property
+    def mounted_secrets(self) -> tuple[tuple[str, str], ...]:
+        """(Secret, path)."""
+        return _pairs(self.secrets, ":")
+
+    @property
+    def node_labels(self) -> tuple[tuple[str, str], ...]:
+        return _pairs(self.nodes, "=")
+
+    @property
+    def extra_resources(self) -> tuple[tuple[str, str], ...]:
+        return _pairs(self.extra, "=")
+
+    @property
+    def tolerated(self) -> tuple[str, ...]:
+        return tuple(key.strip() for key in self.tolerate.split(",") if key.strip())
+
+    @property
+    def topology(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Corral's level -> the node's labels that may tell it, the best first."""
+        return (
+            ("rack", (self.rack_label,) if self.rack_label else RACK_LABELS),
+            ("pod", (self.pod_label,) if self.pod_label else POD_LABELS),
+            ("nvlink", (self.nvlink_label,) if self.nvlink_label else NVLINK_LABELS),
+        )
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> "KubernetesSettings":
+        """The settings as they were typed. Raises: SpecInvalid."""
+        return read_settings(cls, given, engine="kubernetes")
+
+
+def _pairs(text: str, mark: str) -> tuple[tuple[str, str], ...]:
+    """NAME:/PATH,NAME:/PATH, or NAME=VALUE,NAME=VALUE."""
+    parts = (part.strip().partition(mark) for part in text.split(",") if part.strip())
+    return tuple((name, value) for name, _, value in parts)

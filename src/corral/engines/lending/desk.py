@@ -1,0 +1,342 @@
+"""Who wants what of lent nodes, what was handed over, and what is to be done next. No I/O."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
+from corral.domain.ids import BootId, NodeId
+from corral.domain.part import LEAVING, key_of, node_of, part_of
+from corral.domain.resources import Gpu, Inventory
+from corral.domain.wanted import Launch, Wanted
+from corral.engines.lending.values import LentNode, Look, Ticket, TicketState
+
+LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the batch system ends it
+LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
+MISSED_LOOKS: Final = 2  # a ticket that was not there so often is not there
+LOOKS_TO_TELL: Final = 2  # the first may have begun before the batch system did it
+OVER: Final = (Phase.ENDED, Phase.REFUSED)
+NEVER_CAME: Final = "nothing of it is on this node"
+
+
+@dataclass(slots=True, kw_only=True)
+class Handed:
+    """One attempt, as far as it has come. `parts` is the newest word of each of its parts.
+
+    `is_equipped`: what its agents need is where they look for it; asked of one alone that the batch
+    system has placed, for any other has it from the start.
+    """
+
+    key: AttemptKey
+    handing: bool = False  # somebody is about it now
+    submitted: bool = False
+    withheld: bool = False
+    is_equipped: bool = False
+    ticket: Ticket | None = None
+    missed: int = 0
+    refusal: str = ""
+    refusal_is_infra: bool = False
+    stop_since: float | None = None
+    wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
+    parts: dict[NodeId, Seen] = field(default_factory=dict)
+    left_at: int | None = None  # looks that had been taken when a part said that it was made to end
+    settled: set[NodeId] = field(default_factory=set)
+    settled_at: float | None = None
+
+    @property
+    def where(self) -> set[NodeId]:
+        """Every node that it concerns."""
+        return self.wanted_on | self.parts.keys() | set(self.ticket.nodes if self.ticket else ())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the batch system has nothing of it any more."""
+        if self.ticket is not None:
+            return self.ticket.state == TicketState.ENDED
+        return self.submitted and self.missed >= MISSED_LOOKS
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the batch system may have something of it."""
+        return self.submitted and not self.is_over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What is to be done now."""
+
+    submit: tuple[tuple[Launch, ...], ...] = ()  # each by node rank
+    withhold: tuple[AttemptKey, ...] = ()
+    cancel: tuple[AttemptKey, ...] = ()
+    forget: tuple[AttemptKey, ...] = ()
+
+
+class Desk:
+    """The state of lending. `at` is a clock that never goes back, in seconds. `places`: the batch
+    system does, so all that begins has been handed over before."""
+
+    def __init__(self, *, places: bool = False, lender: str = "the batch system") -> None:
+        self._places = places
+        self._lender = lender
+        self._looks = 0
+        self.nodes: dict[NodeId, LentNode] = {}
+        self.attempts: dict[AttemptKey, Handed] = {}
+        self.looked_at: float | None = None
+        self._wanted: dict[NodeId, Wanted] = {}
+
+    # -- what comes in ---------------------------------------------------------------------------
+
+    def want(self, wanted: Wanted, at: float) -> None:
+        """Take the head's newest word for a node."""
+        known = self._wanted.get(wanted.node)
+        if known is not None and known.version > wanted.version:
+            return
+        self._wanted[wanted.node] = wanted
+        for handed in self.attempts.values():
+            handed.wanted_on.discard(wanted.node)
+        for launch in wanted.run:
+            self._handed(launch.key).wanted_on.add(wanted.node)
+        for stop in wanted.stop:
+            handed = self._handed(stop.key)
+            handed.wanted_on.add(wanted.node)
+            handed.stop_since = at if handed.stop_since is None else handed.stop_since
+        for key in wanted.settled:
+            if (over := self.attempts.get(key)) is not None:
+                over.settled.add(wanted.node)
+                over.settled_at = at
+
+    def look(self, look: Look, at: float) -> None:
+        """Take what the batch system says."""
+        self.looked_at = at
+        self._looks += 1
+        self.nodes = {node.node: node for node in look.nodes}
+        tickets = {ticket.key: ticket for ticket in look.tickets}
+        for key in (*tickets, *look.kept):
+            handed = self._handed(key)
+            handed.submitted = handed.submitted or not handed.handing
+        for key, handed in self.attempts.items():
+            ticket = tickets.get(key)
+            handed.missed = 0 if ticket is not None else handed.missed + handed.submitted
+            if ticket is not None:
+                handed.ticket = ticket
+            elif handed.missed >= MISSED_LOOKS and handed.ticket is not None:
+                blame = handed.ticket.blame or "the batch system knows nothing of it any more"
+                handed.ticket = replace(handed.ticket, state=TicketState.ENDED, blame=blame)
+
+    def hear(self, part: NodeId, seen: Iterable[Seen]) -> None:
+        """Take the word of a part: of its own attempt alone."""
+        key = key_of(part)
+        for one in seen:
+            if key is not None and one.key == key:
+                handed = self._handed(key)
+                handed.parts[node_of(part)] = one
+                if one.trouble == LEAVING and handed.left_at is None:
+                    handed.left_at = self._looks
+
+    def hand(self, key: AttemptKey) -> None:
+        """It is being handed over: what a look shows of it meanwhile may be half of it."""
+        self._handed(key).handing = True
+
+    def submitted(self, key: AttemptKey) -> None:
+        """It was handed over, or equipped; the next looks show it."""
+        handed = self._handed(key)
+        handed.handing, handed.submitted, handed.is_equipped, handed.missed = False, True, True, 0
+
+    def not_submitted(self, key: AttemptKey) -> None:
+        """It could not be handed over now."""
+        self._handed(key).handing = False
+
+    def begins(self, key: AttemptKey, ticket: Ticket | None) -> None:
+        """The batch system has placed it; what it needs is still to be brought."""
+        if key not in self.attempts:
+            self.attempts[key] = Handed(key=key, submitted=True, ticket=ticket)
+
+    def refused(self, key: AttemptKey, why: str, *, infra: bool) -> None:
+        """The batch system will never take it."""
+        handed = self._handed(key)
+        handed.handing, handed.refusal, handed.refusal_is_infra = False, why, infra
+
+    def withheld(self, key: AttemptKey) -> None:
+        """What had not begun of it begins never."""
+        self._handed(key).withheld = True
+
+    def forgotten(self, key: AttemptKey) -> None:
+        """Its folders are gone."""
+        self.attempts.pop(key, None)
+
+    # -- what follows ----------------------------------------------------------------------------
+
+    def due(self, at: float) -> Due:
+        """What is to be done now. Nothing before the first look: what is there would be unknown."""
+        if self.looked_at is None:
+            return Due()
+        cancel = [key for key, one in self.attempts.items() if self._must_be_ended(one, at)]
+        done = [key for key, one in self.attempts.items() if _is_done(one)]
+        late = [key for key, one in self.attempts.items() if _may_begin_yet(one)]
+        return Due(
+            submit=tuple(self._whole_gangs()),
+            withhold=tuple(late),
+            cancel=tuple(cancel),
+            forget=tuple(done),
+        )
+
+    def words(self, serving: float) -> list[NodeFacts]:
+        """The whole word of each node that answers. `serving`: now, by the head's serving clock."""
+        seen: dict[NodeId, list[Seen]] = {}
+        for handed in self.attempts.values():
+            for node in handed.where - handed.settled:
+                seen.setdefault(node, []).append(self._seen(handed, node))
+        return [
+            NodeFacts(
+                node=node.node,
+                boot=node.boot,
+                heard_at=serving,
+                inventory=self._offered(node),
+                address=node.address,
+                seen=tuple(seen.get(node.node, ())),
+            )
+            for node in self.nodes.values()
+            if not node.down and not node.silent
+        ]
+
+    def proofs(self) -> Mapping[NodeId, str]:
+        """Nodes on which nothing runs any more, with the proof."""
+        return {node.node: node.down for node in self.nodes.values() if node.down}
+
+    def part_word(self, part: NodeId) -> Wanted | None:
+        """What of its node's word is the part's; None before the node has any."""
+        key, word = key_of(part), self._wanted.get(node_of(part))
+        if word is None or key is None:
+            return None
+        handed = self.attempts.get(key)
+        over = handed is not None and node_of(part) in handed.settled
+        return replace(
+            word,
+            node=part,
+            boot=BootId(""),
+            run=tuple(one for one in word.run if one.key == key),
+            stop=tuple(one for one in word.stop if one.key == key),
+            settled=(key,) if over else (),  # for good: a later word of the node's is silent of it
+            committed=tuple(one for one in word.committed if one[0] == key),
+            notices=tuple(one for one in word.notices if one.key == key),
+        )
+
+    def parts_on(self, node: NodeId) -> list[NodeId]:
+        """The parts of a node that may be there."""
+        here = (one for one in self.attempts.values() if one.submitted and node in one.where)
+        return [part_of(node, one.key) for one in here]
+
+    def says(self, key: AttemptKey) -> str:
+        """Why the attempt waits in the batch system; "" when it does not."""
+        handed = self.attempts.get(key)
+        if handed is None or handed.ticket is None or handed.ticket.state != TicketState.WAITING:
+            return ""
+        return handed.ticket.reason
+
+    # -- the rules -------------------------------------------------------------------------------
+
+    def _handed(self, key: AttemptKey) -> Handed:
+        return self.attempts.setdefault(key, Handed(key=key))
+
+    def _whole_gangs(self) -> Iterable[tuple[Launch, ...]]:
+        """Gangs to be handed over, or equipped: each node of theirs has been told, and none is to
+        stop."""
+        found: dict[AttemptKey, list[Launch]] = {}
+        for word in self._wanted.values():
+            for launch in word.run:
+                found.setdefault(launch.key, []).append(launch)
+        for key, launches in found.items():
+            handed = self._handed(key)
+            is_there = handed.is_equipped if self._places else handed.submitted
+            known = is_there or handed.handing or handed.refusal or handed.is_over
+            fresh = not known and handed.stop_since is None
+            if fresh and len(launches) == len(launches[0].nodes):
+                yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
+
+    def _seen(self, handed: Handed, node: NodeId) -> Seen:
+        """What is to be said of the attempt on the node: its part's word goes before all else, but
+        for one that the batch system knows to be over."""
+        part = handed.parts.get(node)
+        if part is not None and part.phase in OVER:
+            return self._left(handed, part) if part.trouble == LEAVING else part
+        if handed.refusal:
+            return _refused(handed.key, handed.refusal, handed.refusal_is_infra)
+        if handed.is_over:
+            return _ended(handed, part)
+        if handed.stop_since is not None and not handed.submitted and not handed.handing:
+            return _refused(handed.key, NEVER_CAME, True)
+        return part or Seen(key=handed.key, phase=Phase.STARTING)
+
+    def _left(self, handed: Handed, part: Seen) -> Seen:
+        """It was made to end. The next looks tell why; then it is the batch system's doing."""
+        if handed.ticket is not None and handed.ticket.blame:
+            return _ended(handed, part)
+        if handed.left_at is not None and self._looks < handed.left_at + LOOKS_TO_TELL:
+            return replace(part, phase=Phase.STOPPING, exits=(), trouble="")
+        return replace(part, trouble=f"{self._lender} asked it to end", trouble_of=self._lender)
+
+    def _must_be_ended(self, handed: Handed, at: float) -> bool:
+        """A stopped attempt that only waits is ended at once; a running one's parts obey by
+        themselves, and are ended when they are late."""
+        if handed.ticket is None or handed.is_over:
+            return False
+        if handed.stop_since is not None:
+            if handed.ticket.state == TicketState.WAITING:
+                return True
+            return at - handed.stop_since > self._grace_seconds(handed.key) + LATE_SECONDS
+        return handed.settled_at is not None and at - handed.settled_at > LEAVE_SECONDS
+
+    def _grace_seconds(self, key: AttemptKey) -> float:
+        stops = [one for word in self._wanted.values() for one in word.stop if one.key == key]
+        return max((stop.grace_seconds for stop in stops), default=0.0)
+
+    def _offered(self, node: LentNode) -> Inventory:
+        """What it has, and what of it others hold. Where the batch system places, only which GPUs
+        are taken is told, for Corral to number its own; whether there is room is not its to say."""
+        word, has = self._wanted.get(node.node), node.inventory
+        gpus = _taken(node, [gpu for one in (word.run if word else ()) for gpu in one.seat.gpus])
+        if self._places:
+            return replace(has, gpus=gpus)
+        return replace(
+            has,
+            gpus=gpus,
+            taken_cpu_millis=min(node.foreign.cpu_millis, has.cpu_millis),
+            taken_memory_bytes=min(node.foreign.memory_bytes, has.memory_bytes),
+            closed=node.closed,
+        )
+
+
+def _taken(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
+    """Its GPUs, of which those are called taken that others hold: the last that Corral does not."""
+    free = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]
+    taken = free[len(free) - min(node.foreign.gpus, len(free)) :]
+    return tuple(replace(gpu, taken=gpu.index in taken) for gpu in node.inventory.gpus)
+
+
+def _is_done(handed: Handed) -> bool:
+    """Recorded on each node that it concerns, and nothing of it is left."""
+    left = handed.handing or (handed.submitted and not handed.is_over and not handed.refusal)
+    return bool(handed.settled) and handed.where <= handed.settled and not left
+
+
+def _may_begin_yet(handed: Handed) -> bool:
+    """It is to stop, and its ranks, which wait for no word, may not have begun."""
+    stops = handed.stop_since is not None and handed.submitted
+    return stops and not handed.withheld and not handed.is_over
+
+
+def _refused(key: AttemptKey, why: str, infra: bool) -> Seen:
+    return Seen(key=key, phase=Phase.REFUSED, trouble=why, trouble_is_infra=infra)
+
+
+def _ended(handed: Handed, part: Seen | None) -> Seen:
+    """The batch system says that nothing of it is left, and its part has not said how it ended."""
+    ticket = handed.ticket
+    blame = ticket.blame if ticket is not None else ""
+    return replace(
+        part or Seen(key=handed.key, phase=Phase.STARTING),
+        phase=Phase.ENDED,
+        trouble=blame or "the batch system ended it, and its agent has not said how",
+        trouble_is_infra=ticket is None or ticket.blame_is_infra,
+        trouble_of=ticket.blame_on if ticket is not None else "",
+    )

@@ -1,0 +1,192 @@
+"""Ray on this machine: started for a head or to join one, and found again."""
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import Conflict
+from corral.engines.local.processes import Process, reap, spawn
+from corral.engines.ray import render
+from corral.engines.ray.settings import RaySettings
+
+END_SECONDS: Final = 15.0
+PORT_SECONDS: Final = 10.0  # that what is left of a Ray which has died is given to be gone
+AGAIN_SECONDS: Final = 5.0  # between two starts
+LOG_BYTES: Final = 4 * 1024 * 1024
+# Ray gives 10002 to 19999 to its workers: a port of its own among them would be taken from it.
+_WORKER_PORTS: Final = range(10002, 20000)
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class RayHere:
+    """`ray start` on this machine, as one process that its files in `dir` name. It outlives whoever
+    started it. It joins the Ray cluster at `address`, with these labels; "" begins that of the
+    cluster `cluster`."""
+
+    dir: Path
+    settings: RaySettings
+    cluster: str = ""
+    address: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    _process: Process | None = None
+    _port: int = field(default=0)
+    _not_before: float = 0.0
+
+    @property
+    def token_file(self) -> str:
+        return str(self.dir / "token")
+
+    @property
+    def pid_file(self) -> Path:
+        return self.dir / "ray.pid"
+
+    def begin(self) -> str:
+        """Let it run. Returns: the address of the Ray cluster. Raises: OSError, Conflict."""
+        self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.address:
+            make_token(Path(self.token_file))
+            self._port = self._known_port() or free_port(self._host)
+            self._check_port()
+            Path(self._temp_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.dir / "port").write_text(f"{self._port}\n")
+        self.look_after()
+        return self.address or f"{self._host}:{self._port}"
+
+    def _check_port(self) -> None:
+        """Raises: Conflict where somebody else has the port that the nodes know."""
+        give_up_at = time.monotonic() + PORT_SECONDS
+        while Process.recorded(self.pid_file) is None and not is_free(self._host, self._port):
+            if time.monotonic() > give_up_at:
+                raise Conflict(
+                    f"port {self._port} of {self._host}, by which its nodes know this Ray, is "
+                    "taken by another program",
+                    hint=f"end that: ss -ltnp 'sport = :{self._port}'; or let Ray have another "
+                    f"port, and its nodes join anew: rm {self.dir / 'port'}",
+                )
+            time.sleep(0.1)
+
+    @property
+    def _temp_dir(self) -> str:
+        """A short path, for a socket's is at most 107 bytes long."""
+        return f"/tmp/corral-ray-{self.cluster}"
+
+    @property
+    def _host(self) -> str:
+        return self.settings.host or own_address()
+
+    def _words(self) -> list[str]:
+        if self.address:
+            return render.join_words(self.settings, address=self.address, labels=self.labels)
+        return render.head_words(self.settings, port=self._port, temp_dir=self._temp_dir)
+
+    def look_after(self) -> None:
+        """Start it where it does not live."""
+        if self._process is not None and self._process.lives:
+            return
+        if self._process is not None:
+            log.warning("Ray (process %d) has died; it is started again", self._process.pid)
+            reap(self._process.pid)
+        self._process = Process.recorded(self.pid_file)
+        if self._process is not None or time.monotonic() < self._not_before:
+            return
+        self._not_before = time.monotonic() + AGAIN_SECONDS
+        if not self.address:  # by this Ray takes a head that is gone for alive, and does not start
+            (Path(self._temp_dir) / "ray_current_cluster").unlink(missing_ok=True)
+        output = self.dir / "ray.log"
+        if output.exists() and output.stat().st_size > LOG_BYTES:
+            output.replace(output.with_suffix(".log.1"))
+        self._process = Process.find(spawn(self._words(), self._environment(), output))
+        if self._process is not None:
+            self._process.record(self.pid_file)
+
+    def _environment(self) -> Mapping[str, str]:
+        token_file = self.token_file if Path(self.token_file).exists() else ""
+        kept = {} if self.address else render.keeping(self.settings.redis, self.cluster)
+        return {**os.environ, **render.environment(token_file), **kept}
+
+    async def down(self) -> None:
+        """End it, with all that Ray has started on this machine; Corral's agent is apart."""
+        process = self._process or Process.recorded(self.pid_file)
+        if process is None:
+            return
+        family = [process, *descendants(process)]
+        process.signal(signal.SIGTERM)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + END_SECONDS
+        while process.lives and clock() < deadline:
+            await asyncio.sleep(0.05)
+            reap(process.pid)
+        for one in family:
+            one.signal(signal.SIGKILL)  # what did not end in time; nothing where all did
+        reap(process.pid)
+        self.pid_file.unlink(missing_ok=True)
+
+    def _known_port(self) -> int:
+        with suppress(OSError, ValueError):
+            return int((self.dir / "port").read_text())
+        return 0
+
+
+def own_address(other: str = "198.51.100.1") -> str:
+    """The address by which other machines know this one: of its route to them. No packet is sent.
+
+    `other` is one of them, or a documentation address, RFC 5737. Loopback where it has no route.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect((other, 9))
+        return str(probe.getsockname()[0])
+    return "127.0.0.1"
+
+
+def free_port(host: str) -> int:
+    """One that nobody listens on, and that Ray does not give to its workers."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            port = int(probe.getsockname()[1])
+        if port not in _WORKER_PORTS:
+            return port
+
+
+def is_free(host: str, port: int) -> bool:
+    """Whether a server could listen there, as Ray's does."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def descendants(root: Process) -> list[Process]:
+    """The living processes that come from this one and have not been left by their parents."""
+    found: list[Process] = []
+    parents = [root.pid]
+    while parents:
+        pid = parents.pop()
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                for child in map(int, task.read_text().split()):
+                    parents.append(child)
+                    one = Process.find(child)
+                    found += [one] if one is not None else []
+    return found
+
+
+def make_token(file: Path) -> None:
+    """Ray's own token, which every node and every program of the cluster shows."""
+    if not file.exists():
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(file, flags, 0o600), "w") as opened:
+            opened.write(secrets.token_hex(32))

@@ -1,0 +1,195 @@
+"""Speaking with Ray: through one helper process, which is started again when it dies."""
+
+import asyncio
+import base64
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from corral.domain.errors import Trouble
+from corral.domain.ids import NodeId
+from corral.engines.ray import render
+from corral.engines.ray.nodes import Look, look_of
+
+START_SECONDS: Final = 60.0
+CALL_SECONDS: Final = 30.0
+LINE_BYTES: Final = 64 * 1024 * 1024
+log = logging.getLogger(__name__)
+
+
+class RayTrouble(Trouble):
+    """Ray does not do now what it was asked to."""
+
+    code = "ray_trouble"
+
+
+@dataclass(slots=True, kw_only=True)
+class RayDriver:
+    """Calls to Ray. Each raises RayTrouble when Ray refuses, or does not answer in time.
+
+    `address` of the Ray cluster; `cluster` names Corral's own things there; what Ray prints goes to
+    `log_file`.
+    """
+
+    address: str
+    cluster: str
+    token_file: str
+    log_file: Path
+    _names: dict[str, NodeId] = field(default_factory=dict)  # of nodes of Ray, as they were called
+    _process: asyncio.subprocess.Process | None = None
+    _reading: asyncio.Task[None] | None = None
+    _waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def look(self) -> Look:
+        look = look_of(await self._call("look"), self._names)
+        self._names = {row.ray_node: row.id for row in look.nodes}
+        return look
+
+    async def outfit(
+        self, ray_node: str, *, node: str, folder: str, files: Mapping[str, bytes]
+    ) -> None:
+        """Let the node's agent run with these files in its folder."""
+        await self._call(
+            "outfit",
+            name=self._actor(ray_node),
+            ray_node=ray_node,
+            node=node,
+            folder=folder,
+            files={name: base64.b64encode(text).decode() for name, text in files.items()},
+        )
+
+    async def look_at(self, ray_node: str) -> None:
+        """Let the actor there see to its agent; RayTrouble where it does not answer."""
+        await self._call("look_at", name=self._actor(ray_node))
+
+    async def lives(self, folder: str, *, witness: str) -> bool:
+        """Whether anything of the node with this folder lives, as the actor on the node of Ray
+        `witness`, of the same machine, sees it."""
+        return bool(await self._call("lives", name=self._actor(witness), folder=folder))
+
+    async def end(self, ray_node: str, *, kill: bool) -> None:
+        """End the agent there and the actor with it; with `kill` also what runs."""
+        await self._call("end", name=self._actor(ray_node), kill=kill)
+
+    async def hold(self, ray_node: str, number: int) -> int:
+        """Hold one more GPU of the node in Ray's books; its index on the machine."""
+        name = render.hold_name(self.cluster, ray_node, number)
+        indices = await self._call("hold", name=name, ray_node=ray_node)
+        return int(indices[0])
+
+    async def let_go(self, ray_node: str, number: int) -> None:
+        await self._call("let_go", name=render.hold_name(self.cluster, ray_node, number))
+
+    async def held(self, ray_node: str) -> list[int]:
+        """Numbers of what is held there, by whichever head."""
+        prefix = render.hold_name(self.cluster, ray_node, 0).removesuffix("0")
+        names = await self._call("held")
+        return [int(name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
+
+    async def ask_for(self, bundles: Sequence[Mapping[str, float]]) -> None:
+        """Tell Ray's autoscaler what waits for nodes."""
+        await self._call("ask_for", bundles=[dict(one) for one in bundles])
+
+    async def close(self) -> None:
+        """End the helper; what it has made in Ray stays."""
+        process, self._process = self._process, None
+        if process is not None:
+            await _end(process)
+        if self._reading is not None:
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    def kill(self) -> None:
+        """End the helper at once."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    def _actor(self, ray_node: str) -> str:
+        return render.actor_name(self.cluster, ray_node)
+
+    async def _call(self, call: str, **args: Any) -> Any:
+        process = await self._living()
+        assert process.stdin is not None
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        line = json.dumps({"id": number, "call": call, "args": args}).encode() + b"\n"
+        try:
+            process.stdin.write(line)
+            async with asyncio.timeout(CALL_SECONDS):
+                return await answer
+        except (TimeoutError, OSError) as silence:
+            await _end(process)  # it hangs in Ray, and may have kept others waiting
+            raise RayTrouble(f"Ray did not answer {call} within {CALL_SECONDS:g} s") from silence
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _living(self) -> asyncio.subprocess.Process:
+        """The helper, started again where it has died. Raises: RayTrouble."""
+        async with self._starting:
+            if self._process is None or self._process.returncode is not None:
+                self._process = await self._start()
+            return self._process
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        words = [sys.executable, "-P", "-m", "corral.engines.ray.helper"]
+        env = {**os.environ, **render.environment(self.token_file)}
+        with self.log_file.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                self.address,
+                render.namespace(self.cluster),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=output,
+                env=env,
+                limit=LINE_BYTES,
+                start_new_session=True,
+            )
+        self._process = process
+        assert process.stdout is not None
+        line = b""
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(START_SECONDS):
+                    line = await process.stdout.readline()
+        finally:
+            if not line:  # also where whoever asked is cancelled
+                await _end(process)
+        if not line:
+            raise RayTrouble(
+                f"no talk with the Ray cluster at {self.address}", hint=f"look at {self.log_file}"
+            )
+        self._reading = asyncio.create_task(self._read(process))
+        return process
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        mine = self._waiting
+        while line := await process.stdout.readline():
+            answer = json.loads(line)
+            waiting = mine.get(answer["id"])
+            if waiting is None or waiting.done():
+                continue
+            if "trouble" in answer:
+                waiting.set_exception(RayTrouble(answer["trouble"]))
+            else:
+                waiting.set_result(answer["found"])
+        await process.wait()
+        for waiting in mine.values():
+            if not waiting.done():
+                waiting.set_exception(RayTrouble("the helper that speaks with Ray has died"))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

@@ -1,0 +1,391 @@
+"""The Ray engine: nodes are those of a Ray cluster, each with an agent that Ray keeps there."""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from corral.domain.errors import Trouble
+from corral.domain.facts import AttemptKey, NodeFacts
+from corral.domain.ids import NodeId
+from corral.domain.node import NodeKind
+from corral.domain.wanted import Wanted
+from corral.engines.lending.engine import Links
+from corral.engines.ray import scaling
+from corral.engines.ray.bringup import RayHere
+from corral.engines.ray.driver import RayDriver, RayTrouble
+from corral.engines.ray.holds import Holds
+from corral.engines.ray.kinds import kinds_of, left_of, type_resources
+from corral.engines.ray.nodes import Look, RayNode, was_handed_back
+from corral.engines.ray.reasons import why_not_begun
+from corral.engines.ray.scaling import Sleepers
+from corral.engines.ray.settings import RaySettings
+from corral.wire.joining import RayInvitation
+from corral.wire.node import NodeSettings, encode_settings
+
+NAME: Final = "ray"
+CANNOT: Final[Mapping[str, str]] = {
+    "service": "the Ray engine has no gateway yet that could serve requests; leave kind: service "
+    "out",
+}
+LOOK_SECONDS: Final = 1.0
+REFIT_SECONDS: Final = 3.0  # so often an actor is asked whether it sees to its agent
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Kept:
+    """A node of Ray that has an agent of this cluster, or is being given one."""
+
+    row: RayNode
+    fitting: asyncio.Task[None] | None = None
+    fitted_at: float = float("-inf")
+    trouble: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class RayEngine:
+    """Implements ports.Engine. Made and used in the head's loop.
+
+    `certificate` vouches for the head, to the agents. `cluster` names this cluster's own things in
+    Ray.
+    """
+
+    cluster_dir: Path
+    settings: RaySettings
+    links: Links
+    certificate: str | None = None
+    cluster: str = ""
+    name: str = NAME
+    cannot: Mapping[str, str] = field(default_factory=lambda: CANNOT)
+    could_bring: Sequence[NodeKind] = ()
+    trouble: str = ""
+    nodes: dict[NodeId, Kept] = field(default_factory=dict)
+    _proofs: dict[NodeId, str] = field(default_factory=dict)
+    _busy: set[NodeId] = field(default_factory=set)  # of whose attempts something is left
+    _wanted: set[NodeId] = field(default_factory=set)  # on which something is to run or to stop
+    _here: RayHere | None = None
+    _driver: RayDriver | None = None
+    _holds: Holds | None = None
+    _sleepers: Sleepers | None = None
+    _kinds: Sequence[NodeKind] = ()
+    _types: Mapping[str, str] = field(default_factory=dict)  # of GPUs that could come: Ray's words
+    _asked: list[dict[str, float]] = field(default_factory=list)
+    _looking: asyncio.Task[None] | None = None
+    _placed: dict[NodeId, frozenset[AttemptKey]] = field(default_factory=dict)
+
+    async def start(self) -> None:
+        """Start Ray here, or find it; then look at its nodes each second. Raises: OSError."""
+        folder = self.cluster_dir / "ray"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.cluster = self.links.cluster()[:8]
+        address, token_file = self.settings.address, self.settings.token_file
+        if not address:
+            self._here = RayHere(dir=folder, cluster=self.cluster, settings=self.settings)
+            address, token_file = self._here.begin(), self._here.token_file
+        self._driver = RayDriver(
+            address=address,
+            cluster=self.cluster,
+            token_file=token_file,
+            log_file=folder / "helper.log",
+        )
+        if self.settings.hold:
+            self._holds = Holds(driver=self._driver)
+        if self.settings.scales:
+            self._sleepers = Sleepers(self.settings.idle_seconds)
+            self._kinds, self._types = _kinds_told(self.settings)
+        self._looking = asyncio.create_task(self._look_again_and_again())
+
+    def invite(self, node: NodeId) -> RayInvitation:
+        """What a machine must know to be this node, which is none yet. Raises: RayTrouble."""
+        if self._driver is None:
+            raise RayTrouble("Ray has not started yet", hint="try again in some seconds")
+        (self._folder_here(node) / "token").unlink(missing_ok=True)  # of one that was removed
+        file = self._driver.token_file
+        token = Path(file).read_text().strip() if file else ""
+        return RayInvitation(
+            address=self._driver.address, token=token, folder=self.folder_there(node)
+        )
+
+    def observe(self) -> Mapping[NodeId, str]:
+        return dict(self._proofs)
+
+    def apply(self, wanted: Wanted) -> None:
+        (self._wanted.add if wanted.run or wanted.stop else self._wanted.discard)(wanted.node)
+        self._placed[wanted.node] = frozenset(launch.key for launch in wanted.run)
+        if self._holds is not None:
+            self._holds.want(wanted)
+        self.links.push(wanted)
+
+    def amend(self, word: NodeFacts) -> NodeFacts:
+        """A node's word, with what Ray alone knows of the node."""
+        (self._busy.add if word.seen else self._busy.discard)(word.node)
+        return word if self._holds is None else self._holds.amend(word)
+
+    def is_empty(self) -> bool:
+        return not self._busy
+
+    def says(self, key: AttemptKey) -> str:
+        said = [self._says_of(node) for node, keys in self._placed.items() if key in keys]
+        return next(filter(None, said), "")
+
+    def _says_of(self, node: NodeId) -> str:
+        kept = self.nodes.get(node)
+        row, trouble = (None, "") if kept is None else (kept.row, kept.trouble)
+        return why_not_begun(node, row, trouble=trouble, heard=self.links.hears(node))
+
+    def look_after(self) -> None:
+        """To be called each second: a Ray of the head's own that died is started again.
+
+        Raises: what the engine's own task has died of.
+        """
+        if self._looking is not None and self._looking.done():
+            self._looking.result()
+        if self._here is not None:
+            self._here.look_after()
+
+    async def down(self, *, kill: bool) -> None:
+        """End the agents, and with `kill` all else of the nodes, and the head's own Ray."""
+        await self._stop_looking()
+        if self._driver is not None:
+            living = [kept for kept in self.nodes.values() if kept.row.alive]
+            ends = [self._driver.end(kept.row.ray_node, kill=kill) for kept in living]
+            for outcome in await asyncio.gather(*ends, return_exceptions=True):
+                if isinstance(outcome, Exception):
+                    log.warning("an agent was not ended: %s", outcome)
+        if kill:
+            await self._leave_ray()
+        await self._close_driver()
+
+    def close(self) -> None:
+        """Look after nothing more; what runs, runs on."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._driver is not None:
+            self._driver.kill()
+
+    async def _look_again_and_again(self) -> None:
+        while True:
+            try:
+                await self._look()
+                self._say("")
+            except (Trouble, OSError) as trouble:
+                self._say(f"{self.name} does not answer: {trouble}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        assert self._driver is not None
+        look = await self._driver.look()
+        self.could_bring = left_of(self._kinds, [one for one in look.nodes if self._is_known(one)])
+        await self._scale({row.id: row for row in look.nodes})
+        for row in look.nodes:
+            known = self.nodes.get(row.id)
+            if row.alive and self._sleeps(row):
+                continue
+            if row.alive:
+                self._proofs.pop(row.id, None)
+                self._keep(row)
+                if self._holds is not None:
+                    self._holds.settle(row, look.waiting_gpus)
+                continue
+            if known is not None:
+                known.row = row
+            if known is not None or self._sleeps(row) or self._folder_here(row.id).exists():
+                await self._judge_dead(row, look)
+
+    def _sleeps(self, row: RayNode) -> bool:
+        return self._sleepers is not None and self._sleepers.sleeps(row)
+
+    def _is_known(self, row: RayNode) -> bool:
+        """Whether the head has heard of the node; until then it is one that could come."""
+        return self._sleeps(row) or self.links.hears(row.id)
+
+    async def _scale(self, rows: Mapping[NodeId, RayNode]) -> None:
+        """Ask Ray's autoscaler for what waits, and leave to it what is idle. Raises: Trouble."""
+        if self._sleepers is None:
+            return
+        assert self._driver is not None
+        waiting = self.links.waiting()
+        busy = {id for id in rows if id in self._busy or id in self._wanted}
+        run = [rows[id] for id in sorted(busy)]
+        asked = scaling.bundles(run, waiting, self._types) if waiting else []
+        if asked != self._asked:
+            await self._driver.ask_for(asked)
+            self._asked = asked
+        now = asyncio.get_running_loop().time()
+        for id in self._sleepers.tired(rows, busy=busy, waits=bool(waiting), now=now):
+            await self._put_to_sleep(rows[id])
+
+    async def _put_to_sleep(self, row: RayNode) -> None:
+        """Nothing of Corral is left there, so that Ray sees it idle. Raises: Trouble."""
+        assert self._driver is not None
+        log.info("node %s is idle: Ray may take it back", row.id)
+        kept = self.nodes.pop(row.id, None)
+        if kept is not None and kept.fitting is not None:
+            kept.fitting.cancel()
+        if self._holds is not None:
+            await self._holds.let_go(row.id)
+        await self._driver.end(row.ray_node, kill=False)
+
+    def _keep(self, row: RayNode) -> None:
+        kept = self.nodes.get(row.id)
+        if kept is None or kept.row.ray_node != row.ray_node:
+            if kept is not None and kept.fitting is not None:
+                kept.fitting.cancel()
+            kept = self.nodes[row.id] = Kept(row)
+        kept.row = row
+        now = asyncio.get_running_loop().time()
+        idle = kept.fitting is None or kept.fitting.done()
+        if idle and now >= kept.fitted_at + (REFIT_SECONDS if not kept.trouble else LOOK_SECONDS):
+            kept.fitting = asyncio.create_task(self._fit(kept))
+
+    async def _fit(self, kept: Kept) -> None:
+        """Let the node have its files, and its agent run."""
+        assert self._driver is not None
+        try:
+            files = await self._files(kept.row)
+            await self._driver.outfit(
+                kept.row.ray_node,
+                node=kept.row.id,
+                folder=self.folder_there(kept.row.id),
+                files=files,
+            )
+            kept.trouble = ""
+        except (Trouble, OSError) as trouble:
+            if kept.trouble != str(trouble):
+                log.warning("node %s has no agent yet: %s", kept.row.id, trouble)
+            kept.trouble = str(trouble)
+        kept.fitted_at = asyncio.get_running_loop().time()
+
+    async def _files(self, row: RayNode) -> dict[str, bytes]:
+        """What lies in the node's folder before its agent is started."""
+        token = _token(self._folder_here(row.id))
+        await self.links.register(row.id, sha256(token.strip()).hexdigest())
+        files = {
+            "token": token,
+            "head.json": (self.cluster_dir / "head.json").read_bytes(),
+            "node.json": encode_settings(self._settings_of(row)),
+        }
+        if self.certificate is not None:
+            files["head.pem"] = Path(self.certificate).read_bytes()
+        return files
+
+    def _settings_of(self, row: RayNode) -> NodeSettings:
+        folder = self.folder_there(row.id)
+        return NodeSettings(
+            node=row.id,
+            head_file=f"{folder}/head.json",
+            trusted=f"{folder}/head.pem" if self.certificate is not None else None,
+            address=row.address,
+            index=row.index,
+            pretend_gpus=row.gpus if self.settings.pretend or row.pretend else None,
+            gpu_type=row.gpu_type or self.settings.gpu_type,
+            shared=self.settings.shared,
+            labels=row.labels,
+            isolation="hide",
+            hidden=(self.settings.node_dir, str(self.cluster_dir)),
+        )
+
+    def folder_there(self, node: NodeId) -> str:
+        """The node's folder on its own machine."""
+        return f"{self.settings.node_dir}/{self.cluster}/{node}"
+
+    def _folder_here(self, node: NodeId) -> Path:
+        """What the head itself keeps of the node."""
+        return self.cluster_dir / "nodes" / node
+
+    async def _judge_dead(self, row: RayNode, look: Look) -> None:
+        """Ray says that the node is dead: that it does not answer Ray. Its ranks may live, so that
+        it is no proof alone; nothing of the node left on its machine is one, or that its machine
+        was handed back."""
+        assert self._driver is not None
+        if row.id in self._proofs or self.links.hears(row.id):
+            return
+        if was_handed_back(row, scales=self.settings.scales) or self._sleeps(row):
+            self._prove(row.id, f"Ray's autoscaler took node {row.id} away: {row.death}")
+            return
+        witnesses = [one for one in look.nodes if one.alive and one.address == row.address]
+        for witness in witnesses[:1]:
+            with suppress(Trouble):
+                if not await self._driver.lives(
+                    self.folder_there(row.id), witness=witness.ray_node
+                ):
+                    self._prove(
+                        row.id,
+                        f"nothing of node {row.id} lives on its machine, as node {witness.id} "
+                        f"there sees it; Ray says: {row.death}",
+                    )
+
+    def _prove(self, node: NodeId, proof: str) -> None:
+        log.warning("node %s is dead: %s", node, proof)
+        self._proofs[node] = proof
+        self.links.wake()
+
+    def _say(self, trouble: str) -> None:
+        """Each new trouble once."""
+        if trouble != self.trouble:
+            self.trouble = trouble
+            log.warning(trouble or f"{self.name} answers again")
+
+    async def _stop_looking(self) -> None:
+        tasks = [kept.fitting for kept in self.nodes.values()] + [self._looking]
+        found = [task for task in tasks if task is not None]
+        for task in found:
+            task.cancel()
+        self._looking = None  # looked after no more, also while the nodes are taken down
+        await asyncio.gather(*found, return_exceptions=True)
+        if self._holds is not None:
+            await self._holds.close()
+
+    async def _leave_ray(self) -> None:
+        """Nothing of this cluster is left in Ray; a Ray of the head's own ends."""
+        here, self._here = self._here, None
+        if here is not None:
+            await here.down()
+        elif self._holds is not None:
+            with suppress(Trouble):
+                await self._holds.let_all_go()
+
+    async def _close_driver(self) -> None:
+        if self._driver is not None:
+            await self._driver.close()
+
+
+def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str, str]]:
+    """What the autoscaler's own file says that it could bring, and Ray's words for types of GPUs;
+    nothing where there is no file."""
+    if not settings.autoscaling_config:
+        return (), {}
+    try:
+        told = yaml.safe_load(Path(settings.autoscaling_config).read_text())
+        return kinds_of(told, gpu_type=settings.gpu_type), type_resources(told)
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as wrong:
+        log.warning("what Ray's autoscaler could bring is not known: %s", wrong)
+        return (), {}
+
+
+def _token(folder: Path) -> bytes:
+    """The node's own, made at the first call."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _kept(folder / "token", secrets.token_urlsafe(32).encode() + b"\n")
+
+
+def _kept(file: Path, content: bytes) -> bytes:
+    """What the file holds; when there is none, it is made with this content, 0600, durably."""
+    if not file.exists():
+        fresh = file.with_name(f".{file.name}.new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(fresh, flags, 0o600), "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        fresh.rename(file)
+    return file.read_bytes()

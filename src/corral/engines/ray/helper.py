@@ -1,0 +1,210 @@
+"""The only process of a head that speaks with Ray: `python -m corral.engines.ray.helper`.
+
+A line of JSON in, `{"id", "call", "args"}`, is answered by a line out, `{"id", "found"}` or
+`{"id", "trouble"}`, in whatever order the calls end. It ends with its input, also while Ray has not
+answered yet. Ray's client, its threads and its memory stay out of the head so.
+"""
+
+import base64
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from typing import Any, Final
+
+import ray
+from ray.autoscaler._private.commands import request_resources
+from ray.autoscaler.v2.sdk import get_cluster_status
+from ray.util.placement_group import (
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
+
+from corral.engines.ray import render
+from corral.engines.ray.actor import AgentActor
+
+ANSWER_SECONDS: Final = 20
+THREADS: Final = 16
+
+
+class Helper:
+    """The calls, by name. Each is bounded in time; what it raises is told as trouble."""
+
+    def __init__(self, address: str, namespace: str) -> None:
+        self._address = address
+        self._namespace = namespace
+        self._prefix = render.hold_prefix(namespace)
+        ray.init(
+            address=address,
+            namespace=namespace,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
+
+    def look(self) -> dict[str, Any]:
+        """Nodes as Ray's table has them, what is in use on them, and what waits for room."""
+        status = get_cluster_status(self._address, ANSWER_SECONDS)
+        living = [*status.active_nodes, *status.idle_nodes]
+        used = {
+            node.node_id: {one.resource_name: one.used for one in node.resource_usage.usage}
+            for node in living
+            if node.resource_usage is not None
+        }
+        nodes = ray.nodes()  # type: ignore[no-untyped-call]
+        own = self._unplaced({node["NodeID"] for node in nodes if node["Alive"]})
+        demands = status.resource_demands
+        waiting = [
+            {"resources": dict(one.bundle), "count": one.count}
+            for demand in [*demands.ray_task_actor_demand, *demands.placement_group_demand]
+            for one in demand.bundles_by_count
+        ]
+        return {"nodes": nodes, "used": used, "waiting": waiting, "own": own}
+
+    def _unplaced(self, living: set[str]) -> int:
+        """How many GPUs are about to be held. What was held on a node of Ray that is dead would
+        wait for ever, as if somebody wanted it: it is let go."""
+        names = [one["name"] for one in _groups() if one["state"] in ("PENDING", "RESCHEDULING")]
+        own = [name for name in names if name.startswith(self._prefix)]
+        dead = [name for name in own if render.held_on(name) not in living]
+        for name in dead:
+            self.let_go(name)
+        return len(own)
+
+    def outfit(self, name: str, ray_node: str, node: str, folder: str, files: Any) -> Any:
+        """The actor of this node with these files (base64), made where there is none."""
+        actor = self._actor(name, ray_node, node, folder)
+        read = {file: base64.b64decode(text) for file, text in files.items()}
+        return _answer(actor.outfit.remote(read))
+
+    def look_at(self, name: str) -> Any:
+        return _answer(self._known(name).look.remote())
+
+    def lives(self, name: str, folder: str) -> Any:
+        """Whether anything lives in a node's folder, asked of an actor on the same machine."""
+        return _answer(self._known(name).lives.remote(folder))
+
+    def end(self, name: str, kill: bool) -> None:
+        """End what the actor looks after, and then the actor for good; nothing where none is."""
+        try:
+            actor = self._known(name)
+        except ValueError:
+            return
+        try:
+            _answer(actor.end.remote(kill))
+        finally:
+            ray.kill(actor, no_restart=True)
+
+    def hold(self, name: str, ray_node: str) -> Any:
+        """Take a GPU of this node in Ray's books; its index there. The same name again is the same
+        GPU. Raises: Exception where none is free."""
+        try:
+            group = get_placement_group(name)
+        except ValueError:
+            group = placement_group(
+                [{"GPU": 1}],
+                bundle_label_selector=[{"ray.io/node-id": ray_node}],
+                lifetime="detached",
+                name=name,
+            )
+        if not group.wait(2.0):
+            remove_placement_group(group)
+            raise TimeoutError("no GPU is free there")
+        strategy = PlacementGroupSchedulingStrategy(group)
+        return _answer(_gpu_indices.options(scheduling_strategy=strategy).remote())
+
+    def let_go(self, name: str) -> None:
+        try:
+            remove_placement_group(get_placement_group(name))
+        except ValueError:
+            return
+
+    def held(self) -> list[str]:
+        """Names of the placement groups that exist."""
+        return [one["name"] for one in _groups() if one["state"] != "REMOVED"]
+
+    def ask_for(self, bundles: list[dict[str, float]]) -> None:
+        """Let Ray's autoscaler bring up nodes that could hold all these at once; an empty list
+        takes the wish back."""
+        request_resources(bundles=bundles)
+
+    def _known(self, name: str) -> Any:
+        return ray.get_actor(name, namespace=self._namespace)
+
+    def _actor(self, name: str, ray_node: str, node: str, folder: str) -> Any:
+        return (
+            ray.remote(AgentActor)
+            .options(
+                name=name,
+                lifetime="detached",
+                get_if_exists=True,
+                num_cpus=0,
+                max_restarts=-1,
+                max_concurrency=8,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(ray_node, soft=False),
+            )
+            .remote(node, folder)
+        )
+
+
+@ray.remote(num_gpus=1, num_cpus=0, max_retries=0)
+def _gpu_indices() -> list[str]:
+    return [str(one) for one in ray.get_gpu_ids()]
+
+
+def _groups() -> list[Any]:
+    return list(placement_group_table().values())
+
+
+def _answer(reference: Any) -> Any:
+    return ray.get(reference, timeout=ANSWER_SECONDS)
+
+
+def _obey(helper: Helper, line: bytes, tell: Callable[[Mapping[str, Any]], None]) -> None:
+    asked = json.loads(line)
+    try:
+        found = getattr(helper, asked["call"])(**asked["args"])
+        tell({"id": asked["id"], "found": found})
+    except Exception as trouble:  # whatever Ray raises is the world's, and told as such
+        words = str(trouble).strip().splitlines() or [""]
+        tell({"id": asked["id"], "trouble": f"{type(trouble).__name__}: {words[0]}"})
+
+
+def main() -> None:
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what Ray prints is for the log
+    lock = threading.Lock()
+
+    def tell(answer: Mapping[str, Any]) -> None:
+        with lock:
+            out.write(json.dumps(answer).encode() + b"\n")
+
+    lines: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_listen, args=[lines], daemon=True).start()
+    address, namespace = sys.argv[1:]
+    helper = Helper(address, namespace)
+    tell({"id": 0, "found": ray.__version__})
+    with ThreadPoolExecutor(THREADS) as pool:
+        while True:
+            pool.submit(_obey, helper, lines.get(), tell)
+
+
+def _listen(lines: "SimpleQueue[bytes]") -> None:
+    """Pass on what is asked; nobody is left who could ask when the input ends."""
+    for line in sys.stdin.buffer:
+        lines.put(line)
+    os._exit(0)  # a call that hangs in Ray would keep an ordinary exit waiting
+
+
+if __name__ == "__main__":
+    main()

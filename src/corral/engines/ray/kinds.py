@@ -1,0 +1,79 @@
+"""What Ray's autoscaler could bring, as the file says that it is told by. Pure.
+
+Source: https://docs.ray.io/en/latest/cluster/vms/references/ray-cluster-configuration.html
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from corral.domain.node import NodeKind
+from corral.domain.resources import Gpu, Inventory
+from corral.domain.units import MILLIS_PER_CPU
+from corral.engines.ray.nodes import TYPE_RESOURCE, RayNode, gpu_type_of, labels_of
+
+UNTOLD: Final = 2**50  # of memory and CPUs, where the file says nothing of them
+DEFAULT_WORKERS: Final = 2  # Ray's, of all kinds together
+_GROUP: Final = "node-group"  # Ray's label of a node that its autoscaler has made: its kind
+
+
+def kinds_of(config: Mapping[str, Any], *, gpu_type: str) -> tuple[NodeKind, ...]:
+    """The kinds of workers that say what they have. `gpu_type`: of GPUs whose type is not told.
+
+    Raises: ValueError, TypeError, AttributeError for what is no such file.
+    """
+    most = int(config.get("max_workers", DEFAULT_WORKERS))
+    kinds = [
+        NodeKind(
+            name=name,
+            inventory=_inventory(name, kind, gpu_type),
+            most=min(int(kind.get("max_workers", most)), most),
+        )
+        for name, kind in config.get("available_node_types", {}).items()
+        if kind.get("resources") and name != config.get("head_node_type")
+    ]
+    return tuple(kind for kind in kinds if kind.most > 0)
+
+
+def type_resources(config: Mapping[str, Any]) -> dict[str, str]:
+    """What Ray calls the types of GPUs that the file tells of: h100 is accelerator_type:H100.
+
+    Raises: TypeError, AttributeError for what is no such file.
+    """
+    return {
+        gpu_type_of([resource], {}): resource
+        for kind in config.get("available_node_types", {}).values()
+        for resource in kind.get("resources") or {}
+        if resource.startswith(TYPE_RESOURCE)
+    }
+
+
+def left_of(kinds: Iterable[NodeKind], nodes: Iterable[RayNode]) -> tuple[NodeKind, ...]:
+    """How many there could be more beside the workers that live. Those that do not say of which
+    kind they are, are told by their GPUs alone: too few are counted rather than too many."""
+    there = [node for node in nodes if node.alive and not node.is_head]
+    less = [
+        replace(kind, most=kind.most - sum(_is_of(kind, one) for one in there)) for kind in kinds
+    ]
+    return tuple(kind for kind in less if kind.most > 0)
+
+
+def _is_of(kind: NodeKind, node: RayNode) -> bool:
+    said = dict(node.labels).get(_GROUP)
+    return node.gpus == len(kind.inventory.gpus) if said is None else said == kind.name
+
+
+def _inventory(name: str, kind: Mapping[str, Any], gpu_type: str) -> Inventory:
+    resources, labels = kind["resources"], kind.get("labels") or {}
+    found = gpu_type_of(resources, labels) or gpu_type
+    gpus = tuple(
+        Gpu(index=index, uuid=f"{name}-{index}", type=found, memory_bytes=0)
+        for index in range(int(resources.get("GPU", 0)))
+    )
+    cpus = resources.get("CPU")
+    return Inventory(
+        gpus=gpus,
+        cpu_millis=UNTOLD if cpus is None else int(cpus * MILLIS_PER_CPU),
+        memory_bytes=int(resources.get("memory", UNTOLD)),
+        labels=labels_of(labels, resources),
+    )

@@ -1,0 +1,185 @@
+"""What Ray's answers mean: which nodes there are, what they have, who else uses them. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.domain.gpus import short_type
+from corral.domain.ids import NodeId
+from corral.engines.ray.render import NODE_LABEL, PRETEND_LABEL
+from corral.wire.read_wishes import LABEL
+
+MOST_WAITING: Final = 64  # of those that want as much; the others are seen when these are served
+_HEAD: Final = "node:__internal_head__"
+_OWN_LABEL: Final = "ray.io/"
+_TYPE_LABEL: Final = "ray.io/accelerator-type"
+TYPE_RESOURCE: Final = "accelerator_type:"
+# How Ray begins the types of other accelerators than NVIDIA's, ray.util.accelerators.
+_VENDORS: Final = {
+    "amd-": "amd",
+    "intel-gaudi": "",
+    "intel-": "intel",
+    "mxc": "metax",
+    "apple-": "apple",
+    "m1": "apple",
+    "m2": "apple",
+    "m3": "apple",
+    "tpu-": "",
+    "aws-": "",
+    "ascend": "",
+    "furiosa": "",
+    "mobilint": "",
+}
+# Ray's own numbers of why a node died, gcs.proto NodeDeathInfo: 3 and 4 are drained nodes, which
+# the autoscaler hands back once they are idle, or when their machine is taken away.
+_DRAINED: Final = frozenset({3, 4})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayNode:
+    """A row of Ray's table. `ray_node` is Ray's id, another one each time its Ray starts anew;
+    `id` is the node's name, which stays. `index`: its place among the nodes of its address."""
+
+    id: NodeId
+    ray_node: str
+    address: str
+    alive: bool
+    index: int = 0
+    gpus: int = 0
+    gpu_type: str = ""
+    pretend: bool = False  # they are made up
+    gpus_used: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    death: str = ""
+    drained: bool = False
+    is_head: bool = False  # of Ray's own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What Ray said at one moment. `waiting_gpus`: how many each of Ray's tasks, actors and bundles
+    wants that wait for some."""
+
+    nodes: tuple[RayNode, ...]
+    waiting_gpus: tuple[int, ...] = ()
+
+
+def look_of(answer: Mapping[str, Any], names: Mapping[str, NodeId]) -> Look:
+    """The helper's answer to `look`, read. `names`: what nodes of Ray were called before."""
+    rows = newest_of_each(answer["nodes"], names)
+    used = answer["used"]
+    beside: Counter[str] = Counter()
+    nodes = []
+    for name, row in sorted(rows.items()):
+        address = str(row["NodeManagerAddress"])
+        nodes.append(_node(name, row, used.get(row["NodeID"], {}), beside[address]))
+        beside[address] += 1
+    waiting = [
+        gpus
+        for one in answer["waiting"]
+        if (gpus := _gpus(one["resources"]))
+        for _ in range(min(int(one["count"]), MOST_WAITING))
+    ]
+    for _ in range(int(answer["own"])):  # they are Corral's, about to be held
+        if 1 in waiting:
+            waiting.remove(1)
+    return Look(nodes=tuple(nodes), waiting_gpus=tuple(waiting))
+
+
+def newest_of_each(
+    rows: Sequence[Mapping[str, Any]], names: Mapping[str, NodeId]
+) -> dict[NodeId, Mapping[str, Any]]:
+    """The rows by name, of those with one name the living one, else the last.
+
+    Several living ones without a name of their own, on one address, are told apart by their ports;
+    who has the plain name keeps it, and of new ones Ray's own head is the first to have it.
+    """
+    found: dict[NodeId, Mapping[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: _turn(row, names)):
+        name = names.get(str(row["NodeID"])) or _name_of(row)
+        if row["Alive"] and name in found and found[name]["Alive"]:
+            name = NodeId(f"{name}-{row['NodeManagerPort']}")
+        found[name] = row
+    return found
+
+
+def _turn(row: Mapping[str, Any], names: Mapping[str, NodeId]) -> tuple[bool, bool, bool, str]:
+    """The dead first, so that the living take their names; then who has a name already."""
+    is_head = _HEAD in row.get("Resources", {})
+    is_new = str(row["NodeID"]) not in names
+    return bool(row["Alive"]), is_new, not is_head, str(row["NodeManagerPort"])
+
+
+def _name_of(row: Mapping[str, Any]) -> NodeId:
+    """What its label says, else Ray's name for it, which is its address unless told otherwise."""
+    name = row.get("Labels", {}).get(NODE_LABEL) or row["NodeName"] or row["NodeManagerAddress"]
+    return NodeId(str(name).replace(":", "-").replace("%", "-"))
+
+
+def _node(name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index: int) -> RayNode:
+    resources = row.get("Resources", {})
+    alive = bool(row["Alive"])
+    return RayNode(
+        id=name,
+        ray_node=str(row["NodeID"]),
+        address=str(row["NodeManagerAddress"]),
+        alive=alive,
+        index=index,
+        gpus=_gpus(resources),
+        gpu_type=gpu_type_of(resources, row.get("Labels", {})),
+        pretend=PRETEND_LABEL in row.get("Labels", {}),
+        gpus_used=_gpus(used),
+        labels=labels_of(row.get("Labels", {}), resources),
+        death="" if alive else str(row.get("DeathReasonMessage") or "it said no reason"),
+        is_head=_HEAD in resources,
+        drained=not alive and int(row.get("DeathReason") or 0) in _DRAINED,
+    )
+
+
+def was_handed_back(row: RayNode, *, scales: bool) -> bool:
+    """Whether Ray's autoscaler has taken the node's machine. Without one, a node that was drained
+    is one whose Ray was told to end: what runs there may live."""
+    return scales and row.drained
+
+
+def _gpus(resources: Mapping[str, float]) -> int:
+    """Whole GPUs: of one that is used in part, nothing can be given."""
+    return -int(-float(resources.get("GPU", 0)) // 1)
+
+
+def gpu_type_of(resources: Iterable[str], labels: Mapping[str, str]) -> str:
+    """What jobs call the type that Ray has detected: h100; "" where it knows none."""
+    detected = (name for name in resources if name.startswith(TYPE_RESOURCE))
+    found = (
+        labels.get(PRETEND_LABEL)
+        or labels.get(_TYPE_LABEL)
+        or next(detected, "").removeprefix(TYPE_RESOURCE)
+    )
+    return short_type(found) if found else ""
+
+
+def labels_of(labels: Mapping[str, str], resources: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Labels for placing: those given to `ray start --labels`, the vendor of its GPUs, and where
+    Ray says that its machine is (zone, region, market type)."""
+    found = {}
+    for name, value in labels.items():
+        if name in (NODE_LABEL, PRETEND_LABEL, "ray.io/node-id", _TYPE_LABEL):
+            continue
+        found[name.removeprefix(_OWN_LABEL)] = value
+    detected = labels.get(_TYPE_LABEL) or next(
+        (name for name in resources if name.startswith(TYPE_RESOURCE)), ""
+    )
+    vendor = _vendor(detected.removeprefix(TYPE_RESOURCE)) if detected else ""
+    if vendor:
+        found.setdefault("gpu-vendor", vendor)
+    return tuple(
+        sorted((n, v) for n, v in found.items() if LABEL.fullmatch(n) and LABEL.fullmatch(v))
+    )
+
+
+def _vendor(detected: str) -> str:
+    """Ray names the maker of each but NVIDIA's; "" of an accelerator that is no GPU."""
+    begins = detected.lower()
+    known = (vendor for prefix, vendor in _VENDORS.items() if begins.startswith(prefix))
+    return next(known, "nvidia")

@@ -1,0 +1,81 @@
+"""What Ray is started with, and the names that Corral gives to its own things there. Pure text."""
+
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from corral.engines.ray.settings import RaySettings
+
+HEALTH: Final[Mapping[str, str]] = {
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+}  # Ray's own see a frozen node after 14 s or never; these after 6 s
+NODE_LABEL: Final = "corral.node"
+PRETEND_LABEL: Final = "corral.pretend"  # its GPUs are made up, and of this type
+_QUIET: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Of a node that is to end, Ray waits for its actors, and the agent's never ends by itself.
+_PROMPT: Final = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+_START: Final = (sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block")
+_LEAN: Final = ("--include-log-monitor=false", "--disable-usage-stats")
+_SESSIONS: Final = "RAY_external_storage_namespace"  # of one cluster, among others in one Redis
+
+
+def namespace(cluster: str) -> str:
+    """Ray's namespace of a cluster's own actors."""
+    return f"corral-{cluster}"
+
+
+def actor_name(cluster: str, ray_node: str) -> str:
+    """One agent actor a node of Ray, found again by this name."""
+    return f"corral-agent-{cluster}-{ray_node}"
+
+
+def hold_prefix(namespace: str) -> str:
+    """What the names of all holds of a cluster begin with."""
+    return f"{namespace.replace('corral-', 'corral-gpu-', 1)}-"
+
+
+def hold_name(cluster: str, ray_node: str, number: int) -> str:
+    """The placement group that keeps one GPU of a node in Ray's books for Corral."""
+    return f"{hold_prefix(namespace(cluster))}{ray_node}-{number}"
+
+
+def held_on(hold: str) -> str:
+    """The node of Ray on which the placement group of this name holds a GPU."""
+    return hold.rsplit("-", 2)[1]
+
+
+def environment(token_file: str) -> dict[str, str]:
+    """Of every process of Ray, and of every program that speaks with it."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": token_file} if token_file else {}
+    return {**HEALTH, **_QUIET, **_PROMPT, **token}
+
+
+def keeping(redis: str, cluster: str) -> dict[str, str]:
+    """Of Ray's head alone: where it keeps what it knows, so that its next start goes on with it."""
+    return {"RAY_REDIS_ADDRESS": redis, _SESSIONS: namespace(cluster)} if redis else {}
+
+
+def head_words(settings: RaySettings, *, port: int, temp_dir: str) -> list[str]:
+    """The command that starts a Ray cluster on this machine, until it is ended."""
+    own = [f"--port={port}", "--include-dashboard=false", f"--temp-dir={temp_dir}"]
+    if settings.autoscaling_config:
+        own.append(f"--autoscaling-config={settings.autoscaling_config}")
+    return [*_START, "--head", *own, *_LEAN, *_node_words(settings)]
+
+
+def join_words(settings: RaySettings, *, address: str, labels: Mapping[str, str]) -> list[str]:
+    """The command that makes this machine a node of a Ray cluster, until it is ended."""
+    told = ",".join(f"{name}={value}" for name, value in labels.items())
+    here = _node_words(settings)
+    return [*_START, f"--address={address}", *_LEAN, *here, f"--labels={told}"]
+
+
+def _node_words(settings: RaySettings) -> list[str]:
+    counts = {"cpus": settings.num_cpus, "gpus": settings.num_gpus}
+    return [
+        *([f"--node-ip-address={settings.host}"] if settings.host else []),
+        *(f"--num-{name}={count}" for name, count in counts.items() if count is not None),
+    ]

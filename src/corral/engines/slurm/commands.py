@@ -1,0 +1,125 @@
+"""Slurm's commands, each bounded in time, and their environment: the same however a head began."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import Unsupported
+from corral.engines.slurm.calls import NEVER, SlurmTrouble
+from corral.engines.slurm.jobs import (
+    SACCT_FORMAT,
+    SQUEUE_FORMAT,
+    SlurmJob,
+    past_jobs,
+    queued_jobs,
+)
+from corral.engines.slurm.nodes import SlurmNode, nodes_of
+
+PASSED_ON: Final = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH",
+    "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE", "SLURM_CONF",
+)  # fmt: skip
+BOOK_SINCE: Final = "now-30days"
+
+
+def environment() -> dict[str, str]:
+    """What Slurm's commands, and so the batch jobs, see of the head's environment."""
+    passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return passed_on | {"SLURM_TIME_FORMAT": "%s"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Commands:
+    """Implements Calls. `seconds` is what one may take."""
+
+    seconds: float
+    env: Mapping[str, str] = field(default_factory=environment)
+    keeps_book: bool = True  # until Slurm says that it keeps none
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        return nodes_of(await self.text("scontrol", "-d", "-o", "show", "nodes"))
+
+    async def queue(self, name: str = "") -> tuple[SlurmJob, ...]:
+        named = (f"--name={name}",) if name else ()
+        words = ("--noheader", "--array", "--states=all", "--me", *named, "-O", SQUEUE_FORMAT)
+        return queued_jobs(await self.text("squeue", *words))
+
+    async def past(self, names: Sequence[str]) -> tuple[SlurmJob, ...]:
+        if not self.keeps_book:
+            return ()
+        words = ("-n", "-P", "-X", "-S", BOOK_SINCE, f"--name={','.join(names)}")
+        try:
+            return past_jobs(await self.text("sacct", *words, "-o", SACCT_FORMAT))
+        except SlurmTrouble as trouble:
+            if "disabled" not in trouble.message:
+                raise
+            self.keeps_book = False
+            return ()
+
+    async def cancel(self, handles: Sequence[str]) -> None:
+        await self.text("scancel", "--quiet", *handles)
+
+    async def cancel_named(self, name: str) -> None:
+        await self.text("scancel", "--quiet", f"--name={name}")
+
+    async def close(self) -> None:
+        """There is nothing to close: each command is a process of its own."""
+
+    async def text(self, *words: str) -> str:
+        """What the command prints. Raises: SlurmTrouble."""
+        code, out, said = await self._run(words)
+        if code != 0:
+            raise SlurmTrouble(f"{words[0]} failed: {said}", hint=f"run: {words[0]}")
+        return out
+
+    async def submit(self, script: Path) -> str:
+        """Hand the batch script in. Returns: Slurm's number of the job.
+
+        Raises: Unsupported when Slurm will never take it, SlurmTrouble when it cannot now.
+        """
+        code, out, said = await self._run(("sbatch", "--parsable", str(script)))
+        if code == 0:
+            return out.strip().partition(";")[0]
+        if any(word in said for word in NEVER):
+            raise Unsupported(f"Slurm does not take it: {said}", hint=f"run: less {script}; sinfo")
+        raise SlurmTrouble(f"sbatch failed: {said}", hint="run: sinfo")
+
+    async def _run(self, words: Sequence[str]) -> tuple[int, str, str]:
+        """(exit code, output, the last line of what it complained of). Raises: SlurmTrouble."""
+        try:
+            running = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self.env,
+                cwd="/",
+            )
+        except OSError as error:
+            raise SlurmTrouble(
+                f"{words[0]} cannot be run: {error.strerror}",
+                hint="a head of the slurm engine runs where Slurm's commands are installed",
+            ) from error
+        try:
+            async with asyncio.timeout(self.seconds):
+                out, said = await running.communicate()
+        except TimeoutError:
+            raise SlurmTrouble(
+                f"{words[0]} did not answer within {self.seconds:g} s", hint="run: scontrol ping"
+            ) from None
+        finally:
+            if running.returncode is None:
+                with suppress(ProcessLookupError):
+                    running.kill()
+                await running.wait()
+        assert running.returncode is not None
+        return running.returncode, out.decode(errors="replace"), _last_line(said)
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return lines[-1][:400] if lines else "it does not say why"

@@ -1,0 +1,207 @@
+"""The way to Slurm: attempts are its batch jobs, by whichever calls it is asked."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import BootId, ClusterId, NodeId
+from corral.domain.part import node_of
+from corral.domain.resources import Gpu, Inventory
+from corral.domain.wanted import Launch
+from corral.engines.lending.values import LentNode, Look, PartFiles
+from corral.engines.slurm.calls import Calls, SlurmTrouble
+from corral.engines.slurm.folders import SCRIPT, Folders
+from corral.engines.slurm.jobs import (
+    SlurmJob,
+    doubles_of,
+    foreign_of,
+    merged,
+    tickets_of,
+    without_strays,
+)
+from corral.engines.slurm.names import job_name, key_of, short_cluster
+from corral.engines.slurm.nodes import SlurmNode, cpu_millis_of
+from corral.engines.slurm.render import Place, script_of
+from corral.engines.slurm.settings import SlurmSettings
+from corral.wire.node import NodeSettings
+
+BOOT: Final = BootId("slurm")  # Slurm itself says when a node went down: as a proof
+LOOK_AT: Final = "run: sinfo"
+MOST_NAMES: Final = 200  # that one command is asked about
+
+
+@dataclass(slots=True, kw_only=True)
+class SlurmDriver:
+    """Implements lending.Driver. `shared`: paths that every node sees under the same name."""
+
+    cluster: Callable[[], ClusterId]
+    settings: SlurmSettings
+    folders: Folders
+    calls: Calls
+    shared: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()  # from the ranks: the cluster's own files
+    trusted: str | None = None
+    nodes: dict[str, SlurmNode] = field(default_factory=dict)
+
+    async def look(self) -> Look:
+        """Raises: SlurmTrouble."""
+        try:
+            self.folders.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folders.tell_head()
+            nodes = await self.calls.nodes()
+            jobs = await self.calls.queue()
+            found = self.folders.keys()
+            kept = dict(zip(found, map(self.name_of, found), strict=True))
+            jobs, strays = without_strays(jobs, self.short, kept)
+            jobs = merged(jobs, await self._past(kept, jobs))
+        except (OSError, ValueError) as wrong:
+            raise SlurmTrouble(f"Slurm cannot be understood: {wrong}", hint=LOOK_AT) from wrong
+        if unwanted := (*strays, *doubles_of(jobs, self.short)):
+            await self.calls.cancel(unwanted)
+        self.nodes = {node.name: node for node in nodes if self._is_ours(node)}
+        return Look(
+            nodes=tuple(
+                self._lent(node, place, jobs) for place, node in enumerate(self.nodes.values())
+            ),
+            tickets=tickets_of(jobs, self.short),
+            kept=tuple(kept),
+        )
+
+    async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
+        """Raises: Unsupported, SlurmTrouble."""
+        key = gang[0].key
+        name = self.name_of(key)
+        folder = self.folders.of(key)
+        place = Place(
+            folder=str(folder),
+            python=self.settings.python or sys.executable,
+            gpu_types={NodeId(node.name): node.gpus for node in self.nodes.values()},
+            memory_bytes={NodeId(node.name): node.memory_bytes for node in self.nodes.values()},
+        )
+        script = script_of(gang, cluster=self.short, settings=self.settings, place=place)
+        try:
+            again = folder.exists()
+            await asyncio.to_thread(self.folders.make, key, parts, script)
+        except OSError as error:
+            raise SlurmTrouble(f"{folder} cannot be made: {error}", hint="run: df -h") from error
+        if again and await self.queue(name):
+            return
+        await self.calls.submit(folder / SCRIPT)
+
+    async def withhold(self, key: AttemptKey) -> None:
+        """Raises: SlurmTrouble."""
+        try:
+            await asyncio.to_thread(self.folders.take_begin, key)
+        except OSError as error:
+            raise SlurmTrouble(f"{self.folders.of(key)} cannot be written: {error}") from error
+
+    async def cancel(self, key: AttemptKey) -> None:
+        """Raises: SlurmTrouble."""
+        name = self.name_of(key)
+        if key_of(name, self.short) == key:
+            await self.calls.cancel_named(name)
+            return
+        jobs = await self.queue(name)  # of an array: this task alone
+        if chosen := [job.handle for job in jobs if job.key(self.short) == key]:
+            await self.calls.cancel(chosen)
+
+    async def forget(self, key: AttemptKey) -> None:
+        """Raises: SlurmTrouble."""
+        try:
+            await asyncio.to_thread(self.folders.remove, key)
+        except OSError as error:
+            raise SlurmTrouble(f"{self.folders.of(key)} cannot be removed: {error}") from error
+
+    def fitted(self, launch: Launch) -> Launch:
+        """GPUs are counted as Slurm grants them, from 0 on."""
+        return replace(launch, seat=replace(launch.seat, gpus=tuple(range(len(launch.seat.gpus)))))
+
+    def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
+        node = self.nodes.get(node_of(part))
+        types = [node.gpus[index] for index in launch.seat.gpus] if node is not None else []
+        return NodeSettings(
+            node=part,
+            head_file=str(self.folders.head_json),
+            trusted=self.trusted,
+            address=node.address if node is not None else node_of(part),
+            pretend_gpus=len(launch.seat.gpus) if self.settings.pretend else None,
+            gpu_type=next(iter(types), "").lower() or "gpu",
+            cpu_millis=launch.seat.cpu_millis or None,
+            memory_bytes=launch.seat.memory_bytes or None,
+            shared=self.shared,
+            isolation="hide",
+            hidden=self.hidden,
+            images=self.settings.images,
+            containment="engine",
+        )
+
+    async def close(self) -> None:
+        await self.calls.close()
+
+    def name_of(self, key: AttemptKey) -> str:
+        """What the attempt's batch job is called; for an index of an array, the array of Slurm's.
+        Raises: SlurmTrouble."""
+        try:
+            return self.folders.name_of(key) or job_name(self.short, key)
+        except OSError as error:
+            raise SlurmTrouble(f"{self.folders.of(key)} cannot be read: {error}") from error
+
+    async def queue(self, name: str) -> tuple[SlurmJob, ...]:
+        """What Slurm's queue shows of the batch jobs that are called so. Raises: SlurmTrouble."""
+        try:
+            return await self.calls.queue(name)
+        except ValueError as wrong:
+            raise SlurmTrouble(f"Slurm cannot be understood: {wrong}", hint=LOOK_AT) from wrong
+
+    @property
+    def short(self) -> str:
+        return short_cluster(self.cluster())
+
+    def _is_ours(self, node: SlurmNode) -> bool:
+        return self.settings.partition is None or self.settings.partition in node.partitions
+
+    def _lent(self, node: SlurmNode, place: int, jobs: Iterable[SlurmJob]) -> LentNode:
+        return LentNode(
+            node=NodeId(node.name),
+            boot=BOOT,
+            address=node.address,
+            inventory=self._inventory(node, place),
+            foreign=foreign_of(node, jobs, self.short),
+            closed=node.closed,
+            down=node.proof,
+            silent=node.is_silent,
+        )
+
+    def _inventory(self, node: SlurmNode, place: int) -> Inventory:
+        return Inventory(
+            gpus=tuple(
+                Gpu(
+                    index=index,
+                    uuid=f"{node.name}-{index}",
+                    type=kind.lower() or "gpu",
+                    memory_bytes=0,
+                    pretend=self.settings.pretend,
+                )
+                for index, kind in enumerate(node.gpus)
+            ),
+            cpu_millis=cpu_millis_of(node.cpus),
+            memory_bytes=node.memory_bytes,
+            ports=self.settings.ports_of(place),
+            shared=tuple((path, "slurm") for path in self.shared),
+            labels=tuple(sorted((feature, "true") for feature in node.features)),
+            containment="engine",
+            private_root=False,
+        )
+
+    async def _past(
+        self, kept: Mapping[AttemptKey, str], queued: Iterable[SlurmJob]
+    ) -> tuple[SlurmJob, ...]:
+        """What the book of accounts says of attempts that the queue shows no more."""
+        shown = {job.key(self.short) for job in queued}
+        names = dict.fromkeys(name for key, name in kept.items() if key not in shown)
+        found = await self.calls.past([*names][:MOST_NAMES]) if names else ()
+        keys = ((job, job.key(self.short)) for job in found)
+        return tuple(job for job, key in keys if key is not None and kept.get(key) == job.name)

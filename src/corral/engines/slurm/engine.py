@@ -1,0 +1,73 @@
+"""The Slurm engine: lending over Slurm's commands."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from corral.engines.lending.engine import LendingEngine, Links
+from corral.engines.slurm.calls import Calls
+from corral.engines.slurm.commands import Commands
+from corral.engines.slurm.driver import SlurmDriver
+from corral.engines.slurm.folders import Folders
+from corral.engines.slurm.placing import SlurmPlacingDriver
+from corral.engines.slurm.rest import Rest
+from corral.engines.slurm.settings import SlurmSettings
+
+NAME: Final = "slurm"
+CANNOT: Final[Mapping[str, str]] = {
+    "service": "the slurm engine has no gateway yet that could serve requests; leave kind: service "
+    "out",
+}
+CANNOT_PLACED: Final[Mapping[str, str]] = {
+    "any_of": "Slurm places here, and takes one shape of a job alone; leave any_of out",
+    "elastic": "Slurm places here, and takes one number of nodes alone; leave elastic out",
+    "place.apart_from": "Slurm places here, and keeps no jobs apart; leave apart_from out",
+    "place.topology.is_asked": "Slurm places here, by its own topology; leave topology out",
+}
+LOOK_SECONDS: Final = 1.0
+
+
+def calls_of(settings: SlurmSettings) -> Calls:
+    """Slurm's commands, or slurmrestd where one is named."""
+    if settings.rest is None:
+        return Commands(seconds=settings.command_seconds)
+    return Rest(
+        address=settings.rest,
+        token_file=Path(settings.rest_token_file) if settings.rest_token_file else None,
+        seconds=settings.command_seconds,
+    )
+
+
+def slurm_engine(
+    cluster_dir: Path,
+    given: Mapping[str, str],
+    links: Links,
+    *,
+    shared: tuple[str, ...] = (),
+    trusted: str | None = None,
+) -> LendingEngine:
+    """The engine of the cluster in this directory. `given`: its settings, as they were typed.
+
+    `shared`: paths that every node sees; `trusted`: the head's certificate, for its agents.
+    Raises: SpecInvalid.
+    """
+    settings = SlurmSettings.read(given)
+    root = Path(settings.folder or cluster_dir / NAME)
+    make = SlurmPlacingDriver if settings.slurm_places else SlurmDriver
+    driver = make(
+        cluster=links.cluster,
+        settings=settings,
+        folders=Folders(root=root, head_file=cluster_dir / "head.json"),
+        calls=calls_of(settings),
+        shared=shared,
+        hidden=tuple(dict.fromkeys((str(cluster_dir), str(root)))),
+        trusted=trusted,
+    )
+    return LendingEngine(
+        name=NAME,
+        cannot={**CANNOT, **CANNOT_PLACED} if settings.slurm_places else CANNOT,
+        driver=driver,
+        links=links,
+        look_seconds=LOOK_SECONDS,
+        placing_driver=driver if isinstance(driver, SlurmPlacingDriver) else None,
+    )

@@ -1,0 +1,144 @@
+"""What an attempt needs on its nodes, in a folder that all of them see: one for each attempt.
+
+FOLDER/head.json
+FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token, plan.json, workdir.tar.gz}};
+where Slurm places also JOB.ATTEMPT/{name, go}
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.engines.lending.values import PartFiles
+from corral.wire.plan import EARLY_FILE, WORKDIR_FILE
+
+SCRIPT: Final = "script"
+NAME: Final = "name"  # of its batch job, where that is not told by the attempt alone
+GO: Final = "go"  # made when all is there that a batch job has waited for
+BEGUN: Final = "begun"  # who makes it begins the attempt: once, whatever Slurm repeats
+_FRESH: Final = ".new"
+
+
+@dataclass(slots=True, kw_only=True)
+class Folders:
+    """`head_file` is the head's own head.json, which the nodes may not see: they see a copy."""
+
+    root: Path
+    head_file: Path
+    _copied: bytes = b""
+    _names: dict[AttemptKey, str] = field(default_factory=dict)
+
+    @property
+    def head_json(self) -> Path:
+        return self.root / "head.json"
+
+    def of(self, key: AttemptKey) -> Path:
+        return self.root / f"{key[0]}.{key[1]}"
+
+    def keys(self) -> tuple[AttemptKey, ...]:
+        """Attempts that have a folder, each whole. Raises: OSError."""
+        names = [entry.name for entry in os.scandir(self.root) if entry.is_dir()]
+        pairs = (name.rpartition(".") for name in names if not name.startswith("."))
+        return tuple(
+            (JobId(job), AttemptNumber(int(number)))
+            for job, _, number in pairs
+            if job and number.isdecimal()
+        )
+
+    def make(
+        self, key: AttemptKey, parts: Mapping[NodeId, PartFiles], script: str, *, name: str = ""
+    ) -> Path:
+        """The attempt's folder, whole or not at all; one that is there stays. `name`: of its batch
+        job, where that is not told by the attempt alone. Raises: OSError."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = self.of(key)
+        if folder.exists():
+            return folder
+        self._names.pop(key, None)
+        fresh = self.root / f".{folder.name}{_FRESH}"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(mode=0o700)
+        _write_private(fresh / SCRIPT, script.encode())
+        if name:
+            _write_private(fresh / NAME, name.encode())
+        for node, files in parts.items():
+            _make_part(fresh / node, files)
+        fresh.rename(folder)
+        return folder
+
+    def equip(self, key: AttemptKey, parts: Mapping[NodeId, PartFiles]) -> None:
+        """Bring what its agents need, and let it begin. What is there stays. Raises: OSError."""
+        folder = self.of(key)
+        for node, files in parts.items():
+            if not (folder / node).exists():
+                fresh = folder / f".{node}{_FRESH}"
+                shutil.rmtree(fresh, ignore_errors=True)
+                _make_part(fresh, files)
+                fresh.rename(folder / node)
+        _write_private(folder / GO, b"")
+
+    def name_of(self, key: AttemptKey) -> str:
+        """What its batch job is called; "": as the attempt tells. Raises: OSError."""
+        if key not in self._names:
+            file = self.of(key) / NAME
+            self._names[key] = file.read_text() if file.exists() else ""
+        return self._names[key]
+
+    def take_begin(self, key: AttemptKey) -> None:
+        """Be the one that begins the attempt, if none has been yet: its script begins nothing then,
+        nor does one without a folder. Raises: OSError."""
+        with suppress(FileExistsError, FileNotFoundError):
+            (self.of(key) / BEGUN).mkdir()
+
+    def remove(self, key: AttemptKey) -> None:
+        """Raises: OSError."""
+        self._names.pop(key, None)
+        folder = self.of(key)
+        gone = self.root / f".{folder.name}.gone"
+        with suppress(FileNotFoundError):
+            folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def tell_head(self) -> None:
+        """Copy where the head is, when that has changed. Raises: OSError."""
+        with suppress(FileNotFoundError):
+            text = self.head_file.read_bytes()
+            if text != self._copied or not self.head_json.exists():
+                self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+                fresh = self.root / f".head.json.{os.getpid()}"
+                _write_private(fresh, text)
+                fresh.rename(self.head_json)
+                self._copied = text
+
+
+def _make_part(place: Path, files: PartFiles) -> None:
+    place.mkdir(mode=0o700)
+    _write_private(place / "node.json", files.settings)
+    _write_private(place / "token", files.token)
+    if files.early and _has_workdir(place, files.workdir):
+        _write_private(place / EARLY_FILE, files.early)
+
+
+def _has_workdir(place: Path, archive: Path | None) -> bool:
+    """Whether it lies there as the head has it, or there is none; where the two folders are of
+    different disks the part's agent fetches it, for a copy for each part may be long."""
+    if archive is not None:
+        try:
+            os.link(archive, place / WORKDIR_FILE)
+        except OSError:
+            return False
+    return True
+
+
+def _write_private(file: Path, content: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with os.fdopen(os.open(file, flags, 0o600), "wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())

@@ -1,0 +1,123 @@
+"""What `scontrol -d show nodes -o` says of nodes: what each has, what of it is taken, its health.
+
+Source: scontrol(1) and sinfo(1) of Slurm 22.05, "NODE STATE CODES".
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.units import MILLIS_PER_CPU
+
+_MIB: Final = 1024**2
+_FIELD: Final = re.compile(r"(?:^| )([A-Z][A-Za-z]*)=")
+_GRES: Final = re.compile(r"gpu(?::([A-Za-z][\w.-]*))?:(\d+)(?:\([^)]*\))?", re.ASCII)
+DOWN: Final = frozenset({"DOWN", "POWERED_DOWN", "POWERING_DOWN"})
+CLOSED: Final = frozenset(
+    {"DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINT", "RESERVED", "REBOOT", "BLOCKED",
+     "REBOOT_ISSUED", "REBOOT_REQUESTED", "INVAL", "INVALID_REG", "FUTURE", "UNKNOWN"}
+)  # fmt: skip
+ABSENT: Final = frozenset({"FUTURE", "INVAL", "UNKNOWN"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """One node as Slurm has it. `gpus`: the type of each by its index, "" where none is named.
+
+    `used_*`: what all its jobs hold, Corral's and others'. `flags`: its state and what goes with
+    it. `reason`: why an operator, or Slurm, has taken it out of service.
+    """
+
+    name: str
+    address: str
+    flags: frozenset[str]
+    partitions: frozenset[str]
+    features: tuple[str, ...]
+    gpus: tuple[str, ...]
+    cpus: int
+    memory_bytes: int
+    used_gpus: int
+    used_cpus: int
+    used_memory_bytes: int
+    reason: str = ""
+
+    @property
+    def is_down(self) -> bool:
+        return bool(self.flags & DOWN)
+
+    @property
+    def closed(self) -> str:
+        """Why it takes no new work; "" when it does."""
+        return self._said if self.flags & (CLOSED | DOWN) else ""
+
+    @property
+    def is_silent(self) -> bool:
+        return "NOT_RESPONDING" in self.flags
+
+    @property
+    def proof(self) -> str:
+        """Why nothing runs there any more; "" while something may."""
+        return self._said if self.is_down else ""
+
+    @property
+    def _said(self) -> str:
+        state = "+".join(sorted(self.flags))
+        return f"Slurm says that it is {state}" + (f": {self.reason}" if self.reason else "")
+
+
+def nodes_of(text: str) -> tuple[SlurmNode, ...]:
+    """The nodes, in Slurm's order; those that are only planned are left out.
+
+    Raises: ValueError for what Slurm does not print.
+    """
+    found = (_node(dict(_fields(line))) for line in text.splitlines() if "NodeName=" in line)
+    return tuple(node for node in found if not node.flags & ABSENT)
+
+
+def _fields(line: str) -> Iterator[tuple[str, str]]:
+    """NAME=VALUE, where a value may hold spaces."""
+    marks = list(_FIELD.finditer(line))
+    for mark, after in zip(marks, [*marks[1:], None], strict=True):
+        yield mark.group(1), line[mark.end() : after.start() if after else None].strip()
+
+
+def _node(said: dict[str, str]) -> SlurmNode:
+    try:
+        cpus = int(said.get("CPUEfctv") or said["CPUTot"])
+        reserved_mib = int(said.get("MemSpecLimit", "0"))
+        return SlurmNode(
+            name=said["NodeName"],
+            address=said.get("NodeAddr", said["NodeName"]),
+            flags=frozenset(said["State"].upper().replace("*", "+NOT_RESPONDING").split("+")),
+            partitions=frozenset(_words(said.get("Partitions", ""))),
+            features=_words(said.get("ActiveFeatures", "")),
+            gpus=gpus_of(said.get("Gres", "")),
+            cpus=cpus,
+            memory_bytes=max(int(said["RealMemory"]) - reserved_mib, 0) * _MIB,
+            used_gpus=sum(count for _, count in _gpus(said.get("GresUsed", ""))),
+            used_cpus=int(said["CPUAlloc"]),
+            used_memory_bytes=int(said["AllocMem"]) * _MIB,
+            reason=said.get("Reason", "").partition(" [")[0],
+        )
+    except (KeyError, ValueError) as wrong:
+        raise ValueError(f"a node that Slurm shows cannot be read: {wrong!r}") from None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.split(",") if word and word != "(null)")
+
+
+def gpus_of(gres: str) -> tuple[str, ...]:
+    """The type of each GPU in "gpu:h100:2(S:0-1)", "" where none is named."""
+    return tuple(kind for kind, count in _gpus(gres) for _ in range(count))
+
+
+def _gpus(gres: str) -> Iterator[tuple[str, int]]:
+    """(type, how many) in "gpu:h100:2(S:0-1),gpu:a100:1(IDX:0),shard:4"."""
+    for kind, count in _GRES.findall(gres):
+        yield kind, int(count)
+
+
+def cpu_millis_of(cpus: int) -> int:
+    return cpus * MILLIS_PER_CPU

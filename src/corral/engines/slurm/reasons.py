@@ -1,0 +1,78 @@
+"""Slurm's own words for why a job waits and how it ended, in ours.
+
+Source: squeue(1) of Slurm 22.05, "JOB REASON CODES" and "JOB STATE CODES".
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from corral.domain.moment import MOMENT_FORM
+
+_WAITS: Final = {
+    "Resources": "the nodes that it was given are taken by other jobs of Slurm's",
+    "Priority": "other jobs of Slurm's go first",
+    "ReqNodeNotAvail": "a node that it was given takes no work",
+    "NodeDown": "a node that it was given is down",
+    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions":
+        "a node that it was given is down, drained or kept for others",
+    "Dependency": "it waits for another job of Slurm's",
+    "BeginTime": "its time has not come",
+    "Reservation": "its reservation has not begun",
+    "Licenses": "there is no licence for it",
+    "JobHeldUser": "somebody holds it: scontrol release",
+    "JobHeldAdmin": "an administrator holds it: scontrol release",
+    "JobArrayTaskLimit": "as many of its array run as may at once",
+    "JobArrayLaunchFailure": "a task of its array could not be started",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "PartitionNodeLimit": "its partition allows no job of so many nodes",
+    "PartitionTimeLimit": "its partition allows no job that is so long",
+    "BadConstraints": "no node can ever do what it asks for",
+    "Cleaning": "Slurm cleans up after it",
+    "Prolog": "the nodes are being made ready",
+}  # fmt: skip
+_LIMITS: Final = (("QOS", "a limit of its quality of service"), ("Assoc", "a limit of its account"),
+                  ("Max", "a limit of its partition"))  # fmt: skip
+_ENDS: Final = {
+    "BOOT_FAIL": ("a node did not boot", True),
+    "CANCELLED": ("it was cancelled in Slurm, by scancel", True),
+    "DEADLINE": ("its deadline in Slurm has passed", True),
+    "NODE_FAIL": ("a node of it has failed, says Slurm", True),
+    "OUT_OF_MEMORY": ("it took more memory than Slurm allows it", False),
+    "PREEMPTED": ("Slurm has preempted it for another job", True),
+    "REVOKED": ("Slurm has taken it back", True),
+    "TIMEOUT": ("its time limit in Slurm has passed", True),
+}  # fmt: skip
+SLURM: Final = "Slurm"
+_ITS_OWN: Final = frozenset({"CANCELLED", "DEADLINE", "PREEMPTED", "REVOKED", "TIMEOUT"})
+WAITING: Final = frozenset(
+    {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+)
+OVER: Final = frozenset({"COMPLETED", "FAILED", *_ENDS})
+
+
+def why_waits(reason: str, starts_at: float | None) -> str:
+    """A sentence for `corral why`. `starts_at`: when Slurm says it starts, by the wall clock."""
+    code = reason.partition(",")[0]
+    known = _WAITS.get(reason) or _WAITS.get(code.strip())
+    limit = next((text for mark, text in _LIMITS if code.startswith(mark)), "")
+    what = known or (f"{limit} is reached" if limit else "Slurm names no reason that Corral knows")
+    named = f" ({reason.strip()})" if reason.strip() not in ("", "None") else ""
+    when = "" if starts_at is None else f"; Slurm expects it to start at {_clock(starts_at)}"
+    return f"it waits in Slurm: {what}{named}{when}"
+
+
+def whose_doing(state: str, *, restarted: bool) -> str:
+    """SLURM where it, or somebody through it, has ended the job; "": a node, or the job itself."""
+    return SLURM if restarted or state in _ITS_OWN else ""
+
+
+def how_ended(state: str, *, restarted: bool) -> tuple[str, bool]:
+    """What Slurm blames, and whether the cluster is at fault; ("", True) for an end by itself."""
+    if restarted:
+        return "Slurm has requeued it: an attempt is begun once, the next is another", True
+    return _ENDS.get(state, ("", True))
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime(MOMENT_FORM)

@@ -1,0 +1,28 @@
+"""Nodes that are gone for good, by a person's word."""
+
+from dataclasses import replace
+
+from corral.domain.ids import NodeId
+from corral.domain.node import Node
+from corral.domain.wishes import Wish
+from corral.reconcile.draft import Draft
+
+
+def take_for_dead(draft: Draft, wish: Wish, node: Node) -> None:
+    """From now on, and until it is heard again, that word is the proof."""
+    if node.said_dead:
+        return
+    said = replace(node, said_dead=wish.by)
+    draft.nodes[node.id] = said
+    draft.facts = replace(draft.facts, proofs={**draft.facts.proofs, node.id: said.word})
+
+
+def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
+    """Nothing where it still holds something: that could be returned by nobody then."""
+    if any(one.seat.node == node for one in draft.held()):
+        draft.tell("not_removed", f"node {node} is not removed: it holds jobs", node=node)
+        return
+    draft.remove(node)
+    others = {id: heard for id, heard in draft.facts.nodes.items() if id != node}
+    draft.facts = replace(draft.facts, nodes=others)
+    draft.tell("node_removed", f"node {node} is removed, asked by {wish.by}", node=node)

@@ -1,0 +1,154 @@
+"""Backfill: who has room now may go before those who have not, if no promise is broken by it.
+
+EASY promises a start to one job, the first in the line without room, and keeps it free node by
+node. Conservative promises one to every job, in GPUs: on nodes of several GPUs fragments may delay
+a start, on nodes of one GPU nothing does. A promise is kept unless a running job outlasts its
+limit.
+
+Source: Lifka 1995; Mu'alem and Feitelson 2001.
+"""
+
+from corral.schedule.columns.backlog import AT_WAITING, NONE, WAITING, Jobs
+from corral.schedule.columns.order import CONSERVATIVE, EASY_SHORTEST, Policy
+from corral.schedule.columns.pool import USED, find
+from corral.schedule.columns.profile import (
+    add_free,
+    bring_forward,
+    count_again,
+    forget_past,
+    promise,
+)
+from corral.schedule.columns.promises import (
+    FOREVER,
+    HAS_SLACK,
+    RESERVED,
+    blend,
+    give_overtime,
+    join_ending,
+    join_line,
+    keep_later,
+    leave_ending,
+    leave_line,
+    look_ahead,
+)
+from corral.schedule.columns.state import PROMISED, State, begin, tell
+from corral.schedule.compiled import compiled
+
+
+@compiled
+def wait_in_line(state: State, job: int) -> None:
+    """A job, its turn known, waits until it has room; nothing is promised to it yet."""
+    state.jobs.state[job] = WAITING
+    state.promises.starts_at[job] = NONE
+    join_line(state.jobs, job)
+
+
+@compiled
+def backfill(policy: Policy, state: State, now: float) -> None:
+    """Start who has room and delays nobody who was promised a start."""
+    is_late = give_overtime(state.promises, state.jobs, now)
+    if policy.rule == CONSERVATIVE:
+        _keep_promises(policy, state, is_late, now)
+        return
+    first = _start_first(policy, state, now)
+    if first == NONE or state.pool.total[USED] == state.pool.gpus:
+        return
+    at = look_ahead(state.promises, state.jobs, state.pool, first)
+    if state.promises.starts_at[first] == NONE:
+        state.promises.starts_at[first] = at
+        tell(state.moves, PROMISED, first, at)
+    _fill(policy, state, first, at, now)
+
+
+@compiled
+def _start_first(policy: Policy, state: State, now: float) -> int:
+    """Start from the head of the line; the first without room is reserved for. -1: none is left."""
+    jobs, reserved = state.jobs, state.promises.count
+    while jobs.count[AT_WAITING] > 0:
+        first = reserved[RESERVED]
+        if first == NONE:
+            first = _head(policy, jobs)
+        parts = find(state.pool, jobs.gpus[first])
+        if parts == 0:
+            reserved[RESERVED] = first
+            return int(first)
+        reserved[RESERVED] = NONE
+        _go(policy, state, first, parts, now)
+    return NONE
+
+
+@compiled
+def _head(policy: Policy, jobs: Jobs) -> int:
+    """Whose turn it is: the first in the line, or the oldest where the line goes by length."""
+    first = jobs.waiting[0]
+    if policy.rule == EASY_SHORTEST:
+        for place in range(jobs.count[AT_WAITING]):
+            first = min(first, jobs.waiting[place])
+    return int(first)
+
+
+@compiled
+def _fill(policy: Policy, state: State, first: int, at: float, now: float) -> None:
+    """Start those who end before `at`, or leave the reserved job its place then."""
+    jobs, pool, both = state.jobs, state.pool, state.promises.both
+    too_big, too_big_later, place = pool.gpus + 1, pool.gpus + 1, 0
+    while place < jobs.count[AT_WAITING] and pool.total[USED] < pool.gpus:
+        job = jobs.waiting[place]
+        place += 1
+        if job == first or jobs.gpus[job] >= too_big:
+            continue
+        gpus, parts = jobs.gpus[job], 0
+        is_gone_by_then = now + jobs.limit[job] <= at
+        if is_gone_by_then:
+            parts = find(pool, gpus)
+            too_big = gpus if parts == 0 else too_big
+        elif gpus < too_big_later:
+            parts = find(both, gpus)
+            too_big_later = gpus if parts == 0 else too_big_later
+        if parts == 0:
+            continue
+        if not is_gone_by_then:
+            keep_later(state.promises, parts)
+        _go(policy, state, job, parts, now)
+        blend(state.promises, pool)
+        place -= 1
+
+
+@compiled
+def _go(policy: Policy, state: State, job: int, parts: int, now: float) -> None:
+    leave_line(state.jobs, job)
+    begin(policy, state, job, parts, now)
+    state.jobs.ends[job] = now + state.jobs.limit[job]
+    join_ending(state.promises, state.jobs, job)
+
+
+@compiled
+def leave_promises(policy: Policy, state: State, job: int, now: float) -> None:
+    """A running job has ended, at its limit or before."""
+    leave_ending(state.promises, job)
+    if policy.rule == CONSERVATIVE and now < state.jobs.ends[job]:
+        add_free(state.promises, now, state.jobs.ends[job], state.jobs.gpus[job])
+        state.promises.count[HAS_SLACK] = 1
+
+
+@compiled
+def _keep_promises(policy: Policy, state: State, is_late: bool, now: float) -> None:
+    """Promise a start to whoever is new, and start those whose time has come."""
+    jobs, promises, row = state.jobs, state.promises, 0
+    forget_past(promises, now)
+    if is_late or promises.next[0] < now:
+        count_again(promises, jobs, state.pool.gpus, now)
+    bring_forward(promises, jobs, now)
+    promises.next[0] = FOREVER
+    while row < jobs.count[AT_WAITING]:
+        job = jobs.waiting[row]
+        row += 1
+        if promises.starts_at[job] == NONE:
+            promise(promises, jobs, job)
+            tell(state.moves, PROMISED, job, promises.starts_at[job])
+        parts = find(state.pool, jobs.gpus[job]) if promises.starts_at[job] <= now else 0
+        if parts > 0:
+            _go(policy, state, job, parts, now)
+            row -= 1
+        else:
+            promises.next[0] = min(promises.next[0], promises.starts_at[job])

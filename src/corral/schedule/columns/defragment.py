@@ -1,0 +1,197 @@
+"""Which running gangs to relocate, within a budget, so that a waiting one fits that does not now.
+
+A relocation is a stop at a checkpoint and a start elsewhere, and costs the GPU-seconds that its
+caller measured: work since the checkpoint, and the restart. To free whole nodes or a rack, ask for
+them. The cluster is changed while relocations are tried, and is as it was at the end.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from corral.schedule.cluster import WHOLE, Cluster, give, share_millis, take
+from corral.schedule.columns.place import place, take_all
+from corral.schedule.fragment import Demand
+from corral.schedule.seat import REQUIRE, Ask, fits
+
+Seats = tuple[tuple[int, int], ...]  # node and mask of GPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A gang that may be relocated whole, where it is, and what that costs."""
+
+    job: int
+    ask: Ask
+    seats: Seats
+    cost_gpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relocation:
+    job: int
+    to: Seats
+
+
+@dataclass(frozen=True, slots=True)
+class _Clearing:
+    """The gangs that leave a domain so that enough of its nodes hold a seat."""
+
+    leaving: tuple[int, ...]
+    cost_gpu_seconds: float
+
+
+def defragment(
+    cluster: Cluster,
+    demand: Demand,
+    wanted: Ask,
+    running: Sequence[Running],
+    *,
+    budget_gpu_seconds: float,
+) -> tuple[Relocation, ...]:
+    """The relocations of the cheapest way that was found; none when it fits already, or no way was.
+
+    Each domain that may hold `wanted` is cleared by its cheapest nodes, the cheapest domain first;
+    that may miss a way, but what it gives fits, all of it.
+    """
+    if place(cluster, demand, wanted):
+        return ()
+    gangs = {gang.job: gang for gang in running}
+    clearings = [
+        clearing
+        for nodes in _domains(cluster, wanted)
+        if (clearing := _clearing(cluster, wanted, nodes, gangs)) is not None
+    ]
+    for clearing in sorted(clearings, key=lambda one: (one.cost_gpu_seconds, one.leaving)):
+        if clearing.cost_gpu_seconds > budget_gpu_seconds:
+            return ()
+        relocations = _settled(cluster, demand, wanted, [gangs[job] for job in clearing.leaving])
+        if relocations is not None:
+            return relocations
+    return ()
+
+
+def _domains(cluster: Cluster, wanted: Ask) -> Iterable[list[int]]:
+    """The nodes that `wanted` may use, by the domain that it may not leave."""
+    found: dict[int, list[int]] = {}
+    for node in range(cluster.nodes):
+        able = cluster.usable[node] and cluster.eligible[wanted.group * cluster.nodes + node]
+        if able and cluster.gpus[node] >= wanted.gpus:
+            at = wanted.level * cluster.nodes + node
+            within = int(cluster.domain[at]) if wanted.topology == REQUIRE else 0
+            found.setdefault(within, []).append(node)
+    return found.values()
+
+
+def _clearing(
+    cluster: Cluster, wanted: Ask, nodes: Sequence[int], gangs: Mapping[int, Running]
+) -> _Clearing | None:
+    """The cheapest nodes that have to be cleared; a gang on several of them is counted once."""
+    able = sum(_fits_now(cluster, wanted, node) for node in nodes)
+    on_node = _by_node(gangs.values(), nodes)
+    ways = []
+    for node in nodes:
+        if not _fits_now(cluster, wanted, node):
+            leaving = _leaving(cluster, wanted, node, on_node[node])
+            if leaving is not None:
+                cost = sum(gang.cost_gpu_seconds for gang in leaving)
+                ways.append((cost, node, [gang.job for gang in leaving]))
+    if able + len(ways) < wanted.nodes:
+        return None
+    chosen = sorted(ways)[: wanted.nodes - able]
+    jobs = tuple(sorted({job for _, _, leaving in chosen for job in leaving}))
+    return _Clearing(jobs, sum(gangs[job].cost_gpu_seconds for job in jobs))
+
+
+def _by_node(gangs: Iterable[Running], nodes: Sequence[int]) -> dict[int, list[Running]]:
+    found: dict[int, list[Running]] = {node: [] for node in nodes}
+    for gang in gangs:
+        for node, _ in gang.seats:
+            if node in found:
+                found[node].append(gang)
+    return found
+
+
+def _fits_now(cluster: Cluster, wanted: Ask, node: int) -> bool:
+    return bool(cluster.usable[node] and not cluster.alone[node] and fits(cluster, wanted, node))
+
+
+def _leaving(
+    cluster: Cluster, wanted: Ask, node: int, on_it: Sequence[Running]
+) -> list[Running] | None:
+    """Gangs that must leave a node so that a seat fits: the cheapest first, and none in vain."""
+    gone: list[Running] = []
+    for gang in sorted(on_it, key=lambda one: (one.cost_gpu_seconds, one.job)):
+        _turn(cluster, gang, take_seats=False, only=node)
+        gone.append(gang)
+        if _fits_now(cluster, wanted, node):
+            break
+    needed = list(gone) if _fits_now(cluster, wanted, node) else None
+    for gang in reversed(gone):
+        _turn(cluster, gang, take_seats=True, only=node)
+    if needed is None:
+        return None
+    return _without_the_vain(cluster, wanted, node, needed)
+
+
+def _without_the_vain(
+    cluster: Cluster, wanted: Ask, node: int, leaving: list[Running]
+) -> list[Running]:
+    """Leave out, the dearest first, whoever can stay."""
+    for gang in reversed(leaving[:-1]):
+        others = [other for other in leaving if other is not gang]
+        for other in others:
+            _turn(cluster, other, take_seats=False, only=node)
+        is_enough = _fits_now(cluster, wanted, node)
+        for other in reversed(others):
+            _turn(cluster, other, take_seats=True, only=node)
+        leaving = others if is_enough else leaving
+    return leaving
+
+
+def _settled(
+    cluster: Cluster, demand: Demand, wanted: Ask, leaving: Sequence[Running]
+) -> tuple[Relocation, ...] | None:
+    """Where those who leave go once `wanted` has its seats, the largest first; None: no room."""
+    for gang in leaving:
+        _turn(cluster, gang, take_seats=False)
+    put: list[tuple[Ask, Seats]] = []
+    relocations: list[Relocation] = []
+    seats = _put(cluster, demand, wanted)
+    if seats:
+        put.append((wanted, seats))
+        for gang in sorted(leaving, key=lambda one: (-one.ask.gpus * one.ask.nodes, one.job)):
+            seats = _put(cluster, demand, gang.ask)
+            if not seats:
+                break
+            put.append((gang.ask, seats))
+            relocations.append(Relocation(job=gang.job, to=seats))
+    for ask, seats in reversed(put):
+        _turn_seats(cluster, ask, seats, take_seats=False)
+    for gang in reversed(leaving):
+        _turn(cluster, gang, take_seats=True)
+    if not put or len(relocations) < len(leaving):
+        return None
+    here = {gang.job: gang.seats for gang in leaving}
+    return tuple(one for one in relocations if one.to != here[one.job])
+
+
+def _put(cluster: Cluster, demand: Demand, ask: Ask) -> Seats:
+    """The seats found, taken."""
+    found = place(cluster, demand, ask)
+    seats = tuple((int(cluster.out_node[i]), int(cluster.out_mask[i])) for i in range(found))
+    if seats:
+        take_all(cluster, ask)
+    return seats
+
+
+def _turn(cluster: Cluster, gang: Running, *, take_seats: bool, only: int | None = None) -> None:
+    seats = tuple(seat for seat in gang.seats if only in (None, seat[0]))
+    _turn_seats(cluster, gang.ask, seats, take_seats=take_seats)
+
+
+def _turn_seats(cluster: Cluster, ask: Ask, seats: Seats, *, take_seats: bool) -> None:
+    """Take or give the seats of an ask."""
+    for node, mask in seats:
+        millis = WHOLE if ask.gpus else share_millis(ask.share, int(cluster.slices[node]))
+        turn = take if take_seats else give
+        turn(cluster, node, mask, millis, ask.cpu, ask.memory, ask.alone)

@@ -1,0 +1,68 @@
+"""How long a gang waits for nodes near to each other before it takes what there is.
+
+Delay scheduling (Zaharia et al., EuroSys 2010) by the levels of the network: at first only a rack
+that holds the gang will do, then a pod, then anything. A domain that could not hold it even when
+idle is not waited for, so the wait for nearness is at most `pod_seconds`.
+"""
+
+from typing import Final, NamedTuple
+
+from corral.schedule.cluster import ANYWHERE, POD, RACK, Cluster
+from corral.schedule.columns.place import place
+from corral.schedule.compiled import compiled
+from corral.schedule.fragment import Demand
+from corral.schedule.seat import PREFER, REQUIRE, Ask
+
+HOUR: Final = 3600.0
+
+
+class Patience(NamedTuple):
+    """Seconds of waiting within which only a rack, and then only a pod, will do."""
+
+    rack_seconds: float = HOUR
+    pod_seconds: float = 2 * HOUR
+
+
+@compiled
+def nearest(cluster: Cluster, ask: Ask) -> int:
+    """The lowest level (RACK, POD, ANYWHERE) of which one domain, all idle, would hold the gang."""
+    for level in (RACK, POD):
+        start = level * cluster.nodes
+        for node in range(cluster.nodes):
+            cluster.tally[cluster.domain[start + node]] = 0
+        for node in range(cluster.nodes):
+            able = cluster.usable[node] and cluster.eligible[ask.group * cluster.nodes + node]
+            if able and cluster.gpus[node] >= max(ask.gpus, 1 * (ask.share > 0)):
+                cluster.tally[cluster.domain[start + node]] += 1
+                if cluster.tally[cluster.domain[start + node]] >= ask.nodes:
+                    return level
+    return ANYWHERE
+
+
+@compiled
+def level_for(nearest_level: int, waited_seconds: float, patience: Patience) -> int:
+    """The widest domain that will do now; ANYWHERE: any nodes."""
+    if nearest_level <= RACK and waited_seconds < patience.rack_seconds:
+        return RACK
+    if nearest_level <= POD and waited_seconds < patience.pod_seconds:
+        return POD
+    return ANYWHERE
+
+
+@compiled
+def place_near(cluster: Cluster, demand: Demand, ask: Ask, level: int) -> int:
+    """`place`, but a gang without demands of its own on the network stays inside one `level`."""
+    if ask.nodes == 1 or ask.topology != PREFER or level == ANYWHERE:
+        return place(cluster, demand, ask)
+    near = Ask(
+        ask.nodes,
+        ask.gpus,
+        ask.share,
+        ask.cpu,
+        ask.memory,
+        ask.group,
+        ask.alone,
+        REQUIRE,
+        level,
+    )
+    return place(cluster, demand, near)

@@ -1,0 +1,201 @@
+"""Who is tried first: named rules, each a key of a group or of a running job; small goes first."""
+
+from dataclasses import dataclass
+from math import log
+from typing import Final, NamedTuple
+
+from corral.schedule.columns.backlog import (
+    AT_ACTIVE,
+    AT_RUNNING,
+    AT_WAITING,
+    NONE,
+    Jobs,
+    served,
+)
+from corral.schedule.columns.history import History, is_due, level_after, relearn
+from corral.schedule.compiled import compiled
+from corral.schedule.elder import ELDER_SECONDS, MOST, SCALE_SECONDS, TURN_SECONDS
+from corral.schedule.hazard import LEVELS
+
+FIFO, FIFO_SKIP, SHORTEST, SHORTEST_LEFT, LEAST_SERVED, LEARNED = 0, 1, 2, 3, 4, 5
+EASY, EASY_SHORTEST, CONSERVATIVE = 6, 7, 8
+KEPT: Final = -1.0  # the key of a running job that nobody may preempt
+
+
+class Policy(NamedTuple):
+    """Numbers of a policy. See the named ones below for what is usual.
+
+    `size_power`: how a key grows with the GPUs asked for: 0 is time, 1 is GPU time. `margin`: a
+    preemptor's key must be so many times better. `price`: so many times the restart that it
+    costs a preemptor must have waited. `elder_seconds`: from this wait on age counts; the oldest
+    then share (wait / `elder_scale_seconds`) ** 2 of the GPUs, up to `elder_most`, each for
+    `elder_turn_seconds`; with 0 as the scale age never counts. `short_seconds`: under backfill,
+    who asks for e times less (limit times weight) counts as having come so many seconds sooner.
+    `predicts`: whether a job's kin tell how long it will run, where nobody else does.
+    """
+
+    rule: int
+    size_power: float = 0.0
+    margin: float = 1.0
+    price: float = 0.0
+    restart_seconds: float = 60.0
+    tick_seconds: float = 60.0
+    elder_seconds: float = ELDER_SECONDS
+    elder_scale_seconds: float = 0.0
+    elder_most: float = MOST
+    elder_turn_seconds: float = TURN_SECONDS
+    elder_tick_seconds: float = 300.0
+    short_seconds: float = 0.0
+    predicts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A policy, whether it is told how long jobs will take, which no live scheduler is, and the
+    name of the one that takes its place where the users gave all jobs a limit."""
+
+    policy: Policy
+    is_oracle: bool = False
+    with_limits: str = ""
+
+
+DEFAULT: Final = "default"
+POLICIES: Final = {
+    "fifo": Named(policy=Policy(FIFO)),
+    "fifo-skip": Named(policy=Policy(FIFO_SKIP)),
+    "sjf": Named(policy=Policy(SHORTEST, predicts=True)),
+    "sjf-oracle": Named(policy=Policy(SHORTEST), is_oracle=True),
+    "srtf-oracle": Named(policy=Policy(SHORTEST_LEFT), is_oracle=True),
+    "las": Named(policy=Policy(LEAST_SERVED)),
+    "easy": Named(policy=Policy(EASY, predicts=True)),
+    "easy-sjf": Named(policy=Policy(EASY_SHORTEST, predicts=True)),
+    "easy-oracle": Named(policy=Policy(EASY), is_oracle=True),
+    "conservative": Named(policy=Policy(CONSERVATIVE, predicts=True)),
+    "backfill": Named(policy=Policy(EASY, short_seconds=10_000.0, predicts=True)),
+    DEFAULT: Named(
+        with_limits="backfill",
+        policy=Policy(
+            LEARNED,
+            size_power=0.35,
+            margin=1.25,
+            price=1.0,
+            elder_scale_seconds=SCALE_SECONDS,
+        ),
+    ),
+}
+
+
+@compiled
+def counts_service(policy: Policy) -> bool:
+    """Whether the jobs of a class are told apart by attained service."""
+    return LEAST_SERVED <= policy.rule <= LEARNED
+
+
+@compiled
+def preempts(policy: Policy) -> bool:
+    return SHORTEST_LEFT <= policy.rule <= LEARNED
+
+
+@compiled
+def backfills(policy: Policy) -> bool:
+    """Whether jobs wait in one line, and whoever delays nobody may go before his turn."""
+    return policy.rule >= EASY
+
+
+@compiled
+def group_of(policy: Policy, klass: int, level: int) -> int:
+    return klass * LEVELS + level if counts_service(policy) else klass
+
+
+@compiled
+def turn_of(policy: Policy, jobs: Jobs, job: int) -> float:
+    """The order within a group or line: what is left where that is told, else who came first."""
+    if policy.rule in (SHORTEST, SHORTEST_LEFT):
+        return float((jobs.expected[job] - jobs.attained[job]) * jobs.weight[job])
+    if policy.rule == EASY_SHORTEST:
+        return float(jobs.limit[job])
+    if policy.short_seconds > 0:
+        asked = log(jobs.limit[job] * jobs.weight[job])
+        return float(jobs.submitted[job] + policy.short_seconds * asked)
+    return float(jobs.submitted[job])
+
+
+@compiled
+def key_of_waiting(policy: Policy, jobs: Jobs, group: int) -> float:
+    """The key of a group's first job."""
+    return float(jobs.rank[group] if counts_service(policy) else jobs.turn[jobs.root[group]])
+
+
+@compiled
+def first_group(policy: Policy, jobs: Jobs, smaller_than: int) -> int:
+    """The group whose first job goes first, of those that ask for fewer GPUs; -1: none is left."""
+    best, least, turn = NONE, 0.0, 0.0
+    row = 0
+    while row < jobs.count[AT_ACTIVE]:
+        group = jobs.active[row]
+        first = jobs.root[group]
+        if first == NONE:
+            jobs.count[AT_ACTIVE] -= 1
+            jobs.active[row] = jobs.active[jobs.count[AT_ACTIVE]]
+            jobs.is_active[group] = False
+            continue
+        row += 1
+        if jobs.gpus[first] < smaller_than:
+            key = key_of_waiting(policy, jobs, group)
+            is_sooner = key == least and (jobs.turn[first], first) < (turn, jobs.root[best])
+            if best == NONE or key < least or is_sooner:
+                best, least, turn = group, key, jobs.turn[first]
+    return best
+
+
+@compiled
+def rank_groups(policy: Policy, jobs: Jobs, history: History, now: float) -> None:
+    """Bring the groups' ranks up to date, where they come from service."""
+    if not counts_service(policy):
+        return
+    if policy.rule == LEARNED and is_due(history):
+        _count_live(jobs, history, now)
+        relearn(history)
+    elif policy.rule == LEARNED or jobs.rank[0] > 0:
+        return
+    for klass in range(history.classes):
+        for level in range(LEVELS):
+            row = klass * LEVELS + level
+            rank = history.rank[row] if policy.rule == LEARNED else max(1.0, history.edge[level])
+            jobs.rank[row] = rank * jobs.class_weight[klass]
+
+
+@compiled
+def _count_live(jobs: Jobs, history: History, now: float) -> None:
+    for row in range(history.classes * LEVELS):
+        history.live[row] = history.paused[row]
+    for place in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[place]
+        start = jobs.klass[job] * LEVELS
+        level = level_after(history, jobs.level[job], served(jobs, job, now))
+        for row in range(start, start + level):
+            history.live[row] += 1
+
+
+@compiled
+def key_running(policy: Policy, jobs: Jobs, history: History, now: float) -> float:
+    """Give each running job its key; the worst of them less what its own restart costs."""
+    worst = KEPT
+    for place in range(jobs.count[AT_RUNNING]):
+        job = jobs.running[place]
+        done = served(jobs, job, now)
+        if counts_service(policy):
+            jobs.level[job] = level_after(history, jobs.level[job], done)
+            key = jobs.rank[jobs.klass[job] * LEVELS + jobs.level[job]]
+        else:
+            key = max(0.0, jobs.expected[job] - done) * jobs.weight[job]
+        if now < jobs.elder_until[job]:
+            key = KEPT
+        jobs.key[job] = key
+        worst = max(worst, key - policy.restart_seconds * jobs.weight[job])
+    return worst
+
+
+@compiled
+def has_waiting(jobs: Jobs) -> bool:
+    return bool(jobs.count[AT_WAITING] > 0)

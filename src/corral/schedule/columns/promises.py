@@ -1,0 +1,206 @@
+"""When GPUs will be free again, and for whom they are kept: columns kept in step with each change.
+
+Two forms: the ends of running jobs in order, from which the place of one waiting job is found node
+by node (EASY); and the GPUs free from each moment on, for a place of every waiting job
+(conservative).
+"""
+
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.columns.backlog import AT_WAITING, NONE, Jobs
+from corral.schedule.columns.pool import NOBODY, USED, Pool, find
+from corral.schedule.compiled import column, compiled
+
+OVERTIME_SECONDS: Final = 60.0  # a job beyond its limit is given so long, then twice as long ...
+FOREVER: Final = 1e300
+ENDING, STEPS, RESERVED, HAS_SLACK = 0, 1, 2, 3  # in `count`
+
+
+class Shadow(NamedTuple):
+    """What is free of a pool at another moment; `find` reads it as it reads a pool."""
+
+    nodes: int
+    wide: int
+    gpus: int
+    free: Any
+    with_free: Any
+    total: Any
+    taken: Any
+    out_node: Any
+    out_gpus: Any
+
+
+class Promises(NamedTuple):
+    """`ending`: running jobs by when they end at the latest. `later`: the pool as it will be when
+    the reserved job starts, less that job; `both`: what is free now and then.
+
+    `at`, `free`: from that moment on so many GPUs are neither held nor promised. `starts_at`: by
+    job, what it is promised, or -1. `next`: the first of these starts. `count`: rows in `ending`
+    and in `at`, the reserved job, and whether somebody ended early.
+    """
+
+    ending: Any
+    later: Any
+    both: Any
+    at: Any
+    free: Any
+    starts_at: Any
+    next: Any
+    count: Any
+
+
+def promises_of(pool: Pool, jobs: int) -> Promises:
+    """Nothing runs, nothing is promised."""
+    steps = 2 * (pool.gpus + jobs) + 8 if jobs else 1
+    promises = Promises(
+        ending=column(pool.gpus + 1, "int"),
+        later=_shadow_of(pool),
+        both=_shadow_of(pool),
+        at=column(steps, "float"),
+        free=column(steps, "int"),
+        starts_at=column(jobs, "float", NONE),
+        next=column(1, "float", FOREVER),
+        count=column(4, "int"),
+    )
+    promises.free[0] = pool.gpus
+    promises.count[STEPS] = 1
+    promises.count[RESERVED] = NONE
+    return promises
+
+
+def _shadow_of(pool: Pool) -> Shadow:
+    return Shadow(
+        nodes=pool.nodes,
+        wide=pool.wide,
+        gpus=pool.gpus,
+        free=column(pool.nodes, "int"),
+        with_free=column(pool.wide + 1, "int"),
+        total=column(2, "int"),
+        taken=pool.taken,
+        out_node=pool.out_node,
+        out_gpus=pool.out_gpus,
+    )
+
+
+@compiled
+def join_ending(promises: Promises, jobs: Jobs, job: int) -> None:
+    """The job runs until its limit at the latest."""
+    place = promises.count[ENDING]
+    while place > 0 and jobs.ends[promises.ending[place - 1]] > jobs.ends[job]:
+        promises.ending[place] = promises.ending[place - 1]
+        place -= 1
+    promises.ending[place] = job
+    promises.count[ENDING] += 1
+
+
+@compiled
+def leave_ending(promises: Promises, job: int) -> None:
+    promises.count[ENDING] -= 1
+    place = 0
+    while promises.ending[place] != job:
+        place += 1
+    for row in range(place, promises.count[ENDING]):
+        promises.ending[row] = promises.ending[row + 1]
+
+
+@compiled
+def give_overtime(promises: Promises, jobs: Jobs, now: float) -> bool:
+    """Jobs beyond their limits end a little later than now; whether there were any."""
+    was_any = False
+    while promises.count[ENDING] > 0 and jobs.ends[promises.ending[0]] <= now:
+        job, more = promises.ending[0], OVERTIME_SECONDS
+        limit = jobs.started[job] + jobs.limit[job]
+        while limit + more <= now:
+            more *= 2
+        leave_ending(promises, job)
+        jobs.ends[job] = limit + more
+        join_ending(promises, jobs, job)
+        was_any = True
+    return was_any
+
+
+@compiled
+def look_ahead(promises: Promises, jobs: Jobs, pool: Pool, job: int) -> float:
+    """When the job will have room at the latest; `later` and `both` keep it free."""
+    later = promises.later
+    _copy(pool, later)
+    at = FOREVER
+    for place in range(promises.count[ENDING]):
+        ending = promises.ending[place]
+        seat = pool.first_seat[ending]
+        while seat != NOBODY:
+            shift(later, pool.seat_node[seat], pool.seat_gpus[seat])
+            seat = pool.seat_next[seat]
+        follows = promises.ending[min(place + 1, promises.count[ENDING] - 1)]
+        if jobs.ends[follows] > jobs.ends[ending] or place + 1 == promises.count[ENDING]:
+            parts = find(later, jobs.gpus[job])
+            if parts > 0:
+                keep_later(promises, parts)
+                at = jobs.ends[ending]
+                break
+    blend(promises, pool)
+    return float(at)
+
+
+@compiled
+def keep_later(promises: Promises, parts: int) -> None:
+    """The places that were found are not free later either."""
+    later = promises.later
+    for part in range(parts):
+        shift(later, later.out_node[part], -later.out_gpus[part])
+
+
+@compiled
+def shift(later: Shadow, node: int, gpus: int) -> None:
+    later.with_free[later.free[node]] -= 1
+    later.free[node] += gpus
+    later.with_free[later.free[node]] += 1
+    later.total[USED] -= gpus
+
+
+@compiled
+def _copy(pool: Pool, other: Shadow) -> None:
+    for node in range(pool.nodes):
+        other.free[node] = pool.free[node]
+    for free in range(pool.wide + 1):
+        other.with_free[free] = pool.with_free[free]
+    other.total[USED] = pool.total[USED]
+
+
+@compiled
+def blend(promises: Promises, pool: Pool) -> None:
+    """Make `both` anew."""
+    later, both = promises.later, promises.both
+    for free in range(pool.wide + 1):
+        both.with_free[free] = 0
+    used = pool.gpus
+    for node in range(pool.nodes):
+        free = min(pool.free[node], later.free[node])
+        both.free[node] = free
+        both.with_free[free] += 1
+        used -= free
+    both.total[USED] = used
+
+
+@compiled
+def join_line(jobs: Jobs, job: int) -> None:
+    """The job waits in the one line, in the order of turns; equal turns go by row."""
+    place = jobs.count[AT_WAITING]
+    while place > 0 and (jobs.turn[jobs.waiting[place - 1]], jobs.waiting[place - 1]) > (
+        jobs.turn[job],
+        job,
+    ):
+        jobs.waiting[place] = jobs.waiting[place - 1]
+        place -= 1
+    jobs.waiting[place] = job
+    jobs.count[AT_WAITING] += 1
+
+
+@compiled
+def leave_line(jobs: Jobs, job: int) -> None:
+    jobs.count[AT_WAITING] -= 1
+    place = 0
+    while jobs.waiting[place] != job:
+        place += 1
+    for row in range(place, jobs.count[AT_WAITING]):
+        jobs.waiting[row] = jobs.waiting[row + 1]

@@ -1,0 +1,90 @@
+"""All that the passes over the queue read and change, and the two things that all of them do."""
+
+from typing import Any, Final, NamedTuple
+
+from corral.schedule.columns.ageing import Ageing, ageing_of
+from corral.schedule.columns.backlog import Jobs, begin_running, jobs_of
+from corral.schedule.columns.history import History, history_of
+from corral.schedule.columns.order import Policy, backfills, counts_service
+from corral.schedule.columns.pool import Pool, hold, pool_of
+from corral.schedule.columns.predict import Kin, kin_of
+from corral.schedule.columns.preempt import Victims, victims_of
+from corral.schedule.columns.promises import Promises, promises_of
+from corral.schedule.compiled import column, compiled
+from corral.schedule.hazard import LEVELS
+
+STARTED, PREEMPTED, PROMISED = 0, 1, 2
+HEADROOM_ROWS: Final = 4  # moves that one start can make for each GPU, at the most
+
+
+class Moves(NamedTuple):
+    """What passes did, in order; the reader empties it by setting `count` to 0.
+
+    `seconds`: of a preempted job, the restoring that it was still to do; of a promise, when the job
+    starts at the latest, if no running job outlasts its limit.
+    """
+
+    kind: Any
+    job: Any
+    seconds: Any
+    count: Any
+
+
+class State(NamedTuple):
+    """All that a pass reads and changes."""
+
+    jobs: Jobs
+    pool: Pool
+    history: History
+    kin: Kin
+    ageing: Ageing
+    victims: Victims
+    promises: Promises
+    moves: Moves
+
+
+def state_of(
+    sizes: "list[int]", *, jobs: int, class_gpus: "list[int]", policy: Policy, kin: int = 0
+) -> State:
+    """An empty cluster of nodes of those sizes, and room for so many jobs of those classes."""
+    pool, classes = pool_of(sizes, jobs), len(class_gpus)
+    levels = LEVELS if counts_service(policy) else 1
+    rows = jobs_of(jobs, gpus=pool.gpus, classes=classes, levels=levels)
+    for klass, gpus in enumerate(class_gpus):
+        rows.class_gpus[klass] = gpus
+        rows.class_weight[klass] = float(gpus) ** policy.size_power
+    room = HEADROOM_ROWS * (pool.gpus + 1) + (jobs if backfills(policy) else 0)
+    return State(
+        jobs=rows,
+        pool=pool,
+        history=history_of(classes),
+        kin=kin_of(jobs, kin),
+        ageing=ageing_of(),
+        victims=victims_of(pool, jobs),
+        promises=promises_of(pool, jobs if backfills(policy) else 0),
+        moves=Moves(
+            kind=column(room, "int"),
+            job=column(room, "int"),
+            seconds=column(room, "float"),
+            count=column(1, "int"),
+        ),
+    )
+
+
+@compiled
+def begin(policy: Policy, state: State, job: int, parts: int, now: float) -> None:
+    """The job, no longer among those that wait, starts on the places that were found."""
+    jobs = state.jobs
+    hold(state.pool, job, parts)
+    begin_running(jobs, job)
+    jobs.started[job] = now
+    jobs.overhead[job] = policy.restart_seconds if jobs.preempted[job] > 0 else 0.0
+    tell(state.moves, STARTED, job, 0.0)
+
+
+@compiled
+def tell(moves: Moves, kind: int, job: int, seconds: float) -> None:
+    moves.kind[moves.count[0]] = kind
+    moves.job[moves.count[0]] = job
+    moves.seconds[moves.count[0]] = seconds
+    moves.count[0] += 1

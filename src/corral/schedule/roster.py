@@ -1,0 +1,68 @@
+"""Those who run, by what decides who has a right to stop them: each is looked at only when its turn
+comes, since most passes stop nobody."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from corral.domain.ids import JobId, QueueName
+from corral.schedule.running import Running
+
+Alike = tuple[QueueName, int, bool, bool]  # queue, priority, can_save, preemptible
+
+
+class Listed(NamedTuple):
+    """`order`: of submission, so that of two that cost the same any head stops the same one."""
+
+    order: tuple[int, int]
+    job: JobId
+
+
+class Roster:
+    """`groups`: those that somebody might have a right to stop, each group in order; all of one
+    group are alike as to who has. `leaving`: those that come to their end, whether they are in a
+    group or not. `look` answers with one of either as it is now, None for any other."""
+
+    def __init__(
+        self,
+        groups: Mapping[Alike, Sequence[Listed]],
+        leaving: Sequence[JobId],
+        look: Callable[[JobId], Running | None],
+    ) -> None:
+        self.groups = [group for group in groups.values() if group]
+        self.leaving = leaving
+        self._look = look
+        self._looked: dict[JobId, Running | None] = {}
+
+    @classmethod
+    def of(cls, running: Iterable[Running]) -> "Roster":
+        """Of those whom somebody has looked at already, in their order."""
+        by_job = {one.job: one for one in running}
+        groups: dict[Alike, list[Listed]] = defaultdict(list)
+        for place, one in enumerate(by_job.values()):
+            alike = (one.queue, one.priority, one.can_save, one.preemptible)
+            groups[alike].append(Listed((place, 0), one.job))
+        return cls(groups, [job for job, one in by_job.items() if one.stopping], by_job.get)
+
+    def __bool__(self) -> bool:
+        return bool(self.groups or self.leaving)
+
+    def get(self, job: JobId) -> Running | None:
+        if job not in self._looked:
+            self._looked[job] = self._look(job)
+        return self._looked[job]
+
+    def some(self, jobs: Iterable[JobId]) -> list[Running]:
+        """Those of the jobs that it knows."""
+        return [one for job in jobs if (one := self.get(job)) is not None]
+
+    def first(self, group: Sequence[Listed]) -> Running:
+        """One that tells of the right to all of its group."""
+        found = self.get(group[0].job)
+        assert found is not None
+        return found
+
+    def in_order(self, groups: Iterable[Sequence[Listed]]) -> list[Running]:
+        """All of these groups, in the order of submission."""
+        return self.some(listed.job for listed in sorted(chain.from_iterable(groups)))

@@ -1,0 +1,65 @@
+"""The heads of one world: who leads, who answers when the head is dialled, who begins anew."""
+
+from collections.abc import Iterator, Mapping
+
+from corral.domain.ids import NodeId
+from corral.ports.store import Store
+from corral.simulate.head import Head, Heard
+from corral.simulate.loop import inside
+from corral.simulate.machine import Machine
+from corral.simulate.stage import Stage
+
+
+class Heads:
+    """All that ever were, in the order of their begin."""
+
+    def __init__(
+        self, stage: Stage, store: Store, machines: Mapping[NodeId, Machine], heard: Heard
+    ) -> None:
+        self._stage = stage
+        self._store = store
+        self._machines = machines
+        self._heard = heard
+        self._all: list[Head] = []
+
+    def __iter__(self) -> Iterator[Head]:
+        return iter(self._all)
+
+    def start(self) -> None:
+        head = Head(
+            self._stage,
+            len(self._all) + 1,
+            store=self._store,
+            machines=self._machines,
+            heard=self._heard,
+            ended=self._ended,
+        )
+        self._all.append(head)
+        head.begin()
+
+    def _ended(self) -> None:
+        self._stage.loop.later(self._stage.chance.choice([0.1, 1.0, 6.0]), self.keep_one)
+
+    def keep_one(self) -> None:
+        if not any(head.process.alive for head in self._all):
+            self.start()
+
+    def leading(self) -> Head | None:
+        """The newest head that serves."""
+        return next((head for head in reversed(self._all) if head.serves), None)
+
+    def here(self) -> Head:
+        """The head whose code is running now."""
+        return next(head for head in self._all if head.process is inside())
+
+    def to_dial(self) -> Head | None:
+        """Who answers at the head's address: with two heads, either may."""
+        serving = [head for head in self._all if head.serves and not head.process.paused]
+        if len(serving) > 1 and self._stage.chance.random() < 0.3:
+            return serving[0]
+        return serving[-1] if serving else None
+
+    def wake(self) -> None:
+        """The engine has seen something."""
+        for head in self._all:
+            head.process.post(head.control.wake)

@@ -1,0 +1,139 @@
+"""Workloads of Kueue, to import: what `kubectl get workloads -A -o json` (or yaml) prints.
+
+Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta1/, Workload. A pod counts as a node,
+and the namespace as the user, as a Workload names none.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from corral.domain.ids import QueueName, UserName
+from corral.domain.imported import Imported
+from corral.domain.resources import Resources, Shape
+from corral.domain.units import MILLIS_PER_GPU
+
+GPU: Final = re.compile(
+    r"(nvidia\.com|amd\.com|intel\.com|habana\.ai)/(gpu|gaudi)|gpu\.intel\.com/.+"
+)
+_QUANTITY: Final = re.compile(r"(\d{1,9})(m|k)?", re.ASCII)
+_PARTS: Final = {"": 1.0, "m": 0.001, "k": 1000.0}
+
+
+def workloads_of(lines: Iterable[str]) -> Iterator[Imported | str | None]:
+    """A job; a fault with the number of its item; or None for one that never ran or is not over.
+
+    Raises: ValueError for what is no list of workloads.
+    """
+    for number, item in enumerate(_items("".join(lines)), start=1):
+        where = f"item {number}"
+        try:
+            where = f"item {number} ({_path(item)})"
+            yield _job(item)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            what = f"there is no {error}" if isinstance(error, KeyError) else error
+            yield f"{where}: {what}"
+
+
+def _items(text: str) -> list[Any]:
+    if text.lstrip().startswith("{"):
+        found = json.loads(text)
+    else:
+        import yaml
+
+        try:
+            found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        except yaml.YAMLError as error:
+            raise ValueError(f"it is neither JSON nor YAML: {error}") from None
+    if not isinstance(found, Mapping) or not isinstance(found.get("items", []), list):
+        raise ValueError("it has no list of items")
+    items = found.get("items", [found])
+    if not any(isinstance(one, Mapping) and one.get("kind") == "Workload" for one in items):
+        raise ValueError("none of its items is a Workload")
+    return list(items)
+
+
+def _path(item: Mapping[str, Any]) -> str:
+    meta = item["metadata"]
+    return f"{meta['namespace']}/{meta['name']}"
+
+
+def _job(item: Mapping[str, Any]) -> Imported | None:
+    """Raises: ValueError, KeyError, TypeError, AttributeError for what is no Workload."""
+    if item["kind"] != "Workload":
+        raise ValueError(f"it is a {item['kind']}")
+    meta, spec, status = item["metadata"], item["spec"], item.get("status") or {}
+    told = {one["type"]: one for one in status.get("conditions") or () if one["status"] == "True"}
+    begun = told.get("Admitted") or told.get("QuotaReserved")
+    if begun is None or "Finished" not in told:
+        return None
+    started, ended = _moment(begun), _moment(told["Finished"])
+    if ended <= started:
+        return None
+    admission = status.get("admission") or {}
+    owner: Mapping[str, Any] = next(iter(meta.get("ownerReferences") or ()), {})
+    return Imported(
+        id=f"kueue:{meta.get('uid') or _path(item)}",
+        name=str(owner.get("name") or meta["name"]),
+        user=UserName(str(meta["namespace"])),
+        queue=QueueName(str(admission.get("clusterQueue") or spec.get("queueName") or "")),
+        shape=_shape(spec.get("podSets") or (), admission.get("podSetAssignments") or ()),
+        submitted_at=min(_time(meta["creationTimestamp"]), started),
+        started_at=started,
+        ended_at=ended,
+        seconds=ended - started,
+        state=str(told["Finished"].get("reason") or "Finished"),
+        priority=int(spec.get("priority") or 0),
+        limit_seconds=float(spec.get("maximumExecutionTimeSeconds") or 0.0) or None,
+    )
+
+
+def _moment(condition: Mapping[str, Any]) -> float:
+    return _time(condition["lastTransitionTime"])
+
+
+def _time(text: object) -> float:
+    moment = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
+    if moment.tzinfo is None:
+        raise ValueError(f"{str(text)[:60]!r} has no zone")
+    return moment.timestamp()
+
+
+def _shape(asked: Iterable[Mapping[str, Any]], given: Iterable[Mapping[str, Any]]) -> Shape:
+    """Of the pods with GPUs; what was given counts, else what was asked for. GPUs that do not go
+    evenly over the pods are told as of one."""
+    wanted = {str(one.get("name", "")): one for one in asked}
+    assigned = {str(one.get("name", "")): one for one in given}
+    pods, gpus = 0, 0.0
+    for name in wanted | assigned:
+        count, own = _of_pods(wanted.get(name, {}), assigned.get(name, {}))
+        pods, gpus = pods + count * (own > 0), gpus + own
+    pods, whole = max(1, pods), round(gpus)
+    if whole % pods:
+        pods = 1
+    return Shape(nodes=pods, resources=Resources(gpu_millis=whole // pods * MILLIS_PER_GPU))
+
+
+def _of_pods(asked: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[int, float]:
+    """(pods, GPUs of all of them)"""
+    count = int(given.get("count") or asked.get("count") or 1)
+    usage = given.get("resourceUsage")
+    if usage is not None:
+        return count, _gpus(usage)
+    containers = ((asked.get("template") or {}).get("spec") or {}).get("containers") or ()
+    each = [(one.get("resources") or {}) for one in containers]
+    return count, count * sum(_gpus(one.get("requests") or one.get("limits") or {}) for one in each)
+
+
+def _gpus(resources: Mapping[str, Any]) -> float:
+    return sum(_quantity(value) for name, value in resources.items() if GPU.fullmatch(name))
+
+
+def _quantity(value: object) -> float:
+    """Raises: ValueError."""
+    found = _QUANTITY.fullmatch(str(value))
+    if found is None:
+        raise ValueError(f"{str(value)[:60]!r} is no number of GPUs")
+    return int(found[1]) * _PARTS[found[2] or ""]

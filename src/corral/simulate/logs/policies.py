@@ -1,0 +1,75 @@
+"""Policies by name, and those of a TOML file."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from tomllib import TOMLDecodeError, loads
+from typing import Any
+
+from corral.domain.errors import NotFound, Refusal, SpecInvalid, Unsupported
+from corral.domain.queue import Policy as QueuePolicy
+from corral.schedule.columns.order import DEFAULT, POLICIES, Named, Policy
+
+
+def chosen(names: Sequence[str], config: Path | None, restart_seconds: float) -> dict[str, Named]:
+    """The policies of these names; of none, all of the file, and without a file the default.
+
+    Raises: NotFound for an unknown name, Unsupported for one that only queues have, SpecInvalid
+    for a file that is none of policies.
+    """
+    own = read_policies(config) if config else {}
+    known = dict(POLICIES) | own
+    asked = list(dict.fromkeys(names)) or list(own) or [DEFAULT]
+    for name in asked:
+        if name not in known:
+            raise _unknown(name, list(known))
+    return {
+        name: replace(
+            known[name], policy=known[name].policy._replace(restart_seconds=restart_seconds)
+        )
+        for name in asked
+    }
+
+
+def _unknown(name: str, known: Sequence[str]) -> Refusal:
+    if name in set(QueuePolicy):
+        return Unsupported(
+            f"the policy {name} is for queues: it orders the jobs of several together",
+            hint=f"write policy: {name} for a queue of a file of kind: queues, and run: "
+            "corral simulate TRACE --queues FILE",
+        )
+    refused = NotFound("policy", name, known)
+    refused.hint = f"{refused.hint} there are: {', '.join(known)}".strip()
+    return refused
+
+
+def read_policies(path: Path) -> dict[str, Named]:
+    """Policies of a TOML file; each is like a named one, but for the numbers that it gives."""
+    try:
+        tables = loads(path.read_text())
+        return {name: _policy(table) for name, table in tables.items()}
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise SpecInvalid(f"{path} cannot be read: {why}", hint=f"run: ls -ld {path}") from error
+    except (TOMLDecodeError, ValueError, TypeError, AttributeError) as error:
+        hint = 'write, for example: [dear] like = "default" price = 2.0'
+        raise SpecInvalid(f"{path} is not a file of policies: {error}", hint=hint) from error
+
+
+def _policy(table: Mapping[str, Any]) -> Named:
+    like = table.get("like", DEFAULT)
+    if like not in POLICIES:
+        raise ValueError(f"no policy is called {like!r}")
+    base = POLICIES[like]
+    numbers = {key: value for key, value in table.items() if key != "like"}
+    for key, value in numbers.items():
+        if key not in Policy._fields or key in ("rule", "predicts"):
+            raise ValueError(f"a policy has no number {key!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{key} is {value!r}, not a number")
+        if not isfinite(value):
+            raise ValueError(f"{key} is {value!r}, which has no end")
+    values: dict[str, Any] = {key: float(value) for key, value in numbers.items()}
+    changed = base.policy._replace(**values)
+    return replace(base, policy=changed, with_limits="" if numbers else base.with_limits)

@@ -1,0 +1,60 @@
+"""The attempts on one machine: started, refused, found without a shim, settled."""
+
+from corral.domain.facts import AttemptKey
+from corral.domain.wanted import Launch
+from corral.simulate.disk import Journal
+from corral.simulate.machine import Machine
+from corral.simulate.ranks import Gangs, Part
+from corral.simulate.stage import Stage
+
+
+class Shims:
+    """What an agent has started, which outlives it: `parts` until they are settled."""
+
+    def __init__(self, stage: Stage, machine: Machine, gangs: Gangs) -> None:
+        self._stage = stage
+        self._machine = machine
+        self._gangs = gangs
+        self.parts: dict[AttemptKey, Part] = {}
+        self.launches_fail = False
+
+    def launch(self, launch: Launch) -> None:
+        """What is recorded survives the agent; the ranks are up a moment later."""
+        machine, life = self._machine, self._stage.lives[launch.job_name]
+        first = launch.key not in machine.disk.journals
+        assert first, f"{launch.key} is on {machine.id} already"
+        if self.launches_fail or (life.refused_once and launch.key[1] == 1):
+            self._stage.evidence.hurt[launch.key].append(f"{machine.id} could not start it")
+            self.refuse(launch.key, "the node cannot start it now", infra=True)
+            return
+        journal = Journal(key=launch.key, boot=machine.boot, launch=launch)
+        machine.disk.journals[launch.key] = journal
+        part = Part(self._stage, machine, launch, journal, self._gangs.of(launch))
+        self.parts[launch.key] = part
+        machine.hardware.after(0.01, part.start)
+
+    def refuse(self, key: AttemptKey, why: str, *, infra: bool) -> None:
+        self._machine.disk.journals[key] = Journal(
+            key=key, boot=self._machine.boot, refused=why, refused_is_infra=infra
+        )
+        self._machine.changed()
+
+    def find_lost(self) -> None:
+        """The agent ends what runs without a shim, and writes down that it did."""
+        for key, part in list(self.parts.items()):
+            if not part.shim_lives:
+                part.kill()
+                del self.parts[key]
+                part.journal.lost = "its shim died"
+                self._machine.changed()
+
+    def settle(self, key: AttemptKey) -> None:
+        journal = self._machine.disk.journals.get(key)
+        if journal is not None and journal.is_over(self._machine.boot):
+            del self._machine.disk.journals[key]
+            self.parts.pop(key, None)
+
+    def power_lost(self) -> None:
+        parts, self.parts = self.parts, {}
+        for part in parts.values():
+            part.power_lost()

@@ -1,0 +1,111 @@
+"""A store as lines of JSON, and a store made of such lines: the same for every database.
+
+What ran on after the backup was made is unknown to the restored store. So its term is far above any
+that a head can have led since, and its wishes, which jobs are named after, go on at a number that
+no living attempt of before can have.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, LargeBinary, Table, delete, func, select
+
+from corral.domain.errors import StoreTrouble
+from corral.domain.ids import ClusterId, Sequence
+from corral.store import writes
+from corral.store.dialects import Put, put, text_at
+from corral.store.people_schema import audit
+from corral.store.reads import read_head
+from corral.store.schema import agreed, head, heads, jobs, leader, metadata, receipts
+
+TERMS: Final = 1_000_000  # heads that may have led since the backup was made
+WISHES: Final = 10_000
+BATCH: Final = 1_000
+
+
+def lines_of(connection: Connection) -> Iterator[bytes]:
+    """Every row, those first that others refer to; but for the heads that live just now. To be
+    read in one transaction."""
+    for table in (one for one in metadata.sorted_tables if one is not heads):
+        keys = [one for one in table.columns if one.name not in ("record", "crc")]
+        for row in connection.execute(select(table).order_by(*keys)).mappings():
+            named = {str(name): value for name, value in row.items()}
+            yield msgspec.json.encode((str(table.name), named)) + b"\n"
+
+
+def needed(connection: Connection) -> list[str]:
+    """Digests of the snapshots that unfinished jobs run in."""
+    digest = text_at(jobs.c.record, "spec.workdir")
+    found = connection.execute(select(digest).where(jobs.c.final == 0).distinct()).scalars()
+    return sorted(one for one in found if one is not None)
+
+
+def jobs_in(connection: Connection) -> tuple[int, int]:
+    """(all, unfinished)."""
+    count = select(func.count(), func.coalesce(func.sum(1 - jobs.c.final), 0)).select_from(jobs)
+    every, unfinished = connection.execute(count).one()
+    return every, int(unfinished)
+
+
+def cluster_of(connection: Connection) -> ClusterId:
+    return read_head(connection).cluster
+
+
+def fill(connection: Connection, lines: Iterable[bytes]) -> None:
+    """Put the rows into a new store, in one transaction of the caller's.
+
+    Raises: StoreTrouble when a line is not what `lines_of` wrote.
+    """
+    for table in (head, leader):
+        connection.execute(delete(table))
+    batch: list[dict[str, Any]] = []
+    of: Table | None = None
+    for line in lines:
+        table, row = _read(line)
+        if of is not None and (table is not of or len(batch) >= BATCH):
+            put(connection, Put(of), batch)
+            batch = []
+        of = table
+        batch.append(row)
+    if of is not None:
+        put(connection, Put(of), batch)
+    # heads, and the folder that they share, may be others now
+    of_heads = (agreed.c.what == "state") | agreed.c.what.startswith("head ")
+    connection.execute(delete(agreed).where(of_heads))
+    _go_on_counting(connection)
+    _move_far_ahead(connection)
+
+
+def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
+    try:
+        name, row = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
+        table = metadata.tables[name]
+        if row.keys() != set(table.columns.keys()):
+            raise KeyError(name)
+        for column in table.columns:
+            if isinstance(column.type, LargeBinary):
+                row[column.name] = base64.b64decode(row[column.name], validate=True)
+    except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as error:
+        raise StoreTrouble(
+            f"the backup holds a line that is none of its store: {line[:60]!r}",
+            hint="take another backup; this one is damaged",
+        ) from error
+    return table, row
+
+
+def _move_far_ahead(connection: Connection) -> None:
+    """Checked, and moved beyond whatever has happened since."""
+    found = read_head(connection)
+    newest = Sequence(((found.newest_wish + WISHES) // WISHES + 1) * WISHES)
+    writes.put_head(connection, found._replace(term=found.term + TERMS, newest_wish=newest))
+
+
+def _go_on_counting(connection: Connection) -> None:
+    """PostgreSQL counts rows apart from the rows."""
+    if connection.dialect.name == "postgresql":
+        for table in (audit, receipts):
+            newest = select(func.coalesce(func.max(table.c.number), 0) + 1).scalar_subquery()
+            own = func.pg_get_serial_sequence(table.name, "number")
+            connection.execute(select(func.setval(own, newest, False)))

@@ -1,0 +1,221 @@
+"""What SQLite and PostgreSQL say in different words.
+
+Built once for each of the two: to build a statement costs more than to run it.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Dialect,
+    Executable,
+    Integer,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    column,
+    func,
+    select,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from corral.store.database import driver
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """An insert that replaces what is not part of the key; without a key, it only adds.
+
+    `fixed` are columns that never change, so that their indexes are left alone. `only_new`: a row
+    that is there stays as it is.
+    """
+
+    table: Table
+    key: tuple[str, ...] = ()
+    fixed: frozenset[str] = frozenset()
+    only_new: bool = False
+
+
+def put(connection: Connection, what: Put, rows: Seq[Mapping[str, Any]]) -> int:
+    """Write the rows; answers how many came to be, or changed."""
+    if not rows:
+        return 0
+    statement = _text(what, connection.dialect.name, frozenset(rows[0]))
+    if connection.dialect.name == "sqlite":
+        return connection.exec_driver_sql(statement, list(rows)).rowcount
+    return connection.exec_driver_sql(statement, {"rows": _as_json(what, rows)}).rowcount
+
+
+def _as_json(what: Put, rows: Seq[Mapping[str, Any]]) -> str:
+    """All rows as one parameter. Of two with one key the later is written, as one by one."""
+    if what.key and not what.only_new:
+        rows = list({tuple(row[name] for name in what.key): row for row in rows}.values())
+    return msgspec.json.encode([_plain(row) for row in rows]).decode()
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes as PostgreSQL reads them."""
+    return {
+        name: f"\\x{value.hex()}" if isinstance(value, bytes) else value
+        for name, value in row.items()
+    }
+
+
+@cache
+def _text(what: Put, dialect: str, columns: frozenset[str]) -> str:
+    """For thousands of rows, SQLAlchemy's work on each costs as much as SQLite's."""
+    names = sorted(columns)
+    spoken, statement = (
+        _sqlite(what.table) if dialect == "sqlite" else _postgresql(what.table, names)
+    )
+    if what.only_new:
+        statement = statement.on_conflict_do_nothing()
+    elif what.key:
+        kept = {*what.key, *what.fixed, *(one.name for one in what.table.primary_key)}
+        changing = {name: statement.excluded[name] for name in sorted(columns - kept)}
+        statement = statement.on_conflict_do_update(index_elements=what.key, set_=changing)
+    return str(statement.compile(dialect=spoken, column_keys=names))
+
+
+def _sqlite(table: Table) -> tuple[Dialect, Any]:
+    from sqlalchemy.dialects.sqlite import dialect, insert
+
+    return dialect(paramstyle="named"), insert(table)
+
+
+def _postgresql(table: Table, names: list[str]) -> tuple[Dialect, Any]:
+    """All rows by one statement: sent one by one, each would be a wait of its own."""
+    from sqlalchemy.dialects.postgresql import insert
+
+    shape: list[Column[Any]] = [column(name, table.c[name].type) for name in names]  # type: ignore[misc]
+    rows = func.json_to_recordset(cast(bindparam("rows", type_=Text), JSON))
+    found = rows.table_valued(*shape).render_derived(with_types=True)
+    return _psycopg(), insert(table).from_select(names, select(*found.columns))
+
+
+@cache
+def _psycopg() -> Dialect:
+    from sqlalchemy.dialects.postgresql.psycopg import dialect
+
+    spoken: Dialect = dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
+    return spoken
+
+
+class Batch:
+    """Statements of whose answers nothing depends: to a server they go together, at `send`. Each
+    answer that is waited for costs a way to the server and back, and a turn of a busy head."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiting: list[str] = []
+
+    def put(self, what: Put, rows: Seq[Mapping[str, Any]]) -> None:
+        if self._connection.dialect.name == "sqlite":
+            put(self._connection, what, rows)
+        elif rows:
+            text = _text(what, "postgresql", frozenset(rows[0]))
+            self._say(text, {"rows": _as_json(what, rows)})
+
+    def run(self, statement: Executable, values: Mapping[str, Any]) -> None:
+        if self._connection.dialect.name == "sqlite":
+            self._connection.execute(statement, values)
+        else:
+            self._say(_spoken(statement), values)
+
+    def send(self) -> None:
+        if self._waiting:
+            driver(self._connection).execute(";".join(self._waiting))
+            self._waiting = []
+
+    def _say(self, text: str, values: Mapping[str, Any]) -> None:
+        from psycopg import ClientCursor
+
+        raw: Any = driver(self._connection)
+        self._waiting.append(ClientCursor(raw).mogrify(text, values))
+
+
+@cache
+def _spoken(statement: Executable) -> str:
+    return str(statement.compile(dialect=_psycopg()))  # type: ignore[attr-defined]
+
+
+class larger_of(FunctionElement[int]):  # noqa: N801 - it reads as SQL's functions do
+    """The larger of two numbers."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+class smaller_of(FunctionElement[int]):  # noqa: N801
+    """The smaller of two numbers."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+class texts_of(FunctionElement[str]):  # noqa: N801
+    """Of a JSON list of texts: a row for each, in the column `value`."""
+
+    inherit_cache = True
+
+
+class text_at(FunctionElement[str]):  # noqa: N801
+    """What a record holds at a path of names, dots between them."""
+
+    type = Text()
+    inherit_cache = False  # the path is no part of SQLAlchemy's key
+
+    def __init__(self, record: Any, path: str) -> None:
+        super().__init__(record)
+        self.path = path
+
+
+@compiles(larger_of, "sqlite")
+def _larger_in_sqlite(element: larger_of, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"max({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(larger_of, "postgresql")
+def _larger_in_postgresql(element: larger_of, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"greatest({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(smaller_of, "sqlite")
+def _smaller_in_sqlite(element: smaller_of, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"min({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(smaller_of, "postgresql")
+def _smaller_in_postgresql(element: smaller_of, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"least({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(texts_of, "sqlite")
+def _texts_in_sqlite(element: texts_of, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(texts_of, "postgresql")
+def _texts_in_postgresql(element: texts_of, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"json_array_elements_text(CAST({compiler.process(element.clauses, **kw)} AS JSON))"
+
+
+@compiles(text_at, "sqlite")
+def _text_in_sqlite(element: text_at, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"json_extract({compiler.process(element.clauses, **kw)}, '$.{element.path}')"
+
+
+@compiles(text_at, "postgresql")
+def _text_in_postgresql(element: text_at, compiler: SQLCompiler, **kw: Any) -> str:
+    names = element.path.replace(".", ",")
+    return f"(CAST({compiler.process(element.clauses, **kw)} AS JSON) #>> '{{{names}}}')"

@@ -1,0 +1,53 @@
+"""Imported jobs in the tables."""
+
+from collections.abc import Sequence as Seq
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, func, select, tuple_
+
+from corral.domain.imported import Imported
+from corral.domain.people import AuditEntry
+from corral.store import codec, people
+from corral.store.dialects import Put, put, texts_of
+from corral.store.schema import imported
+
+BATCH: Final = 1_000
+_ADD: Final = Put(imported, ("id",), only_new=True)
+_ids: Final = texts_of(bindparam("ids")).table_valued("value")
+_KNOWN: Final = (
+    select(func.count()).select_from(imported).where(imported.c.id.in_(select(_ids.c.value)))
+)
+_AGE: Final = (imported.c.ended_at, imported.c.id)
+
+
+def keep(connection: Connection, rows: Seq[Imported], entry: AuditEntry) -> int:
+    before = _count(connection)
+    for first in range(0, len(rows), BATCH):
+        put(connection, _ADD, [_row(one) for one in rows[first : first + BATCH]])
+    people.add_entry(connection, entry)
+    return _count(connection) - before
+
+
+def known(connection: Connection, ids: Seq[str]) -> int:
+    return int(connection.execute(_KNOWN, {"ids": codec.text_of(ids)}).scalar_one())
+
+
+def newest(connection: Connection, limit: int, before: str | None) -> list[Imported]:
+    query = select(imported.c.record, imported.c.crc)
+    if before is not None:
+        place = select(*_AGE).where(imported.c.id == before)
+        found = connection.execute(place).one_or_none()
+        if found is None:
+            return []
+        query = query.where(tuple_(*_AGE) < tuple_(*found))
+    in_order = query.order_by(*(column.desc() for column in _AGE)).limit(max(0, limit))
+    return [codec.IMPORTED.read(*row) for row in connection.execute(in_order).all()]
+
+
+def _count(connection: Connection) -> int:
+    return int(connection.execute(select(func.count()).select_from(imported)).scalar_one())
+
+
+def _row(one: Imported) -> dict[str, Any]:
+    record, crc = codec.IMPORTED.write(one)
+    return dict(id=one.id, ended_at=one.ended_at, record=record, crc=crc)

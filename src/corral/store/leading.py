@@ -1,0 +1,79 @@
+"""Which head leads, so that others know when to take over; which there are, and what all of them
+hold to."""
+
+from collections.abc import Sequence as Seq
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, select
+
+from corral.domain.errors import TermLost
+from corral.domain.leadership import HeadSeen, Leader
+from corral.store.dialects import Batch, Put, put
+from corral.store.schema import agreed, head, heads
+from corral.store.schema import leader as table
+
+_PUT: Final = Put(table, ("id",))
+_PUT_HEAD: Final = Put(heads, ("name",))
+_AGREE: Final = Put(agreed, ("what",), only_new=True)
+_TERM: Final = select(head.c.term).scalar_subquery()
+_LEADER: Final = select(_TERM, table.c.term, table.c.name, table.c.url, table.c.beats)
+
+
+def leader(connection: Connection) -> Leader:
+    term, told, name, url, beats = connection.execute(_LEADER).one()
+    if told < term:  # who leads has not said so yet
+        return Leader(term=term)
+    return Leader(term=term, name=name, url=url, beats=beats, vacant=not name)
+
+
+def begin(connection: Connection) -> None:
+    """The row of a new store: nobody leads."""
+    _write(connection, Leader(term=0))
+
+
+def keep(connection: Connection, term: int, name: str, url: str) -> None:
+    now = leader(connection)
+    if now.term != term:
+        raise TermLost(f"term {now.term} leads now, not term {term}")
+    batch = Batch(connection)
+    batch.put(_PUT, [_row(Leader(term=term, name=name, url=url, beats=now.beats + 1))])
+    batch.put(_PUT_HEAD, [_beat(connection, name, url)])
+    batch.send()
+
+
+def step_down(connection: Connection, term: int) -> None:
+    if leader(connection).term == term:
+        _write(connection, Leader(term=term))
+
+
+def be_there(connection: Connection, name: str, url: str) -> None:
+    """One beat more of the head of that name."""
+    put(connection, _PUT_HEAD, [_beat(connection, name, url)])
+
+
+def _beat(connection: Connection, name: str, url: str) -> dict[str, Any]:
+    beats = connection.execute(select(heads.c.beats).where(heads.c.name == name)).scalar()
+    return dict(name=name, url=url, beats=(beats or 0) + 1)
+
+
+def leave(connection: Connection, name: str) -> None:
+    connection.execute(delete(heads).where(heads.c.name == name))
+
+
+def all_heads(connection: Connection) -> Seq[HeadSeen]:
+    rows = connection.execute(select(heads.c.name, heads.c.url, heads.c.beats).order_by("name"))
+    return [HeadSeen(name=name, url=url, beats=beats) for name, url, beats in rows]
+
+
+def agree(connection: Connection, what: str, said: str) -> str:
+    put(connection, _AGREE, [dict(what=what, said=said)])
+    found: str = connection.execute(select(agreed.c.said).where(agreed.c.what == what)).scalar_one()
+    return found
+
+
+def _write(connection: Connection, now: Leader) -> None:
+    put(connection, _PUT, [_row(now)])
+
+
+def _row(now: Leader) -> dict[str, Any]:
+    return dict(id=1, term=now.term, name=now.name, url=now.url, beats=now.beats)

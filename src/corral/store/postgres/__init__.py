@@ -1,0 +1,33 @@
+"""The store of several heads: a database of PostgreSQL. Who leads writes; everyone reads."""
+
+import secrets
+from collections.abc import Callable
+
+from corral.store.postgres.database import PostgresDatabase
+from corral.store.postgres.opening import prepare
+from corral.store.rules import KEEP_EVENTS, KEEP_KEYS
+from corral.store.tables import TableStore
+
+
+def _fresh_id() -> str:
+    return secrets.token_hex(16)
+
+
+class PostgresStore(TableStore):
+    """Keeps ports.Store's contract in the database at the URL. Opening it makes or upgrades it.
+
+    Raises: SpecInvalid for a URL that names none; Unsupported for a newer schema or another
+    program's tables; StoreTrouble when it cannot be reached.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        fresh_id: Callable[[], str] = _fresh_id,
+        keep_events: int = KEEP_EVENTS,
+        keep_keys: int = KEEP_KEYS,
+    ) -> None:
+        database = PostgresDatabase.at(url)
+        prepare(database, fresh_id)
+        super().__init__(database, keep_events=keep_events, keep_keys=keep_keys)

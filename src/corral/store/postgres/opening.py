@@ -1,0 +1,68 @@
+"""From a database that answers to a store of this version that may be written."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from corral.domain.errors import Unsupported
+from corral.domain.ids import ClusterId
+from corral.store.database import driver
+from corral.store.postgres.database import PostgresDatabase
+from corral.store.postgres.trouble import named
+from corral.store.schema import APPLICATION_ID, REVISION, metadata
+from corral.store.writes import begin
+
+STAMP: Final = "alembic_version"
+_TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+
+
+def prepare(database: PostgresDatabase, fresh_id: Callable[[], str]) -> None:
+    """Make the tables if there are none, bring older ones to REVISION: in one transaction, while
+    no other head does the same.
+
+    Raises: Unsupported for a newer schema or another program's tables, StoreTrouble when the
+    database cannot be reached or asked; then nothing of it has been changed.
+    """
+    try:
+        with contextlib.closing(database.connect(write=True)) as connection:
+            raw = driver(connection)
+            raw.execute("BEGIN")
+            raw.execute(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
+            _bring_up(connection, database, fresh_id)
+            raw.execute("COMMIT")
+    except DBAPIError as error:
+        inner = error.orig
+        raise (named(inner, database.name) if isinstance(inner, psycopg.Error) else error) from None
+    except psycopg.Error as error:
+        raise named(error, database.name) from None
+
+
+def _bring_up(
+    connection: Connection, database: PostgresDatabase, fresh_id: Callable[[], str]
+) -> None:
+    there = set(connection.execute(_TABLES).scalars())
+    if not there:
+        metadata.create_all(connection, checkfirst=False)
+        connection.exec_driver_sql(f"CREATE TABLE {STAMP} (version_num VARCHAR(32) PRIMARY KEY)")
+        connection.exec_driver_sql(f"INSERT INTO {STAMP} VALUES (%s)", (REVISION,))
+        begin(connection, ClusterId(fresh_id()))
+        return
+    if not {STAMP, "head", "jobs", "wishes"} <= there:
+        raise Unsupported(
+            f"{database.name} holds tables of another program ({', '.join(sorted(there)[:3])})",
+            hint="make a database for Corral alone: createdb corral",
+        )
+    revision = connection.execute(text(f"SELECT version_num FROM {STAMP}")).scalar_one()
+    if revision > REVISION:
+        raise Unsupported(
+            f"the store {database.name} has schema {revision}; this corral knows up to {REVISION}",
+            hint="install the newer corral again",
+        )
+    if revision < REVISION:
+        from corral.store.migrations import run_scripts  # alembic: only when there is need
+
+        run_scripts(connection)

@@ -1,0 +1,41 @@
+"""What the server says, in Corral's words."""
+
+from typing import Final
+
+import psycopg
+from psycopg import errors as refused
+
+from corral.domain.errors import CorralError, InvariantBroken, StoreTrouble
+
+_HINTS: Final[tuple[tuple[type[psycopg.Error], str], ...]] = (
+    (refused.DiskFull, "free space on the disk of the server; Corral then goes on"),
+    (refused.LockNotAvailable, "find who else writes: SELECT * FROM pg_stat_activity"),
+    (refused.QueryCanceled, "see how busy the server is: SELECT * FROM pg_stat_activity"),
+    (refused.ReadOnlySqlTransaction, "name the server that may be written to, not a replica of it"),
+    (refused.InsufficientPrivilege, "let the user of this URL own the database, or its schema"),
+    (refused.TooManyConnections, "raise max_connections: each head takes four"),
+    (refused.DataCorrupted, "restore a backup: restore a backup of the database"),
+    (refused.IndexCorrupted, "make the index anew: REINDEX DATABASE"),
+)
+_OURS: Final = (
+    psycopg.IntegrityError,
+    psycopg.ProgrammingError,
+    psycopg.InterfaceError,
+    psycopg.DataError,
+)
+# The driver tells no code for why a connection was refused.
+_REACH: Final = (
+    "see that the server runs, and that its database (createdb), user and password (~/.pgpass) "
+    "are right: psql URL"
+)
+
+
+def named(error: psycopg.Error, name: str) -> CorralError:
+    """The error as Trouble with what to do, or as our own bug."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    for kind, hint in _HINTS:
+        if isinstance(error, kind):
+            return StoreTrouble(f"the store {name}: {said}", hint=hint)
+    if isinstance(error, _OURS):
+        return InvariantBroken(f"the store {name} refused a row: {said}")
+    return StoreTrouble(f"the store {name}: {said}", hint=_REACH)

@@ -1,0 +1,35 @@
+"""The head's own store: one file of SQLite in WAL, one thread that writes."""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from corral.store.rules import KEEP_EVENTS, KEEP_KEYS
+from corral.store.sqlite.database import SqliteDatabase
+from corral.store.sqlite.opening import prepare
+from corral.store.tables import TableStore
+
+
+def _fresh_id() -> str:
+    return secrets.token_hex(16)
+
+
+class SqliteStore(TableStore):
+    """Keeps ports.Store's contract on a file. Opening it checks it, and upgrades an older one.
+
+    The last connection that is closed moves the log into the file.
+
+    Raises: Unsupported for a newer schema or another program's file; StoreTrouble for a damaged
+    one. Nothing of the file is changed then.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fresh_id: Callable[[], str] = _fresh_id,
+        keep_events: int = KEEP_EVENTS,
+        keep_keys: int = KEEP_KEYS,
+    ) -> None:
+        prepare(path, fresh_id)
+        super().__init__(SqliteDatabase(path), keep_events=keep_events, keep_keys=keep_keys)

@@ -1,0 +1,137 @@
+"""From a path to a store of this version that may be written: looked at first, then touched."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import StoreTrouble, Unsupported
+from corral.domain.ids import ClusterId
+from corral.store.codec import RECOVER
+from corral.store.database import transaction
+from corral.store.schema import APPLICATION_ID, REVISION, metadata
+from corral.store.sqlite.database import (
+    SqliteDatabase,
+    closing_raw,
+    connect,
+    raw_of,
+    sync_directory,
+)
+from corral.store.sqlite.log import has_lost_commits
+from corral.store.sqlite.trouble import named
+from corral.store.writes import begin
+
+CHECK_BYTES: Final = 128 * 1024 * 1024  # up to this, every start checks all of it (0.2 s)
+
+
+def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
+    """Make the store at the path if there is none, check it, bring an older one to REVISION.
+
+    Raises: Unsupported for a newer schema or another program's file, StoreTrouble for a file that
+    is damaged or cannot be opened; then nothing of it has been changed.
+    """
+    try:
+        if not _has_content(path):
+            _create(path, fresh_id)
+        revision = _look(path)
+        if revision != REVISION:
+            from corral.store.sqlite.upgrade import upgrade  # alembic: only when there is need
+
+            upgrade(path, revision)
+    except sqlite3.Error as error:
+        raise named(error, path) from error
+    except UnicodeDecodeError as error:  # the driver met a name that is no text any more
+        raise StoreTrouble(f"the store {path} is damaged: {error}", hint=RECOVER) from error
+    except OSError as error:
+        raise StoreTrouble(
+            f"the store {path} cannot be opened: {error.strerror}",
+            hint=f"see that {path.parent} exists and may be written to",
+        ) from error
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _look(path: Path) -> str:
+    """The schema's revision. A connection that may not write leaves the file and its log alone."""
+    small = path.stat().st_size <= CHECK_BYTES
+    unclean = _has_content(_wal(path))
+    check = "integrity_check" if small else "quick_check" if unclean else ""
+    with closing_raw(path, "ro") as raw:
+        (application,) = raw.execute("PRAGMA application_id").fetchone()
+        tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema")}
+        if application != APPLICATION_ID or "alembic_version" not in tables:
+            raise Unsupported(
+                f"{path} is a database of another program, not a store of Corral",
+                hint="choose another directory: corral --dir DIR up",
+            )
+        (revision,) = raw.execute("SELECT version_num FROM alembic_version").fetchone()
+        if revision > REVISION:
+            raise Unsupported(
+                f"the store {path} has schema {revision}; this corral knows up to {REVISION}",
+                hint="install the newer corral again, or restore the copy made at the upgrade: "
+                f"{path}.schema-*",
+            )
+        if check:
+            _check(raw, path, check)
+        if unclean and has_lost_commits(_wal(path), path.with_name(path.name + "-shm")):
+            raise StoreTrouble(
+                f"the log {_wal(path)} is damaged in its middle: changes that were acknowledged "
+                "would be lost",
+                hint=RECOVER,
+            )
+    return str(revision)
+
+
+def _check(raw: sqlite3.Connection, path: Path, how: str) -> None:
+    found = [line for (line,) in raw.execute(f"PRAGMA {how}(5)")]
+    if found != ["ok"]:
+        raise StoreTrouble(f"the store {path} is damaged: {'; '.join(found)}", hint=RECOVER)
+
+
+def _create(path: Path, fresh_id: Callable[[], str]) -> None:
+    """An empty store of this version, made aside: it has its name only once it is whole."""
+    if _has_content(_wal(path)):
+        raise StoreTrouble(
+            f"{_wal(path)} is the log of a store, but {path} is gone",
+            hint=f"put {path} back from a backup, or move the log away to begin afresh",
+        )
+    path.unlink(missing_ok=True)  # it is empty
+    fresh = path.with_name(path.name + ".new")
+    for left in (fresh, _wal(fresh), fresh.with_name(fresh.name + "-journal")):
+        left.unlink(missing_ok=True)
+    os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    _fill(fresh, fresh_id)
+    with contextlib.suppress(FileExistsError):  # another made it first: then that one counts
+        os.link(fresh, path)
+    sync_directory(path.parent)
+    fresh.unlink()
+
+
+def _fill(path: Path, fresh_id: Callable[[], str]) -> None:
+    with closing_raw(path, "rw") as raw:
+        raw.execute("PRAGMA journal_mode = WAL")
+    with contextlib.closing(connect(path, write=True)) as connection:
+        raw = raw_of(connection)
+        with transaction(SqliteDatabase(path), connection, write=True):
+            raw.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            metadata.create_all(connection)
+            stamp(raw)
+            begin(connection, ClusterId(fresh_id()))
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # all of it in the one file
+
+
+def stamp(raw: sqlite3.Connection) -> None:
+    """Write the revision where alembic looks for it, without alembic."""
+    raw.execute(
+        "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+        "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+    )
+    raw.execute("INSERT INTO alembic_version VALUES (?)", (REVISION,))

@@ -1,0 +1,53 @@
+"""From an older schema to this one, in one transaction, with a copy of the file kept."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from corral.domain.errors import StoreTrouble
+from corral.store.database import transaction
+from corral.store.migrations import run_scripts
+from corral.store.sqlite.database import (
+    SqliteDatabase,
+    closing_raw,
+    connect,
+    raw_of,
+    sync_directory,
+)
+
+
+def upgrade(path: Path, revision: str) -> None:
+    """Bring the store from its revision to the newest of the scripts.
+
+    A copy of the file as it was is kept as `<path>.schema-<revision>`. Raises: StoreTrouble when
+    anything fails; the store is as it was then.
+    """
+    copy = path.with_name(f"{path.name}.schema-{revision}")
+    try:
+        _keep_copy(path, copy)
+        _upgrade(path)
+    except Exception as error:  # a script may raise anything
+        raise StoreTrouble(
+            f"the store {path} could not be brought up from schema {revision}, and is as it was: "
+            f"{error}",
+            hint=f"free space for a copy of {path}, or install the older corral again",
+        ) from error
+
+
+def _upgrade(path: Path) -> None:
+    with contextlib.closing(connect(path, write=True)) as connection:
+        raw = raw_of(connection)
+        raw.execute("PRAGMA foreign_keys = OFF")  # a table may be rebuilt; checked before the end
+        with transaction(SqliteDatabase(path), connection, write=True):
+            run_scripts(connection)
+            broken = raw.execute("PRAGMA foreign_key_check").fetchall()
+            if broken:
+                raise sqlite3.IntegrityError(f"rows without their job after the upgrade: {broken}")
+
+
+def _keep_copy(path: Path, copy: Path) -> None:
+    copy.unlink(missing_ok=True)
+    with closing_raw(path, "ro") as raw:
+        raw.execute("VACUUM INTO ?", (str(copy),))
+    copy.chmod(0o600)
+    sync_directory(copy.parent)

@@ -1,0 +1,158 @@
+"""The store on tables, whichever database they lie in."""
+
+from collections.abc import Sequence as Seq
+from collections.abc import Set
+
+from sqlalchemy import Connection
+
+from corral.domain.attempt import Attempt, Receipt, Save
+from corral.domain.forecast import Ran, Told
+from corral.domain.ids import JobId, TokenId, UserName
+from corral.domain.imported import Imported
+from corral.domain.job import Job
+from corral.domain.leadership import HeadSeen, Leader
+from corral.domain.people import AuditEntry
+from corral.domain.wishes import Asked, Wish
+from corral.domain.world import Changes, Event, World
+from corral.store import imports, leading, reads, writes
+from corral.store.database import Database
+from corral.store.lanes import Counts, Reader, Writer
+from corral.store.tables_people import TablePeople
+
+
+class TableStore(TablePeople):
+    """Keeps ports.Store's contract on the tables of a database.
+
+    Three threads, each with a connection: the writer (with it the reads of the loop), quick
+    questions, and listings, so that a long listing delays neither a commit nor a look-up.
+    """
+
+    def __init__(self, database: Database, *, keep_events: int, keep_keys: int) -> None:
+        self._keep_events = keep_events
+        self._keep_keys = keep_keys
+        self._writer = Writer(database, name="store-writer")
+        self._quick = Reader(database, name="store-quick")
+        self._listing = Reader(database, name="store-listing")
+
+    @property
+    def counts(self) -> Counts:
+        """How many transactions the writer made, for how many callers."""
+        return self._writer.counts
+
+    async def lead(self, *, known: int | None = None) -> World:
+        return await self._writer.ask(lambda db: writes.lead(db, known))
+
+    async def keep_leading(self, term: int, *, name: str, url: str) -> None:
+        await self._writer.ask(lambda db: leading.keep(db, term, name, url))
+
+    async def step_down(self, term: int) -> None:
+        await self._writer.ask(lambda db: leading.step_down(db, term))
+
+    async def leader(self) -> Leader:
+        return await self._quick.ask(leading.leader)
+
+    async def be_there(self, *, name: str, url: str) -> None:
+        await self._writer.ask(lambda db: leading.be_there(db, name, url))
+
+    async def leave(self, *, name: str) -> None:
+        await self._writer.ask(lambda db: leading.leave(db, name))
+
+    async def heads(self) -> Seq[HeadSeen]:
+        return await self._quick.ask(leading.all_heads)
+
+    async def agree(self, what: str, said: str) -> str:
+        return await self._writer.ask(lambda db: leading.agree(db, what, said))
+
+    async def wish(
+        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+    ) -> Wish:
+        return await self._writer.ask(lambda db: writes.wish(db, asked, by, at, token))
+
+    async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
+        return await self._quick.ask(lambda db: reads.wish_of_key(db, by, key))
+
+    async def wishes(self, after: int) -> Seq[Wish]:
+        return await self._writer.ask(lambda db: reads.wishes_after(db, after))
+
+    async def commit(self, term: int, changes: Changes) -> Seq[Event]:
+        keep = (self._keep_events, self._keep_keys)
+        return await self._writer.ask(lambda db: writes.commit(db, term, changes, *keep))
+
+    async def jobs(self, *, final: bool, limit: int, before: JobId | None = None) -> Seq[Job]:
+        return await self._listing.ask(lambda db: reads.newest_jobs(db, final, limit, before))
+
+    async def job(self, id: JobId) -> Job | None:
+        return await self._quick.ask(lambda db: reads.job_of_id(db, id))
+
+    async def named(self, name: str, *, by: UserName | None = None) -> Job | None:
+        return await self._quick.ask(lambda db: reads.job_of_name(db, name, by))
+
+    async def array(self, of: str, *, by: UserName | None = None) -> Seq[Job]:
+        return await self._listing.ask(lambda db: reads.jobs_of_array(db, of, by))
+
+    async def names(self) -> Seq[str]:
+        return await self._listing.ask(reads.newest_names)
+
+    async def workdirs(self) -> Set[str]:
+        return await self._listing.ask(reads.workdirs)
+
+    async def attempts(self, job: JobId) -> Seq[Attempt]:
+        return await self._quick.ask(lambda db: reads.attempts_of(db, job))
+
+    async def receipts(self, job: JobId) -> Seq[Receipt]:
+        return await self._quick.ask(lambda db: reads.receipts_of(db, job))
+
+    async def saves(self, job: JobId) -> Seq[Save]:
+        return await self._quick.ask(lambda db: reads.saves_of(db, job))
+
+    async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
+        return await self._listing.ask(lambda db: reads.events_after(db, after, job, limit))
+
+    async def runs(self, *, limit: int) -> Seq[Ran]:
+        return await self._listing.ask(lambda db: _runs(db, limit))
+
+    async def keep_imported(self, rows: Seq[Imported], *, entry: AuditEntry) -> int:
+        return await self._writer.ask(lambda db: imports.keep(db, rows, entry))
+
+    async def known_imports(self, ids: Seq[str]) -> int:
+        return await self._listing.ask(lambda db: imports.known(db, ids))
+
+    async def imported(self, *, limit: int, before: str | None = None) -> Seq[Imported]:
+        return await self._listing.ask(lambda db: imports.newest(db, limit, before))
+
+    async def tell(self, rows: Seq[Told], *, void: Seq[JobId] = ()) -> None:
+        await self._writer.ask(lambda db: writes.tell(db, rows, void))
+
+    async def told(self, *, limit: int) -> Seq[Told]:
+        return await self._listing.ask(lambda db: reads.newest_told(db, limit))
+
+    async def put_secret(
+        self,
+        name: str,
+        sealed: bytes,
+        *,
+        by: UserName,
+        at: float,
+        entry: AuditEntry | None = None,
+    ) -> None:
+        await self._writer.ask(lambda db: writes.put_secret(db, name, sealed, by, at, entry))
+
+    async def secret(self, name: str) -> bytes | None:
+        return await self._quick.ask(lambda db: reads.secret_of(db, name))
+
+    async def secrets(self) -> Seq[tuple[str, UserName, float]]:
+        return await self._quick.ask(reads.secret_names)
+
+    async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
+        return await self._writer.ask(lambda db: writes.drop_secret(db, name, entry))
+
+    async def close(self) -> None:
+        """Finish what waits; then the connections go."""
+        await self._listing.close()
+        await self._quick.close()
+        await self._writer.close()
+
+
+def _runs(connection: Connection, limit: int) -> list[Ran]:
+    own = reads.runs(connection, limit)
+    return own + [one.ran for one in imports.newest(connection, limit - len(own), None)]

@@ -1,0 +1,88 @@
+"""Shapes of how a machine becomes a node. Times are wall-clock seconds since 1970."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from corral.wire.parts import Answer
+
+__all__ = [
+    "JoinNeeds",
+    "JoinTokenCreate",
+    "JoinTokenMade",
+    "NodeJoin",
+    "NodeJoined",
+    "RayInvitation",
+]
+
+USES = 1
+MOST_USES = 1_000
+SECONDS = 900.0
+LONGEST_SECONDS = 7 * 86400.0
+_ASKED = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class JoinTokenCreate(BaseModel):
+    """How many machines a join token lets in, and for how long."""
+
+    model_config = _ASKED
+
+    uses: Annotated[int, Field(ge=1, le=MOST_USES)] = USES
+    expires_seconds: Annotated[float, Field(ge=1.0, le=LONGEST_SECONDS)] = SECONDS
+
+
+class JoinTokenMade(Answer):
+    """The one answer that holds the secret. `fingerprint` is that of the certificate that the head
+    shows at `url`: sha256: and 64 hexadecimal digits; empty where it speaks without TLS."""
+
+    token: str
+    id: str
+    url: str
+    fingerprint: str
+    uses: int
+    expires_at: float
+
+    @property
+    def line(self) -> str:
+        """What is typed on the machine that is to join."""
+        pinned = f" --fingerprint {self.fingerprint}" if self.fingerprint else ""
+        return f"corral join {self.url} --token {self.token}{pinned}"
+
+
+class JoinNeeds(Answer):
+    """What a machine needs to have, told before its token is spent. `ray` and `python`: the
+    versions that all nodes of a cluster on Ray have; empty on another engine."""
+
+    engine: str = "local"
+    ray: str = ""
+    python: str = ""
+
+
+class RayInvitation(Answer):
+    """How a machine becomes a node of the Ray cluster at `address`, whose nodes all show `token`
+    ("" where it has none). `folder`: what the node's own will be, on that machine."""
+
+    address: str
+    token: str
+    folder: str
+
+
+class NodeJoin(BaseModel):
+    """A machine asks to be the node of this name. `sha256` is the hash of the token that it has
+    made for itself: the head never sees it before it is used."""
+
+    model_config = _ASKED
+
+    node: Annotated[str, Field(max_length=1_000)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class NodeJoined(Answer):
+    """`trusted`: the certificate that vouches for the head, as PEM; empty without TLS. `ray`: where
+    nodes are those of a Ray cluster."""
+
+    node: str
+    cluster: str
+    url: str
+    trusted: str
+    ray: RayInvitation | None = None

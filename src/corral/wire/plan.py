@@ -1,0 +1,80 @@
+"""What a shim is told when it is born, over its socket; and what a part begins with by itself.
+
+Read before a rank runs: only what every interpreter brings is imported here.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+EARLY_FILE: Final = "plan.json"
+WORKDIR_FILE: Final = "workdir.tar.gz"  # beside it, where the job has a workdir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One attempt on one node. `env` is shared by its ranks, `rank_env` each one's own.
+
+    `user` None: the account that Corral runs as. `devices`: the only GPUs it may open; None: all.
+    `image`: an ImageRoot; None: the node as it is. `beside`: a folder beside `work` that is its
+    user's too.
+    """
+
+    job: str
+    attempt: int
+    node: str
+    folder: str
+    work: str
+    run: str
+    setup: str | None
+    env: dict[str, str]
+    rank_env: list[dict[str, str]]
+    ranks: list[int]  # their numbers in the gang
+    user: str | None
+    containment: str
+    group: str  # a name that no other attempt on the machine has
+    pids: int
+    cpu_millis: int
+    memory_bytes: int
+    devices: list[int] | None = None
+    image: dict[str, Any] | None = None
+    beside: str | None = None
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+
+
+def decode_plan(line: bytes) -> Plan:
+    """Raises: ValueError, TypeError."""
+    named: dict[str, Any] = json.loads(line)
+    return Plan(**named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Early:
+    """A plan that lies in a part's folder, so that its ranks begin before its agent is there.
+
+    `plan` as far as any machine knows it; `launch`: the same as the head wants it, for the agent.
+    `counts_gpus`: the plan's GPUs are places among those that the step was granted. `isolation`,
+    `hidden` and `shared` are those of node.json.
+    """
+
+    plan: Plan
+    launch: dict[str, Any]
+    counts_gpus: bool
+    isolation: str
+    hidden: list[str]
+    shared: list[str]
+
+    @property
+    def node(self) -> str:
+        return self.plan.node
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+
+
+def decode_early(text: bytes) -> Early:
+    """Raises: ValueError, TypeError, KeyError."""
+    named: dict[str, Any] = json.loads(text)
+    return Early(**{**named, "plan": Plan(**named["plan"])})

@@ -1,0 +1,118 @@
+"""Queues as they are written down: as a file would have them, and what of them a change changes."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from corral.domain import queue as domain
+from corral.domain.job import PRIORITIES
+from corral.domain.units import MILLIS_PER_GPU, written_duration
+from corral.wire.queues import BORROW_ONLY
+
+
+def form_of(queue: domain.Queue) -> dict[str, Any]:
+    """The queue as it would be written in a file; what is as without it is left out."""
+    low, high = queue.lowest_priority, queue.highest_priority
+    form: dict[str, Any] = {
+        "name": queue.name,
+        "parent": queue.parent,
+        "gpus": {kind: _count(millis) for kind, millis in queue.nominal} or None,
+        "weight": queue.weight if queue.weight != 1.0 else None,
+        "borrow": _count(queue.borrow_limit_millis),
+        "lend": _count(queue.lend_limit_millis),
+        "max_per_user": _count(queue.most_per_user_millis),
+        "max_duration": _written(queue.longest_seconds),
+        "priorities": None if low is None or high is None else [_word(low), _word(high)],
+        "allow": None if queue.allow is None else list(queue.allow),
+        "policy": queue.policy if queue.policy != domain.Policy.DEFAULT else None,
+        "preempt": queue.preempt if queue.preempt != domain.Preempt.SAVING else None,
+        "budget": _budget_form(queue.budget) if queue.budget is not None else None,
+    }
+    return {key: value for key, value in form.items() if value is not None}
+
+
+def _budget_form(budget: domain.Budget) -> dict[str, Any]:
+    until = None if budget.until is None else datetime.fromtimestamp(budget.until, UTC)
+    form: dict[str, Any] = {
+        "gpu_hours": budget.gpu_hours,
+        "money": budget.money,
+        "rates": dict(budget.rates) or None,
+        "period": _written(budget.period_seconds),
+        "until": None if until is None else until.isoformat(),
+        "then": BORROW_ONLY if budget.demote_to is None else _word(budget.demote_to),
+    }
+    return {key: value for key, value in form.items() if value is not None}
+
+
+def _count(millis: int | None) -> float | int | None:
+    if millis is None:
+        return None
+    return millis / MILLIS_PER_GPU if millis % MILLIS_PER_GPU else millis // MILLIS_PER_GPU
+
+
+def _written(seconds: float | None) -> str | None:
+    return None if seconds is None else written_duration(seconds)
+
+
+def _word(priority: int) -> str | int:
+    names = {number: name for name, number in PRIORITIES.items()}
+    return names.get(priority, priority)
+
+
+def changes_of(before: domain.QueueTree, after: domain.QueueTree) -> list[str]:
+    """What would be different, one line each; nothing: no line."""
+    lines = []
+    old_rules, new_rules = _rules(before), _rules(after)
+    for word in old_rules:
+        if old_rules[word] != new_rules[word]:
+            lines.append(f"~ {word}: {said(old_rules[word])} -> {said(new_rules[word])}")
+    for queue in before.queues:
+        if queue.name not in after.by_name:
+            lines.append(f"- {queue.name}")
+    for queue in after.queues:
+        new_form = form_of(queue)
+        if queue.name not in before.by_name:
+            rest = ", ".join(f"{key}: {said(one)}" for key, one in list(new_form.items())[1:])
+            lines.append(f"+ {queue.name}{': ' if rest else ''}{rest}")
+            continue
+        old_form = form_of(before.queue(queue.name))
+        for key in {**old_form, **new_form}:
+            if old_form.get(key) != new_form.get(key):
+                old, new = said(old_form.get(key)), said(new_form.get(key))
+                lines.append(f"~ {queue.name}: {key}: {old} -> {new}")
+    return lines
+
+
+def _rules(tree: domain.QueueTree) -> dict[str, Any]:
+    """What holds for all queues, as it would be written in a file."""
+    return {
+        "half_life": _written(tree.half_life_seconds),
+        "guard": _written(tree.guard_seconds),
+        "relocation": relocation_form(tree),
+        "patience": patience_form(tree),
+    }
+
+
+def relocation_form(tree: domain.QueueTree) -> dict[str, Any] | None:
+    """As it would be written in a file; None: jobs are not moved."""
+    rule = tree.relocation
+    if rule is None:
+        return None
+    return {"gpu_hours": rule.gpu_hours, "pause": _written(rule.pause_seconds)}
+
+
+def patience_form(tree: domain.QueueTree) -> dict[str, Any] | None:
+    """As it would be written in a file; None: nobody waits for nearness."""
+    form = {"rack": tree.rack_patience_seconds, "pod": tree.pod_patience_seconds}
+    return {level: _written(seconds) for level, seconds in form.items() if seconds} or None
+
+
+def said(value: Any) -> str:
+    """A value of a form on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {said(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(said, value))}]"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "none" if value is None else str(value)

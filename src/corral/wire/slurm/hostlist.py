@@ -1,0 +1,98 @@
+"""Lists of hosts as Slurm writes them: n[1-3,5],gpu01. Pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+_NUMBERED: Final = re.compile(r"(.*?)(\d+)", re.ASCII)
+_SPAN: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+MOST: Final = 100_000
+
+
+def compress(hosts: Sequence[str]) -> str:
+    """The shortest list of them in their order: n[1-3,5]. A number keeps its leading zeros. Where
+    one comes twice (nodes that share an address), all are written out."""
+    if len(set(hosts)) < len(hosts):
+        return ",".join(hosts)
+    parts: list[str] = []
+    numbers: list[str] = []
+    prefix: str | None = None
+    for host in hosts:
+        match = _NUMBERED.fullmatch(host)
+        if match is None or match.group(1) != prefix:
+            parts += _group(prefix, numbers)
+            prefix, numbers = (match.group(1), []) if match else (None, [])
+        if match is None:
+            parts.append(host)
+        else:
+            numbers.append(match.group(2))
+    return ",".join([*parts, *_group(prefix, numbers)])
+
+
+def _group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
+    if prefix is None or not numbers:
+        return
+    if len(numbers) == 1:
+        yield prefix + numbers[0]
+        return
+    spans: list[tuple[str, str]] = []
+    for number in numbers:
+        if spans and _follows(spans[-1][1], number):
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    inner = ",".join(first if first == last else f"{first}-{last}" for first, last in spans)
+    yield f"{prefix}[{inner}]"
+
+
+def _follows(last: str, number: str) -> bool:
+    """As the next one of a span: 09 after 08, 10 after 9, but not 10 after 009."""
+    return int(number) == int(last) + 1 and (
+        len(number) == len(last) or not (last.startswith("0") or number.startswith("0"))
+    )
+
+
+def expand(text: str) -> list[str]:
+    """Every host of a list, in its order; a name may count in several places: r[1-2]n[1-4].
+
+    Raises: ValueError when it is no list of nodes.
+    """
+    every = (name for part in _parts(text) for name in _names(text, part))
+    found = list(islice(every, MOST + 1))
+    if "" in found or "]" in "".join(found):
+        raise ValueError(f"{text!r} is no list of nodes")
+    if len(found) > MOST:
+        raise ValueError(f"{text!r} names more than {MOST:,} nodes")
+    return found
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Divided by the commas outside of brackets."""
+    return (part.strip() for part in re.split(r",(?![^\[]*\])", text.strip()))
+
+
+def _names(text: str, part: str) -> Iterator[str]:
+    before, bracket, rest = part.partition("[")
+    if not bracket:
+        yield before
+        return
+    inside, closed, behind = rest.partition("]")
+    if not closed:
+        raise ValueError(f"{text!r} is no list of nodes: a bracket is missing")
+    for number in _numbers(text, inside):
+        for end in _names(text, behind):
+            yield f"{before}{number}{end}"
+
+
+def _numbers(text: str, inside: str) -> Iterator[str]:
+    """A number keeps the zeros that it was written with: 01-03 is 01, 02, 03."""
+    for span in inside.split(","):
+        match = _SPAN.fullmatch(span)
+        if match is None:
+            raise ValueError(f"{text!r} is no list of nodes: {span!r} is no number and no range")
+        first, last = match.group(1), match.group(2) or match.group(1)
+        if int(last) < int(first) or int(last) - int(first) > MOST:
+            raise ValueError(f"{text!r} is no list of nodes: {span!r} counts backwards, or too far")
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{len(first)}}"

@@ -1,0 +1,64 @@
+"""Ids as numbers: Slurm's 17 is j17 here, 17_3 is j17_3; stable both ways. Pure."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from corral.wire.array import MOST
+from corral.wire.slurm.wrong import Wrong
+
+RAW_FROM: Final = 1_000_000_000  # numbers of one job of an array begin here
+RAW_EACH: Final = 10_000_000  # above every index
+_NUMBER: Final = re.compile(r"(\d{1,15}(?:_\d{1,9}){0,2})(?:\.[a-z0-9+]+)?", re.ASCII)
+_SOME: Final = re.compile(r"(\d{1,15}(?:_\d{1,9})?)_\[([0-9,\-:]+)(?:%\d+)?\]", re.ASCII)
+
+
+def raw_of(id: str) -> str:
+    """One whole number, as SLURM_JOB_ID and JobIDRaw are: 17 of j17, 1170000003 of j17_3. What is
+    no id of Corral's is its own."""
+    job, _, index = number_of(id).partition("_")
+    if not (job.isdecimal() and index.isdecimal()):
+        return number_of(id)
+    return str(RAW_FROM + int(job) * RAW_EACH + int(index))
+
+
+def number_of(id: str) -> str:
+    """17 of j17, 17_3 of j17_3."""
+    return id.removeprefix("j")
+
+
+def id_of(text: str) -> str:
+    """j17 of 17 and of 17.batch, j17_3 of 17_3 and of 1170000003.
+
+    Raises: Wrong.
+    """
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise Wrong(f"Invalid job id {text}")
+    number = match.group(1)
+    if number.isdecimal() and int(number) >= RAW_FROM:
+        job, index = divmod(int(number) - RAW_FROM, RAW_EACH)
+        return f"j{job}_{index}"
+    return f"j{number}"
+
+
+def ids_of(text: str) -> Iterator[str]:
+    """Every id of 17,18_3,19_[1-3]. Raises: Wrong."""
+    for part in re.split(r",(?![^\[]*\])", text):
+        match = _SOME.fullmatch(part.strip())
+        if match is None:
+            yield id_of(part)
+            continue
+        for span in match.group(2).split(","):
+            yield from (f"j{match.group(1)}_{index}" for index in _indices(part, span))
+
+
+def _indices(text: str, span: str) -> range:
+    match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9})(?::([1-9]\d{0,8}))?)?", span, re.ASCII)
+    if match is None:
+        raise Wrong(f"Invalid job id {text}")
+    first, last, step = match.groups()
+    found = range(int(first), int(last or first) + 1, int(step or 1))
+    if len(found) > MOST:
+        raise Wrong(f"Invalid job id {text}")
+    return found

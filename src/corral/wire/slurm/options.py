@@ -1,0 +1,227 @@
+"""How options of Slurm's commands are written and read. The tables are data. Pure."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from corral.wire.slurm.wrong import USAGE, Wrong
+
+
+class Use(StrEnum):
+    """What comes of an option."""
+
+    HONOURED = "honoured"
+    NOTED = "ignored"
+    REFUSED = "refused"
+
+
+class Takes(StrEnum):
+    """Whether a value belongs to an option."""
+
+    VALUE = "value"
+    MAYBE = "maybe"  # --exclusive, --exclusive=user
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. `says`: what it does here, or why not and what instead. `variable`: that of the
+    environment which gives it. `adds`: given again it adds to what was given, with a comma."""
+
+    name: str
+    short: str = ""
+    takes: Takes = Takes.VALUE
+    use: Use = Use.HONOURED
+    says: str = ""
+    variable: str = ""
+    adds: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """Options with their last values ("" for one without), and the words behind them."""
+
+    options: Mapping[str, str]
+    rest: tuple[str, ...] = ()
+    table: "Table" = field(repr=False)
+
+    def get(self, name: str) -> str | None:
+        return self.options.get(name)
+
+    def has(self, name: str) -> bool:
+        return name in self.options
+
+    @property
+    def noted(self) -> list[str]:
+        """Those that change nothing here."""
+        return [one for one in self.options if self.table.by_name[one].use == Use.NOTED]
+
+
+class Table:
+    """The options of one command."""
+
+    def __init__(self, command: str, options: Iterable[Option]) -> None:
+        self.command = command
+        self.options: Final = tuple(options)
+        self.by_name: Final = {one.name: one for one in self.options}
+        self._by_letter = {one.short: one for one in self.options if one.short}
+
+    def read(self, words: Sequence[str], *, mixed: bool = False) -> Read:
+        """What a command line says. `mixed`: options may come after other words, too.
+
+        Raises: Wrong.
+        """
+        found: dict[str, str] = {}
+        rest: list[str] = []
+        left = list(words)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                rest += left
+                break
+            if word.startswith("--"):
+                self._long(word[2:], left, found)
+            elif word.startswith("-") and len(word) > 1:
+                self._letters(word[1:], left, found)
+            elif mixed:
+                rest.append(word)
+            else:
+                rest += [word, *left]
+                break
+        return self.checked(found, rest)
+
+    def checked(self, found: Mapping[str, str], rest: Sequence[str] = ()) -> Read:
+        """Raises: Wrong for the first option that is refused here."""
+        for name in found:
+            option = self.by_name[name]
+            if option.use == Use.REFUSED:
+                raise Wrong(f"--{name} is not supported by Corral", hint=option.says)
+        return Read(options=dict(found), rest=tuple(rest), table=self)
+
+    def usage(self) -> str:
+        """What --help says."""
+        lines = [f"Usage: {self.command} [OPTIONS...]", ""]
+        for one in self.options:
+            written = f"-{one.short}, --{one.name}" if one.short else f"    --{one.name}"
+            value = {Takes.VALUE: "=...", Takes.MAYBE: "[=...]", Takes.NOTHING: ""}[one.takes]
+            note = "" if one.use == Use.HONOURED else f"[{one.use}] "
+            lines.append(f"  {written + value:<30} {note}{one.says}".rstrip())
+        return "\n".join(lines)
+
+    def of_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """What variables such as SBATCH_PARTITION say."""
+        return {
+            one.name: "" if one.takes == Takes.NOTHING else environment[one.variable]
+            for one in self.options
+            if one.variable and one.variable in environment
+        }
+
+    def _long(self, word: str, left: list[str], found: dict[str, str]) -> None:
+        name, sign, value = word.partition("=")
+        option = self._named(name)
+        if option.takes == Takes.NOTHING and sign:
+            raise Wrong(
+                f"option '--{option.name}' doesn't allow an argument",
+                hint=self._help,
+                code=USAGE,
+                before="",
+            )
+        if option.takes == Takes.VALUE and not sign:
+            value = self._next(left, f"option '--{option.name}' requires an argument")
+        _put(found, option, value)
+
+    def _named(self, name: str) -> Option:
+        """Its beginning will do where only one option begins so."""
+        if name in self.by_name:
+            return self.by_name[name]
+        near = [one for one in self.options if name and one.name.startswith(name)]
+        if len(near) == 1:
+            return near[0]
+        if near:
+            which = " ".join(f"'--{one.name}'" for one in near)
+            raise Wrong(
+                f"option '--{name}' is ambiguous; possibilities: {which}",
+                hint=self._help,
+                code=USAGE,
+                before="",
+            )
+        raise Wrong(f"unrecognized option '--{name}'", hint=self._help, code=USAGE, before="")
+
+    def _letters(self, letters: str, left: list[str], found: dict[str, str]) -> None:
+        for place, letter in enumerate(letters):
+            option = self._by_letter.get(letter)
+            if option is None:
+                raise Wrong(f"invalid option -- '{letter}'", hint=self._help, code=USAGE, before="")
+            if option.takes == Takes.NOTHING:
+                found[option.name] = ""
+                continue
+            value = letters[place + 1 :].removeprefix("=")
+            if not value and option.takes == Takes.VALUE:
+                value = self._next(left, f"option requires an argument -- '{letter}'")
+            _put(found, option, value)
+            return
+
+    def _next(self, left: list[str], why: str) -> str:
+        if not left:
+            raise Wrong(why, hint=self._help, code=USAGE, before="")
+        return left.pop(0)
+
+    @property
+    def _help(self) -> str:
+        return f'Try "{self.command} --help" for more information'
+
+
+def _put(found: dict[str, str], option: Option, value: str) -> None:
+    both = option.adds and option.name in found
+    found[option.name] = f"{found[option.name]},{value}" if both else value
+
+
+_NOT_A_SCRIPT: Final = (
+    "This does not look like a batch script.  The first",
+    "line must start with #! followed by the path to an interpreter.",
+    "For instance: #!/bin/sh",
+)
+
+
+def words_of_script(script: str) -> list[str]:
+    """What its lines of #SBATCH say, as far as the first command.
+
+    Raises: Wrong.
+    """
+    lines = script.splitlines()
+    if not lines or not lines[0].startswith("#!"):
+        raise Wrong(*_NOT_A_SCRIPT)
+    if "\r\n" in script:
+        raise Wrong(
+            "Batch script contains DOS line breaks (\\r\\n)",
+            "instead of expected UNIX line breaks (\\n).",
+        )
+    return [word for number, line in _directives(lines) for word in _split(number, line)]
+
+
+def _directives(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("#SBATCH"):
+            yield number, line.removeprefix("#SBATCH")
+        elif line.strip() and not line.lstrip().startswith("#"):
+            return
+
+
+def _split(number: int, line: str) -> list[str]:
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        raise Wrong(f"line {number} of the script: {str(error).lower()}") from None
+    if words[:1] == ["hetjob"] or words[:1] == ["packjob"]:
+        raise Wrong(
+            "heterogeneous jobs are not supported by Corral",
+            hint="submit two jobs, the second with --dependency=after:ID of the first",
+        )
+    return words
+
+
+def is_batch_script(text: str) -> bool:
+    """Whether a file is one that sbatch reads."""
+    return text.startswith("#!") and any(one.startswith("#SBATCH") for one in text.splitlines())

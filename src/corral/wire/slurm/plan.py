@@ -1,0 +1,69 @@
+"""What a batch script's node is told beside the script: it travels in the job's command. Pure."""
+
+import json
+import shlex
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+SCRIPT: Final = "slurm_script"
+MODULE: Final = "corral.agent.batch"
+_END: Final = "END_OF_SCRIPT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """How a batch script runs on the first node, and how its steps are laid out.
+
+    `output`, `error` and `input` are patterns of files, relative to `chdir`; None: with the output,
+    and nothing to read. `tasks` is of all nodes, `tasks_given` whether anybody asked for a number;
+    `task_gpus` 0: tasks share their node's GPUs.
+    """
+
+    name: str
+    submit_dir: str
+    submit_host: str
+    chdir: str
+    output: str
+    error: str | None = None
+    input: str | None = None
+    append: bool = False
+    arguments: tuple[str, ...] = ()
+    tasks: int = 1
+    tasks_given: bool = False
+    tasks_per_node: int = 1
+    cpus_per_task: int = 1
+    cpus_given: bool = False
+    gpus_per_node: int = 0
+    task_gpus: int = 0
+    memory_bytes_per_node: int = 0
+    time_seconds: int | None = None
+    array: tuple[int, int, int, int] | None = None  # count, least, most, step
+    partition: str = "default"
+
+    def encode(self) -> str:
+        """On one line, without what is as it would be anyway."""
+        given = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if getattr(self, one.name) != one.default
+        }
+        return json.dumps(given, separators=(",", ":"), sort_keys=True)
+
+
+def decode_plan(text: str) -> BatchPlan:
+    """Raises: ValueError, TypeError."""
+    named: dict[str, Any] = json.loads(text)
+    for key in ("arguments", "array"):
+        if named.get(key) is not None:
+            named[key] = tuple(named[key])
+    return BatchPlan(**named)
+
+
+def command_of(script: str, plan: BatchPlan) -> str:
+    """The job's command on every node: the script as it is, and who runs it."""
+    end = _END
+    while end in script:
+        end += "_"
+    text = script if script.endswith("\n") else f"{script}\n"
+    words = f'exec "$CORRAL_PYTHON" -P -m {MODULE} {shlex.quote(plan.encode())}'
+    return f"cat > {SCRIPT} <<'{end}'\n{text}{end}\n{words}\n"

@@ -1,0 +1,303 @@
+"""A batch script, its options and its surroundings -> the spec of a job. Pure."""
+
+import os.path
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from corral.domain.ids import is_name
+from corral.domain.job import PRIORITIES
+from corral.wire import read as fields
+from corral.wire.array import read_array
+from corral.wire.read import OWN_TOKEN
+from corral.wire.slurm import paths, values
+from corral.wire.slurm.hostlist import expand
+from corral.wire.slurm.ids import id_of
+from corral.wire.slurm.options import Read, words_of_script
+from corral.wire.slurm.plan import BatchPlan, command_of
+from corral.wire.slurm.sbatch_options import SBATCH
+from corral.wire.slurm.shape import Shape, shape_of
+from corral.wire.slurm.wrong import Wrong
+
+_TASKS: Final = ("ntasks", "ntasks-per-node", "ntasks-per-gpu")
+_ON: Final = {"after": "started", "afterok": "done", "afternotok": "failed", "afterany": "ended"}
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
+_NOT_SENT: Final = re.compile(r"(?:SLURM|SBATCH|CORRAL|SRUN)_.*|SLURMD_NODENAME|_", re.ASCII)
+_SECRET: Final = re.compile(
+    r"(?:.*_)?(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY)"
+    r"(?:_.*)?",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """Where and when somebody submits."""
+
+    directory: str
+    host: str
+    now: datetime
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What was asked. `notes` are told on standard error; `singleton`: it waits for all of its name
+    and owner, which only the head can name."""
+
+    spec: dict[str, Any]
+    read: Read
+    plan: BatchPlan
+    notes: tuple[str, ...]
+    singleton: bool = False
+
+
+def read_batch(words: Sequence[str], script: str | None, here: Here, *, name: str = "") -> Batch:
+    """`words` are those of the command line before the script's own arguments; of what is said
+    several times the command line counts, then the environment, then the script.
+
+    Raises: Wrong.
+    """
+    typed = SBATCH.read(words)
+    if typed.has("wrap"):
+        script = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed.get('wrap')}\n"
+    if script is None:
+        raise Wrong("there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]")
+    said = SBATCH.read(words_of_script(script)).options
+    given = {**said, **SBATCH.of_environment(here.environment), **typed.options}
+    arguments = () if typed.has("wrap") else typed.rest[1:]
+    whole = SBATCH.checked(given, typed.rest)
+    return _batch(
+        whole, script, here, name="wrap" if typed.has("wrap") else name, arguments=arguments
+    )
+
+
+def _batch(read: Read, script: str, here: Here, *, name: str, arguments: tuple[str, ...]) -> Batch:
+    shape = shape_of(read)
+    notes = list(shape.notes)
+    said_name = read.get("job-name") or name or "sbatch"
+    plan = _plan(read, shape, here, said_name, arguments)
+    environment = exported(read.get("export"), here.environment, notes)
+    spec: dict[str, Any] = {
+        "name": plain_name(said_name),
+        "run": command_of(script, plan),
+        "per": "node",
+        "env": environment,
+        "secrets": [OWN_TOKEN],
+        **job_fields(read, shape, here, notes),
+    }
+    if (array := read.get("array")) is not None:
+        spec["array"] = array
+    if read.has("no-requeue") and not read.has("requeue"):
+        spec["retry"] = {"infra": 0}
+    after, singleton = afters(read.get("dependency"))
+    if after:
+        spec["after"] = after
+    if read.noted:
+        ignored = ", ".join(f"--{one}" for one in read.noted)
+        notes.append(f"note: {ignored}: nothing comes of it here (docs/slurm.md)")
+    return Batch(spec=spec, read=read, plan=plan, notes=tuple(notes), singleton=singleton)
+
+
+def job_fields(read: Read, shape: Shape, here: Here, notes: list[str]) -> dict[str, Any]:
+    """What sbatch and srun ask for alike, as fields of a spec. Raises: Wrong."""
+    gpu: Any = f"{shape.gpu_type}:{shape.gpus_per_node}" if shape.gpu_type else shape.gpus_per_node
+    memory = f"{shape.memory_bytes}B" if shape.memory_bytes else None
+    resources = {"cpu": shape.cpus_per_node, "gpu": gpu or None, "memory": memory}
+    limit = values.seconds(read.get("time") or "0")
+    found: dict[str, Any] = {
+        "nodes": shape.nodes,
+        "resources": {key: value for key, value in resources.items() if value},
+        "elastic": {"min_nodes": shape.fewest, "max_nodes": shape.nodes}
+        if shape.fewest < shape.nodes
+        else None,
+        "queue": queue_of(read, notes),
+        "priority": priority_of(read, notes),
+        "max_duration": f"{limit}s" if limit else None,
+        "warn": _warn(read.get("signal"), limit, notes),
+        "constraints": _constraints(read, shape),
+        "exclusive": True if read.has("exclusive") else None,
+        "topology": "spread" if read.has("spread-job") else None,
+        "begin": _begin(read, here),
+        "start_by": _start_by(read, here, limit),
+    }
+    return {key: value for key, value in found.items() if value not in (None, {}, "")}
+
+
+def plain_name(text: str) -> str:
+    """The nearest name that a job can have."""
+    base = os.path.basename(text.rstrip("/")) or text
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", base, flags=re.ASCII)[:55].strip("._-")
+    return words if is_name(words) else "sbatch"
+
+
+def queue_of(read: Read, notes: list[str]) -> str | None:
+    said = read.get("partition")
+    if said is None:
+        return None
+    first, comma, _ = said.partition(",")
+    if comma:
+        notes.append(f"note: of the partitions {said} the first is taken: {first}")
+    return first
+
+
+def priority_of(read: Read, notes: list[str]) -> int | None:
+    """From --priority, else --qos, less --nice."""
+    qos = read.get("qos")
+    if qos is not None and qos not in PRIORITIES:
+        notes.append(f"note: --qos={qos} is none of {', '.join(PRIORITIES)}: it is ignored")
+    base = PRIORITIES.get(qos or "", 0)
+    if (asked := read.get("priority")) is not None:
+        base = 0 if asked.upper() == "TOP" else values.count(asked, "--priority", least=0)
+    nice = read.get("nice")
+    if nice is not None:
+        if not re.fullmatch(r"-?\d{0,9}", nice):
+            raise Wrong(f'Invalid --nice value "{nice}"')
+        base -= int(nice or 100)
+    return max(-10_000, min(10_000, base)) or None
+
+
+def _warn(signal: str | None, limit: int | None, notes: list[str]) -> dict[str, Any] | None:
+    if signal is None:
+        return None
+    number, before = values.warning(signal)
+    if limit is None:
+        notes.append("note: --signal without --time: there is no end to be told of")
+        return None
+    return {"signal": number, "before": f"{max(1, min(before, limit - 1))}s"}
+
+
+def _constraints(read: Read, shape: Shape) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in filter(None, re.split(r"[&,]", read.get("constraint") or "")):
+        if re.search(r"[|\[\]*()]", part):
+            raise Wrong(
+                f"Invalid feature specification: {read.get('constraint')}",
+                hint="write labels that all of its nodes have, joined by &: -C 'ib&zone=a'",
+            )
+        label, sign, value = part.strip().partition("=")
+        found[label] = value if sign else True
+    try:
+        on = expand(read.get("nodelist") or "") if read.get("nodelist") else []
+        off = expand(read.get("exclude") or "") if read.get("exclude") else []
+    except ValueError as error:
+        raise Wrong(f"Invalid node name specified: {error}") from None
+    if on and len(on) < shape.nodes:
+        raise Wrong(
+            f"--nodelist names {len(on)} of {shape.nodes} nodes: the others cannot be left open",
+            hint="name as many nodes as it needs, or more to choose from",
+        )
+    if on:
+        found["node"] = [one for one in on if one not in off]
+    elif off:
+        found["node"] = {"not": off}
+    return found
+
+
+def _begin(read: Read, here: Here) -> str | None:
+    said = read.get("begin")
+    return values.moment(said, here.now).isoformat() if said else None
+
+
+def _start_by(read: Read, here: Here, limit: int | None) -> str | None:
+    said = read.get("deadline")
+    if said is None:
+        return None
+    end = values.moment(said, here.now, "--deadline")
+    latest = end - timedelta(seconds=limit or 0)
+    if latest <= here.now:
+        raise Wrong(f"Incorrect deadline specification {said}: it cannot be done by then")
+    return latest.isoformat()
+
+
+def afters(text: str | None) -> tuple[list[dict[str, str]], bool]:
+    """(what the job waits for, whether for all of its name). Raises: Wrong."""
+    found: list[dict[str, str]] = []
+    singleton = False
+    for part in filter(None, (text or "").split(",")):
+        kind, *ids = part.split(":")
+        if kind == "singleton" and not ids:
+            singleton = True
+            continue
+        if kind not in _ON or not ids or "?" in part:
+            raise Wrong(
+                f"Job dependency problem: {part}",
+                hint="write after, afterok, afternotok or afterany:ID[:ID...], or singleton, "
+                "joined by commas",
+            )
+        found += [{"job": id_of(one), "on": _ON[kind]} for one in ids]
+    return found, singleton
+
+
+def exported(said: str | None, environment: Mapping[str, str], notes: list[str]) -> dict[str, str]:
+    """The variables that travel with the job. Of ALL, which nobody looks through, those that are
+    named like secrets stay: a spec is kept in plain text."""
+    parts = [one for one in re.split(r",(?=[A-Za-z_])", said or "ALL") if one]
+    found: dict[str, str] = {}
+    if "ALL" in parts:
+        sent = {key: value for key, value in environment.items() if _may_be_sent(key, value)}
+        kept = sorted(key for key in sent if _SECRET.fullmatch(key))
+        found = {key: value for key, value in sent.items() if key not in kept}
+        named = {one.partition("=")[0] for one in parts}
+        if left := [key for key in kept if key not in named]:
+            notes.append(
+                f"note: not sent along, for it is named like a secret: {', '.join(left)}; "
+                "name it in --export, or run: corral secret set NAME"
+            )
+    for part in parts:
+        name, sign, value = part.partition("=")
+        if part in ("ALL", "NONE", "NIL"):
+            continue
+        if not _VARIABLE.fullmatch(name):
+            raise Wrong(f"Invalid --export: {part}")
+        if sign or name in environment:
+            found[name] = value if sign else environment[name]
+    return {key: found[key] for key in sorted(found)}
+
+
+def _may_be_sent(name: str, value: str) -> bool:
+    known = _VARIABLE.fullmatch(name) and not _NOT_SENT.fullmatch(name)
+    plain = "\0" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return bool(known) and name not in fields.SET_BY_CORRAL and plain and len(value) <= 32_768
+
+
+def _plan(read: Read, shape: Shape, here: Here, name: str, arguments: tuple[str, ...]) -> BatchPlan:
+    chdir = os.path.normpath(os.path.join(here.directory, read.get("chdir") or "."))
+    array = read.get("array")
+    mode = (read.get("open-mode") or "truncate")[:1]
+    if mode not in "at":
+        raise Wrong(f"Invalid --open-mode argument: {read.get('open-mode')}. Ignored")
+    return BatchPlan(
+        name=name,
+        submit_dir=here.directory,
+        submit_host=here.host,
+        chdir=chdir,
+        output=read.get("output") or (paths.ARRAY if array is not None else paths.BATCH),
+        error=read.get("error"),
+        input=read.get("input"),
+        append=mode == "a",
+        arguments=arguments,
+        tasks=shape.tasks,
+        tasks_given=any(read.has(one) for one in _TASKS),
+        tasks_per_node=shape.tasks_per_node,
+        cpus_per_task=shape.cpus_per_task,
+        cpus_given=read.has("cpus-per-task"),
+        gpus_per_node=shape.gpus_per_node,
+        task_gpus=shape.task_gpus,
+        memory_bytes_per_node=shape.memory_bytes,
+        time_seconds=values.seconds(read.get("time") or "0"),
+        array=None if array is None else _array(array),
+        partition=(read.get("partition") or "default").partition(",")[0],
+    )
+
+
+def _array(text: str) -> tuple[int, int, int, int]:
+    """(count, least, most, step). Raises: Wrong."""
+    try:
+        indices = read_array(text).indices
+    except fields.Wrong as error:
+        raise Wrong(f"Invalid job array specification: {error.text}", hint=error.hint) from None
+    step = indices[1] - indices[0] if len(indices) > 1 else 1
+    return len(indices), indices[0], indices[-1], step

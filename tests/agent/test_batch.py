@@ -1,0 +1,167 @@
+"""A batch script's nodes: who runs which task, what each is told, and who is let in."""
+
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.agent.batch import names
+from corral.agent.batch.frames import Frames, Message, Stranger, key_of
+from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
+from corral.agent.batch.tasks import Tasks
+from corral.wire.slurm.plan import BatchPlan
+from tests.patience import PATIENCE_SECONDS
+
+HOSTS = [["10.0.0.1", "n1"], ["10.0.0.2", "n2"], ["10.0.0.3", "n3"]]
+
+
+def plan(**more: Any) -> BatchPlan:
+    return BatchPlan(**{"name": "x", "submit_dir": "/", "submit_host": "h", "chdir": "/",
+                        "output": "o", **more})  # fmt: skip
+
+
+ASKED_FOR_TASKS = plan(tasks=6, tasks_given=True, tasks_per_node=2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "of", "nodes", "tasks"),
+    [
+        (Asked(), plan(), (0, 1, 2), (1, 1, 1)),
+        (Asked(), ASKED_FOR_TASKS, (0, 1, 2), (2, 2, 2)),
+        (Asked(nodes=1, tasks=1), ASKED_FOR_TASKS, (0,), (1,)),
+        (Asked(tasks=4), plan(), (0, 1, 2), (2, 1, 1)),
+        (Asked(tasks=2), plan(), (0, 1), (1, 1)),
+        (Asked(nodes=2, tasks_per_node=3), plan(), (0, 1), (3, 3)),
+        (Asked(nodes=1, tasks=1, on=("n2",)), plan(), (1,), (1,)),
+        (Asked(on=("10.0.0.3", "n1")), plan(), (2, 0), (1, 1)),
+        (Asked(relative=1), plan(), (1, 2), (1, 1)),
+        (Asked(off=("n1",)), plan(), (1, 2), (1, 1)),
+    ],
+)
+def test_tasks_lie_in_blocks_on_the_nodes_that_will_do(
+    asked: Asked, of: BatchPlan, nodes: tuple[int, ...], tasks: tuple[int, ...]
+) -> None:
+    assert lay_out(asked, of, HOSTS) == Layout(nodes=nodes, tasks=tasks)
+
+
+@pytest.mark.parametrize(
+    "asked", [Asked(nodes=4), Asked(on=("n9",)), Asked(nodes=1, tasks=3, tasks_per_node=2)]
+)
+def test_a_step_that_asks_for_more_than_the_job_holds_is_refused(asked: Asked) -> None:
+    with pytest.raises(CannotStep):
+        lay_out(asked, plan(), HOSTS)
+
+
+def test_counts_of_tasks_are_written_as_slurm_writes_them() -> None:
+    assert names.tasks_text([2, 2, 2, 1]) == "2(x3),1"
+
+
+def own(**more: str) -> dict[str, str]:
+    return {
+        "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "10.0.0.[1-2]", "SLURM_CPUS_ON_NODE": "4",
+        "SLURMD_NODENAME": "n1", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "17", "MASTER_ADDR": "a",
+        "RANK": "0", "WORLD_SIZE": "2", "PATH": "/bin", "CORRAL_JOB_ID": "j17", **more,
+    }  # fmt: skip
+
+
+def test_a_script_is_told_what_slurm_would_tell_it_and_nothing_of_another_gang() -> None:
+    told = names.of_script(plan(cpus_per_task=3, cpus_given=True), own(), "/work/bin")
+    assert not {"MASTER_ADDR", "RANK", "WORLD_SIZE", "SLURM_NTASKS"} & told.keys()
+    assert told["SLURM_CPUS_PER_TASK"] == "3"
+    assert told["PATH"] == "/work/bin:/bin"
+    assert told["SLURM_JOB_CPUS_PER_NODE"] == "4(x2)"
+    told = names.of_script(plan(tasks=4, tasks_given=True, tasks_per_node=2), own(), "/b")
+    assert (told["SLURM_NTASKS"], told["SLURM_NTASKS_PER_NODE"]) == ("4", "2")
+
+
+def test_a_task_has_its_own_nodes_gpus_and_commands() -> None:
+    step = {"CUDA_VISIBLE_DEVICES": "0", "PATH": "/one:/bin", names.BIN: "/one", "A": "b"}
+    here = own(CUDA_VISIBLE_DEVICES="4,5,6,7", **{names.BIN: "/two"})
+    told = names.of_task(step, here, place=1, first_task=2, local=1, tasks=2, task_gpus=2)
+    assert told["CUDA_VISIBLE_DEVICES"] == "6,7"
+    assert told["PATH"] == "/two:/bin"
+    assert (told["SLURM_PROCID"], told["SLURM_LOCALID"], told["SLURM_NODEID"]) == ("3", "1", "1")
+    assert (told["SLURM_GTIDS"], told["A"]) == ("2,3", "b")
+
+
+def greeted(first: bytes, helper: bytes) -> list[str]:
+    """What came of it, at the first node and at the helper."""
+    one, other = socket.socketpair()
+    found: dict[str, str] = {}
+
+    def greet(end: socket.socket, key: bytes, own: bytes, other: bytes) -> None:
+        try:
+            Frames(end).greet(key, own=own, other=other)
+            found[own.decode()] = "in"
+        except (Stranger, EOFError, OSError) as error:
+            found[own.decode()] = type(error).__name__
+            end.close()
+
+    threads = [
+        threading.Thread(target=greet, args=(one, first, b"first", b"helper")),
+        threading.Thread(target=greet, args=(other, helper, b"helper", b"first")),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    one.close()
+    other.close()
+    return [found["first"], found["helper"]]
+
+
+def test_only_the_nodes_of_one_attempt_know_each_other() -> None:
+    assert greeted(key_of("cj.j1.1.a"), key_of("cj.j1.1.a")) == ["in", "in"]
+    assert "in" not in greeted(key_of("cj.j1.1.a"), key_of("cj.j1.2.b"))
+
+
+def test_a_node_cannot_be_let_in_by_its_own_words_sent_back() -> None:
+    one, other = socket.socketpair()
+
+    def repeat() -> None:
+        for _ in range(2):
+            other.sendall(other.recv(32))
+
+    echo = threading.Thread(target=repeat)
+    echo.start()
+    with pytest.raises(Stranger):
+        Frames(one).greet(key_of("cj.j1.1.a"), own=b"first", other=b"helper")
+    echo.join(PATIENCE_SECONDS)
+    one.close()
+    other.close()
+
+
+def test_tasks_are_fed_heard_and_ended_with_their_true_codes(tmp_path: Path) -> None:
+    said: list[tuple[Message, bytes]] = []
+    over = threading.Event()
+
+    def say(message: Message, data: bytes) -> None:
+        said.append((message, data))
+        if sum(one["type"] == "end" for one, _ in said) == 2:
+            over.set()
+
+    code = "import os, sys; print(sys.stdin.read()); sys.exit(int(os.environ['SLURM_PROCID']))"
+    step: Message = {
+        "step": 0, "words": [sys.executable, "-c", code], "env": {}, "folder": str(tmp_path),
+        "input": "all", "place": 0, "first_task": 3, "tasks": 2, "task_gpus": 0,
+    }  # fmt: skip
+    tasks = Tasks(step, {}, say)
+    tasks.start()
+    tasks.feed(b"fed")
+    tasks.feed(b"")
+    assert over.wait(PATIENCE_SECONDS)
+    assert {one["task"]: one["code"] for one, _ in said if one["type"] == "end"} == {3: 3, 4: 4}
+    assert b"".join(data for _, data in said) == b"fed\nfed\n"
+
+
+def test_a_program_that_is_not_there_ends_its_task(tmp_path: Path) -> None:
+    said: list[Message] = []
+    step: Message = {
+        "step": 0, "words": ["no-such-program"], "env": {}, "folder": str(tmp_path),
+        "input": "none", "place": 0, "first_task": 0, "tasks": 1, "task_gpus": 0,
+    }  # fmt: skip
+    Tasks(step, {}, lambda message, data: said.append(message)).start()
+    assert [(one["type"], one.get("code")) for one in said] == [("output", None), ("end", 2)]

@@ -1,0 +1,75 @@
+"""The agent of one attempt: what it was granted, by its settings and its step's environment."""
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from corral.agent.part import _until_settled, inventory_of
+from corral.agent.part_early import granted_gpus
+from corral.agent.part_start import LOST_SECONDS, private_folder
+from corral.agent.processes import myself
+from corral.domain.ids import NodeId
+from corral.wire.node import NodeSettings
+from tests.patience import PATIENCE_SECONDS
+
+
+def settings_of(**more: object) -> NodeSettings:
+    values = {"node": NodeId("n1~j1.1"), "head_file": "/head.json", "gpu_type": "h100", **more}
+    return NodeSettings(**values)  # type: ignore[arg-type]
+
+
+def test_pretended_gpus_are_as_many_as_were_granted() -> None:
+    found = inventory_of(settings_of(pretend_gpus=2))
+    assert found is not None
+    assert [(gpu.type, gpu.pretend) for gpu in found.gpus] == [("h100", True)] * 2
+
+
+def test_granted_gpus_are_counted_from_0_whatever_the_machine_calls_them() -> None:
+    found = inventory_of(settings_of(real_gpus=(3, 5)))
+    assert found is not None
+    assert [(gpu.index, gpu.type, gpu.pretend) for gpu in found.gpus] == [
+        (0, "h100", False),
+        (1, "h100", False),
+    ]
+
+
+def test_what_nobody_has_said_is_asked_of_the_machine() -> None:
+    assert inventory_of(settings_of()) is None
+
+
+@pytest.mark.parametrize(
+    ("visible", "granted"),
+    [(None, None), ("", ()), ("0,3", (0, 3)), ("GPU-8f1c", None), ("NoDevFiles", None)],
+)
+def test_a_step_says_which_gpus_it_was_granted(
+    visible: str | None, granted: tuple[int, ...] | None
+) -> None:
+    assert granted_gpus(visible) == granted
+
+
+def test_what_killed_parts_have_left_goes_and_what_lives_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, young, alive = (tmp_path / f"corral-part-{name}" for name in ("left", "young", "alive"))
+    for folder in (left, young, alive):
+        folder.mkdir()
+        (folder / "agent.pid").write_text("1 1\n")
+    myself().record(alive / "launcher.pid")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir("/")
+    with private_folder() as own:
+        long_ago = own.stat().st_mtime - LOST_SECONDS - 1.0
+        for folder in (left, alive):
+            os.utime(folder, (long_ago, long_ago))
+    assert [path.exists() for path in (own, left, young, alive)] == [False, False, True, True]
+
+
+def test_a_part_goes_also_when_its_attempt_came_and_was_settled_between_two_looks() -> None:
+    agent: Any = SimpleNamespace(seen=tuple, version=lambda: None)
+    supervisor: Any = SimpleNamespace(had=True)
+    asyncio.run(asyncio.wait_for(_until_settled(agent, supervisor), PATIENCE_SECONDS))

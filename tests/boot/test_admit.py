@@ -1,0 +1,52 @@
+"""Who is let in by the head itself, and of whom nothing stays."""
+
+import asyncio
+
+from corral.boot.admit import NodeTokens, admit_node
+from corral.domain.ids import AttemptNumber, JobId, NodeId, UserName
+from corral.domain.part import part_of
+from corral.domain.people import AuditEntry, token_id
+from corral.store.memory import MemoryStore
+
+NODE = NodeId("gpu01")
+AB, CD, EF = "ab" * 32, "cd" * 32, "ef" * 32
+
+
+def part(job: str) -> NodeId:
+    return part_of(NODE, (JobId(job), AttemptNumber(1)))
+
+
+def tokens_of(store: MemoryStore) -> NodeTokens:
+    return NodeTokens(store, lambda: 7.0)
+
+
+async def left(store: MemoryStore) -> list[NodeId | None]:
+    return [token.node for token in await store.tokens()]
+
+
+def test_of_a_part_that_is_forgotten_no_token_is_left() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        tokens = tokens_of(store)
+        for digest in (AB, CD):  # a second one, where the first try was not taken
+            await tokens.register(part("j1"), digest)
+        await tokens.register(part("j2"), EF)
+        await tokens.forget(part("j1"))
+        await tokens.forget(part("j1"))
+        assert await left(store) == [part("j2")]
+
+    asyncio.run(scenario())
+
+
+def test_what_an_earlier_head_let_in_is_forgotten_too_and_what_it_only_revoked() -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        await admit_node(store, NODE, AB, 1.0)
+        await tokens_of(store).register(part("j1"), CD)
+        await tokens_of(store).register(part("j2"), EF)
+        entry = AuditEntry(at=2.0, by=UserName("head"), token=None, what="token.revoke", on="")
+        await store.revoke_token(token_id(EF), at=2.0, entry=entry)
+        await tokens_of(store).forget(part("j1"))
+        assert await left(store) == [NODE]
+
+    asyncio.run(scenario())

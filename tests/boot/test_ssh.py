@@ -1,0 +1,69 @@
+"""The file of hosts, and the wheel that is put on them."""
+
+import base64
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import corral
+from corral.boot.ssh import Target, read_targets
+from corral.boot.wheel import own_wheel
+from corral.domain.errors import SpecInvalid
+
+
+def test_a_line_is_a_host_and_what_goes_to_the_join_there() -> None:
+    text = (
+        "# ours\n\nw1\nann@10.0.0.2:2222 --name w2 --label 'zone=a b'  # the old one\n"
+        "[fd00::1]:22\nfd00::2\n"
+    )
+    assert read_targets(text, "hosts") == [
+        Target(host="w1"),
+        Target(
+            host="10.0.0.2", port=2222, user="ann", words=("--name", "w2", "--label", "zone=a b")
+        ),
+        Target(host="fd00::1"),
+        Target(host="fd00::2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# none\n", "w1\nw1\n", "w1:ssh\n", "@\n", "-oProxyCommand=x\n", "w1 'open\n"]
+)
+def test_a_file_that_names_no_hosts_or_odd_ones_is_refused(text: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        read_targets(text, "hosts.txt")
+    assert "hosts.txt" in refused.value.message
+    assert refused.value.hint
+
+
+def test_the_wheel_is_the_code_that_runs_here_and_its_record_is_right(tmp_path: Path) -> None:
+    wheel = own_wheel(tmp_path)
+    again = tmp_path / "again"
+    again.mkdir()
+    assert own_wheel(again).read_bytes() == wheel.read_bytes()
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        info = next(name.partition("/")[0] for name in names if name.endswith("/RECORD"))
+        for row in packed.read(f"{info}/RECORD").decode().splitlines():
+            name, digest, size = row.rsplit(",", 2)
+            content = packed.read(name)
+            if name.endswith("RECORD"):
+                assert (digest, size) == ("", "")
+                continue
+            own = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            assert (digest, size) == (f"sha256={own}", str(len(content)))
+        packed.extractall(tmp_path / "site")
+    main = Path(corral.__file__).with_name("cli") / "main.py"
+    assert (tmp_path / "site" / "corral" / "cli" / "main.py").read_bytes() == main.read_bytes()
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", "import corral; print(corral.__file__)"],
+        env={"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(tmp_path / "site") in found.stdout

@@ -1,0 +1,41 @@
+"""What somebody is told whose engine lends no node in time."""
+
+from pathlib import Path
+
+import pytest
+
+from corral.boot import up
+from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.start import StartFailed, logged_bytes
+from corral.wire import api
+
+SILENT = "slurm does not answer: cannot reach slurmctld"
+
+
+def status() -> api.Status:
+    return api.Status(
+        head=api.Head(pid=1, url="http://127.0.0.1:1", version="1", started_at=0.0),
+        cluster=api.Cluster(id="c", engine="slurm", term=1),
+        nodes=[],
+        gpus=api.Gpus(total=0, free=0.0, used=0.0, away=0),
+        jobs={},
+        warnings=[SILENT],
+    )
+
+
+def test_an_engine_without_a_node_is_told_with_why_and_with_the_log_of_this_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "LENT_SECONDS", 0.0)
+    place = ClusterDir(tmp_path)
+    place.create()
+    ClusterSettings(engine="slurm").save(place)
+    place.head_log.write_text("of the last start\n")
+    before = logged_bytes(place)
+    with place.head_log.open("a") as log:
+        log.write("of this start\n")
+    with pytest.raises(StartFailed) as failed:
+        up.wait_for_nodes(place, status, since_bytes=before)
+    assert SILENT in failed.value.message
+    assert "of this start" in failed.value.message
+    assert "of the last start" not in failed.value.message

@@ -1,0 +1,63 @@
+"""A listing is whole, or says that it is not."""
+
+import json
+
+import pytest
+
+from corral.cli.main import run
+from corral.client import Client
+from corral.domain.ids import JobId
+from tests.api.heads import Agent, Head, eventually
+
+
+@pytest.fixture
+def many(agent: Agent) -> int:
+    """So many jobs, of which none is over."""
+    with Client() as client:
+        return len(client.submit({"name": "many", "run": "x", "array": "0-119"}))
+
+
+def listed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """How many jobs, and what is said on stderr."""
+    capsys.readouterr()
+    assert run(["ps", "--json", *words]) == 0
+    out, err = capsys.readouterr()
+    return len(json.loads(out)["jobs"]), err.strip()
+
+
+def test_all_without_a_limit_is_all_that_is_kept(
+    many: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert listed(capsys, "--all") == (many, "")
+
+
+def test_what_is_cut_is_told_with_what_shows_the_rest(
+    many: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = "the newest {}: there are more; see: corral ps {}"
+    assert listed(capsys) == (100, more.format(100, "--before j1_20"))
+    assert listed(capsys, "--all", "--limit", "7") == (7, more.format(7, "--all --before j1_113"))
+    assert listed(capsys, "--limit", str(many)) == (many, "")
+    assert listed(capsys, "--before", "j1_20") == (20, "")
+
+
+def test_a_listing_takes_as_many_pages_as_it_needs(
+    many: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.cli.jobs.MOST_ROWS", 50)
+    assert listed(capsys, "--all") == (many, "")
+    assert listed(capsys, "--limit", "110")[0] == 110
+
+
+def test_the_gpus_of_an_elastic_job_are_those_that_it_has(
+    agent: Agent, head: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client() as client:
+        sizes = {"elastic": {"min_nodes": 1, "max_nodes": 3}, "resources": {"gpu": 2}}
+        id = client.submit({"name": "e", "run": "x", **sizes, "nodes": 3})[0].id
+        eventually(lambda: head.control.world.jobs[JobId(id)].state == "STARTING")
+        client.submit({"name": "held", "run": "x", **sizes, "nodes": 3, "after": [{"job": id}]})
+    capsys.readouterr()
+    run(["ps"])
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[3] for row in rows if "STARTING" in row or "HELD" in row] == ["6", "2"]

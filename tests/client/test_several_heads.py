@@ -1,0 +1,89 @@
+"""A caller who names several heads finds one that answers, whichever it is."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from corral import AsyncClient, Client
+from corral.domain.errors import SpecInvalid, Unauthorised, Unreachable
+from tests.api.heads import TOKENS, Head, serving
+from tests.patience import own_loopback
+
+DEAD, DEAD_TOO = "http://127.0.0.1:9", "http://127.0.0.1:13"
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Iterator[Head]:
+    root = tmp_path / "cluster"
+    root.mkdir()
+    with serving(root) as head:
+        yield head
+
+
+@pytest.mark.parametrize("between", [",", " ", " , "])
+def test_one_that_answers_is_found_behind_those_that_do_not(head: Head, between: str) -> None:
+    url = between.join((DEAD, DEAD_TOO, head.url + "/"))
+    with Client(url=url, token=TOKENS["admin"]) as client:
+        assert client.status().head.pid == 4711
+
+    async def ask() -> int:
+        async with AsyncClient(url=url, token=TOKENS["admin"]) as client:
+            return (await client.status()).head.pid
+
+    assert asyncio.run(ask()) == 4711
+
+
+def test_a_workdir_and_a_stream_find_it_too(head: Head, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "train.py").write_text("print()")
+    url = f"{DEAD},{head.url}"
+    with Client(url=url, token=TOKENS["admin"]) as client:
+        (job,) = client.submit({"name": "a", "run": "x", "workdir": str(tmp_path / "work")})
+    with Client(url=url, token=TOKENS["admin"]) as client:
+        assert next(client.events(job.id, follow=True)).kind == "submitted"
+
+    async def upload() -> str:
+        async with AsyncClient(url=url, token=TOKENS["admin"]) as client:
+            return await client.upload_workdir(tmp_path / "work")
+
+    assert len(asyncio.run(upload())) == 64
+
+
+def test_the_next_is_asked_when_the_one_that_answered_dies(tmp_path: Path) -> None:
+    with serving(tmp_path, host=own_loopback()) as second:
+        with serving(tmp_path, host=own_loopback()) as first:
+            client = Client(url=f"{first.url},{second.url}", token=TOKENS["admin"])
+            assert client.status().head.url == first.url
+        assert client.status().head.url == second.url
+        client.close()
+
+
+def test_when_none_answers_all_are_named() -> None:
+    with Client(url=f"{DEAD},{DEAD_TOO}", token=TOKENS["admin"]) as client:
+        with pytest.raises(Unreachable) as refused:
+            client.status()
+        with pytest.raises(Unreachable), client.attach("j1"):
+            raise AssertionError("it was opened")
+    assert f"{DEAD}, {DEAD_TOO}" in refused.value.hint
+
+
+def test_the_token_of_a_directory_is_sent_to_no_other_head(
+    head: Head, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(TOKENS["admin"])
+    (tmp_path / "head.json").write_text(json.dumps({"url": DEAD}))
+    monkeypatch.setenv("CORRAL_DIR", str(tmp_path))
+    with Client(url=f"{DEAD},{head.url}") as client, pytest.raises(Unauthorised, match=head.url):
+        client.status()
+
+
+def test_an_odd_address_among_them_is_refused(head: Head) -> None:
+    url = f"{head.url},nonsense"
+    with (
+        Client(url=url, token=TOKENS["admin"]) as client,
+        pytest.raises(SpecInvalid, match="'nonsense' is no address"),
+    ):
+        client.status()

@@ -1,0 +1,68 @@
+"""The Ray engine: two nodes of a real Ray beside that of Ray's head, which is given no work."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Final
+
+from tests.patience import own_loopback
+from tests.ray_cluster import RayHouse, ray_house
+from tests.scenarios.house import House, until
+
+EXCEPTIONS: Final[dict[str, str]] = {}
+
+
+@dataclass(slots=True, kw_only=True)
+class OnRay:
+    """Implements Landlord."""
+
+    ray: RayHouse
+    name: ClassVar[str] = "ray"
+    exceptions: ClassVar[dict[str, str]] = EXCEPTIONS
+
+    @property
+    def house(self) -> House:
+        return self.ray.house
+
+    @property
+    def shared(self) -> Path:
+        return self.ray.shared
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        return ("r1", "r2")
+
+    def processes(self, id: str, attempt: int) -> list[int]:
+        return self.ray.ranks(id, attempt)
+
+    def kill_agent(self, node: str, id: str) -> None:
+        agent = self.ray.agent(node)
+        assert agent is not None
+        agent.signal(signal.SIGKILL)
+
+    def kill_node(self, node: str) -> None:
+        self.ray.kill_node(node)
+
+    def revive(self, node: str) -> None:
+        self.ray.start_ray(node)
+
+    @contextmanager
+    def others(self) -> Iterator[str]:
+        """Ray chooses where: GPUs of both nodes are let go for it, and taken back on the other."""
+        with self.ray.program(2) as program:
+            program.indices()
+            until(lambda: len(self._held_by_others()) == 1, "a program of Ray's has its GPUs")
+            yield self._held_by_others()[0]
+
+    def _held_by_others(self) -> list[str]:
+        return [node for node in self.nodes if self.house.node(node).gpus.taken == 2]
+
+
+@contextmanager
+def landlord() -> Iterator[OnRay]:
+    words = ("--set", "num_gpus=0", "--host", own_loopback())
+    with ray_house(*words, nodes=("r1", "r2")) as ray:
+        ray.house.ok("node", "cordon", ray.first, "-y")
+        yield OnRay(ray=ray)

@@ -1,0 +1,79 @@
+"""The Slurm engine: two of the nodes of a real Slurm, whose GPUs are pretended."""
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.part import part_of
+from corral.engines.local.processes import Process
+from corral.wire.node import decode_settings
+from tests.patience import own_loopback
+from tests.scenarios.house import House, house
+from tests.slurm import Slurm, cluster
+
+
+@dataclass(slots=True, kw_only=True)
+class OnSlurm:
+    """Implements Landlord."""
+
+    house: House
+    slurm: Slurm
+    name: ClassVar[str] = "slurm"
+    exceptions: ClassVar[dict[str, str]] = {}
+
+    @property
+    def shared(self) -> Path:
+        return self.house.shared
+
+    @property
+    def nodes(self) -> tuple[str, str]:
+        first, second = self.slurm.nodes
+        return first, second
+
+    def processes(self, id: str, attempt: int) -> list[int]:
+        return self.house.ranks(id, attempt)
+
+    def kill_agent(self, node: str, id: str) -> None:
+        """The part's: a folder of its own is named in its settings, and holds its process id."""
+        part = part_of(NodeId(node), (JobId(id), AttemptNumber(self.house.job(id).attempt)))
+        for file in Path(tempfile.gettempdir()).glob("corral-part-*/node.json"):
+            if decode_settings(file.read_bytes()).node == part:
+                agent = Process.recorded(file.with_name("agent.pid"))
+                assert agent is not None
+                agent.signal(signal.SIGKILL)
+
+    def kill_node(self, node: str) -> None:
+        self.slurm.kill_node(node)
+        self.slurm.call_down(node, "power lost")
+
+    def revive(self, node: str) -> None:
+        self.slurm.start_node(node)
+        self.slurm.until(lambda: self.slurm.state_of(node) == "idle", f"{node} again")
+
+    @contextmanager
+    def others(self) -> Iterator[str]:
+        job = self.slurm.submit("-w", self.nodes[0], "--gres=gpu:2")
+        yield self.nodes[0]
+        self.slurm.run("scancel", job)
+
+
+@contextmanager
+def landlord(*settings: str) -> Iterator[OnSlurm]:
+    """`settings`: of the engine, beside those that a pretend cluster needs."""
+    with cluster(nodes=2) as slurm, pytest.MonkeyPatch.context() as patch:
+        for name, value in slurm.env.items():
+            patch.setenv(name, value)
+        with house() as made:
+            made.shared.mkdir(parents=True, mode=0o1777)
+            engine = ("--engine", "slurm", "--set", "pretend=yes", "--shared", str(made.shared),
+                      "--set", f"images={slurm.place / 'images'}")  # fmt: skip
+            more = (word for setting in settings for word in ("--set", setting))
+            made.up(*engine, *more, "--host", own_loopback())
+            yield OnSlurm(house=made, slurm=slurm)

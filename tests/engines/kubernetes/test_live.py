@@ -1,0 +1,254 @@
+"""Corral on the tests' own Kubernetes: what the contract of all engines does not say.
+
+One head and one Kubernetes serve the whole file; each test leaves them empty.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.engines.kubernetes.team import IMAGE, LABELS, Team, image, team
+from tests.kube.cluster import NAMESPACE, require_kubelet
+from tests.kube.server import Rule
+from tests.kube.waiting import until
+from tests.patience import own_loopback
+from tests.scenarios.house import wait_in_shell
+
+pytestmark = [pytest.mark.root, pytest.mark.xdist_group("kubernetes-live")]
+ROLES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "roles.yaml"
+HOUR = "sleep 3600"
+
+
+def rules() -> tuple[Rule, ...]:
+    """What deploy/kubernetes lets the head do, and no more."""
+    found = []
+    for manifest in yaml.safe_load_all(ROLES.read_text()):
+        if manifest["kind"] not in ("Role", "ClusterRole"):
+            continue
+        where = (NAMESPACE,) if manifest["kind"] == "Role" else ("*",)
+        for rule in manifest["rules"]:
+            found.append(
+                Rule(groups=tuple(rule["apiGroups"]), resources=tuple(rule["resources"]),
+                     verbs=tuple(rule["verbs"]), namespaces=where)
+            )  # fmt: skip
+    return tuple(found)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    require_kubelet()
+    with team(tmp_path_factory.mktemp("live"), config=rules) as one:
+        one.images["other:1"] = image() | {"/etc/of-the-image": "other"}
+        path = one.add_claim("shared")
+        one.up("--host", own_loopback(), "--set", f"claims=shared:{path}")
+        yield one
+
+
+@pytest.fixture
+def ours(whole: Team) -> Iterator[Team]:
+    yield whole
+    for job in whole.house.answer("ps")["jobs"]:
+        whole.house.corral("stop", job["id"], "-y")
+    for quota in whole.kube.all("resourcequotas"):
+        whole.kube.delete("resourcequotas", quota["metadata"]["name"])
+    whole.until_nothing_is_left()
+
+
+def evidence(ours: Team, id: str) -> str:
+    return " ".join(receipt.evidence for receipt in ours.house.job(id).receipts)
+
+
+def test_a_gang_meets_at_the_address_of_its_first_pod_and_leaves_nothing(ours: Team) -> None:
+    id = ours.house.submit(
+        "gang",
+        "echo $RANK at $MASTER_ADDR of $CORRAL_NODES $CORRAL_GPU_TYPE",
+        nodes=2,
+        resources={"gpu": 1},
+    )
+    job = ours.house.until_over(id)
+    first, second = (ours.kube.kubelets[node].address for node in job.nodes)
+    said = {f"{rank} at {first} of {first},{second} h100" for rank in (0, 1)}
+    assert set(ours.house.logs(id).splitlines()) == said
+    ours.until_nothing_is_left()
+
+
+def test_a_job_runs_in_its_own_image(ours: Team) -> None:
+    id = ours.house.submit("own", "cat /etc/of-the-image", image="other:1")
+    ours.house.until_over(id)
+    assert ours.house.logs(id) == "other"
+
+
+def test_an_image_that_cannot_be_pulled_is_told_by_why(ours: Team) -> None:
+    id = ours.house.submit("absent", "true", image="absent:1")
+    until(lambda: "its image cannot be pulled (ImagePullBackOff" in ours.why(id))
+    ours.house.ok("stop", id, "-y")
+    assert ours.house.until_over(id).state == "CANCELLED"
+
+
+def test_a_quota_that_is_full_is_told_by_why_and_it_starts_when_there_is_room(ours: Team) -> None:
+    hard = {"metadata": {"name": "small"}, "spec": {"hard": {"pods": "0"}}}
+    ours.kube.create("resourcequotas", hard)
+    id = ours.house.submit("over", "true")
+    until(lambda: "exceeded quota: small" in ours.why(id))
+    ours.kube.delete("resourcequotas", "small")
+    assert ours.house.until_over(id).state == "DONE"
+
+
+@pytest.mark.soak
+def test_a_job_that_kubernetes_does_not_take_now_is_handed_over_later(ours: Team) -> None:
+    hard = {"metadata": {"name": "jobs"}, "spec": {"hard": {"count/jobs.batch": "0"}}}
+    ours.kube.create("resourcequotas", hard)
+    id = ours.house.submit("later", "true")
+    until(lambda: "exceeded quota: jobs" in ours.why(id))
+    ours.kube.delete("resourcequotas", "jobs")
+    assert ours.house.until_over(id).state == "DONE"
+
+
+@pytest.mark.soak
+def test_a_job_that_a_webhook_denies_fails_with_its_words(ours: Team) -> None:
+    def deny(object: object) -> str:
+        return "no jobs on Sundays" if '"Job"' in json.dumps(object) else ""
+
+    ours.kube.do(lambda: ours.kube.verbs.webhooks.append(deny))
+    try:
+        id = ours.house.submit("denied", "true", retry={"user": 0})
+        job = ours.house.until_over(id)
+    finally:
+        ours.kube.do(ours.kube.verbs.webhooks.clear)
+    assert job.state == "FAILED"
+    assert "no jobs on Sundays" in f"{job.reason} {evidence(ours, id)}"
+
+
+@pytest.mark.parametrize("how", ["evicted", "deleted"])
+def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(ours: Team, how: str) -> None:
+    go = ours.claim("shared") / how
+    run = f'if [ "$CORRAL_ATTEMPT" = 1 ]; then {HOUR}; fi; {wait_in_shell(go)}'
+    id = ours.house.submit(how, run, grace="1s")
+    ours.until_running(id)
+    (pod,) = ours.pods(id)
+    about = pod["metadata"]
+    if how == "evicted":
+        kubelet = ours.kube.kubelets[pod["spec"]["nodeName"]]
+        ours.kube.do(lambda: kubelet.evict(about["uid"]))
+    else:
+        ours.kube.delete("pods", about["name"])
+    until(lambda: ours.house.job(id).attempt == 2)
+    go.touch()
+    job = ours.house.until_over(id)
+    assert (job.state, job.receipts[0].cause) == ("DONE", "infra")
+    if how == "evicted":
+        assert "its node evicted it" in evidence(ours, id)
+
+
+@pytest.mark.soak
+def test_what_others_hold_is_not_given_away(ours: Team) -> None:
+    limits = {"limits": {"nvidia.com/gpu": "2"}}
+    container = {
+        "name": "theirs",
+        "image": IMAGE,
+        "command": ["sleep", "3600"],
+        "resources": limits,
+    }
+    spec = {"containers": [container], "restartPolicy": "Never", "nodeName": "gpu1"}
+    ours.kube.create("pods", {"metadata": {"name": "theirs"}, "spec": spec}, "default")
+    until(lambda: ours.house.node("gpu1").gpus.taken == 2)
+    id = ours.house.submit("beside", "true", resources={"gpu": 2})
+    assert ours.house.until_over(id).nodes == ["gpu2"]
+    ours.kube.delete("pods", "theirs", "default", gracePeriodSeconds=0)
+    until(lambda: ours.house.node("gpu1").gpus.taken == 0)
+
+
+@pytest.mark.soak
+def test_a_node_that_is_not_ready_is_silent_and_its_job_is_left_alone(ours: Team) -> None:
+    id = ours.house.submit("patient", HOUR, resources={"gpu": 1})
+    ours.until_running(id)
+    (node,) = ours.house.job(id).nodes
+    ours.kube.not_ready(node)
+    until(lambda: ours.house.node(node).liveness == "silent")
+    assert (ours.house.job(id).state, ours.house.job(id).attempt) == ("RUNNING", 1)
+    ours.kube.ready(node)
+    until(lambda: ours.house.node(node).liveness == "alive")
+
+
+def test_nothing_is_missed_when_watches_are_cut_and_history_is_forgotten(ours: Team) -> None:
+    id = ours.house.submit("watched", HOUR)
+    ours.until_running(id)
+    ours.kube.do(ours.kube.watching.cut)
+    ours.kube.do(ours.kube.storage.compact)
+    ours.kube.add_node("late", gpus=1, labels=LABELS, kubelet=False)
+    until(lambda: "late" in [node["id"] for node in ours.house.answer("node", "ls")["nodes"]])
+    ours.kube.change_node("late", lambda node: node["spec"].update(unschedulable=True))
+    until(lambda: ours.house.node("late").closed)
+    assert ours.house.job(id).attempt == 1
+
+
+@pytest.mark.soak
+def test_while_the_api_server_is_away_jobs_run_on_and_it_is_found_again(ours: Team) -> None:
+    id = ours.house.submit("unmoved", HOUR)
+    ours.until_running(id)
+    ours.kube.server.down = True
+    ours.kube.do(ours.kube.watching.cut)
+    log = ours.house.place.head_log
+    until(lambda: "kubernetes does not answer" in log.read_text())
+    ours.kube.server.down = False
+    other = ours.house.submit("after", "true")
+    assert ours.house.until_over(other).state == "DONE"
+    assert (ours.house.job(id).state, ours.house.job(id).attempt) == ("RUNNING", 1)
+
+
+def test_a_head_that_was_killed_finds_its_pods_and_their_ends_again(ours: Team) -> None:
+    flag = ours.claim("shared") / "found"
+    stays = ours.house.submit("stays", HOUR)
+    ends = ours.house.submit("ends", f"{wait_in_shell(flag)}; exit 5")
+    ours.until_running(stays)
+    ours.until_running(ends)
+    before = {pod["metadata"]["uid"] for pod in ours.pods()}
+    ours.house.kill_head()
+    flag.touch()
+    ours.house.up()
+    assert ours.house.until_over(ends).exit_code == 5
+    assert ours.house.job(stays).state == "RUNNING"
+    assert {pod["metadata"]["uid"] for pod in ours.pods(stays)} <= before
+
+
+@pytest.mark.soak
+def test_a_node_that_was_deleted_while_the_head_was_down_is_dead(ours: Team) -> None:
+    ours.kube.add_node("brief", gpus=1, labels=LABELS, kubelet=False)
+    until(lambda: ours.house.node("brief").liveness == "alive")
+    ours.house.kill_head()
+    ours.kube.delete("nodes", "brief", "")
+    ours.house.up()
+    until(lambda: ours.house.node("brief").liveness == "dead")
+    assert "deleted from Kubernetes" in ours.house.ok("node", "show", "brief")
+
+
+@pytest.mark.soak
+def test_two_clusters_in_one_namespace_do_not_touch_each_other(ours: Team) -> None:
+    """Each has labels of its own; what one holds is foreign to the other."""
+    with ours.neighbour() as other:
+        mine = ours.house.submit("mine", HOUR, resources={"gpu": 2})
+        ours.until_running(mine)
+        (node,) = ours.house.job(mine).nodes
+        until(lambda: other.node(node).gpus.taken == 2)
+        theirs = other.submit("theirs", "true", resources={"gpu": 2})
+        assert other.until_over(theirs).nodes != [node]
+        assert ours.house.job(mine).state == "RUNNING"
+
+
+@pytest.mark.soak
+def test_a_job_of_kueues_queue_begins_when_kueue_lets_it(ours: Team) -> None:
+    """Kueue admits a Job by taking `suspend` away: https://kueue.sigs.k8s.io/docs/tasks/run/jobs/"""
+    with ours.neighbour("--set", "queue=research") as queued:
+        id = queued.submit("queued", "true")
+        until(lambda: "Kueue has not let it in yet, by its queue research" in queued.ok("why", id))
+        (job,) = ours.kube.all("jobs")
+        assert (ours.pods(id), job["spec"]["suspend"]) == ([], True)
+        assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
+        let_in = json.dumps({"spec": {"suspend": False}})
+        name = job["metadata"]["name"]
+        done = ours.kube.kubectl("patch", "job", name, "--type=merge", "-p", let_in)
+        assert done.returncode == 0, done.stderr
+        assert queued.until_over(id).state == "DONE"

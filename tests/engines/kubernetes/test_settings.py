@@ -1,0 +1,73 @@
+"""What is typed after --set for the Kubernetes engine, and what cannot be."""
+
+import subprocess
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from corral.domain.errors import SpecInvalid, Trouble
+from corral.domain.ids import NodeId
+from corral.engines.kubernetes import render
+from corral.engines.kubernetes.settings import KubernetesSettings
+from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang
+from tests.kube.cluster import require_kubectl
+from tests.kube.typed import model_of, unknown_fields
+
+DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
+
+
+def test_settings_are_read_as_they_are_typed() -> None:
+    read = KubernetesSettings.read(
+        {"image": "x:1", "host_network": "yes", "call_seconds": "5", "claims": "a:/a, b:/b",
+         "tolerate": "gpu, spot", "nodes": "pool=gpu", "extra": "rdma/hca=2"}
+    )  # fmt: skip
+    assert (read.image, read.host_network, read.call_seconds) == ("x:1", True, 5.0)
+    assert read.mounted_claims == (("a", "/a"), ("b", "/b"))
+    assert (read.tolerated, read.node_labels) == (("gpu", "spot"), (("pool", "gpu"),))
+    assert read.extra_resources == (("rdma/hca", "2"),)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"imagee": "x"}, {"host_network": "perhaps"}, {"call_seconds": "0"}, {"call_seconds": "soon"},
+     {"claims": "data"}, {"secrets": "keys:relative"}, {"nodes": "gpu"}, {"extra": "rdma/hca"}],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_a_way_out(given: dict[str, str]) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        KubernetesSettings.read(given)
+    assert refused.value.hint
+
+
+def test_a_job_without_an_image_is_refused_where_the_cluster_has_none() -> None:
+    with pytest.raises(render.NoImage, match="names no image"):
+        render.job_of(CLUSTER, gang(), GPUS, KubernetesSettings())
+    own = render.job_of(CLUSTER, gang(image="mine:1"), GPUS, KubernetesSettings())
+    assert "mine:1" in str(own.to_dict())
+
+
+def test_a_gang_whose_gpus_have_several_names_cannot_be_one_job() -> None:
+    mixed = {**GPUS, NodeId("gpu-a"): ["amd.com/gpu"] * 8}
+    with pytest.raises(Trouble, match="several names"):
+        render.job_of(CLUSTER, gang(), mixed, SETTINGS)
+    with pytest.raises(Trouble, match="fewer than were placed"):
+        render.job_of(CLUSTER, gang(), {NodeId("gpu-a"): [], NodeId("gpu-b"): []}, SETTINGS)
+
+
+def test_the_roles_that_are_shipped_build_and_are_what_kubernetes_models_say() -> None:
+    require_kubectl()
+    made = subprocess.run(
+        ["kubectl", "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True
+    )
+    kinds = []
+    for manifest in yaml.safe_load_all(made.stdout):
+        assert (model_of(manifest) is not None, unknown_fields(manifest)) == (True, [])
+        kinds.append(manifest["kind"])
+        assert manifest["metadata"].get("namespace", "corral") == "corral"
+    assert {"Namespace", "ServiceAccount", "Role", "ClusterRole"} <= set(kinds)
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    text = (DEPLOY / "README.md").read_text()
+    assert [one.name for one in fields(KubernetesSettings) if f"`{one.name}`" not in text] == []

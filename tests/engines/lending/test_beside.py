@@ -1,0 +1,119 @@
+"""What a lending engine does while its batch system is still being asked."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from corral.domain.errors import StoreTrouble
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import ClusterId, NodeId
+from corral.domain.wanted import Launch
+from corral.engines.lending.engine import LendingEngine, Links
+from corral.engines.lending.values import Look, PartFiles
+from corral.wire.node import NodeSettings
+from tests.engines.lending.test_desk import KEY, A, B, launch_of, look, settle_on, word
+from tests.patience import PATIENCE_SECONDS
+
+
+class Slow:
+    """A driver whose looks end when they are let; it notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.may_look = asyncio.Event()
+        self.looks = 0
+        self.did: list[str] = []
+        self.refuses = False
+
+    async def look(self) -> Look:
+        self.looks += 1
+        if self.refuses:
+            raise StoreTrouble("no route to host")
+        await self.may_look.wait()
+        return look()
+
+    async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
+        self.did.append("submit")
+
+    async def withhold(self, key: AttemptKey) -> None:
+        self.did.append("withhold")
+
+    async def cancel(self, key: AttemptKey) -> None:
+        self.did.append("cancel")
+
+    async def forget(self, key: AttemptKey) -> None:
+        self.did.append("forget")
+
+    def fitted(self, launch: Launch) -> Launch | None:
+        return launch
+
+    def settings_of(self, part: NodeId, launch: Launch) -> NodeSettings:
+        return NodeSettings(node=part, head_file="/head.json")
+
+    async def close(self) -> None: ...
+
+
+async def nothing(*_: object) -> None: ...
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+def links() -> Links:
+    return Links(
+        push=lambda wanted: None,
+        hear=lambda facts: None,
+        register=nothing,
+        forget=nothing,
+        wake=lambda: None,
+        serving=lambda: 0.0,
+        cluster=lambda: ClusterId("c"),
+    )
+
+
+def engine_over(driver: Slow) -> LendingEngine:
+    return LendingEngine(name="slow", cannot={}, driver=driver, links=links(), look_seconds=0.01)
+
+
+def test_a_batch_system_that_does_not_answer_is_told_for_as_long() -> None:
+    async def run() -> None:
+        driver = Slow()
+        driver.may_look.set()
+        driver.refuses = True
+        engine = engine_over(driver)
+        await engine.start()
+        await until(lambda: engine.trouble == "slow does not answer: no route to host")
+        driver.refuses = False
+        await until(lambda: not engine.trouble)
+        await engine.down(kill=False)
+
+    asyncio.run(run())
+
+
+def test_a_gang_is_handed_over_while_a_look_is_under_way_and_forgotten_only_after_it() -> None:
+    async def run() -> None:
+        driver = Slow()
+        engine = engine_over(driver)
+        driver.may_look.set()
+        await engine.start()
+        await until(lambda: engine.desk.looked_at is not None)
+        driver.may_look.clear()
+        seen = driver.looks
+        await until(lambda: driver.looks > seen)
+        for rank, node in enumerate((A, B)):
+            engine.apply(word(node, 1, run=(launch_of(node, rank),)))
+        await until(lambda: engine.desk.attempts[KEY].submitted)
+        assert driver.did == ["submit"]
+        engine.desk.refused(KEY, "no", infra=False)
+        settle_on(engine.desk, 0.0, A, B)
+        engine.apply(word(A, 4, settled=(KEY,)))
+        assert engine.desk.due(0.0).forget == (KEY,)
+        await asyncio.sleep(0)
+        assert not engine.is_empty()
+        driver.may_look.set()
+        await until(engine.is_empty)
+        assert driver.did == ["submit", "forget"]
+        await engine.down(kill=False)
+
+    asyncio.run(run())

@@ -1,0 +1,54 @@
+"""The rules of moving jobs to make room, taken out one at a time."""
+
+from tests.simulate.mutant import Mutant
+
+MOVING = [
+    Mutant(
+        "a job that cannot save is moved",
+        "reconcile.relocate:_may_move",
+        "spec.checkpoint is not None",
+        "True",
+        "moved",
+        seed=228,
+    ),
+    Mutant(
+        "relocations cost more than an operator allows",
+        "schedule.relocate:Relocating._bought",
+        "if cost > told.left_gpu_seconds:",
+        "if False:",
+        "spent",
+        seed=174,
+    ),
+    Mutant(
+        "a job is moved again and again",
+        "reconcile.relocate:movables_of",
+        "if one.seen_at > after",
+        "if False",
+        "pause",
+        seed=92,
+    ),
+    Mutant(
+        "a relocation leaves the receipt of a preemption",
+        "reconcile.conclude:_kind",
+        "return RELOCATION if moved else _RECEIPTS[why]",
+        "return _RECEIPTS[why]",
+        "receipt",
+        seed=6,
+    ),
+    Mutant(
+        "the place that one is moved to is given to another in the same pass",
+        "schedule.decide:_make_way",
+        "if isinstance(one, Relocated):",
+        "if False:",
+        "kept",
+        seed=32,
+    ),
+    Mutant(
+        "the place that one is moved to is given to another while it stops",
+        "reconcile.preempt:on_the_way",
+        "victim.gone_at is None",
+        "False",
+        "kept",
+        seed=32,
+    ),
+]

@@ -12,7 +12,7 @@ from corral.cli.failure import REFUSED, Usage
 from corral.cli.main import build, with_negatives
 from corral.cli.main import run as main_run
 from corral.cli.spec import Typed, command_text, made_name, spec_of
-from corral.cli.wishes import Wishes, constraints_of, forms_of, nodes_of
+from corral.cli.wishes import Wishes, constraints_of, forms_of, nodes_of, number
 from corral.domain.errors import SpecInvalid
 from corral.domain.ids import is_name
 
@@ -260,3 +260,8 @@ def test_a_signal_before_no_end_is_refused(
     words = ["run", "--signal", "USR1@2m", "--dry-run", "--no-workdir", "--", "true"]
     assert main_run(words) == REFUSED
     assert "--time 4h" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flag", "meant"), [("8", 8), ("0.5", 0.5), ("h100:8", "h100:8")])
+def test_a_flag_of_a_command_line_is_read_as_the_number_it_is(flag: str, meant: Any) -> None:
+    assert number(flag) == meant

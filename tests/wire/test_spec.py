@@ -23,7 +23,6 @@ from corral.domain.job import (
 )
 from corral.domain.resources import Resources, Shape
 from corral.wire import schemas
-from corral.wire.read import gpu_flag
 from corral.wire.reading import parse_specs, parse_values, read_specs
 from corral.wire.spec import Spec
 from corral.wire.submission import to_domain
@@ -108,11 +107,6 @@ def test_gpus_in_every_form(gpu: Any, kind: str | None, millis: int) -> None:
     for field in ("gpu", "gpus", "accelerators"):
         resources = job(resources={field: gpu}).resources
         assert (resources.gpu_type, resources.gpu_millis) == (kind, millis)
-
-
-@pytest.mark.parametrize(("flag", "meant"), [("8", 8), ("0.5", 0.5), ("h100:8", "h100:8")])
-def test_a_flag_of_a_command_line_is_read_as_the_number_it_is(flag: str, meant: Any) -> None:
-    assert gpu_flag(flag) == meant
 
 
 @pytest.mark.parametrize(

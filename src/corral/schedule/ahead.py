@@ -62,9 +62,6 @@ class _Stay:
     stop: float
     holding: Holding
 
-    def overlaps(self, start: float, stop: float) -> bool:
-        return self.promise.start < stop and start < self.stop
-
     def holds_at(self, at: float) -> bool:
         return self.promise.start <= at < self.stop
 

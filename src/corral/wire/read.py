@@ -212,14 +212,6 @@ def _gpu_millis(amount: float, asked: object) -> int:
     return millis
 
 
-def gpu_flag(value: str) -> float | str:
-    """What `--gpus` of a command line means in a spec: there, everything is text."""
-    amount = _as_number(value)
-    if amount is None:
-        return value
-    return int(amount) if _finite(amount) and amount == int(amount) else amount
-
-
 def _least(value: str) -> str:
     """SkyPilot's "4+" and dstack's "4..8": what is at least needed."""
     match = _AT_LEAST.fullmatch(value.strip())

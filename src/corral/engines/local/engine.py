@@ -89,10 +89,6 @@ class LocalEngine:
         for node in self.nodes.values():
             node.look_after()
 
-    async def stop_node(self, id: NodeId) -> None:
-        """End the node's agent; its ranks run on until an agent is started again."""
-        self._node(id).stop_agent()
-
     async def kill_node(self, id: NodeId) -> None:
         """End all of the node at once, as a loss of power would; it reboots in a while."""
         await self._node(id).kill()

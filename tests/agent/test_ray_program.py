@@ -37,6 +37,10 @@ told = {"given": given, "env": dict(os.environ)}
 file = os.path.join(os.environ["TOLD"], given["node-name"])
 if given["node-name"] == os.environ.get("BROKEN"):
     sys.exit("the store is too small")
+if given["node-name"] == os.environ.get("KILLED"):
+    print("the store is too small", flush=True)
+    os.kill(os.getpid(), 9)
+open(file + ".pid", "w").write(str(os.getpid()))
 open(file, "w").write(json.dumps(told))
 os.rename(file, file + ".json")
 if "head" in given:
@@ -275,6 +279,73 @@ async def test_why_it_does_not_run_is_the_attempts_trouble_and_its_users(
         seen = await here.ended(await here.launch(launch("true"), env))
     assert "needs ray in the job's environment" in seen.trouble
     assert not seen.trouble_is_infra
+
+
+@pytest.mark.parametrize(
+    ("more", "bound", "infra"),
+    [
+        ({"BROKEN": "n1"}, 0, True),
+        ({"KILLED": "n1"}, 0, True),
+        ({"KILLED": "n1"}, 10**9, False),  # by the bound that the job itself has asked for
+    ],
+)
+async def test_a_ray_that_does_not_start_is_the_clusters_trouble_with_what_it_said(
+    node_dir: Path, tmp_path: Path, bin_folder: Path, more: dict[str, str], bound: int, infra: bool
+) -> None:
+    seat = Seat(node=NodeId("n1"), memory_bytes=bound)
+    env = {"CORRAL_TOKEN": TOKEN, "PATH": f"{bin_folder}:/usr/bin:/bin", "TOLD": str(tmp_path)}
+    async with node(node_dir) as here:
+        seen = await here.ended(await here.launch(launch("true", seat=seat), env | more))
+    assert seen.trouble.startswith("Ray on node n1 has ended (")
+    assert seen.trouble.endswith("the store is too small")
+    assert seen.trouble_is_infra is infra
+
+
+async def test_a_port_that_another_has_is_the_clusters_trouble(
+    node_dir: Path, tmp_path: Path, bin_folder: Path
+) -> None:
+    env = {"CORRAL_TOKEN": TOKEN, "PATH": f"{bin_folder}:/usr/bin:/bin", "TOLD": str(tmp_path)}
+    with socket.create_server(("", 0)) as other:
+        port = int(other.getsockname()[1])
+        async with node(node_dir) as here:
+            asked = launch("true", nodes=2, master_port=port)
+            seen = await here.ended(await here.launch(asked, env))
+    assert "Ray cannot be started on node n1: [Errno 98]" in seen.trouble
+    assert seen.trouble_is_infra
+
+
+async def test_a_ray_that_ends_under_the_program_is_its_users_trouble(
+    node_dir: Path, tmp_path: Path, bin_folder: Path
+) -> None:
+    env = {"CORRAL_TOKEN": TOKEN, "PATH": f"{bin_folder}:/usr/bin:/bin", "TOLD": str(tmp_path)}
+    run = f"kill $(cat {tmp_path}/n1.pid); sleep 1000"
+    async with node(node_dir) as here:
+        seen = await here.ended(await here.launch(launch(run), env))
+    assert seen.trouble.startswith("Ray's head has ended under the program (signal 15)")
+    assert not seen.trouble_is_infra
+
+
+@pytest.mark.parametrize(
+    ("run", "more", "infra"),
+    [("true", {"BROKEN": "n2"}, True), ("kill $(cat $TOLD/n2.pid); sleep 1000", {}, False)],
+)
+def test_another_nodes_ray_is_the_clusters_until_the_program_runs(
+    tmp_path: Path, bin_folder: Path, run: str, more: dict[str, str], infra: bool
+) -> None:
+    with gang(tmp_path, bin_folder, run, nodes=2) as made, socket.socket(socket.AF_UNIX) as shim:
+        (tmp_path / "n2").mkdir()
+        shim.bind(str(tmp_path / "n2/nobody.sock"))
+        shim.listen()
+        shim.settimeout(PATIENCE_SECONDS)
+        made.begin(0, **more)
+        other = made.begin(1, **more)
+        connection, _ = shim.accept()
+        with connection, connection.makefile() as lines:
+            message = json.loads(lines.readline())
+        os.killpg(other.pid, signal.SIGTERM)  # as the shim does
+        assert end_of(other) == 1
+    assert (message["type"], message["infra"]) == ("refuse", infra)
+    assert message["why"].startswith("Ray on node n2 has ended (")
 
 
 @pytest.mark.root

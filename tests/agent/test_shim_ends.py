@@ -114,6 +114,16 @@ async def test_setup_runs_first_and_its_failure_is_the_users(node_dir: Path) -> 
         assert not (here.work(bad.key) / "ran").exists()
 
 
+async def test_an_end_is_never_told_without_why(node_dir: Path) -> None:
+    stays = "trap '' TERM; touch up; while true; do sleep 0.1; done"
+    setup = f'sh -c "{stays}" & while [ ! -e up ]; do sleep 0.01; done; exit 4'
+    async with node(node_dir) as here:
+        key = await here.launch(launch_of("true", setup=setup))
+        await here.until(lambda: bool(here.seen(key).exits), "its end")
+        assert here.seen(key).trouble == "setup has failed with exit code 4"
+        assert not here.seen(key).trouble_is_infra
+
+
 async def test_a_stop_during_setup_starts_no_rank(node_dir: Path) -> None:
     async with node(node_dir) as here:
         launch = launch_of("echo ran > ran", setup="echo in setup; sleep 3600 & wait")

@@ -21,7 +21,7 @@ def main(words: list[str]) -> int:
         member: Member = decode_member(Path("member.json").read_text(), folder=folder, own=own)
         return run_program(member) if member.place == 0 else help_program(member)
     except CannotRun as why:
-        return refuse(str(why), own)
+        return refuse(str(why), own, infra=why.infra)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Final
 
 from corral.agent.batch.frames import Frames, Stranger
-from corral.agent.ray_program.local import LocalRay, check_ray, how_ended
+from corral.agent.ray_program.local import LocalRay, check_ray, how_ended, starting
 from corral.agent.ray_program.member import Member
 from corral.agent.ray_program.other import FIRST, OTHER
-from corral.agent.ray_program.refuse import CannotRun
+from corral.agent.ray_program.refuse import CannotRun, CannotStart
 
 LOOK_SECONDS: Final = 0.05
 HEAD_SECONDS: Final = 120.0  # for Ray on this node
@@ -24,14 +24,18 @@ SHELL: Final = "/bin/sh"
 def run_program(member: Member) -> int:
     """Run it once all nodes are here. The exit code, 128 and more after a signal.
 
-    Raises: CannotRun when they do not come in time, or Ray ends before the program.
+    Raises: CannotStart when they do not come in time, or Ray does not start; CannotRun when it
+    ends before the program does.
     """
     check_ray()
     wait_seconds = member.wait_seconds
-    others = Others(member)
-    ray = LocalRay(member)
+    with starting(member):
+        others = Others(member)
+        ray = LocalRay(member)
     try:
-        address = _whole(member, ray, others, wait_seconds)
+        with starting(member):
+            address = _whole(member, ray, others, wait_seconds)
+        others.begun()
         return _run(member, ray, address)
     finally:
         others.over()
@@ -61,6 +65,10 @@ class Others:
         """Let all join this Ray, also who comes later."""
         self._say({"type": "join", "address": address})
         self._address = address
+
+    def begun(self) -> None:
+        """All are in, and the program runs."""
+        self._say({"type": "begun"})
 
     def over(self) -> None:
         self._is_over = True
@@ -96,7 +104,7 @@ class Others:
 
 
 def _whole(member: Member, ray: LocalRay, others: Others, wait_seconds: float) -> str:
-    """The address of the cluster, once all nodes are in it. Raises: CannotRun."""
+    """The address of the cluster, once all nodes are in it. Raises: CannotStart, OSError."""
     needed = len(member.addresses)
     counter = subprocess.Popen(
         [sys.executable, str(member.starter), str(needed)],
@@ -124,7 +132,7 @@ def _whole(member: Member, ray: LocalRay, others: Others, wait_seconds: float) -
             counter.wait()
     if counter.returncode != 0:
         told = (member.folder / "count.log").read_text(errors="replace").strip().splitlines()
-        raise CannotRun(f"Ray does not answer the job: {(told or ['it said nothing'])[-1]}")
+        raise CannotStart(f"Ray does not answer the job: {(told or ['it said nothing'])[-1]}")
     return ray.address
 
 
@@ -138,11 +146,11 @@ def _late(needed: int, missing: list[str]) -> str:
 def _until(
     done: Callable[[], bool], deadline: float, ray: LocalRay, why: Callable[[], str]
 ) -> None:
-    """Raises: CannotRun past the deadline, or when Ray has ended."""
+    """Raises: CannotStart past the deadline, or when Ray has ended."""
     while not done():
-        ray.check()
+        ray.check(starts=True)
         if time.monotonic() > deadline:
-            raise CannotRun(why())
+            raise CannotStart(why())
         time.sleep(LOOK_SECONDS)
 
 

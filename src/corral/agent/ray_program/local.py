@@ -7,14 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
 from corral.agent.ray_program.member import Member
-from corral.agent.ray_program.refuse import CannotRun
+from corral.agent.ray_program.refuse import CannotRun, CannotStart
 
 OLDEST: Final = (2, 52)  # the first that knows tokens
 STORE_SHARE: Final = 0.3  # of the memory, for objects: Ray's own share
@@ -43,6 +43,15 @@ def check_ray() -> None:
         )
 
 
+@contextmanager
+def starting(member: Member) -> Iterator[None]:
+    """Raises: CannotStart for what this node does not give to Ray: a port, a place on its disk."""
+    try:
+        yield
+    except OSError as trouble:
+        raise CannotStart(f"Ray cannot be started on node {member.node}: {trouble}") from trouble
+
+
 class LocalRay:
     """This node's Ray. It joins the cluster at `address`; "" begins one."""
 
@@ -59,13 +68,15 @@ class LocalRay:
             return (self._member.folder / "session" / "ray_current_cluster").read_text().strip()
         return ""
 
-    def check(self) -> None:
-        """Raises: CannotRun when it has ended."""
+    def check(self, *, starts: bool) -> None:
+        """Raises: CannotRun when it has ended; CannotStart where nothing runs in it yet, and what
+        ended it is not the job's own bound of memory."""
         code = self.process.poll()
-        if code is not None:
-            raise CannotRun(
-                f"Ray on node {self._member.node} has ended ({how_ended(code)}): {self}"
-            )
+        if code is None:
+            return
+        bounded = code == -signal.SIGKILL and self._member.memory_bytes > 0
+        kind = CannotStart if starts and not bounded else CannotRun
+        raise kind(f"Ray on node {self._member.node} has ended ({how_ended(code)}): {self}")
 
     def __str__(self) -> str:
         """What it said last, on one line."""

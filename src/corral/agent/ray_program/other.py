@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from corral.agent.batch.frames import Frames, Stranger
-from corral.agent.ray_program.local import LocalRay, check_ray
+from corral.agent.ray_program.local import LocalRay, check_ray, starting
 from corral.agent.ray_program.member import Member
 from corral.agent.ray_program.refuse import CannotRun
 
@@ -21,7 +21,8 @@ CONNECT_SECONDS: Final = 10.0
 def help_program(member: Member) -> int:
     """Be a node of the Ray cluster until the first says that the program has ended. The exit code.
 
-    Raises: CannotRun when this node's Ray ends before, or the first node is gone.
+    Raises: CannotStart when this node's Ray does not start; CannotRun when it ends before the
+    program does, or the first node is gone.
     """
     check_ray()
     frames = _joined(member)
@@ -31,24 +32,23 @@ def help_program(member: Member) -> int:
         raise CannotRun("the first node has gone")
     if heard[0]["type"] == "over":
         return 0
-    ray = LocalRay(member, str(heard[0]["address"]))
-    over: list[bool] = []
-    listener = threading.Thread(target=_listen, args=(frames, over), daemon=True)
+    with starting(member):
+        ray = LocalRay(member, str(heard[0]["address"]))
+    said: set[str] = set()
+    listener = threading.Thread(target=_listen, args=(frames, said), daemon=True)
     listener.start()
     while listener.is_alive():
         listener.join(LOOK_SECONDS)
-        if not over:
-            ray.check()
-    if not over:
+        if "over" not in said:
+            ray.check(starts="begun" not in said)
+    if "over" not in said:
         raise CannotRun("the first node has gone")
     return 0
 
 
-def _listen(frames: Frames, over: list[bool]) -> None:
-    while (heard := frames.receive()) is not None:
-        if heard[0]["type"] == "over":
-            over.append(True)
-            return
+def _listen(frames: Frames, said: set[str]) -> None:
+    while "over" not in said and (heard := frames.receive()) is not None:
+        said.add(heard[0]["type"])
 
 
 def _joined(member: Member) -> Frames:

@@ -164,7 +164,7 @@ class Life:
             self._take_setup(rank)
             return
         record = self._exit_record(rank)
-        self._ledger.record(record)
+        self._ledger.record(self._with_trouble(record))
         if record["code"] != 0 and not self._grace.runs:
             self._end(PEER_GRACE_SECONDS, f"rank {rank.number} has failed", save=False)
 
@@ -180,7 +180,7 @@ class Life:
         end = f"exit code {code}" if code is not None else f"signal {number}"
         self._logs[setup.number].say(f"setup has failed with {end}: the command is not run")
         self._trouble, self._infra = f"setup has failed with {end}", False
-        self._ledger.record(record)
+        self._ledger.record(self._with_trouble(record))
         self._end(PEER_GRACE_SECONDS, self._trouble, save=False)
 
     def _setup_is_over(self, setup: Rank) -> None:
@@ -210,6 +210,12 @@ class Life:
                 f"of {memory.limit_bytes}"
             )
         return record
+
+    def _with_trouble(self, record: Record) -> Record:
+        """An end and why are told at once: nobody may take the exit code for the whole of it."""
+        if not self._trouble or self.state.trouble:
+            return record
+        return {**record, "trouble": self._trouble, "infra": self._infra}
 
     def _fail(self, trouble: str, *, infra: bool) -> None:
         if not self._trouble:
@@ -315,7 +321,8 @@ class Life:
         elif kind == "save":
             self._ledger.record(save_record(message, self.plan.attempt, wall()))
         elif kind == "refuse":
-            self._fail(str(message["why"])[:WHY_LETTERS], infra=False)
+            infra = message.get("infra") is True
+            self._fail(str(message["why"])[:WHY_LETTERS], infra=infra)
         elif kind == "committed":
             self._committed(message)
         elif kind == "stop":

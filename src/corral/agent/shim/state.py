@@ -28,7 +28,10 @@ class State:
             if self.phase == "starting":
                 self.phase = "up"
         elif kind == "exit":
-            self.exits[int(record["rank"])] = _without_type(record)
+            told = {name: one for name, one in record.items() if name not in ("trouble", "infra")}
+            self.exits[int(record["rank"])] = _without_type(told)
+            if record.get("trouble"):
+                self.trouble, self.infra = str(record["trouble"]), bool(record["infra"])
         elif kind == "save":
             self.saves.append(_without_type(record))
         elif kind == "ended":

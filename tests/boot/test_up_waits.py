@@ -7,19 +7,20 @@ import pytest
 from corral.boot import up
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start import StartFailed, logged_bytes
+from corral.domain.errors import Unreachable
 from corral.wire import api
 
 SILENT = "slurm does not answer: cannot reach slurmctld"
 
 
-def status() -> api.Status:
+def status(warning: str = SILENT) -> api.Status:
     return api.Status(
         head=api.Head(pid=1, url="http://127.0.0.1:1", version="1", started_at=0.0),
         cluster=api.Cluster(id="c", engine="slurm", term=1),
         nodes=[],
         gpus=api.Gpus(total=0, free=0.0, used=0.0, away=0),
         jobs={},
-        warnings=[SILENT],
+        warnings=[warning],
     )
 
 
@@ -39,3 +40,23 @@ def test_an_engine_without_a_node_is_told_with_why_and_with_the_log_of_this_star
     assert SILENT in failed.value.message
     assert "of this start" in failed.value.message
     assert "of the last start" not in failed.value.message
+
+
+def test_what_the_head_warns_of_is_told_at_once_and_each_thing_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
+    place = ClusterDir(tmp_path)
+    place.create()
+    ClusterSettings(engine="slurm").save(place)
+    answers, told = iter(["it is late", "it is late", SILENT, SILENT]), list[str]()
+
+    def ask() -> api.Status:
+        try:
+            return status(next(answers))
+        except StopIteration:
+            raise Unreachable("enough") from None
+
+    with pytest.raises(Unreachable):
+        up.wait_for_nodes(place, ask, since_bytes=0, tell=told.append)
+    assert told == ["warning: it is late", f"warning: {SILENT}"]

@@ -212,16 +212,21 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
 
 
 def wait_for_nodes(
-    place: ClusterDir, status: "Callable[[], api.Status]", *, since_bytes: int
+    place: ClusterDir,
+    status: "Callable[[], api.Status]",
+    *,
+    since_bytes: int,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> "api.Status":
     """The status once every node is alive, and has been heard by this head: the last one may have
-    known it otherwise. `since_bytes`: how long the head's log was before the start.
+    known it otherwise. `since_bytes`: how long the head's log was before the start. `tell`: hears
+    at once what keeps the nodes of an engine away.
 
     Raises: StartFailed with the end of an agent's log when a node does not come.
     """
     settings = ClusterSettings.load(place) or ClusterSettings()
     if settings.engine != LOCAL:
-        return wait_for_any(place, settings.engine, status, since_bytes)
+        return wait_for_any(place, settings.engine, status, since_bytes, tell)
     wanted = settings.node_names()
     give_up_at = time.monotonic() + NODES_SECONDS
     while True:
@@ -242,17 +247,26 @@ def wait_for_nodes(
 
 
 def wait_for_any(
-    place: ClusterDir, engine: str, status: "Callable[[], api.Status]", since_bytes: int
+    place: ClusterDir,
+    engine: str,
+    status: "Callable[[], api.Status]",
+    since_bytes: int,
+    tell: Callable[[str], None],
 ) -> "api.Status":
-    """The status once any of the engine's nodes is alive.
+    """The status once any of the engine's nodes is alive. What the head warns of is told once.
 
     Raises: StartFailed with the head's warnings and the end of its log when none comes.
     """
     give_up_at = time.monotonic() + LENT_SECONDS
+    told: set[str] = set()
     while True:
         found = status()
         if any(node.heard and node.liveness == "alive" for node in found.nodes):
             return found
+        for warning in found.warnings:
+            if warning not in told:
+                told.add(warning)
+                tell(f"warning: {warning}")
         if time.monotonic() > give_up_at:
             break
         time.sleep(POLL_SECONDS)

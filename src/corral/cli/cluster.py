@@ -75,7 +75,9 @@ def up(
     targets = hosts.read(others, host_of(common.place, asked))
     start = bring_up(common.place, asked)
     with common.client() as client:
-        found = wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes)
+        found = wait_for_nodes(
+            common.place, client.status, since_bytes=start.since_bytes, tell=note
+        )
     if common.json and not targets:
         print_json(found)
     elif not targets:

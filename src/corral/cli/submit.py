@@ -189,7 +189,7 @@ def _ensure_head(common: Change) -> None:
     note(f"no head runs in {common.place.root}: starting one here")
     start = bring_up(common.place, Asked())
     with common.client() as client:
-        wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes)
+        wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
     say_what_is_pretended(common.place)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from corral.domain.errors import StoreTrouble
 from corral.domain.facts import AttemptKey
@@ -85,6 +86,19 @@ def test_a_batch_system_that_does_not_answer_is_told_for_as_long() -> None:
         await engine.start()
         await until(lambda: engine.trouble == "slow does not answer: no route to host")
         driver.refuses = False
+        await until(lambda: not engine.trouble)
+        await engine.down(kill=False)
+
+    asyncio.run(run())
+
+
+def test_a_batch_system_that_says_nothing_at_all_is_told_of_before_it_has_been_given_up() -> None:
+    async def run() -> None:
+        driver = Slow()
+        engine = replace(engine_over(driver), late_seconds=0.01)
+        await engine.start()
+        await until(lambda: engine.trouble == "slow has not answered for 0.01 s")
+        driver.may_look.set()
         await until(lambda: not engine.trouble)
         await engine.down(kill=False)
 

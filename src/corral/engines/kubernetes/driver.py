@@ -122,13 +122,14 @@ class KubernetesDriver:
         for task in self._tasks:
             if task.done():  # a bug of ours: nothing is watched any more
                 task.result()
-        waits = [mirror.synced.wait() for mirror in self._mirrors]
+        waits = [mirror.answered.wait() for mirror in self._mirrors]
         try:
             async with asyncio.timeout(self.access.call_seconds):
                 await asyncio.gather(*waits)
         except TimeoutError as late:
-            why = next((mirror.trouble for mirror in self._mirrors if mirror.trouble), "no answer")
-            raise Trouble(f"the API server of Kubernetes: {why}") from late
+            raise Trouble("the API server of Kubernetes: no answer") from late
+        if why := next((mirror.trouble for mirror in self._mirrors if mirror.trouble), ""):
+            raise Trouble(f"the API server of Kubernetes: {why}")
 
     async def _find_claims(self) -> None:
         for claim, _ in self.settings.mounted_claims:

@@ -32,7 +32,8 @@ Place = tuple[str, str]  # namespace, name
 class Mirror(Generic[T]):
     """`objects` is what the server has, as of the newest change that was told.
 
-    `changed` is called after each. While the server cannot be asked, `trouble` says why.
+    `changed` is called after each. While the server cannot be asked, `trouble` says why. `answered`
+    once the one or the other is known.
     """
 
     client: AsyncClient
@@ -43,7 +44,7 @@ class Mirror(Generic[T]):
     changed: Callable[[], None] = lambda: None
     objects: dict[Place, T] = field(default_factory=dict)
     trouble: str = ""
-    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
     newest: int = 0  # version, of all that was listed or told
     lists: int = 0
 
@@ -67,7 +68,7 @@ class Mirror(Generic[T]):
                     log.info("%s are listed again: %s", self.kind.__name__, wrong)
                     continue
                 self.trouble = told(wrong)
-                self.synced.clear()
+                self.answered.set()
                 log.warning("%s cannot be watched: %s", self.kind.__name__, self.trouble)
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)
@@ -79,7 +80,7 @@ class Mirror(Generic[T]):
         self.objects, self.newest = objects, int(found.resourceVersion)
         self.lists += 1
         self.trouble = ""
-        self.synced.set()
+        self.answered.set()
         self.changed()
         return found.resourceVersion
 

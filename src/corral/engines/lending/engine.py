@@ -28,6 +28,7 @@ from corral.wire.planning import early_of
 AT_ONCE: Final = 8  # attempts that are handed over side by side
 NEWS_SECONDS: Final = 0.1  # between two looks, however much news there is
 STALE_SECONDS: Final = 5.0  # a look this old speaks for the nodes no longer
+LATE_SECONDS: Final = 2.0  # a look that takes so long is told of
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +65,7 @@ class LendingEngine:
     could_bring: Sequence[NodeKind] = ()
     links: Links
     look_seconds: float = 1.0
+    late_seconds: float = LATE_SECONDS
     placing_driver: PlacingDriver | None = None  # the same, where it places by itself
     desk: Desk = field(default_factory=Desk)
     asking: Asking = field(default_factory=Asking)
@@ -191,6 +193,7 @@ class LendingEngine:
             await asyncio.wait_for(self._stir.wait(), wait_seconds)
 
     async def _look(self) -> None:
+        late = asyncio.get_running_loop().call_later(self.late_seconds, self._say_late)
         try:
             look = await self.driver.look()
         except Trouble as trouble:
@@ -202,8 +205,13 @@ class LendingEngine:
             self.trouble = ""
             self._take(look)
         finally:
+            late.cancel()
             self._looks = False
             self._stir.set()
+
+    def _say_late(self) -> None:
+        """What is known of its trouble already says more."""
+        self.trouble = self.trouble or f"{self.name} has not answered for {self.late_seconds:g} s"
 
     def _take(self, look: Look) -> None:
         """Where the batch system places, what waits there is no attempt yet."""

@@ -18,7 +18,7 @@ from corral.domain.facts import AttemptKey, NodeFacts
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
-from corral.engines.lending.engine import Links
+from corral.engines.lending.engine import LATE_SECONDS, Links
 from corral.engines.ray import scaling
 from corral.engines.ray.bringup import RayHere
 from corral.engines.ray.driver import RayDriver, RayTrouble
@@ -174,12 +174,20 @@ class RayEngine:
 
     async def _look_again_and_again(self) -> None:
         while True:
+            late = asyncio.get_running_loop().call_later(LATE_SECONDS, self._say_late)
             try:
                 await self._look()
                 self._say("")
             except (Trouble, OSError) as trouble:
                 self._say(f"{self.name} does not answer: {trouble}")
+            finally:
+                late.cancel()
             await asyncio.sleep(LOOK_SECONDS)
+
+    def _say_late(self) -> None:
+        """What is known of its trouble already says more; the first start of Ray takes long."""
+        which = "that is started here" if self._here else f"at {self.settings.address}"
+        self._say(self.trouble or f"the Ray {which} has not answered for {LATE_SECONDS:g} s")
 
     async def _look(self) -> None:
         assert self._driver is not None

@@ -1,19 +1,27 @@
 """An engine's own settings, read before a cluster keeps them. Imports no engine."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
 
 from corral.boot.settings import LOCAL
 from corral.domain.errors import SpecInvalid
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.ray.settings import RaySettings
 from corral.engines.slurm.settings import SlurmSettings
+from corral.engines.typed import example_of, read_settings, types_of
 
-READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], object]]] = {
-    "ray": RaySettings.of,
-    "slurm": SlurmSettings.read,
-    "kubernetes": KubernetesSettings.read,
+if TYPE_CHECKING:
+    from corral.engines.typed import EngineSettings
+
+KINDS: Final[Mapping[str, "type[EngineSettings]"]] = {
+    "ray": RaySettings,
+    "slurm": SlurmSettings,
+    "kubernetes": KubernetesSettings,
 }
+_SOCKET: Final = "unix:"
 
 
 def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
@@ -21,7 +29,67 @@ def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
     if engine == LOCAL and given:
         raise SpecInvalid(
             "the local engine has no settings of its own to --set",
-            hint="name the engine that they are for: corral up --engine slurm --set partition=gpu",
+            hint=f"name the engine that they are for: {_typed(_whose(given), given)}",
         )
-    if engine in READERS:
-        READERS[engine](given)
+    if engine in KINDS:
+        read_settings(KINDS[engine], given)
+
+
+def with_whole_paths(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the files of this machine as every process of the head finds them."""
+    files = KINDS[engine].FILES if engine in KINDS else {}
+    return {
+        name: str(Path(value).expanduser().absolute()) if name in files and value else value
+        for name, value in given.items()
+    }
+
+
+def check_files(engine: str, given: Mapping[str, Any]) -> None:
+    """Raises: SpecInvalid for a file that the head could not read, before it starts."""
+    if engine not in KINDS:
+        return
+    kind = KINDS[engine]
+    for name, remedy in kind.FILES.items():
+        path = given.get(name)
+        if path and (why := _unreadable(Path(path))):
+            raise SpecInvalid(
+                f"{name}={path}: {why}",
+                hint=f"{remedy.replace('FILE', path)}; then run: {_typed(engine, given)}",
+            )
+    rest = str(given.get("rest") or "")
+    if rest.startswith(_SOCKET) and not Path(rest.removeprefix(_SOCKET)).is_socket():
+        raise SpecInvalid(
+            f"rest={rest}: there is no socket of slurmrestd",
+            hint=f"start it: slurmrestd {rest}; then run: {_typed(engine, given)}",
+        )
+
+
+def example(name: str, engine: str | None) -> str:
+    """NAME=VALUE that the engine would take; of a name that it does not have, another's."""
+    kinds = [kind for one, kind in KINDS.items() if engine in (one, None)]
+    kind = next((kind for kind in kinds if name in types_of(kind)), None)
+    return example_of(kind, name) if kind else example_of(SlurmSettings, "partition")
+
+
+def _typed(engine: str, given: Mapping[str, Any]) -> str:
+    """The command that asks for them."""
+    pairs = (quote(f"{name}={_text(value)}") for name, value in given.items())
+    return " ".join(["corral up --engine", engine, *(f"--set {pair}" for pair in pairs)])
+
+
+def _text(value: Any) -> str:
+    return ",".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def _whose(given: Mapping[str, Any]) -> str:
+    """The first engine that has them all, else some that has settings."""
+    having = (engine for engine, kind in KINDS.items() if given.keys() <= types_of(kind).keys())
+    return next(having, SlurmSettings.NAME)
+
+
+def _unreadable(path: Path) -> str:
+    if not path.exists():
+        return "there is no such file"
+    if not path.is_file():
+        return "it is no file"
+    return "" if os.access(path, os.R_OK) else "it cannot be read by whom the head runs as"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from corral.boot.engine_settings import check_engine_settings
+from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
 from corral.boot.extras import check_installed
 from corral.boot.settings import LOCAL, ClusterDir, ClusterSettings
 from corral.boot.start import (
@@ -147,11 +147,14 @@ def decide(place: ClusterDir, asked: Asked, count_gpus: Callable[[], int]) -> Cl
     Raises: SpecInvalid, and Conflict when it lives and is asked to be another.
     """
     known = ClusterSettings.load(place)
+    engine = asked.engine or (known.engine if known is not None else LOCAL)
+    if asked.engine_settings is not None:
+        whole = with_whole_paths(engine, asked.engine_settings)
+        asked = replace(asked, engine_settings=whole)
     if known is None:
-        check_engine_settings(asked.engine or LOCAL, asked.engine_settings or {})
+        check_engine_settings(engine, asked.engine_settings or {})
         return settled(asked, count_gpus)
     kept = {name: getattr(known, name) for name in Asked.__slots__}
-    engine = asked.engine or known.engine
     if engine != known.engine:
         kept.pop("engine_settings")
     check_engine_settings(engine, (kept | asked.given).get("engine_settings", {}))
@@ -204,6 +207,7 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
     check_several(settings)
     if head_runs(place):
         return Start(is_new=False, since_bytes=logged_bytes(place))
+    check_files(settings.engine, settings.engine_settings)
     check_installed(settings)
     settings.save(place)
     start = Start(is_new=True, since_bytes=logged_bytes(place))

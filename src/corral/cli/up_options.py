@@ -34,7 +34,10 @@ class Lender:
     @property
     def given(self) -> dict[str, Any]:
         """As boot's Asked has them."""
-        return {"engine": self.engine, "engine_settings": pairs_of(self.settings) or None}
+        return {
+            "engine": self.engine,
+            "engine_settings": pairs_of(self.settings, self.engine) or None,
+        }
 
 
 @Parameter(name="*")
@@ -165,11 +168,14 @@ class Others:
     ] = None
 
 
-def pairs_of(words: tuple[str, ...]) -> dict[str, str]:
+def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str]:
     """NAME=VALUE, each. Raises: SpecInvalid."""
     from corral.domain.errors import SpecInvalid
 
     for word in words:
         if not word.partition("=")[0].strip() or "=" not in word:
-            raise SpecInvalid(f"{word} is no NAME=VALUE", hint="write: --set partition=gpu")
+            from corral.boot.engine_settings import example
+
+            hint = f"write: --set {example(word.strip(), engine)}"
+            raise SpecInvalid(f"{word} is no NAME=VALUE", hint=hint)
     return {name.strip(): value for name, _, value in (word.partition("=") for word in words)}

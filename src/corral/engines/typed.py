@@ -2,50 +2,80 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from corral.domain.errors import SpecInvalid
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+    class EngineSettings(DataclassInstance, Protocol):
+        """What an engine can be told. `FILES` are those that the head's machine reads, each with
+        how it comes to be; `EXAMPLES` are values that would be taken, of the settings whose type
+        tells none."""
+
+        NAME: ClassVar[str]
+        FILES: ClassVar[Mapping[str, str]]
+        EXAMPLES: ClassVar[Mapping[str, str]]
+
+
 _TRUTHS: Final = {"true": True, "yes": True, "false": False, "no": False}
+_COUNT: Final = "8"
+
+T = TypeVar("T", bound="EngineSettings")
 
 
-T = TypeVar("T", bound="DataclassInstance")
-
-
-def read_settings(kind: type[T], given: Mapping[str, Any], *, engine: str) -> T:
+def read_settings(kind: type[T], given: Mapping[str, Any]) -> T:
     """The settings: each field a text, a truth, a number, or several texts with commas.
     What has its type already, as it was kept, stays so.
 
     Raises: SpecInvalid for what the engine does not have, or that does not read as its type.
     """
-    types = {field.name: getattr(field.type, "__name__", str(field.type)) for field in fields(kind)}
+    types = types_of(kind)
     for name in given:
         if name not in types:
             raise SpecInvalid(
-                f"the {engine} engine has no setting {name!r}", hint=f"it has: {', '.join(types)}"
+                f"the {kind.NAME} engine has no setting {name!r}",
+                hint=f"it has: {', '.join(types)}",
             )
-    return kind(**{name: _read(name, types[name], one, engine) for name, one in given.items()})
+    return kind(**{name: _read(kind, name, types[name], one) for name, one in given.items()})
 
 
-def _read(name: str, kind: str, value: Any, engine: str) -> Any:
+def types_of(kind: "type[EngineSettings]") -> dict[str, str]:
+    """What the engine can be told, and of which type each is."""
+    return {field.name: getattr(field.type, "__name__", str(field.type)) for field in fields(kind)}
+
+
+def example_of(kind: "type[EngineSettings]", name: str) -> str:
+    """NAME=VALUE as it would be taken."""
+    if name in kind.EXAMPLES:
+        return f"{name}={kind.EXAMPLES[name]}"
+    field = next(field for field in fields(kind) if field.name == name)
+    if isinstance(field.default, bool):
+        return f"{name}={'no' if field.default else 'yes'}"
+    return f"{name}={f'{field.default:g}' if isinstance(field.default, float) else _COUNT}"
+
+
+def wrong(kind: "type[EngineSettings]", name: str, what: str, *beside: str) -> SpecInvalid:
+    """The refusal of a setting, with one that would be taken; `beside`: with others it needs."""
+    words = " ".join(f"--set {example_of(kind, one)}" for one in (*beside, name))
+    return SpecInvalid(what, hint=f"write: corral up --engine {kind.NAME} {words}")
+
+
+def _read(kind: "type[EngineSettings]", name: str, type: str, value: Any) -> Any:
     if not isinstance(value, str):
         return tuple(value) if isinstance(value, list) else value
     try:
-        if kind == "bool":
+        if type == "bool":
             return _TRUTHS[value.lower()]
-        if kind.startswith("int"):
+        if type.startswith("int"):
             return int(value)
-        if kind == "float":
+        if type == "float":
             return float(value)
     except (KeyError, ValueError):
         number = "no number of seconds" if name.endswith("_seconds") else "no number"
-        raise SpecInvalid(
-            f"{name}={value} is {'not yes or no' if kind == 'bool' else number}",
-            hint=f"write: corral up --engine {engine} --set {name}=...",
-        ) from None
-    if kind.startswith("tuple"):
+        what = "not yes or no" if type == "bool" else number
+        raise wrong(kind, name, f"{name}={value} is {what}") from None
+    if type.startswith("tuple"):
         return tuple(filter(None, value.split(",")))
-    return value or None if "None" in kind else value
+    return value or None if "None" in type else value

@@ -90,7 +90,7 @@ class LocalRay:
 def how_ended(code: int) -> str:
     """What its exit code tells; it is negative where a signal ended it."""
     if code == -signal.SIGKILL:
-        return "signal 9, likely out of memory: ask for more with resources: {memory: ...}"
+        return "signal 9, likely out of memory: ask for more, as resources: {memory: 32GB} does"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-from corral.domain.errors import SpecInvalid
-from corral.engines.typed import read_settings
+from corral.engines.typed import read_settings, wrong
 
 PORTS: Final = tuple(range(20_000, 20_032))  # each pod has its own network, and so all of them
 RACK_LABELS: Final = (
@@ -36,6 +35,31 @@ class KubernetesSettings:
     such as rdma/hca=1. `rack_label`, `pod_label`, `nvlink_label`: the labels that tell topology.
     """
 
+    NAME: ClassVar[str] = "kubernetes"
+    FILES: ClassVar[Mapping[str, str]] = {"kubeconfig": "put one there that kubectl takes"}
+    EXAMPLES: ClassVar[Mapping[str, str]] = {
+        "image": "registry.example/train:1",
+        "python": "python3",
+        "kubeconfig": "~/.kube/config",
+        "context": "research",
+        "namespace": "corral",
+        "head_url": "https://10.0.0.1:8080",
+        "queue": "research",
+        "service_account": "corral",
+        "pull_secret": "registry",
+        "priority_class": "training",
+        "runtime_class": "nvidia",
+        "scheduler": "default-scheduler",
+        "nodes": "pool=gpu",
+        "tolerate": "nvidia.com/gpu",
+        "claims": "data:/data",
+        "secrets": "keys:/keys",
+        "extra": "rdma/hca=1",
+        "rack_label": RACK_LABELS[0],
+        "pod_label": POD_LABELS[-1],
+        "nvlink_label": NVLINK_LABELS[0],
+    }
+
     image: str | None = None
     python: str = "python3"
     kubeconfig: str | None = None
@@ -62,21 +86,15 @@ class KubernetesSettings:
     def __post_init__(self) -> None:
         for name in ("claims", "secrets"):
             if any(not path.startswith("/") for _, path in _pairs(getattr(self, name), ":")):
-                raise SpecInvalid(
-                    f"{name}={getattr(self, name)}: each is mounted at a path of its own",
-                    hint=f"write: --set {name}=data:/data",
-                )
+                what = f"{name}={getattr(self, name)}: each is mounted at a path of its own"
+                raise wrong(KubernetesSettings, name, what)
         for name in ("nodes", "extra"):
             if any(not value for _, value in _pairs(getattr(self, name), "=")):
-                raise SpecInvalid(
-                    f"{name}={getattr(self, name)}: each is NAME=VALUE",
-                    hint="write: --set nodes=pool=gpu, or --set extra=rdma/hca=1",
-                )
+                what = f"{name}={getattr(self, name)}: each is NAME=VALUE"
+                raise wrong(KubernetesSettings, name, what)
         if not 1.0 <= self.call_seconds <= 60.0:
-            raise SpecInvalid(
-                f"a call of the API server cannot be given {self.call_seconds:g} s",
-                hint="1 to 60 s: --set call_seconds=10",
-            )
+            what = f"a call of the API server cannot be given {self.call_seconds:g} s, but 1 to 60"
+            raise wrong(KubernetesSettings, "call_seconds", what)
 
     @property
     def mounted_claims(self) -> tuple[tuple[str, str], ...]:
@@ -112,7 +130,7 @@ class KubernetesSettings:
     @classmethod
     def read(cls, given: Mapping[str, str]) -> "KubernetesSettings":
         """The settings as they were typed. Raises: SpecInvalid."""
-        return read_settings(cls, given, engine="kubernetes")
+        return read_settings(cls, given)
 
 
 def _pairs(text: str, mark: str) -> tuple[tuple[str, str], ...]:

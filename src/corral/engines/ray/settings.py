@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from math import inf
+from typing import Any, ClassVar, Final
 
-from corral.domain.errors import SpecInvalid
-from corral.engines.typed import read_settings
+from corral.engines.typed import read_settings, wrong
 
 NODE_DIR: Final = "/var/tmp/corral-nodes"
 
@@ -27,6 +27,22 @@ class RaySettings:
     node on which nothing has run for so long is left to it.
     """
 
+    NAME: ClassVar[str] = "ray"
+    FILES: ClassVar[Mapping[str, str]] = {
+        "token_file": "copy it from the cluster's head: ~/.ray/auth_token",
+        "autoscaling_config": "write it as Ray's docs say of clusters that scale",
+    }
+    EXAMPLES: ClassVar[Mapping[str, str]] = {
+        "address": "10.0.0.1:6379",
+        "token_file": "~/.ray/auth_token",
+        "host": "10.0.0.2",
+        "gpu_type": "h100",
+        "node_dir": NODE_DIR,
+        "shared": "/shared",
+        "redis": "10.0.0.1:6379",
+        "autoscaling_config": "~/ray-autoscaling.yaml",
+    }
+
     address: str = ""
     token_file: str = ""
     host: str = ""
@@ -44,16 +60,20 @@ class RaySettings:
 
     def __post_init__(self) -> None:
         for name, what in (("address", "a Ray cluster"), ("redis", "a Redis")):
-            if not _is_address(getattr(self, name)):
-                raise SpecInvalid(
-                    f"{getattr(self, name)!r} is no address of {what}",
-                    hint=f"write: corral up --engine ray --set {name}=10.0.0.1:6379",
-                )
-        if self.idle_seconds < 0 or min(self.num_cpus or 0, self.num_gpus or 0) < 0:
-            raise SpecInvalid(
-                "a Ray node has no negative parts, and no time is less than none",
-                hint="write: corral up --engine ray --set idle_seconds=60",
-            )
+            if not _is_address(said := getattr(self, name)):
+                raise wrong(RaySettings, name, f"{name}={said} is no address of {what}")
+        for name in ("num_cpus", "num_gpus"):
+            if (count := getattr(self, name)) is not None and count < 0:
+                raise wrong(RaySettings, name, f"{name}={count}: a Ray node has no less than none")
+        if not 0 <= self.idle_seconds < inf:
+            what = f"idle_seconds={self.idle_seconds:g} is no time that a node can be idle"
+            raise wrong(RaySettings, "idle_seconds", what)
+        if not self.node_dir.startswith("/"):
+            what = f"node_dir={self.node_dir} is not the same on every node: it is a whole path"
+            raise wrong(RaySettings, "node_dir", what)
+        if self.token_file and not self.address:
+            what = "a token of a Ray cluster to join, but no address of it"
+            raise wrong(RaySettings, "token_file", what, "address")
 
     @property
     def scales(self) -> bool:
@@ -63,7 +83,7 @@ class RaySettings:
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "RaySettings":
         """What --set NAME=VALUE said, or what was kept of it. Raises: SpecInvalid."""
-        return read_settings(cls, raw, engine="ray")
+        return read_settings(cls, raw)
 
 
 def _is_address(text: str) -> bool:

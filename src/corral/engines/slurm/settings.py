@@ -3,10 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-from corral.domain.errors import SpecInvalid
-from corral.engines.typed import read_settings
+from corral.engines.typed import read_settings, wrong
 
 PORTS: Final = "20000-29999"  # above Ray's, below the ports that Linux gives by itself
 CORRAL, ENGINE = "corral", "engine"
@@ -28,6 +27,25 @@ class SlurmSettings:
     `places`: who says where a job runs, "corral" or "engine", which is Slurm.
     """
 
+    NAME: ClassVar[str] = "slurm"
+    FILES: ClassVar[Mapping[str, str]] = {
+        "rest_token_file": "make it: scontrol token lifespan=86400 > FILE"
+    }
+    EXAMPLES: ClassVar[Mapping[str, str]] = {
+        "partition": "gpu",
+        "account": "research",
+        "qos": "normal",
+        "reservation": "training",
+        "folder": "/shared/corral",
+        "python": "/opt/corral/bin/python",
+        "ports": PORTS,
+        "options": "--nice=5",
+        "images": "/scratch/corral-images",
+        "places": ENGINE,
+        "rest": "http://localhost:6820",
+        "rest_token_file": "~/slurm.jwt",
+    }
+
     partition: str | None = None
     account: str | None = None
     qos: str | None = None
@@ -47,39 +65,28 @@ class SlurmSettings:
         match = _SPAN.fullmatch(self.ports)
         first, last = (int(match[1]), int(match[2])) if match else (0, 0)
         if not 1024 <= first <= last - PORTS_EACH + 1 or last > 65_535:
-            raise SpecInvalid(
-                f"ports={self.ports} is no range of at least {PORTS_EACH} ports",
-                hint=f"write: --set ports={PORTS}",
-            )
+            what = f"ports={self.ports} is no range of at least {PORTS_EACH} ports"
+            raise wrong(SlurmSettings, "ports", what)
         for name in ("partition", "account", "qos", "reservation", "folder", "images", "options"):
             if any(char in (getattr(self, name) or "") for char in "\n\r\0"):
-                raise SpecInvalid(f"{name} is one line", hint=f"write: --set {name}=TEXT")
+                raise wrong(SlurmSettings, name, f"{name} is one line")
         for name in ("folder", "images"):
             path = getattr(self, name)
             if path is not None and not path.startswith("/"):
-                raise SpecInvalid(
-                    f"{name}={path} is not the same on every node",
-                    hint=f"write the whole path: --set {name}=/shared/corral",
-                )
+                what = f"{name}={path} is not the same on every node: it is a whole path"
+                raise wrong(SlurmSettings, name, what)
         if self.rest is not None and not _REST.fullmatch(self.rest):
-            raise SpecInvalid(
-                f"rest={self.rest} is no address of slurmrestd",
-                hint="write: --set rest=http://HOST:6820, or --set rest=unix:/PATH",
-            )
+            what = f"rest={self.rest} is no address of slurmrestd, http://HOST:PORT or unix:/PATH"
+            raise wrong(SlurmSettings, "rest", what)
         if self.rest is None and self.rest_token_file is not None:
-            raise SpecInvalid(
-                "a token for slurmrestd, but no address of it", hint="write: --set rest=URL"
-            )
+            what = "a token for slurmrestd, but no address of it"
+            raise wrong(SlurmSettings, "rest_token_file", what, "rest")
         if self.places not in (CORRAL, ENGINE):
-            raise SpecInvalid(
-                f"places={self.places}: either corral places jobs, or the engine does",
-                hint=f"write: --set places={ENGINE}",
-            )
+            what = f"places={self.places}: either {CORRAL} places jobs, or the {ENGINE} does"
+            raise wrong(SlurmSettings, "places", what)
         if not 1.0 <= self.command_seconds <= 600.0:
-            raise SpecInvalid(
-                f"a command of Slurm's cannot be given {self.command_seconds:g} s",
-                hint="1 to 600 s: --set command_seconds=20",
-            )
+            what = f"a command of Slurm's cannot be given {self.command_seconds:g} s, but 1 to 600"
+            raise wrong(SlurmSettings, "command_seconds", what)
 
     @property
     def slurm_places(self) -> bool:
@@ -100,4 +107,4 @@ class SlurmSettings:
     @classmethod
     def read(cls, given: Mapping[str, str]) -> "SlurmSettings":
         """The settings as they were typed. Raises: SpecInvalid."""
-        return read_settings(cls, given, engine="slurm")
+        return read_settings(cls, given)

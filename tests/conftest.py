@@ -34,6 +34,7 @@ COMPILED = ("tests/replay/", "tests/schedule/columns/", "tests/cli/test_simulate
             "tests/cli/test_imports.py")  # fmt: skip
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(COMPILED):

@@ -67,6 +67,7 @@ class PushingEngine:
     name: str = "test"
     cannot: Mapping[str, str] = field(default_factory=lambda: {"image": "no images here"})
     could_bring: Sequence[NodeKind] = ()
+    shown_by: str = ""
     trouble: str = ""
     proofs: dict[NodeId, str] = field(default_factory=dict)
 

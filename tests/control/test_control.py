@@ -53,6 +53,7 @@ class Notebook:
     name: str = "notebook"
     cannot: Mapping[str, str] = field(default_factory=lambda: {"image": "no images here"})
     could_bring: Sequence[NodeKind] = ()
+    shown_by: str = ""
     trouble: str = ""
     told: list[Wanted] = field(default_factory=list)
     proofs: dict[NodeId, str] = field(default_factory=dict)

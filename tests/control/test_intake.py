@@ -8,6 +8,7 @@ from corral.control.intake import check_asked, check_specs
 from corral.control.reasons import reason_held
 from corral.domain.errors import CannotFit, Conflict
 from corral.domain.moves import JobState
+from corral.domain.place import Constraint, PlaceRule
 from corral.domain.resources import Resources, Shape
 from corral.domain.wishes import Cancel, Suspend
 from corral.reconcile import Now
@@ -50,6 +51,54 @@ def test_where_no_node_has_gpus_it_is_told_how_to_pretend_some() -> None:
     with pytest.raises(CannotFit) as refused:
         check_specs(Cluster(node("n1", gpus=0)).world, [gang(gpus=2)], {})
     assert refused.value.hint.endswith("run: corral down; corral up --gpus 2")
+
+
+@pytest.mark.parametrize("asked", [Resources(gpu_millis=2000), Resources(gpu_millis=500)])
+def test_where_nodes_are_lent_it_is_told_where_to_look_and_not_how_to_make_some(
+    asked: Resources,
+) -> None:
+    world = Cluster(node("n1", gpus=0)).world
+    with pytest.raises(CannotFit) as refused:
+        check_specs(world, [replace(gang(), resources=asked)], {}, shown_by="sinfo -N")
+    assert refused.value.hint.endswith("run: corral node ls; or, for what lends them: sinfo -N")
+    assert "corral up" not in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "fits"),
+    [
+        (Shape(nodes=3, resources=Resources(gpu_millis=2000)), "2 nodes with 2 GPUs"),
+        (Shape(nodes=2, resources=Resources(gpu_millis=8000)), "1 node with 8 GPUs"),
+        (Shape(nodes=1, resources=Resources(gpu_millis=16_000)), "1 node with 8 GPUs"),
+        (
+            Shape(nodes=1, resources=Resources(gpu_millis=1000, gpu_type="b200", cpu_millis=10**6)),
+            "1 node with 1 h100 GPU, 8 CPUs",
+        ),
+    ],
+)
+def test_what_would_fit_is_named_and_is_taken(asked: Shape, fits: str) -> None:
+    world = Cluster(node("n1", gpus=2), node("n2", gpus=8)).world
+    spec = replace(gang(), nodes=asked.nodes, resources=asked.resources)
+    with pytest.raises(CannotFit) as refused:
+        check_specs(world, [spec], {})
+    assert f"; this would fit: {fits}; " in refused.value.hint
+
+
+def test_of_several_forms_the_largest_that_would_fit_is_named() -> None:
+    forms = (Shape(nodes=1, resources=Resources(gpu_millis=99_000)),)
+    spec = replace(gang(nodes=3, gpus=1), any_of=forms)
+    nodes = [node("n1", gpus=4), node("n2", gpus=1)]
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(*nodes).world, [spec], {})
+    assert "; this would fit: 1 node with 4 GPUs; run: corral node ls" in refused.value.hint
+
+
+def test_nothing_is_named_that_a_rule_of_place_keeps_from_fitting() -> None:
+    rule = PlaceRule(constraints=(Constraint(label="zone", values=("b",)),))
+    spec = replace(gang(nodes=3, gpus=1), place=rule)
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(node("n1"), node("n2")).world, [spec], {})
+    assert "would fit" not in refused.value.hint
 
 
 def test_where_all_gpus_are_cut_a_part_is_named() -> None:

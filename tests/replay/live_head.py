@@ -80,6 +80,7 @@ class Quiet:
     name: str = "quiet"
     cannot: Mapping[str, str] = field(default_factory=dict)
     could_bring: Sequence[NodeKind] = ()
+    shown_by: str = ""
     trouble: str = ""
 
     def observe(self) -> Mapping[NodeId, str]:

@@ -110,7 +110,8 @@ class Control:
     ) -> list[Job]:
         """Queue the jobs, all or none. The same key again answers with the first ones."""
         asked = tuple(normal(self.world, spec) for spec in specs)
-        check_specs(self.world, asked, self.engine.cannot, self.engine.could_bring)
+        engine = self.engine
+        check_specs(self.world, asked, engine.cannot, engine.could_bring, engine.shown_by)
         check_moments(asked, self._wall.read())
         with self.keeping.sparing(asked):
             wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, token=token)
@@ -152,7 +153,8 @@ class Control:
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
         """What submitting would do now. Raises the same refusals."""
         asked = tuple(normal(self.world, spec) for spec in specs)
-        check_specs(self.world, asked, self.engine.cannot, self.engine.could_bring)
+        engine = self.engine
+        check_specs(self.world, asked, engine.cannot, engine.could_bring, engine.shown_by)
         check_moments(asked, self._wall.read())
         return plan(self.world, self.facts, asked, self.now(), self.learning.table, by=by)
 

@@ -9,9 +9,9 @@ from corral.control.growth import could_come
 from corral.control.leaving import check_node
 from corral.control.queues import check_queue, check_queues, longest_seconds
 from corral.control.reasons import planned_reason
+from corral.control.refused import cannot_fit
 from corral.domain.attempt import Seat
 from corral.domain.errors import (
-    CannotFit,
     Conflict,
     NotFound,
     NotShared,
@@ -27,7 +27,7 @@ from corral.domain.moment import Warn, moment_text
 from corral.domain.moves import WAITING, JobState, StopWhy
 from corral.domain.node import NodeKind
 from corral.domain.resources import Resources, Shape
-from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.domain.units import MILLIS_PER_CPU
 from corral.domain.wishes import (
     Asked,
     Cancel,
@@ -89,8 +89,10 @@ def check_specs(
     specs: Sequence[JobSpec],
     cannot: Mapping[str, str],
     could_bring: Sequence[NodeKind] = (),
+    shown_by: str = "",
 ) -> None:
-    """Refuse what no wait could cure, also not for nodes that the engine could bring.
+    """Refuse what no wait could cure, also not for nodes that the engine could bring. `shown_by`:
+    the engine's own command that shows its nodes; "" where Corral makes them.
 
     Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
     """
@@ -107,7 +109,7 @@ def check_specs(
             if not known:
                 raise NotFound("job", after.job, see="corral ps -a")
         if not could_come(world, spec, could_bring):
-            _check_fits(world, fleet, spec)
+            _check_fits(world, fleet, spec, shown_by)
 
 
 def _check_warn(spec: JobSpec) -> None:
@@ -130,70 +132,16 @@ def check_moments(specs: Sequence[JobSpec], at: float) -> None:
             )
 
 
-def _check_fits(world: World, fleet: Fleet, spec: JobSpec) -> None:
+def _check_fits(world: World, fleet: Fleet, spec: JobSpec, shown_by: str) -> None:
     if not fleet.size:
         return  # nodes may yet join
     never = [never_fits(spec.place, shape, fleet) for shape in spec.shapes]
     able = [shape for shape, why in zip(spec.shapes, never, strict=True) if why is None]
     if not able and (why := never[-1]) is not None:
-        raise _cannot_fit(fleet, spec, why)
+        raise cannot_fit(fleet, spec, why, shown_by)
     if spec.checkpoint is not None:
         rooms = [NodeRoom(node) for node in world.nodes.values()]
         _check_shared(rooms, spec.name, able, spec.checkpoint)
-
-
-def _cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason) -> CannotFit:
-    if why.code != "NeverFits":
-        return CannotFit(
-            f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; run: corral node ls"
-        )
-    forms = {shape.resources: shape for shape in spec.shapes}  # of an elastic one the smallest
-    *others, last = forms.values()
-    each = [f"{shape} ({_why_never(fleet, shape)})" for shape in forms.values()]
-    asked = f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last)}"
-    return CannotFit(
-        f"{spec.name} asks for {asked}",
-        hint=_parts_hint(fleet, last) or f"there {_what_is(fleet)}; {_where_gpus(fleet, last)}",
-    )
-
-
-def _why_never(fleet: Fleet, shape: Shape) -> str:
-    """For example: only 1 of the 3 nodes of this cluster could ever hold its part."""
-    able = fleet.holding(shape.resources)
-    if able == fleet.size:
-        return f"this cluster has only {able} node{'s' * (able > 1)}"
-    who = f"only {able} of the {fleet.size} nodes" if able else "no node"
-    return f"{who} of this cluster could ever hold its part"
-
-
-def _what_is(fleet: Fleet) -> str:
-    """For example: are 2 nodes of up to 8 GPUs (a100, h100)."""
-    nodes = "is 1 node" if fleet.size == 1 else f"are {fleet.size} nodes"
-    if not fleet.most_gpus:
-        return f"{nodes} without GPUs"
-    plural = "s" if fleet.most_gpus > 1 else ""
-    up_to = "with" if fleet.size == 1 else "of up to"
-    return f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
-
-
-def _where_gpus(fleet: Fleet, shape: Shape) -> str:
-    if fleet.most_gpus or not shape.resources.gpus:
-        return "run: corral node ls"
-    return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}"
-
-
-def _parts_hint(fleet: Fleet, shape: Shape) -> str:
-    """Where a part of a GPU is asked for and no node gives parts, or whole ones and all are cut."""
-    asked = shape.resources
-    if asked.is_share and not fleet.gives_shares:
-        return (
-            "no node lets GPUs be shared; write a whole one, or run: corral down; "
-            "corral up --gpu-shares"
-        )
-    if asked.gpus and not asked.is_share and fleet.most_parts:
-        part = MILLIS_PER_GPU // fleet.most_parts / MILLIS_PER_GPU
-        return f"all GPUs here are cut, into {fleet.most_parts} parts; ask for parts: gpu: {part:g}"
-    return ""
 
 
 def _check_shared(

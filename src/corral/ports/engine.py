@@ -23,6 +23,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def shown_by(self) -> str:
+        """Its own command that shows what its nodes have; "" where Corral makes them."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """Why it does not get at its nodes now, as a sentence; "" when it does."""
         ...

@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.place import Mode, PlaceRule
-from corral.domain.resources import Resources, Shape
-from corral.domain.units import MILLIS_PER_CPU
+from corral.domain.resources import Inventory, Resources, Shape
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.domain.use import BYTES_PER_GIB
 from corral.schedule.near import largest_domain
 from corral.schedule.room import NodeRoom
@@ -56,6 +56,25 @@ class Fleet:
             return sum(count for room, count in self._kinds if room.seat(asked) is not None)
 
         return _kept(self._holding, asked, find)
+
+    def nearest(self, shape: Shape) -> Shape | None:
+        """What nodes could give in the place of a gang that none could: as much of it as those
+        with the most of it have. None where they have no GPU of those that it wants."""
+        like = [_at_most(room.node.inventory, shape.resources) for room, _ in self._kinds]
+        asked = shape.resources.gpu_type
+        able = [one for one in like if one is not None and self.holding(one)]
+        if not able:
+            return None
+        most = max(
+            able,
+            key=lambda one: (
+                one.gpu_type == asked,
+                one.gpu_millis,
+                one.cpu_millis,
+                one.memory_bytes,
+            ),
+        )
+        return Shape(nodes=min(shape.nodes, self.holding(most)), resources=most)
 
     def could_hold(self, shape: Shape, rule: PlaceRule) -> int:
         """How many nodes could give a part of the gang at once if nothing else ran; where it must
@@ -127,6 +146,23 @@ class Fleet:
     @property
     def gpu_types(self) -> list[str]:
         return sorted({kind for room, _ in self._kinds for kind in room.kinds})
+
+
+def _at_most(offer: Inventory, asked: Resources) -> Resources | None:
+    """The part of this that such a node has, in GPUs of the type that it has the most of where it
+    has none of that which is asked for; None where GPUs are asked for and it has none."""
+    kind = asked.gpu_type
+    if kind is not None and kind not in offer.types:
+        kind = max(sorted(offer.gpu_types), key=offer.types.count, default=None)
+    gpus = len(offer.types) if kind is None else offer.types.count(kind)
+    if asked.gpu_millis and not gpus:
+        return None
+    return Resources(
+        gpu_millis=min(asked.gpu_millis, gpus * MILLIS_PER_GPU),
+        gpu_type=kind,
+        cpu_millis=min(asked.cpu_millis, offer.cpu_millis),
+        memory_bytes=min(asked.memory_bytes, offer.memory_bytes),
+    )
 
 
 def _kept(answers: dict[K, V], key: K, find: Callable[[], V]) -> V:

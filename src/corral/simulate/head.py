@@ -86,6 +86,7 @@ class HeadEngine:
     name = "simulated"
     cannot: Mapping[str, str] = {}
     could_bring: Sequence[NodeKind] = ()
+    shown_by = ""
     trouble = ""
 
     def __init__(

@@ -13,6 +13,7 @@ CANNOT: Final[Mapping[str, str]] = {
     "service": "the kubernetes engine has no gateway yet that could serve requests; leave kind: "
     "service out",
 }
+SHOWN_BY: Final = "kubectl describe nodes"
 
 
 def kubernetes_engine(
@@ -21,6 +22,6 @@ def kubernetes_engine(
     """`head`: the files that tell pods where the head is. Raises: Conflict without a kubeconfig."""
     access = Access(client=client_of(settings), call_seconds=settings.call_seconds)
     driver = KubernetesDriver(named=links.cluster, settings=settings, access=access, head=head)
-    engine = LendingEngine(name=NAME, cannot=CANNOT, driver=driver, links=links)
+    engine = LendingEngine(name=NAME, cannot=CANNOT, driver=driver, shown_by=SHOWN_BY, links=links)
     driver.stir = engine.look_soon
     return engine

@@ -63,6 +63,7 @@ class LendingEngine:
     cannot: Mapping[str, str]
     driver: Driver
     could_bring: Sequence[NodeKind] = ()
+    shown_by: str = ""
     links: Links
     look_seconds: float = 1.0
     late_seconds: float = LATE_SECONDS

@@ -40,6 +40,7 @@ class LocalEngine:
     name: str = NAME
     cannot: Mapping[str, str] = field(default_factory=lambda: CANNOT)
     could_bring: Sequence[NodeKind] = ()
+    shown_by: str = ""
     trouble: str = ""
     nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
     former: dict[NodeId, LocalNode] = field(default_factory=dict)  # of when there were more

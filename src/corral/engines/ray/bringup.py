@@ -190,3 +190,22 @@ def make_token(file: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         with os.fdopen(os.open(file, flags, 0o600), "w") as opened:
             opened.write(secrets.token_hex(32))
+
+
+def node_token(folder: Path) -> bytes:
+    """The node's own, made at the first call."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _kept(folder / "token", secrets.token_urlsafe(32).encode() + b"\n")
+
+
+def _kept(file: Path, content: bytes) -> bytes:
+    """What the file holds; when there is none, it is made with this content, 0600, durably."""
+    if not file.exists():
+        fresh = file.with_name(f".{file.name}.new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with os.fdopen(os.open(fresh, flags, 0o600), "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        fresh.rename(file)
+    return file.read_bytes()

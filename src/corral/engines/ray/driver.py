@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from corral.domain.errors import Trouble
@@ -48,6 +49,13 @@ class RayDriver:
     _waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def shown_by(self) -> str:
+        """What shows this Ray's nodes, on the head's machine."""
+        file = quote(self.token_file)
+        token = f"RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={file} " if self.token_file else ""
+        return f"{token}ray status --address {self.address}"
 
     async def look(self) -> Look:
         look = look_of(await self._call("look"), self._names)

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
 from corral.engines.lending.engine import LATE_SECONDS, Links
 from corral.engines.ray import scaling
-from corral.engines.ray.bringup import RayHere
+from corral.engines.ray.bringup import RayHere, node_token
 from corral.engines.ray.driver import RayDriver, RayTrouble
 from corral.engines.ray.holds import Holds
 from corral.engines.ray.kinds import kinds_of, left_of, type_resources
@@ -114,6 +112,10 @@ class RayEngine:
         return RayInvitation(
             address=self._driver.address, token=token, folder=self.folder_there(node)
         )
+
+    @property
+    def shown_by(self) -> str:
+        return self._driver.shown_by if self._driver is not None else ""
 
     def observe(self) -> Mapping[NodeId, str]:
         return dict(self._proofs)
@@ -275,7 +277,7 @@ class RayEngine:
 
     async def _files(self, row: RayNode) -> dict[str, bytes]:
         """What lies in the node's folder before its agent is started."""
-        token = _token(self._folder_here(row.id))
+        token = node_token(self._folder_here(row.id))
         await self.links.register(row.id, sha256(token.strip()).hexdigest())
         files = {
             "token": token,
@@ -378,22 +380,3 @@ def _kinds_told(settings: RaySettings) -> tuple[Sequence[NodeKind], Mapping[str,
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as wrong:
         log.warning("what Ray's autoscaler could bring is not known: %s", wrong)
         return (), {}
-
-
-def _token(folder: Path) -> bytes:
-    """The node's own, made at the first call."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return _kept(folder / "token", secrets.token_urlsafe(32).encode() + b"\n")
-
-
-def _kept(file: Path, content: bytes) -> bytes:
-    """What the file holds; when there is none, it is made with this content, 0600, durably."""
-    if not file.exists():
-        fresh = file.with_name(f".{file.name}.new")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(os.open(fresh, flags, 0o600), "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        fresh.rename(file)
-    return file.read_bytes()

@@ -25,6 +25,7 @@ CANNOT_PLACED: Final[Mapping[str, str]] = {
     "place.topology.is_asked": "Slurm places here, by its own topology; leave topology out",
 }
 LOOK_SECONDS: Final = 1.0
+SHOWN_BY: Final = "sinfo -N -o '%N %P %c %m %G'"
 
 
 def calls_of(settings: SlurmSettings) -> Calls:
@@ -67,6 +68,7 @@ def slurm_engine(
         name=NAME,
         cannot={**CANNOT, **CANNOT_PLACED} if settings.slurm_places else CANNOT,
         driver=driver,
+        shown_by=SHOWN_BY,
         links=links,
         look_seconds=LOOK_SECONDS,
         placing_driver=driver if isinstance(driver, SlurmPlacingDriver) else None,

@@ -1,0 +1,83 @@
+"""A job that the nodes could never hold: what there is, what would fit, and where to look."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.errors import CannotFit
+from corral.domain.job import JobSpec
+from corral.domain.resources import Shape
+from corral.domain.units import MILLIS_PER_GPU
+from corral.schedule import Fleet
+from corral.schedule.explain import never_fits
+from corral.schedule.waiting import Reason
+
+SEE: Final = "run: corral node ls"
+
+
+def cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason, shown_by: str) -> CannotFit:
+    """`why`: of its last form. `shown_by`: the engine's own command that shows its nodes; "" where
+    Corral makes them."""
+    if why.code != "NeverFits":
+        return CannotFit(f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; {SEE}")
+    forms = {shape.resources: shape for shape in spec.shapes}  # of an elastic one the smallest
+    *others, last = forms.values()
+    each = [f"{shape} ({_why_never(fleet, shape)})" for shape in forms.values()]
+    asked = f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last)}"
+    hint = _parts_hint(fleet, last, shown_by)
+    if not hint:
+        could = _would_fit(fleet, spec, list(forms.values()))
+        fits = f"; this would fit: {could}" if could is not None else ""
+        hint = f"there {_what_is(fleet)}{fits}; {_where(fleet, last, shown_by)}"
+    return CannotFit(f"{spec.name} asks for {asked}", hint=hint)
+
+
+def _would_fit(fleet: Fleet, spec: JobSpec, forms: Sequence[Shape]) -> Shape | None:
+    """The largest that is like one of these forms."""
+    like = [shape for form in forms if (shape := fleet.nearest(form)) is not None]
+    fit = [shape for shape in like if never_fits(spec.place, shape, fleet) is None]
+    return max(fit, key=lambda shape: (shape.gpu_millis, shape.nodes), default=None)
+
+
+def _why_never(fleet: Fleet, shape: Shape) -> str:
+    """For example: only 1 of the 3 nodes of this cluster could ever hold its part."""
+    able = fleet.holding(shape.resources)
+    if able == fleet.size:
+        return f"this cluster has only {able} node{'s' * (able > 1)}"
+    who = f"only {able} of the {fleet.size} nodes" if able else "no node"
+    return f"{who} of this cluster could ever hold its part"
+
+
+def _what_is(fleet: Fleet) -> str:
+    """For example: are 2 nodes of up to 8 GPUs (a100, h100)."""
+    nodes = "is 1 node" if fleet.size == 1 else f"are {fleet.size} nodes"
+    if not fleet.most_gpus:
+        return f"{nodes} without GPUs"
+    plural = "s" if fleet.most_gpus > 1 else ""
+    up_to = "with" if fleet.size == 1 else "of up to"
+    return f"{nodes} {up_to} {fleet.most_gpus} GPU{plural} ({', '.join(fleet.gpu_types)})"
+
+
+def _where(fleet: Fleet, shape: Shape, shown_by: str) -> str:
+    if shown_by:
+        return f"{SEE}; or, for what lends them: {shown_by}"
+    if fleet.most_gpus or not shape.resources.gpus:
+        return SEE
+    return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}"
+
+
+def _parts_hint(fleet: Fleet, shape: Shape, shown_by: str) -> str:
+    """Where a part of a GPU is asked for and no node gives parts, or whole ones and all are cut."""
+    asked = shape.resources
+    if asked.is_share and not fleet.gives_shares:
+        if shown_by:
+            return (
+                f"no node lets GPUs be shared; write a whole one; {_where(fleet, shape, shown_by)}"
+            )
+        return (
+            "no node lets GPUs be shared; write a whole one, or run: corral down; "
+            "corral up --gpu-shares"
+        )
+    if asked.gpus and not asked.is_share and fleet.most_parts:
+        part = MILLIS_PER_GPU // fleet.most_parts / MILLIS_PER_GPU
+        return f"all GPUs here are cut, into {fleet.most_parts} parts; ask for parts: gpu: {part:g}"
+    return ""

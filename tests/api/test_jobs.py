@@ -111,6 +111,16 @@ def test_a_dry_run_says_where_and_with_what_and_nothing_happens(
     assert plan["environment"]["A"] == "1.5"
 
 
+def test_a_dry_run_of_a_ray_program_names_no_ranks(head: Head, agents: list[Agent]) -> None:
+    spec = {"name": "dry", "run": "x", "nodes": 2, "kind": "ray", "resources": {"gpu": 1}}
+    with head.http() as http:
+        answer = http.post("/v1/jobs?dry_run=1", json={"specs": [spec], "key": "k"})
+        (plan,) = answer.json()["plan"]
+    assert (plan["kind"], plan["starts_now"]) == ("ray", True)
+    assert {name for name in plan["environment"] if "RANK" in name or "WORLD" in name} == set()
+    assert plan["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
+
+
 def test_a_waiting_job_says_why_and_what_would_help(head: Head, agents: list[Agent]) -> None:
     first, second = (
         {"name": name, "run": "x", "nodes": 2, "resources": {"gpu": 2}} for name in ("big", "wait")

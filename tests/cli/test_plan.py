@@ -45,6 +45,27 @@ def test_a_dry_run_answers_on_stdout_with_the_environment(
     assert told.err == ""
 
 
+@pytest.mark.parametrize(
+    ("nodes", "least", "starts_now", "where"),
+    [
+        (2, 2, True, "its 2 nodes"),
+        (1, 1, False, "its node"),
+        (4, 2, False, "its nodes"),
+        (4, 2, True, "its 4 nodes"),
+    ],
+)
+def test_a_program_of_ray_is_one_on_all_its_nodes(
+    nodes: int, least: int, starts_now: bool, where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forms = [form(nodes, least, 1)]
+    shape = PLANNED.shape.model_copy(update={"nodes": nodes})
+    known = {"kind": "ray", "ranks": nodes, "shape": shape, "starts_now": starts_now}
+    show_plan([PLANNED.model_copy(update={**known, "forms": forms})], NOTHING, whole=True)
+    told = capsys.readouterr().out
+    assert f"one program, on a Ray cluster of {where}\n" in told
+    assert "ranks" not in told
+
+
 def form(nodes: int, least: int, gpus: int) -> api.Form:
     return api.Form(
         nodes=nodes, least_nodes=least, gpus_per_node=gpus, gpu_type=None, cpus_per_node=0,

@@ -205,7 +205,7 @@ def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
     environment = _environment(spec, shape.nodes, each, seats[0].gpus if seats else ())
     if len(spec.shapes) > 1 and not seats:  # how many ranks there are is known when it starts
         for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
-            del environment[name]
+            environment.pop(name, None)
     return api.PlannedJob(
         name=spec.name,
         starts_now=bool(seats),
@@ -225,6 +225,7 @@ def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
         place=api.Place.of(spec.place),
         preemptible=spec.preemptible,
         warned=api.Warned.of(spec),
+        kind="ray" if spec.ray else "job",
     )
 
 
@@ -251,14 +252,14 @@ def ranks_on(spec: JobSpec, attempt: Attempt, node: NodeId) -> range:
 
 def _environment(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dict[str, str]:
     """Of rank 0, but for what is known only at the start: addresses, ports, paths, secrets."""
-    own = {
+    ranks = {
         "RANK": "0",
         "LOCAL_RANK": "0",
         "NODE_RANK": "0",
         "WORLD_SIZE": str(nodes * each),
         "LOCAL_WORLD_SIZE": str(each),
-        "CORRAL_JOB_NAME": spec.name,
     }
+    own = {**({} if spec.ray else ranks), "CORRAL_JOB_NAME": spec.name}  # a program of Ray is none
     if gpus:
         own["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
     if spec.array_index is not None:

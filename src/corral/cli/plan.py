@@ -30,7 +30,13 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
     is_open = len(one.forms) > 1 or any(form.least_nodes < form.nodes for form in one.forms)
     yield "asks for", forms_text(one.forms, one.shape)
     yield "gets", shape_text(one.shape) if is_open and one.starts_now else ""
-    yield "ranks", "" if is_open and not one.starts_now else str(one.ranks)
+    unknown = is_open and not one.starts_now  # how many nodes it has
+    if one.kind == "ray":
+        many = f"{one.shape.nodes} " if one.shape.nodes > 1 else ""
+        nodes = "nodes" if unknown else f"{many}node{'s' * (one.shape.nodes > 1)}"
+        yield "runs", f"one program, on a Ray cluster of its {nodes}"
+    else:
+        yield "ranks", "" if unknown else str(one.ranks)
     yield "queue", f"{one.queue}, priority {one.priority}" if one.queue else ""
     yield "place", place_text(one)
     yield "time limit", limit_text(one)

@@ -333,7 +333,8 @@ class PlannedJob(Answer):
     """Where a job would start now, or why it would wait. `environment` is that of its first rank,
     as far as it is known before the start; `forecast` that of the first job that would wait;
     `stops` whom it would stop. `forms`: all that would do, in the order in which they are tried;
-    `shape` is the one that it would get, or the first."""
+    `shape` is the one that it would get, or the first. `kind` "ray": a program that runs once, with
+    a log of each node's `ranks`."""
 
     name: str
     starts_now: bool
@@ -353,6 +354,7 @@ class PlannedJob(Answer):
     place: Place | None = None
     preemptible: bool = False
     warned: Warned | None = None
+    kind: str = "job"
 
 
 class Plan(Answer):

@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator["Server"]:
     """A real server, started at the first test that asks and ended with the last."""
-    from tests.postgres import server
+    from tests.postgres import patient, server
 
-    with server() as one:
+    with server() as one, patient():
         yield one
 
 

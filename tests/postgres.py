@@ -14,6 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from corral.store.postgres import database
+from tests.patience import PATIENCE_SECONDS
+
 PACKAGE = "postgresql"
 NOBODY_IS_ROOT = "postgres"  # the server refuses to run as root
 
@@ -123,6 +126,16 @@ class Server:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         return self.url(name)
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """No session is ended, and nobody gives up waiting, while the machine has no time for this
+    process: the stores that it opens meanwhile have none of a head's limits."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "IDLE_MILLISECONDS", 0)
+        patch.setattr(database, "LOCK_MILLISECONDS", int(PATIENCE_SECONDS * 1e3))
+        yield
 
 
 @contextmanager

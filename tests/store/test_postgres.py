@@ -3,7 +3,9 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -15,10 +17,12 @@ from corral.domain.wishes import Submit
 from corral.domain.world import Changes
 from corral.store.postgres import PostgresStore, database
 from corral.store.postgres.database import PostgresDatabase
-from corral.store.schema import REVISION
-from tests.postgres import Server, server
+from corral.store.schema import APPLICATION_ID, REVISION
+from tests.patience import PATIENCE_SECONDS
+from tests.postgres import Server, patient, server
 from tests.store.rows import ANN, allocation, attempt, event, job, submit
 
+IDLE, LOCK = database.IDLE_MILLISECONDS, database.LOCK_MILLISECONDS  # a head's own
 Scenario = Callable[[PostgresStore], Awaitable[None]]
 
 
@@ -48,11 +52,12 @@ def test_a_head_that_is_stopped_in_a_transaction_holds_nobody_up(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A paused leader keeps the lock of all who write; the server ends its session."""
-    monkeypatch.setattr(database, "IDLE_MILLISECONDS", 300)
 
     async def scenario(store: PostgresStore) -> None:
         old = (await store.lead()).term
-        paused = PostgresDatabase.at(url).raw(write=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "IDLE_MILLISECONDS", 300)  # its own alone
+            paused = PostgresDatabase.at(url).raw(write=True)
         for statement in PostgresDatabase.begin_writing:
             paused.execute(statement)
         new = (await store.lead()).term  # waits until the lock is let go of
@@ -65,6 +70,33 @@ def test_a_head_that_is_stopped_in_a_transaction_holds_nobody_up(
         assert list((await store.lead()).jobs) == ["j2"]
 
     run(url, scenario)
+
+
+def test_who_is_paused_is_ended_before_those_who_wait_give_up() -> None:
+    assert 0 < IDLE < LOCK
+
+
+def test_a_store_is_made_however_long_that_takes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than a head waits for a lock, or may be silent in a transaction, from then on."""
+    monkeypatch.setattr(database, "IDLE_MILLISECONDS", 1)
+    monkeypatch.setattr(database, "LOCK_MILLISECONDS", 1)
+    with psycopg.connect(url) as other, ThreadPoolExecutor() as beside:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (APPLICATION_ID,))
+        opening = beside.submit(PostgresStore, url)
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        while not opening.done() and not _waits(other):
+            assert time.monotonic() < give_up_at
+        other.execute("SELECT pg_sleep(0.05)")
+        other.commit()
+        asyncio.run(opening.result().close())
+
+
+def _waits(asking: psycopg.Connection[Any]) -> bool:
+    """Whether somebody stands in line for what it holds."""
+    row = asking.execute(
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    )
+    return row.fetchone() == (1,)
 
 
 def test_who_holds_the_lock_for_too_long_is_trouble_that_passes(
@@ -87,7 +119,7 @@ def test_who_holds_the_lock_for_too_long_is_trouble_that_passes(
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    with server() as one:
+    with server() as one, patient():
         yield one
 
 

@@ -17,6 +17,13 @@ from corral.store.schema import APPLICATION_ID, REVISION, metadata
 from corral.store.writes import begin
 
 STAMP: Final = "alembic_version"
+# Tables are made and changed in one transaction, beside which libraries are read: on a busy machine
+# that takes longer than a transaction of every day may, and other heads wait for it.
+PREPARE_MILLISECONDS: Final = 60_000
+_BEGIN: Final = (
+    f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {PREPARE_MILLISECONDS}; "
+    f"SET LOCAL lock_timeout = {PREPARE_MILLISECONDS}"
+)
 _TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
 
 
@@ -30,7 +37,7 @@ def prepare(database: PostgresDatabase, fresh_id: Callable[[], str]) -> None:
     try:
         with contextlib.closing(database.connect(write=True)) as connection:
             raw = driver(connection)
-            raw.execute("BEGIN")
+            raw.execute(_BEGIN)
             raw.execute(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
             _bring_up(connection, database, fresh_id)
             raw.execute("COMMIT")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from corral.cli.common import Change, Common
+from corral.cli.embedded import end_head, say_what_is_pretended, unfinished
 from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.nodes import show_nodes
@@ -13,13 +14,11 @@ from corral.cli.output import note, print_json, say, show_pairs
 from corral.cli.up_options import Layout, Lender, Others, Serving, Several
 
 if TYPE_CHECKING:
-    from corral.boot.settings import ClusterDir
     from corral.boot.ssh import Outcome
+    from corral.boot.up import Start
     from corral.wire import api
 
-GONE_SECONDS = 60.0
 AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it lives
-JOBS_SECONDS = 135.0  # the head gives them 120
 
 
 def up(
@@ -53,7 +52,7 @@ def up(
         keep_days: Days for which a job is kept after its end (30).
         keep_jobs: At most so many jobs that are over are kept, the newest (50000).
     """
-    from corral.boot.up import Asked, bring_up, host_of, wait_for_nodes
+    from corral.boot.up import Asked, bring_up, host_of
     from corral.cli import hosts
 
     check_ours(common, "up")
@@ -74,16 +73,21 @@ def up(
     )
     targets = hosts.read(others, host_of(common.place, asked))
     start = bring_up(common.place, asked)
-    with common.client() as client:
-        found = wait_for_nodes(
-            common.place, client.status, since_bytes=start.since_bytes, tell=note
-        )
+    found = _up_with_nodes(common, start)
     if common.json and not targets:
         print_json(found)
     elif not targets:
         _tell_up(common, found, fresh=start.is_new)
     else:
         _bring_others(common, found, hosts.bring(common, others, targets))
+
+
+def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
+    """Raises: StartFailed when no node comes."""
+    from corral.boot.up import wait_for_nodes
+
+    with common.client() as client:
+        return wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
 
 
 def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -> None:
@@ -134,16 +138,6 @@ def check_ours(common: Common, verb: str) -> None:
         )
 
 
-def say_what_is_pretended(place: "ClusterDir") -> None:
-    from corral.boot.settings import ClusterSettings
-
-    settings = ClusterSettings.load(place)
-    if settings is not None and settings.pretend:
-        note("the GPUs are pretended: jobs run on the CPU")
-    elif settings is not None and settings.gpus == 0:
-        note("no GPU is used on this machine: CPU-only nodes")
-
-
 def down(
     *,
     jobs: Annotated[Literal["leave", "stop"], Parameter(name="--jobs")] = "stop",
@@ -156,10 +150,8 @@ def down(
         jobs: What becomes of unfinished jobs: stop cancels them, leave lets them run on.
         leave: The same as --jobs leave; the next `corral up` finds them again.
     """
-    from corral.boot.settings import read_json
-    from corral.boot.start import head_runs, node_processes, start_head, until
+    from corral.boot.start import head_runs, node_processes, start_head
     from corral.domain.errors import Conflict
-    from corral.engines.local.processes import Process
 
     check_ours(common, "down")
     place = common.place
@@ -171,25 +163,14 @@ def down(
             _tell_down(common, [], "there is nothing to stop")
             return
         start_head(place)  # only a head knows what its nodes hold, and ends them in order
-    head = Process.find(int((read_json(place.head_json) or {"pid": 0})["pid"]))
     with common.client() as client:
-        running = client.jobs(limit=10_000)
+        running = unfinished(client)
         if running and wish == "stop":
             say(_unfinished(running), stderr=True)
             if not common.agreed("stop them and the cluster?"):
                 raise Conflict("nothing was stopped", hint="leave them: corral down --leave")
-        client.down(jobs=wish)
+        end_head(place, client, running, jobs=wish)
     left = len(running) if wish == "leave" else 0
-    head_seconds = JOBS_SECONDS if running else GONE_SECONDS
-    ended = until(lambda: not head_runs(place) and not (head and head.lives), head_seconds)
-    if ended and not left:
-        ended = until(lambda: not node_processes(place), GONE_SECONDS)
-    if not ended:
-        pids = ", ".join(str(process.pid) for process in node_processes(place))
-        raise Conflict(
-            f"the cluster does not end: processes {pids or 'of the head'} are left",
-            hint=f"look at {place.head_log}",
-        )
     _tell_down(common, running, f"down; {left} jobs run on" if left else "down")
 
 

@@ -1,7 +1,7 @@
 """run, apply: a job from what was typed or from a file, followed to its end."""
 
-import contextlib
 import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
 from corral.cli.common import Change
+from corral.cli.embedded import head_for
 from corral.cli.failure import Usage
 from corral.cli.output import note, print_json, say
 from corral.cli.spec import Typed, spec_of
@@ -121,9 +122,8 @@ def apply(
         return _go(script, common, dry_run=dry_run, detach=not follow)
     queues = queue_file_of(read_documents(file))
     if queues is not None:
-        if not dry_run:
-            _ensure_head(common)
-        return apply_queues(queues, common, dry_run=dry_run)
+        with nullcontext() if dry_run else head_for(common):
+            return apply_queues(queues, common, dry_run=dry_run)
     return _go(file, common, dry_run=dry_run, detach=not follow)
 
 
@@ -141,13 +141,13 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
         else:
             show_plan(planned, wished, whole=True)
         return 0
-    _ensure_head(common)
-    with common.client() as client:
+    with head_for(common), common.client() as client:
         if not detach and not common.json:
             show_plan(client.plan(spec), wished, whole=False)
         if not common.agreed("submit?"):
             raise Conflict("nothing was submitted", hint="run it again when it is right")
         jobs = client.submit(spec)
+    with common.client() as client:
         if detach:
             _answer(jobs, common)
             tell_when(client, jobs, common)
@@ -175,22 +175,6 @@ def _plan(common: Change, wished: "Wished", spec: dict[str, Any] | Path) -> "lis
         return plan_without_head(common.place, wished)
     with common.client() as client:
         return client.plan(spec)
-
-
-def _ensure_head(common: Change) -> None:
-    """Start an embedded one where none runs."""
-    from corral.boot.start import head_runs
-
-    if common.remote or head_runs(common.place):
-        return
-    from corral.boot.up import Asked, bring_up, wait_for_nodes
-    from corral.cli.cluster import say_what_is_pretended
-
-    note(f"no head runs in {common.place.root}: starting one here")
-    start = bring_up(common.place, Asked())
-    with common.client() as client:
-        wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
-    say_what_is_pretended(common.place)
 
 
 def _answer(jobs: "list[api.Job]", common: Change) -> None:
@@ -222,7 +206,7 @@ def tell_when(client: "Client", jobs: "list[api.Job]", common: Change) -> None:
     if common.json or waits is None:
         return
     sys.stdout.flush()
-    with contextlib.suppress(Refusal, Trouble):  # it is submitted, whatever is known of it
+    with suppress(Refusal, Trouble):  # it is submitted, whatever is known of it
         found = client.why(waits.id)
         if found.forecast is not None:
             note(f"{found.name} {when_text(found.forecast)}")

@@ -1,0 +1,38 @@
+"""A head that `corral run` starts by itself, where what it is asked is refused."""
+
+from pathlib import Path
+
+from corral.boot.start import head_runs, node_processes
+from tests.scenarios.house import House, house, wait_in_shell
+
+REFUSED = {"more than there is": ["--gpus", "99"], "a queue that is not": ["--queue", "nobody"]}
+
+
+def refused(house: House, *words: str) -> None:
+    done = house.corral("run", "-d", "--no-workdir", *words, "--", "true")
+    assert done.returncode == 3, done.stdout + done.stderr
+
+
+def test_a_refusal_leaves_no_head_that_was_not_there_and_ends_none_that_was() -> None:
+    with house("--nodes", "1", "--gpus", "1") as here:
+        refused(here, "--gpus", "99")
+        assert head_runs(here.place)
+        here.ok("down", "-y")
+        for words in REFUSED.values():
+            refused(here, *words)
+            assert not head_runs(here.place)
+            assert node_processes(here.place) == []
+
+
+def test_what_was_left_running_runs_on_after_a_refusal(tmp_path: Path) -> None:
+    with house("--nodes", "1", "--gpus", "1") as here:
+        gate = tmp_path / "gate"
+        id = here.submit("stays", wait_in_shell(gate))
+        here.until_state(id, "RUNNING")
+        here.ok("down", "--leave", "-y")
+        refused(here, "--gpus", "99")
+        assert not head_runs(here.place)
+        here.up()
+        gate.touch()
+        over = here.until_over(id)
+        assert (over.state, over.attempt) == ("DONE", 1)

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import os
+import re
 import secrets
+import shutil
 import signal
 import socket
 import time
@@ -21,9 +23,11 @@ from corral.engines.ray.settings import RaySettings
 END_SECONDS: Final = 15.0
 PORT_SECONDS: Final = 10.0  # that what is left of a Ray which has died is given to be gone
 AGAIN_SECONDS: Final = 5.0  # between two starts
+CLEAR_SECONDS: Final = 3.0  # for processes that have been ended to be gone
 LOG_BYTES: Final = 4 * 1024 * 1024
 # Ray gives 10002 to 19999 to its workers: a port of its own among them would be taken from it.
 _WORKER_PORTS: Final = range(10002, 20000)
+_FOLDER: Final = re.compile(rb"--temp[-_]dir=(/tmp/corral-ray-[0-9a-z-]+)\0", re.ASCII)
 log = logging.getLogger(__name__)
 
 
@@ -115,10 +119,19 @@ class RayHere:
         return {**os.environ, **render.environment(token_file), **kept}
 
     async def down(self) -> None:
-        """End it, with all that Ray has started on this machine; Corral's agent is apart."""
+        """End it, with all that Ray has started on this machine; Corral's agent is apart. Then what
+        it wrote here goes, which Ray itself would keep: not so where its next start goes on with
+        it, nor what a Ray that was not begun by Corral has.
+        """
         process = self._process or Process.recorded(self.pid_file)
-        if process is None:
-            return
+        folder = "" if self.address or self.settings.redis else self._temp_dir
+        if process is not None:
+            folder = folder or next(filter(None, map(folder_of, descendants(process))), "")
+            await self._end(process)
+        if folder and not self.settings.redis:
+            await clear(Path(folder))
+
+    async def _end(self, process: Process) -> None:
         family = [process, *descendants(process)]
         process.signal(signal.SIGTERM)
         clock = asyncio.get_running_loop().time
@@ -182,6 +195,46 @@ def descendants(root: Process) -> list[Process]:
                     one = Process.find(child)
                     found += [one] if one is not None else []
     return found
+
+
+def folder_of(process: Process) -> str:
+    """Where this process of a Ray that Corral has begun writes; "" for any other."""
+    with suppress(OSError):
+        found = _FOLDER.search(Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        return found[1].decode() if found else ""
+    return ""
+
+
+async def clear(folder: Path) -> None:
+    """Remove what a Ray that has ended has written, once no process uses it any more: another node
+    of the same Ray, or a program of it, would lose its sockets. What is used still stays."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + CLEAR_SECONDS
+    while folder.exists() and await asyncio.to_thread(is_used, folder):
+        if clock() > deadline:
+            log.warning("%s stays: another program uses it", folder)
+            return
+        await asyncio.sleep(0.1)
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def is_used(folder: Path) -> bool:
+    """Whether a living process names the folder in its command line, or has a file of it open."""
+    inside = f"{folder}/"
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes().decode(errors="replace") + "\0"
+            if inside in words or f"{folder}\0" in words:
+                return True
+            if any(_names(link).startswith(inside) for link in (process / "fd").iterdir()):
+                return True
+    return False
+
+
+def _names(link: Path) -> str:
+    with suppress(OSError):
+        return os.readlink(link)
+    return ""
 
 
 def make_token(file: Path) -> None:

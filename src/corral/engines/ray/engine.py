@@ -359,6 +359,7 @@ class RayEngine:
         """Nothing of this cluster is left in Ray; a Ray of the head's own ends."""
         here, self._here = self._here, None
         if here is not None:
+            await self._close_driver()  # it is a program of this Ray
             await here.down()
         elif self._holds is not None:
             with suppress(Trouble):

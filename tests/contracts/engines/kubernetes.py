@@ -17,7 +17,10 @@ from tests.kube.waiting import until
 from tests.patience import own_loopback
 from tests.scenarios.house import House
 
-OTHERS: Final = "the kubelet of the tests has its own images, which tests/engines/kubernetes run"
+OTHERS: Final = (
+    "Kubernetes itself pulls a job's image and runs it, which tests/engines/kubernetes see with "
+    "the images that the kubelet of the tests has; while one cannot be pulled, `corral why` says so"
+)
 EXCEPTIONS: Final = dict.fromkeys(
     (
         "test_an_image_is_what_the_ranks_run_in",

@@ -103,7 +103,10 @@ def check_specs(
         _check_warn(spec)
         for field, why in cannot.items():
             if attrgetter(field)(spec):
-                raise Unsupported(f"{spec.name} asks for {field}: {why}", hint="run: corral status")
+                told, _, way = why.partition("; ")
+                raise Unsupported(
+                    f"{spec.name} asks for {field}: {told}", hint=way or "run: corral status"
+                )
         for after in spec.after:
             known = after.job in inside or world.state_of(after.job) is not None
             if not known:

@@ -14,7 +14,7 @@ class Engine(Protocol):
     """The head's way to its nodes. Its limits are data, its methods may be repeated at will."""
 
     name: str
-    cannot: Mapping[str, str]  # a spec field that it does not honour -> why
+    cannot: Mapping[str, str]  # a spec field that it does not honour -> "why; what to do"
 
     @property
     def could_bring(self) -> Sequence[NodeKind]:

@@ -280,7 +280,8 @@ def _together(spec: Spec) -> list[Problem]:
             Problem(
                 where=(have,),
                 text=f"is given without {lack}",
-                hint="write: kind: service and service: {port: 8000}",
+                hint="no engine serves requests yet: leave kind: service and service out, and it "
+                "runs as a job",
             )
         )
     return problems + _of_ranks(spec)

@@ -11,7 +11,7 @@ from corral.engines.lending.engine import LendingEngine, Links
 NAME: Final = "kubernetes"
 CANNOT: Final[Mapping[str, str]] = {
     "service": "the kubernetes engine has no gateway yet that could serve requests; leave kind: "
-    "service out",
+    "service and service out: it then runs as a job",
 }
 SHOWN_BY: Final = "kubectl describe nodes"
 

@@ -18,7 +18,7 @@ from corral.engines.local.settings import LocalSettings
 NAME: Final = "local"
 CANNOT: Final[Mapping[str, str]] = {
     "service": "the local engine has no gateway yet that could serve requests; leave kind: service "
-    "out",
+    "and service out: it then runs as a job",
 }
 DOWN_SECONDS: Final = 10.0
 FORMER: Final = "it is no node of this cluster any more: there are fewer now"

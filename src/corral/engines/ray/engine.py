@@ -32,7 +32,7 @@ from corral.wire.node import NodeSettings, encode_settings
 NAME: Final = "ray"
 CANNOT: Final[Mapping[str, str]] = {
     "service": "the Ray engine has no gateway yet that could serve requests; leave kind: service "
-    "out",
+    "and service out: it then runs as a job",
 }
 LOOK_SECONDS: Final = 1.0
 REFIT_SECONDS: Final = 3.0  # so often an actor is asked whether it sees to its agent

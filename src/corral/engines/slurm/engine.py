@@ -16,7 +16,7 @@ from corral.engines.slurm.settings import SlurmSettings
 NAME: Final = "slurm"
 CANNOT: Final[Mapping[str, str]] = {
     "service": "the slurm engine has no gateway yet that could serve requests; leave kind: service "
-    "out",
+    "and service out: it then runs as a job",
 }
 CANNOT_PLACED: Final[Mapping[str, str]] = {
     "any_of": "Slurm places here, and takes one shape of a job alone; leave any_of out",

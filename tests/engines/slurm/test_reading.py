@@ -168,6 +168,27 @@ def test_a_waiting_job_says_slurms_reason_in_words_and_in_slurms_own(
     assert "expects" not in one.reason
 
 
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Resources", "too few nodes that would do are free of other jobs of Slurm's (Resources)"),
+        ("ReqNodeNotAvail, UnavailableNodes:fa4", "nodes that would do take no work (ReqNode"),
+        ("NodeDown", "a node that would do is down (NodeDown)"),
+        (
+            "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_"
+            "partitions",
+            "nodes that would do are down, drained or kept for others",
+        ),
+        ("Priority", "other jobs of Slurm's go first (Priority)"),
+    ],
+)
+def test_where_slurm_places_a_waiting_job_was_given_no_nodes(reason: str, said: str) -> None:
+    waiting = [a_job(state="PENDING", nodes=(), reason=reason)]
+    (one,) = tickets_of(waiting, CLUSTER, slurm_places=True)
+    assert one.reason.startswith(f"it waits in Slurm: {said}")
+    assert "given" not in one.reason
+
+
 def test_a_waiting_job_says_when_slurm_expects_it_to_start() -> None:
     late = a_job(state="PENDING", reason="Priority", starts_at=1795339999.0)
     (one,) = tickets_of([late], CLUSTER)

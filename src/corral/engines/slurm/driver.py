@@ -66,7 +66,7 @@ class SlurmDriver:
             nodes=tuple(
                 self._lent(node, place, jobs) for place, node in enumerate(self.nodes.values())
             ),
-            tickets=tickets_of(jobs, self.short),
+            tickets=tickets_of(jobs, self.short, slurm_places=self.settings.slurm_places),
             kept=tuple(kept),
         )
 

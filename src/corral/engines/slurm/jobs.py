@@ -130,14 +130,16 @@ def memory_bytes_of(text: str) -> int:
     return bytes_of(text if text[-1:].isdigit() else f"{text}iB")
 
 
-def tickets_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[Ticket, ...]:
+def tickets_of(
+    jobs: Iterable[SlurmJob], cluster: str, *, slurm_places: bool = False
+) -> tuple[Ticket, ...]:
     """What Slurm says of each attempt of this cluster. Of several batch jobs with one name, which
     only a lost answer can bring about, the one that has come furthest speaks."""
     newest: dict[AttemptKey, SlurmJob] = {}
     for job in sorted(jobs, key=_far):
         if (key := job.key(cluster)) is not None:
             newest[key] = job
-    return tuple(_ticket(key, job) for key, job in newest.items())
+    return tuple(_ticket(key, job, slurm_places) for key, job in newest.items())
 
 
 def doubles_of(jobs: Iterable[SlurmJob], cluster: str) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ def _far(job: SlurmJob) -> tuple[int, int]:
     return come, -job.id
 
 
-def _ticket(key: AttemptKey, job: SlurmJob) -> Ticket:
+def _ticket(key: AttemptKey, job: SlurmJob, slurm_places: bool) -> Ticket:
     restarted = job.restarts > 0
     state = TicketState.RUNNING
     if job.is_over or restarted:
@@ -164,13 +166,15 @@ def _ticket(key: AttemptKey, job: SlurmJob) -> Ticket:
         state = TicketState.WAITING
     ends = "PREEMPTED" if job.is_preempted and not restarted else job.state
     blame, infra = how_ended(ends, restarted=restarted)
-    waits = state == TicketState.WAITING
+    reason = ""
+    if state == TicketState.WAITING:
+        reason = why_waits(job.reason, job.starts_at, slurm_places=slurm_places)
     return Ticket(
         key=key,
         handle=job.handle,
         state=state,
         nodes=tuple(NodeId(name) for name in job.nodes),
-        reason=why_waits(job.reason, job.starts_at) if waits else "",
+        reason=reason,
         blame=blame if state == TicketState.ENDED or job.is_preempted else "",
         blame_is_infra=infra,
         blame_on=whose_doing(ends, restarted=restarted),

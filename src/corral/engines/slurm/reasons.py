@@ -31,6 +31,14 @@ _WAITS: Final = {
     "Cleaning": "Slurm cleans up after it",
     "Prolog": "the nodes are being made ready",
 }  # fmt: skip
+# Where Slurm itself chooses the nodes, a job that waits has none yet.
+_WAITS_FOR_SOME: Final = {
+    "Resources": "too few nodes that would do are free of other jobs of Slurm's",
+    "ReqNodeNotAvail": "nodes that would do take no work",
+    "NodeDown": "a node that would do is down",
+    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions":
+        "nodes that would do are down, drained or kept for others",
+}  # fmt: skip
 _LIMITS: Final = (("QOS", "a limit of its quality of service"), ("Assoc", "a limit of its account"),
                   ("Max", "a limit of its partition"))  # fmt: skip
 _ENDS: Final = {
@@ -51,10 +59,12 @@ WAITING: Final = frozenset(
 OVER: Final = frozenset({"COMPLETED", "FAILED", *_ENDS})
 
 
-def why_waits(reason: str, starts_at: float | None) -> str:
-    """A sentence for `corral why`. `starts_at`: when Slurm says it starts, by the wall clock."""
+def why_waits(reason: str, starts_at: float | None, *, slurm_places: bool) -> str:
+    """A sentence for `corral why`. `starts_at`: when Slurm says it starts, by the wall clock.
+    `slurm_places`: it chooses the nodes, which else Corral has given."""
     code = reason.partition(",")[0]
-    known = _WAITS.get(reason) or _WAITS.get(code.strip())
+    words = {**_WAITS, **_WAITS_FOR_SOME} if slurm_places else _WAITS
+    known = words.get(reason) or words.get(code.strip())
     limit = next((text for mark, text in _LIMITS if code.startswith(mark)), "")
     what = known or (f"{limit} is reached" if limit else "Slurm names no reason that Corral knows")
     named = f" ({reason.strip()})" if reason.strip() not in ("", "None") else ""

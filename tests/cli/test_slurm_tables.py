@@ -6,6 +6,7 @@ import pytest
 
 from corral.cli.slurm import columns, info, queue
 from corral.cli.slurm.accounting import FIELDS
+from corral.cli.slurm.control import tres_text
 from corral.cli.slurm.jobs import LETTERS, NAMES, Job
 
 NOW = 1_000_000.0
@@ -145,3 +146,16 @@ def test_sacct_is_ruled_or_parsable() -> None:
 )
 def test_a_node_has_one_of_slurms_states(more: dict[str, Any], state: str) -> None:
     assert info.state_of(node("n1", **more)) == state
+
+
+@pytest.mark.parametrize(
+    ("gpus", "kind", "told"),
+    [(0, None, ""), (8, None, ",gres/gpu=16"), (4, "h100", ",gres/gpu=8,gres/gpu:h100=8")],
+)
+def test_scontrol_tells_the_gpus_of_all_nodes(gpus: float, kind: str | None, told: str) -> None:
+    shape = {
+        "nodes": 2, "gpus_per_node": gpus, "gpu_type": kind, "cpus_per_node": 2.0,
+        "memory_bytes_per_node": 2**30,
+    }  # fmt: skip
+    found = tres_text(job("j1", "one", "RUNNING", shape=shape))
+    assert found == f"cpu=4,mem=1G,node=2,billing=4{told}"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from corral.control import Control
 from corral.domain.errors import NotFound
-from corral.domain.ids import JobId, UserName
+from corral.domain.ids import JobId, UserName, sequence_of
 from corral.domain.job import Job
 
 
@@ -17,11 +17,19 @@ async def find_job(control: Control, name: str, by: UserName) -> Job:
     found = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
     if found is None and not await store.array(name, by=by):
         found = await store.named(name)
-    if found is None and control.world.forgot(id) and not await store.array(name):
+    if found is None and await _was_given(control, id) and not await store.array(name):
         raise control.keeping.retention.refusal(f"job {id}")
     if found is None:
         raise NotFound("job", name[:100], await store.names(), see="corral ps --all")
     return control.world.jobs.get(found.id, found)
+
+
+async def _was_given(control: Control, id: JobId) -> bool:
+    """Whether there was a job of this id. Other wishes than jobs have numbers, too: one above the
+    newest job's was never given to any."""
+    newest = await control.store.jobs(final=True, limit=1)
+    is_above = bool(newest) and (sequence_of(id) or 0) > (sequence_of(newest[0].id) or 0)
+    return control.world.forgot(id) and not is_above
 
 
 async def array_of(control: Control, of: str, by: UserName) -> Sequence[Job]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from corral.boot.clock import SystemClock
 from corral.cli.slurm import info
 from corral.cli.slurm.head import Head
-from corral.cli.slurm.jobs import Job, moment
+from corral.cli.slurm.jobs import UNKNOWN, Job, moment
 from corral.cli.slurm.queue import document, record
 from corral.cli.slurm.states import exit_text, reason_of
 from corral.domain.errors import Conflict, NotFound
@@ -131,14 +131,26 @@ def _job_lines(job: Job) -> Iterator[str]:
     if row["nodes"]:
         yield f"   BatchHost={row['nodes'][0]}"
     shape = row["shape"]
-    gpus = "" if job.gpus == "N/A" else f",{job.gpus.replace('gres:', 'gres/', 1)}"
     yield f"   NumNodes={shape['nodes']} NumCPUs={job.cpus} NumTasks={shape['nodes']} CPUs/Task=1"
-    yield f"   TRES=cpu={job.cpus},mem={job.memory},node={shape['nodes']}{gpus}"
+    yield f"   TRES={tres_text(job)}"
     yield f"   MinMemoryNode={job.memory} MinTmpDiskNode=0"
     exclusive = "NO" if whole["place"]["exclusive"] else "OK"
     features = "&".join(whole["place"]["constraints"]) or "(null)"
     yield f"   Features={features} OverSubscribe={exclusive}"
+    if job.gpus != UNKNOWN:
+        yield f"   TresPerNode={job.gpus}"
     yield f"   Comment={row['reason']}" if row["reason"] else "   Comment=(null)"
+
+
+def tres_text(job: Job) -> str:
+    """All that it has, of all its nodes: cpu=4,mem=8G,node=2,billing=4,gres/gpu=16."""
+    shape = job.row["shape"]
+    whole = f"cpu={job.cpus},mem={job.memory},node={shape['nodes']},billing={job.cpus}"
+    if not shape["gpus_per_node"]:
+        return whole
+    gpus = f"{shape['gpus_per_node'] * shape['nodes']:g}"
+    kind = f",gres/gpu:{shape['gpu_type']}={gpus}" if shape["gpu_type"] else ""
+    return f"{whole},gres/gpu={gpus}{kind}"
 
 
 def _show_nodes(names: Sequence[str]) -> Iterator[list[str]]:

@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from corral import AsyncClient, Client
+from corral.cli.slurm.head import Head as SlurmHead
+from corral.client.target import Where
 from corral.domain.errors import SpecInvalid, Unauthorised, Unreachable
 from tests.api.heads import TOKENS, Head, serving
-from tests.patience import own_loopback
+from tests.patience import PATIENCE_SECONDS, own_loopback
 
 DEAD, DEAD_TOO = "http://127.0.0.1:9", "http://127.0.0.1:13"
 
@@ -59,6 +63,47 @@ def test_the_next_is_asked_when_the_one_that_answered_dies(tmp_path: Path) -> No
             assert client.status().head.url == first.url
         assert client.status().head.url == second.url
         client.close()
+
+
+def kinds_of(url: str, job: str, speaks: str) -> Iterator[str]:
+    """Kinds of the job's events as they come, by the client or by what Slurm's commands have."""
+    if speaks == "corral":
+        with Client(url=url, token=TOKENS["admin"]) as client:
+            yield from (event.kind for event in client.events(job, follow=True))
+        return
+    found = SlurmHead(where=Where(url=url, token=TOKENS["admin"]))
+    yield from (said["kind"] for said in found.follow(f"/v1/jobs/{job}/events", {"follow": 1}))
+
+
+@pytest.mark.parametrize("speaks", ["corral", "slurm"])
+def test_a_stream_goes_on_at_the_next_when_the_one_that_answered_dies(
+    tmp_path: Path, speaks: str
+) -> None:
+    with socket.create_server((own_loopback(), 0)) as kept:
+        port = int(kept.getsockname()[1])
+    with serving(tmp_path, host=own_loopback()) as first:
+        url = f"{first.url},http://{own_loopback()}:{port}"
+        with Client(url=first.url, token=TOKENS["admin"]) as client:
+            (job,) = client.submit({"name": "long", "run": "x"})
+        kinds = kinds_of(url, job.id, speaks)
+        assert next(kinds) == "submitted"
+    with serving(tmp_path, store=first.store, host=own_loopback(), port=port) as second:
+        with Client(url=second.url, token=TOKENS["admin"]) as client:
+            client.cancel(job.id)
+        assert list(kinds) == ["asked_cancel"]
+
+
+def test_waiting_for_a_job_stays_with_the_head_that_answers(head: Head) -> None:
+    with Client(url=f"{head.url},{DEAD}", token=TOKENS["admin"]) as client:
+        (job,) = client.submit({"name": "long", "run": "x"})
+        waits = threading.Thread(target=lambda: found.append(client.wait(job.id).state))
+        found: list[str] = []
+        waits.start()
+        with Client(url=head.url, token=TOKENS["admin"]) as other:
+            other.cancel(job.id)
+        waits.join(PATIENCE_SECONDS)
+        assert found == ["CANCELLED"]
+        assert client._where.target().url == head.url
 
 
 def test_when_none_answers_all_are_named() -> None:

@@ -126,7 +126,7 @@ class Client(SyncPeople, SyncNodes):
         newest = self.job(job)
         if not newest.is_over:
             for _ in self.events(newest.id, follow=True):
-                self._where.pass_over()
+                pass
         return self.job(newest.id)
 
     # -- streams ---------------------------------------------------------------------------------

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from corral.client.calls import Stream
+from corral.client.request import STREAM_NAP, STREAM_PATIENCE, Following
 from corral.client.target import Target, Where, error_of, no_answer
 
 TIMEOUT_SECONDS: Final = 60.0
 TRIES: Final = 5
 PAUSE_SECONDS: Final = 0.2
+PIECE: Final = 65_536  # bytes of a stream, at most, that are read at once
 MOST: Final = 10_000  # rows of one answer
 Row = dict[str, Any]
 
@@ -76,25 +79,37 @@ class Head:
         raise AssertionError("the last try answers or raises")
 
     def follow(self, path: str, query: Mapping[str, str | int]) -> Iterator[Any]:
-        """What a stream says, as far as it goes. Raises: a Refusal, or Unreachable."""
-        target = self.where.target()
-        try:
-            with closing(_connection(target, self.where)) as connection:
-                answer = _sent(connection, target, "GET", path, query, None)
-                if answer.status >= 400:
-                    raise error_of(answer.status, answer.read())
-                for line in answer:
-                    if line.startswith(b"data: "):
-                        yield json.loads(line.removeprefix(b"data: "))
-        except (OSError, http.client.HTTPException) as trouble:
-            raise no_answer(target, trouble) from None
+        """What a stream says, to its end. It goes on behind what was read when the head comes back,
+        or another takes over. Raises: a Refusal, or Unreachable when none has answered for long."""
+        stream: Stream[Any] = Stream(
+            path=path,
+            query=dict(query),
+            read=lambda said: said,
+            is_last=lambda said: said.get("end") is not None,
+        )
+        following, given_up = Following(stream), time.monotonic() + STREAM_PATIENCE
+        while not following.over:
+            target = self.where.target()
+            try:
+                with closing(_connection(target, self.where)) as connection:
+                    answer = _sent(connection, target, "GET", path, following.query(), None)
+                    if answer.status >= 400 and answer.status != 503:
+                        raise error_of(answer.status, answer.read())
+                    while answer.status < 400 and (piece := answer.read1(PIECE)):
+                        given_up = time.monotonic() + STREAM_PATIENCE
+                        yield from following.feed(piece)
+            except (OSError, http.client.HTTPException) as trouble:
+                self.where.pass_over()
+                if time.monotonic() > given_up:
+                    raise no_answer(target, trouble) from None
+            if not following.over:
+                time.sleep(STREAM_NAP)
 
     def until_over(self, id: str) -> Row:
         """The job, once it is over."""
         while True:
-            for said in self.follow(f"/v1/jobs/{quote(id, safe='')}/events", {"follow": 1}):
-                if "end" in said and said["end"]:
-                    break
+            for _ in self.follow(f"/v1/jobs/{quote(id, safe='')}/events", {"follow": 1}):
+                pass
             found = self.job(id)
             if found["state"] in ("DONE", "FAILED", "CANCELLED"):
                 return found

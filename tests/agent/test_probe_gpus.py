@@ -12,7 +12,7 @@ import pytest
 
 from corral.agent.ports import PORTS, PortBlock
 from corral.agent.probe import Probe
-from corral.agent.survey import mark_of, numa_of, pretend_gpus
+from corral.agent.survey import amd_gpus, mark_of, numa_of, pretend_gpus
 from corral.domain.gpus import short_type
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
@@ -135,6 +135,32 @@ def test_a_node_takes_only_its_own_gpus_of_the_machine(tmp_path: Path, nvml: Pat
         (0, "GPU-00000005"),
         (1, "GPU-00000006"),
     ]
+
+
+def test_amds_gpus_are_those_that_the_lender_has_detected(tmp_path: Path, nvml: Path) -> None:
+    settings = settings_of(tmp_path, amd_gpus=2, gpu_type="mi300x")
+    found = look(tmp_path / "n1", settings, LD_LIBRARY_PATH=str(nvml))
+    assert [(gpu.index, gpu.type, gpu.pretend) for gpu in found.gpus] == [
+        (0, "mi300x", False),
+        (1, "mi300x", False),
+    ]
+    assert len({gpu.uuid for gpu in found.gpus}) == 2
+
+
+def test_the_memory_of_amds_gpus_is_what_the_kernel_says_in_the_order_of_their_indices(
+    tmp_path: Path,
+) -> None:
+    for number, simds, sizes in ((0, 0, [2**38]), (2, 1216, [2**37]), (10, 1216, [2**36, 2**35])):
+        node = tmp_path / str(number)
+        for bank, size in enumerate(sizes):
+            (node / "mem_banks" / str(bank)).mkdir(parents=True)
+            text = f"heap_type 1\nsize_in_bytes {size}\nflags 0\n"
+            (node / "mem_banks" / str(bank) / "properties").write_text(text)
+        (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simds}\n")
+    settings = settings_of(tmp_path, amd_gpus=3, gpu_type="mi300x")
+    found = amd_gpus(settings, topology=tmp_path)
+    assert [gpu.memory_bytes for gpu in found] == [2**37, 2**36 + 2**35, 0]
+    assert [gpu.memory_bytes for gpu in amd_gpus(settings, topology=tmp_path / "none")] == [0] * 3
 
 
 def test_without_a_driver_there_are_no_gpus_and_all_else_is_there(tmp_path: Path) -> None:

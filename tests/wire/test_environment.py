@@ -26,3 +26,15 @@ def test_a_rank_sees_its_gpus_or_its_parts_of_one_and_no_other(
     settings = NodeSettings(node=N1, head_file="/x", real_gpus=real)
     told = of_attempt(launch_of(key_of(1), seat=seat), settings)
     assert told["CUDA_VISIBLE_DEVICES"] == visible
+
+
+def test_where_gpus_are_amds_their_own_variable_says_the_same() -> None:
+    seat = Seat(node=N1, gpus=(0, 2))
+    told = [
+        of_attempt(
+            launch_of(key_of(1), seat=seat),
+            NodeSettings(node=N1, head_file="/x", amd_gpus=count),
+        ).get("HIP_VISIBLE_DEVICES")
+        for count in (4, 0)
+    ]
+    assert told == ["0,2", None]

@@ -21,6 +21,7 @@ from corral.domain.gpus import short_type
 from corral.domain.resources import Gpu
 from corral.wire.node import NodeSettings
 
+KFD: Final = Path("/sys/class/kfd/kfd/topology/nodes")
 MARK: Final = ".corral-shared"
 _GIB: Final = 1024**3
 # Memory in GiB as the makers' data sheets name it; a type that is not here pretends to 16.
@@ -60,6 +61,42 @@ def pretend_gpus(settings: NodeSettings) -> tuple[Gpu, ...]:
         )
         for index in range(count)
     )
+
+
+def amd_gpus(settings: NodeSettings, topology: Path = KFD) -> tuple[Gpu, ...]:
+    """AMD's that whoever lends the node has detected there, of the type that it tells; their memory
+    as the kernel's driver says it, 0 where it does not, in the order of ROCm's indices."""
+    memory = kfd_memory_bytes(topology)
+    return tuple(
+        Gpu(
+            index=index,
+            uuid=f"amd-{settings.node}-{index}",
+            type=settings.gpu_type,
+            memory_bytes=memory[index] if index < len(memory) else 0,
+        )
+        for index in range(settings.amd_gpus)
+    )
+
+
+def kfd_memory_bytes(topology: Path) -> list[int]:
+    """The memory of each GPU that the kernel's AMD driver knows; none where it is not there.
+
+    Source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c; CPUs have no SIMD units.
+    """
+    found = []
+    nodes = (node for node in topology.glob("*") if node.name.isdecimal())
+    for node in sorted(nodes, key=lambda node: int(node.name)):
+        if _kfd_number(node / "properties", "simd_count"):
+            banks = node.glob("mem_banks/*/properties")
+            found.append(sum(_kfd_number(bank, "size_in_bytes") for bank in banks))
+    return found
+
+
+def _kfd_number(file: Path, name: str) -> int:
+    with suppress(OSError, ValueError):
+        lines = (line.split() for line in file.read_text().splitlines())
+        return next((int(words[1]) for words in lines if words[:1] == [name]), 0)
+    return 0
 
 
 def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
@@ -211,8 +248,12 @@ def _guarded(step: Callable[[], None], found: Survey) -> None:
 
 
 def _ask_gpus(settings: NodeSettings, found: Survey) -> None:
-    pretend = settings.pretend_gpus is not None
-    found.gpus = pretend_gpus(settings) if pretend else real_gpus(settings.real_gpus)
+    if settings.pretend_gpus is not None:
+        found.gpus = pretend_gpus(settings)
+    elif settings.amd_gpus:
+        found.gpus = amd_gpus(settings)
+    else:
+        found.gpus = real_gpus(settings.real_gpus)
 
 
 def _ask_shared(path: str, inside: int | None, found: Survey) -> None:

@@ -63,7 +63,11 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             kind += f", {gpu.slices} slices" if gpu.slices else ""
             who = [*gpu.jobs, *["(others)"] * gpu.taken]
             rows.add_row(
-                str(gpu.index), kind, size_text(gpu.memory_bytes), ", ".join(who), gpu.uuid
+                str(gpu.index),
+                kind,
+                size_text(gpu.memory_bytes) if gpu.memory_bytes else "unknown",
+                ", ".join(who),
+                gpu.uuid,
             )
         say()
         show_table(rows)

@@ -67,10 +67,12 @@ def _gpus(launch: Launch, settings: NodeSettings) -> dict[str, str]:
     visible = launch.seat.gpus
     if settings.pretend_gpus is None and settings.real_gpus is not None:
         visible = tuple(settings.real_gpus[index] for index in visible)  # the machine's indices
-    return {
+    indices = ",".join(map(str, visible))
+    named = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # the order that the indices were counted in
-        "CUDA_VISIBLE_DEVICES": ",".join(map(str, visible)),
+        "CUDA_VISIBLE_DEVICES": indices,
     }
+    return named | ({"HIP_VISIBLE_DEVICES": indices} if settings.amd_gpus else {})
 
 
 def _corral(launch: Launch, settings: NodeSettings) -> dict[str, str]:

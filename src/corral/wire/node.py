@@ -18,6 +18,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `index` is the node's place among the nodes of its machine. `pretend_gpus` None: the machine's
     own, those of `real_gpus` (indices of the machine; None takes all). `gpu_slices`: into so many
     parts each pretend GPU is cut; `pretend_taken`: so many of them, the last, are held by others.
+    `amd_gpus`: so many of AMD's, of `gpu_type`, has whoever lends the node detected there: NVIDIA's
+    driver, which else is asked, knows none of them.
     `cpu_millis` and `memory_bytes` None: the machine's.
 
     `own_machine`: no other node is on its machine, so that its disk is its own as it is.
@@ -39,6 +41,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     gpu_shares: bool = False
     gpu_slices: int = 0
     pretend_taken: int = 0
+    amd_gpus: int = 0
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     shared: tuple[str, ...] = ()

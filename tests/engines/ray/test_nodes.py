@@ -1,10 +1,14 @@
 """What Ray's table means: which nodes there are, what they have, who else uses them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corral.engines.ray.engine import RayEngine
 from corral.engines.ray.nodes import gpu_type_of, labels_of, look_of, was_handed_back
+from corral.engines.ray.settings import RaySettings
+from tests.engines.lending.test_beside import links
 
 
 def row(ray_node: str = "a1", **more: Any) -> dict[str, Any]:
@@ -145,3 +149,26 @@ def test_who_made_a_gpu_is_told_and_of_what_is_no_gpu_nobody(
     detected: str, vendor: str | None
 ) -> None:
     assert dict(labels_of({}, [f"accelerator_type:{detected}"])).get("gpu-vendor") == vendor
+
+
+@pytest.mark.parametrize(
+    ("detected", "pretend", "amd"),
+    [
+        ("AMD-Instinct-MI300X-OAM", False, 4),
+        ("AMD-Instinct-MI300X-OAM", True, 0),
+        ("H100", False, 0),
+        ("Intel-GPU-Max-1550", False, 0),
+        ("", False, 0),
+    ],
+)
+def test_a_nodes_agent_is_told_of_gpus_of_amds_that_ray_has_detected(
+    detected: str, pretend: bool, amd: int, tmp_path: Path
+) -> None:
+    resources = {"GPU": 4.0, **({f"accelerator_type:{detected}": 1.0} if detected else {})}
+    (found,) = look(row(Resources=resources)).nodes
+    engine = RayEngine(
+        cluster_dir=tmp_path, settings=RaySettings(pretend=pretend), links=links(), cluster="c"
+    )
+    told = engine.settings_of(found)
+    assert (told.amd_gpus, told.pretend_gpus) == (amd, 4 if pretend else None)
+    assert told.gpu_type == ("mi300x" if "AMD" in detected else told.gpu_type)

@@ -22,7 +22,7 @@ from pathlib import Path
 from corral.engines.local.processes import spawn
 print(spawn(sys.argv[2:], os.environ, Path(sys.argv[1])))
 """
-_OF_RAY: Final = ("RAY_", "CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
+_OF_RAY: Final = ("RAY_", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 
 
 class AgentActor:

@@ -22,7 +22,7 @@ from corral.engines.ray.bringup import RayHere, node_token
 from corral.engines.ray.driver import RayDriver, RayTrouble
 from corral.engines.ray.holds import Holds
 from corral.engines.ray.kinds import kinds_of, left_of, type_resources
-from corral.engines.ray.nodes import Look, RayNode, was_handed_back
+from corral.engines.ray.nodes import AMD, Look, RayNode, was_handed_back
 from corral.engines.ray.reasons import why_not_begun
 from corral.engines.ray.scaling import Sleepers
 from corral.engines.ray.settings import RaySettings
@@ -282,21 +282,24 @@ class RayEngine:
         files = {
             "token": token,
             "head.json": (self.cluster_dir / "head.json").read_bytes(),
-            "node.json": encode_settings(self._settings_of(row)),
+            "node.json": encode_settings(self.settings_of(row)),
         }
         if self.certificate is not None:
             files["head.pem"] = Path(self.certificate).read_bytes()
         return files
 
-    def _settings_of(self, row: RayNode) -> NodeSettings:
+    def settings_of(self, row: RayNode) -> NodeSettings:
+        """What the node's agent is told."""
         folder = self.folder_there(row.id)
+        pretend = self.settings.pretend or row.pretend
         return NodeSettings(
             node=row.id,
             head_file=f"{folder}/head.json",
             trusted=f"{folder}/head.pem" if self.certificate is not None else None,
             address=row.address,
             index=row.index,
-            pretend_gpus=row.gpus if self.settings.pretend or row.pretend else None,
+            pretend_gpus=row.gpus if pretend else None,
+            amd_gpus=row.gpus if row.vendor == AMD and not pretend else 0,
             gpu_type=row.gpu_type or self.settings.gpu_type,
             shared=self.settings.shared,
             labels=row.labels,

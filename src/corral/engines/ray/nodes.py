@@ -15,9 +15,10 @@ _HEAD: Final = "node:__internal_head__"
 _OWN_LABEL: Final = "ray.io/"
 _TYPE_LABEL: Final = "ray.io/accelerator-type"
 TYPE_RESOURCE: Final = "accelerator_type:"
+AMD: Final = "amd"
 # How Ray begins the types of other accelerators than NVIDIA's, ray.util.accelerators.
 _VENDORS: Final = {
-    "amd-": "amd",
+    "amd-": AMD,
     "intel-gaudi": "",
     "intel-": "intel",
     "mxc": "metax",
@@ -48,6 +49,7 @@ class RayNode:
     index: int = 0
     gpus: int = 0
     gpu_type: str = ""
+    vendor: str = ""  # of its GPUs, as Ray has detected it
     pretend: bool = False  # they are made up
     gpus_used: int = 0
     labels: tuple[tuple[str, str], ...] = ()
@@ -128,6 +130,7 @@ def _node(name: NodeId, row: Mapping[str, Any], used: Mapping[str, float], index
         index=index,
         gpus=_gpus(resources),
         gpu_type=gpu_type_of(resources, row.get("Labels", {})),
+        vendor=vendor_of(row.get("Labels", {}), resources),
         pretend=PRETEND_LABEL in row.get("Labels", {}),
         gpus_used=_gpus(used),
         labels=labels_of(row.get("Labels", {}), resources),
@@ -167,19 +170,20 @@ def labels_of(labels: Mapping[str, str], resources: Iterable[str]) -> tuple[tupl
         if name in (NODE_LABEL, PRETEND_LABEL, "ray.io/node-id", _TYPE_LABEL):
             continue
         found[name.removeprefix(_OWN_LABEL)] = value
-    detected = labels.get(_TYPE_LABEL) or next(
-        (name for name in resources if name.startswith(TYPE_RESOURCE)), ""
-    )
-    vendor = _vendor(detected.removeprefix(TYPE_RESOURCE)) if detected else ""
-    if vendor:
+    if vendor := vendor_of(labels, resources):
         found.setdefault("gpu-vendor", vendor)
     return tuple(
         sorted((n, v) for n, v in found.items() if LABEL.fullmatch(n) and LABEL.fullmatch(v))
     )
 
 
-def _vendor(detected: str) -> str:
-    """Ray names the maker of each but NVIDIA's; "" of an accelerator that is no GPU."""
+def vendor_of(labels: Mapping[str, str], resources: Iterable[str]) -> str:
+    """Who made the GPUs that Ray has detected: it names the maker of each but NVIDIA's. "" where it
+    has found none, or an accelerator that is no GPU."""
+    found = (name for name in resources if name.startswith(TYPE_RESOURCE))
+    detected = labels.get(_TYPE_LABEL) or next(found, "").removeprefix(TYPE_RESOURCE)
+    if not detected:
+        return ""
     begins = detected.lower()
     known = (vendor for prefix, vendor in _VENDORS.items() if begins.startswith(prefix))
     return next(known, "nvidia")

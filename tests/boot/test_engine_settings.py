@@ -123,6 +123,19 @@ def test_a_file_that_is_not_there_is_refused_before_a_head_starts(
     check_files(engine, {**given, name: str(tmp_path / "file")})
 
 
+def test_the_folder_that_nodes_read_is_one_that_the_head_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_files("slurm", {"folder": str(tmp_path / "to" / "be" / "made")})
+    (tmp_path / "file").touch()
+    with pytest.raises(SpecInvalid, match=f"^folder={tmp_path}/file/x: {tmp_path}/file is no fol"):
+        check_files("slurm", {"folder": str(tmp_path / "file" / "x")})
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(SpecInvalid, match=f"{tmp_path} cannot be written to") as refused:
+        check_files("slurm", {"folder": str(tmp_path / "x")})
+    assert f"mkdir -p {tmp_path}/x; then run: corral up --engine slurm" in refused.value.hint
+
+
 def test_the_socket_of_slurmrestd_is_looked_for(tmp_path: Path) -> None:
     path = tmp_path / "s"
     with pytest.raises(SpecInvalid, match="no socket of slurmrestd") as refused:

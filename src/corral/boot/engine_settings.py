@@ -45,7 +45,8 @@ def with_whole_paths(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_files(engine: str, given: Mapping[str, Any]) -> None:
-    """Raises: SpecInvalid for a file that the head could not read, before it starts."""
+    """Raises: SpecInvalid for a file that the head could not read, or a folder that it could not
+    write to, before it starts."""
     if engine not in KINDS:
         return
     kind = KINDS[engine]
@@ -56,6 +57,13 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
                 f"{name}={path}: {why}",
                 hint=f"{remedy.replace('FILE', path)}; then run: {_typed(engine, given)}",
             )
+    folder = Path(given["folder"]) if engine == SlurmSettings.NAME and given.get("folder") else None
+    if folder is not None and (why := _unwritable(folder)):
+        raise SpecInvalid(
+            f"folder={folder}: {why}",
+            hint=f"make it, so that whom the head runs as may write there: mkdir -p {folder}; then "
+            f"run: {_typed(engine, given)}",
+        )
     rest = str(given.get("rest") or "")
     if rest.startswith(_SOCKET) and not Path(rest.removeprefix(_SOCKET)).is_socket():
         raise SpecInvalid(
@@ -93,3 +101,13 @@ def _unreadable(path: Path) -> str:
     if not path.is_file():
         return "it is no file"
     return "" if os.access(path, os.R_OK) else "it cannot be read by whom the head runs as"
+
+
+def _unwritable(folder: Path) -> str:
+    """Of one that is not there yet, whether it can be made."""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    if not there.is_dir():
+        return f"{there} is no folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} cannot be written to by whom the head runs as"
+    return ""

@@ -25,6 +25,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
     ("extra", "asked"),
     [
         ("ray", Asked(engine="ray")),
+        ("kubernetes", Asked(engine="kubernetes")),
         ("postgres", Asked(nodes=1, gpus=0, store_file="/s", shared_state="/d")),
     ],
 )

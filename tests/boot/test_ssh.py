@@ -1,16 +1,22 @@
 """The file of hosts, and the wheel that is put on them."""
 
+import asyncio
 import base64
 import hashlib
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import corral
-from corral.boot.ssh import Target, read_targets
+from corral.boot.extras import needed_to_join
+from corral.boot.settings import ClusterSettings
+from corral.boot.ssh import Target, _installed, read_targets
 from corral.boot.wheel import own_wheel
 from corral.domain.errors import SpecInvalid
 
@@ -67,3 +73,42 @@ def test_the_wheel_is_the_code_that_runs_here_and_its_record_is_right(tmp_path: 
         check=True,
     )
     assert str(tmp_path / "site") in found.stdout
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str = ""
+    stderr: str = ""
+
+
+@dataclass
+class Machine:
+    """A host that does as it is told; it keeps what was typed, and the mark of what it has."""
+
+    has: str = ""
+    typed: list[str] = field(default_factory=list)
+
+    async def run(self, command: str, **_: object) -> Done:
+        self.typed.append(command)
+        if 'cat "' in command and "corral.sha256" in command:
+            return Done(0 if self.has else 1, self.has)
+        return Done(0, "python3.11\n")
+
+
+def test_a_machine_that_joins_a_ray_cluster_gets_the_heads_ray(tmp_path: Path) -> None:
+    wheel = tmp_path / "corral-1-py3-none-any.whl"
+    wheel.write_bytes(b"code")
+    beside = needed_to_join(ClusterSettings(engine="ray"))
+    assert needed_to_join(ClusterSettings()) == ()
+    asked = Machine()
+    asyncio.run(_installed(cast(Any, asked), wheel, beside))
+    (pip,) = (line for line in asked.typed if "pip install" in line)
+    assert f"{wheel.name}" in pip
+    assert f"ray=={version('ray')}" in pip
+    mark = f"{hashlib.sha256(b'code').hexdigest()} {beside[0]}"
+    again, plain = Machine(has=mark), Machine(has=mark.split()[0])
+    asyncio.run(_installed(cast(Any, again), wheel, beside))
+    asyncio.run(_installed(cast(Any, plain), wheel, beside))
+    assert not any("pip install" in line for line in again.typed)
+    assert any("pip install" in line for line in plain.typed)

@@ -1,12 +1,17 @@
 """What a cluster may need beside the base install."""
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Final
 
 from corral.boot.settings import ClusterSettings
 from corral.domain.errors import Conflict
 
-_MODULES: Final = {"postgres": "psycopg", "ray": "ray"}  # an extra of the package -> what it brings
+_MODULES: Final = {  # an extra of the package -> what it brings
+    "postgres": "psycopg",
+    "ray": "ray",
+    "kubernetes": "lightkube",
+}
 
 
 def check_extra(extra: str, what: str) -> None:
@@ -21,7 +26,13 @@ def check_extra(extra: str, what: str) -> None:
 
 def check_installed(settings: ClusterSettings) -> None:
     """Raises: Conflict when a head with these settings lacks what it needs."""
-    if settings.engine == "ray":
-        check_extra("ray", "the ray engine")
+    if settings.engine in _MODULES:
+        check_extra(settings.engine, f"the {settings.engine} engine")
     if settings.store_file is not None:
         check_extra("postgres", "--store-file")
+
+
+def needed_to_join(settings: ClusterSettings) -> tuple[str, ...]:
+    """What pip installs on a machine that is to join, beside the base install: all nodes of a Ray
+    cluster have the same Ray."""
+    return (f"ray=={version('ray')}",) if settings.engine == "ray" else ()

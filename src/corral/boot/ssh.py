@@ -52,11 +52,12 @@ class Target:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """How hosts are reached. None: as ~/.ssh/config says. `python`: a Python there that has Corral
-    installed already; None: it is installed into ~/.corral/venv."""
+    installed already; None: it is installed into ~/.corral/venv, with what is `beside` it."""
 
     user: str | None = None
     key: Path | None = None
     python: str | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +144,7 @@ async def _one(target: Target, way: Way, invitation: Invitation, wheel: Path | N
         async with asyncio.timeout(CONNECT_SECONDS):
             connection = await _connect(target, way)
         async with connection, asyncio.timeout(RUN_SECONDS):
-            python = way.python or await _installed(connection, wheel)
+            python = way.python or await _installed(connection, wheel, way.beside)
             node = await _join(connection, target, python, invitation)
         return Outcome(target=target, node=node)
     except CorralError as error:
@@ -191,13 +192,16 @@ async def _run(
     return code, str(done.stdout or ""), str(done.stderr or "")
 
 
-async def _installed(connection: "asyncssh.SSHClientConnection", wheel: Path | None) -> str:
-    """The Python of a venv there that has this very code. Raises: HostFailed."""
+async def _installed(
+    connection: "asyncssh.SSHClientConnection", wheel: Path | None, beside: Sequence[str]
+) -> str:
+    """The Python of a venv there that has this very code, and what is beside it. Raises:
+    HostFailed."""
     assert wheel is not None
     python, mark = f"$HOME/{VENV}/bin/python", f"$HOME/{VENV}/corral.sha256"
-    digest = sha256(wheel.read_bytes()).hexdigest()
+    installed = " ".join((sha256(wheel.read_bytes()).hexdigest(), *beside))
     code, out, _ = await _run(connection, f'cat "{mark}"')
-    if code == 0 and out.strip() == digest:
+    if code == 0 and out.strip() == installed:
         return python
     code, out, _ = await _run(connection, _FIND.format(candidates=" ".join(_PYTHONS)))
     if code != 0:
@@ -205,10 +209,11 @@ async def _installed(connection: "asyncssh.SSHClientConnection", wheel: Path | N
             "it has no Python of version 3.11 or newer", hint="install one there, and try again"
         )
     await _put(connection, wheel)
+    what = " ".join((f'"$HOME/{WHEELS}/{wheel.name}"', *map(shlex.quote, beside)))
     steps = (
         f'{out.strip()} -m venv --clear "$HOME/{VENV}"',
-        f'"{python}" -m pip install -q --disable-pip-version-check "$HOME/{WHEELS}/{wheel.name}"',
-        f'echo {digest} > "{mark}"',
+        " ".join((f'"{python}" -m pip install -q --disable-pip-version-check', what)),
+        f'echo "{installed}" > "{mark}"',
     )
     for step in steps:
         code, out, errors = await _run(connection, step)

@@ -37,13 +37,21 @@ def read(others: Others, host: str | None) -> "list[Target]":
 
 def bring(common: Common, others: Others, targets: "list[Target]") -> "list[Outcome]":
     """Let them all join the cluster that is up. Raises: Unsupported."""
+    from corral.boot.extras import needed_to_join
+    from corral.boot.settings import ClusterSettings
     from corral.boot.ssh import Invitation, Way, bring_up_hosts
     from corral.boot.wheel import own_wheel
 
     with common.client() as client:
         made = client.create_join_token(uses=len(targets), expires_seconds=3600.0)
     invitation = Invitation(url=made.url, fingerprint=made.fingerprint, token=made.token)
-    way = Way(user=others.ssh_user, key=others.ssh_key, python=others.python)
+    settings = ClusterSettings.load(common.place) or ClusterSettings()
+    way = Way(
+        user=others.ssh_user,
+        key=others.ssh_key,
+        python=others.python,
+        beside=needed_to_join(settings),
+    )
     with tempfile.TemporaryDirectory(prefix="corral-wheel-") as folder:
         wheel = own_wheel(Path(folder)) if way.python is None else None
         found = bring_up_hosts(targets, way, invitation, wheel)

@@ -126,10 +126,12 @@ NOON = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=2)))
 
 def test_every_wish_of_time_and_place_has_its_field() -> None:
     wishes = Wishes(
-        begin="30m", start_by="2h", signal="USR1@2m", constraint=("zone=a,b", "node!=n3", "nvme"),
+        image="u:1", begin="30m", start_by="2h", signal="USR1@2m",
+        constraint=("zone=a,b", "node!=n3", "nvme"),
         topology="require:rack", exclusive=True, apart_from=("x",), preemptible=True,
     )  # fmt: skip
     assert wishes.fields(NOON) == {
+        "image": "u:1",
         "begin": "30m",
         "start_by": "2h",
         "warn": "USR1@2m",

@@ -75,6 +75,7 @@ def test_without_a_head(compare: Compare, tmp_path: Path) -> None:
         f"ps --dir {tmp_path}/cluster",
         f"show x --json --dir {tmp_path}/cluster",
         f"run --dry-run -n plans --nodes 1 --dir {tmp_path}/cluster -- python train.py --lr 3",
+        f"run --dry-run -n boxed --image ubuntu:24.04 --dir {tmp_path}/cluster -- true",
         f"run --gpus -1 --nodes 0 --dir {tmp_path}/cluster -- true",
         f"down --dir {tmp_path}/cluster",
     )

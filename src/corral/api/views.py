@@ -226,6 +226,7 @@ def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
         preemptible=spec.preemptible,
         warned=api.Warned.of(spec),
         kind="ray" if spec.ray else "job",
+        image=spec.image,
     )
 
 

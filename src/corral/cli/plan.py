@@ -41,6 +41,7 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
     yield "place", place_text(one)
     yield "time limit", limit_text(one)
     yield "signal", signal_text(one.warned)
+    yield "image", one.image or ""
     yield "workdir", f"{', '.join(sorted(workdirs))} (a snapshot)" if workdirs else "none"
     if one.starts_now:
         yield "starts", "now, on " + "; ".join(seat_text(seat) for seat in one.seats)

@@ -1,4 +1,5 @@
-"""What `corral run` may be told of time and place beside the job itself: as fields of a spec."""
+"""What `corral run` may be told of time, place and image beside the job itself: as fields of a
+spec."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,8 +24,12 @@ def _option(help: str, *names: str) -> Any:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """When the job may start and is to be warned, and which nodes will do."""
+    """When the job may start and is to be warned, which nodes will do, and what it runs in."""
 
+    image: Annotated[
+        str | None,
+        _option("What its ranks run in: ubuntu:24.04, or /data/torch.sif (the node).", "--image"),
+    ] = None
     any_of: Annotated[
         tuple[str, ...],
         _option(
@@ -69,6 +74,7 @@ class Wishes:
         Raises: SpecInvalid when an option is not of its form.
         """
         found = {
+            "image": self.image,
             "begin": _moment(self.begin, now),
             "start_by": _moment(self.start_by, now),
             "warn": self.signal,

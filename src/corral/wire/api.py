@@ -355,6 +355,7 @@ class PlannedJob(Answer):
     preemptible: bool = False
     warned: Warned | None = None
     kind: str = "job"
+    image: str | None = None
 
 
 class Plan(Answer):

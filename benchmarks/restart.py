@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -124,6 +124,9 @@ class NoEngine:
 
     def observe(self) -> Mapping[str, str]:
         return {}
+
+    def gone(self) -> Set[str]:
+        return frozenset()
 
     def says(self, key: object) -> str:
         return ""

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,9 @@ class Agents:
 
     def observe(self) -> Mapping[NodeId, str]:
         return {}
+
+    def gone(self) -> Set[NodeId]:
+        return frozenset()
 
     def says(self, key: AttemptKey) -> str:
         return ""

@@ -22,7 +22,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -119,6 +119,9 @@ class SimulatedEngine:
 
     def observe(self) -> Mapping[NodeId, str]:
         return {}
+
+    def gone(self) -> Set[NodeId]:
+        return frozenset()
 
     def says(self, key: AttemptKey) -> str:
         return ""

@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,6 +44,9 @@ class Nothing:
 
     def observe(self) -> Mapping[NodeId, str]:
         return {}
+
+    def gone(self) -> Set[NodeId]:
+        return frozenset()
 
     def says(self, key: AttemptKey) -> str:
         return ""

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +73,9 @@ class PushingEngine:
 
     def observe(self) -> Mapping[NodeId, str]:
         return self.proofs
+
+    def gone(self) -> Set[NodeId]:
+        return frozenset()
 
     def says(self, key: AttemptKey) -> str:
         return ""

@@ -50,3 +50,20 @@ def test_what_an_earlier_head_let_in_is_forgotten_too_and_what_it_only_revoked()
         assert await left(store) == [NODE]
 
     asyncio.run(scenario())
+
+
+def test_a_node_that_was_taken_away_is_let_in_no_more_and_one_that_was_removed_stays_out() -> None:
+    async def scenario() -> None:
+        store, removed = MemoryStore(), NodeId("gpu02")
+        await admit_node(store, removed, CD, 1.0)
+        entry = AuditEntry(at=2.0, by=UserName("head"), token=None, what="token.revoke", on="")
+        await store.revoke_token(token_id(CD), at=2.0, entry=entry)
+        tokens = tokens_of(store)
+        await tokens.register(NODE, AB)
+        await tokens.forget(NODE)
+        await tokens.register(NODE, EF)  # it came back
+        await tokens.forget(NODE)
+        await tokens.forget(removed)
+        assert await left(store) == [removed]
+
+    asyncio.run(scenario())

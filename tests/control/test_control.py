@@ -1,7 +1,7 @@
 """The loop over a memory store and an engine that only writes down what it is told."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -57,9 +57,13 @@ class Notebook:
     trouble: str = ""
     told: list[Wanted] = field(default_factory=list)
     proofs: dict[NodeId, str] = field(default_factory=dict)
+    lost: set[NodeId] = field(default_factory=set)
 
     def observe(self) -> Mapping[NodeId, str]:
         return self.proofs
+
+    def gone(self) -> Set[NodeId]:
+        return self.lost
 
     def says(self, key: AttemptKey) -> str:
         return ""

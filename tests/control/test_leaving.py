@@ -95,6 +95,33 @@ def test_the_word_outlives_the_head_that_heard_it() -> None:
     story(tell())
 
 
+def test_a_node_that_the_engine_has_no_more_is_unknown_until_it_has_it_again() -> None:
+    async def tell() -> None:
+        head = Losing()
+        await head.start()
+        await silent(head)
+        head.engine.proofs[N1] = "an autoscaler took it away"
+        head.engine.lost |= {N1, NodeId("another head's")}
+        await head.step()
+        assert list(head.control.world.nodes) == ["n2"]
+        assert N1 not in head.control.facts.nodes
+        await head.step()
+        assert not head.control.facts.gone
+        events = await head.store.events(after=0, job=None, limit=100)
+        assert [event.node for event in events if event.kind == "node_gone"] == [N1]  # once
+        later = Losing(head.store, mute=True)
+        await later.start()
+        assert list(later.control.world.nodes) == ["n2"]
+        head.engine.proofs.clear()
+        head.engine.lost.clear()
+        head.mute = False
+        later.mute = False
+        await later.step()
+        assert later.control.world.nodes[N1].takes_work
+
+    story(tell())
+
+
 def test_a_node_is_removed_once_it_holds_nothing_and_is_then_unknown() -> None:
     async def tell() -> None:
         head = Losing()

@@ -272,15 +272,16 @@ def test_every_owner_may_save_to_what_all_nodes_see(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_node_that_the_cluster_no_longer_has_is_proven_dead(tmp_path: Path) -> None:
+def test_a_node_that_the_cluster_no_longer_has_is_proven_dead_and_gone(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(house_of(tmp_path, nodes=2)) as engine:
             await engine.down(kill=True)
         async with running(house_of(tmp_path, nodes=1)) as engine:
             assert "no node of this cluster" in engine.observe()[N2]
             assert N1 not in engine.observe()
+            assert engine.gone() == {N2}
         async with running(house_of(tmp_path, nodes=2)) as engine:
-            assert engine.observe() == {}
+            assert (engine.observe(), engine.gone()) == ({}, set())
 
     asyncio.run(story())
 

@@ -5,7 +5,7 @@ give way. What it decides is read from its world alone.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -85,6 +85,9 @@ class Quiet:
 
     def observe(self) -> Mapping[NodeId, str]:
         return {}
+
+    def gone(self) -> Set[NodeId]:
+        return frozenset()
 
     def says(self, key: AttemptKey) -> str:
         return ""

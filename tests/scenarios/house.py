@@ -131,6 +131,10 @@ class House:
         with self.client() as client:
             return client.node(name)
 
+    def nodes(self) -> dict[str, str]:
+        """How alive each known node is."""
+        return {node["id"]: node["liveness"] for node in self.answer("node", "ls")["nodes"]}
+
     def kill_node(self, node: str) -> None:
         """The node loses its power."""
         command = [sys.executable, "-P", "-m", "corral.agent", "--kill"]

@@ -32,7 +32,7 @@ async def admit_node(store: Store, node: NodeId, sha256: str, now: float) -> Non
 
 class NodeTokens:
     """Tokens of nodes and of parts. There is one of each attempt on each of its nodes, so that of a
-    part nothing may stay when its attempt is forgotten."""
+    part nothing may stay when its attempt is forgotten; nor of a node that was taken away."""
 
     def __init__(self, store: Store, wall: Callable[[], float]) -> None:
         self._store = store
@@ -42,27 +42,27 @@ class NodeTokens:
     async def register(self, node: NodeId, sha256: str) -> None:
         """Let it in by this token. Raises: StoreTrouble."""
         await admit_node(self._store, node, sha256, self._wall())
-        if self._known is not None and is_part(node):
+        if self._known is not None:
             self._known.setdefault(node, set()).add(token_id(sha256))
 
-    async def forget(self, part: NodeId) -> None:
+    async def forget(self, node: NodeId) -> None:
         """Keep none of its tokens: it is let in no more. Raises: StoreTrouble."""
         if self._known is None:
             self._known = await self._left()
-        for id in self._known.get(part, set()).copy():
-            entry = _entry("token.forget", id, f"node {part}", self._wall())
+        for id in self._known.get(node, set()).copy():
+            entry = _entry("token.forget", id, f"node {node}", self._wall())
             await self._store.forget_token(id, entry=entry)
-            self._known[part].discard(id)
-        self._known.pop(part, None)
+            self._known[node].discard(id)
+        self._known.pop(node, None)
 
     async def _left(self) -> dict[NodeId, set[TokenId]]:
-        """What an earlier head has let in; what it has only revoked is forgotten."""
+        """What an earlier head has let in; parts that it has only revoked are forgotten."""
         found: dict[NodeId, set[TokenId]] = {}
         for token in await self._store.tokens():
-            if token.node is not None and is_part(token.node):
+            if token.node is not None:
                 if token.revoked_at is None:
                     found.setdefault(token.node, set()).add(token.id)
-                else:
+                elif is_part(token.node):
                     entry = _entry("token.forget", token.id, f"node {token.node}", self._wall())
                     await self._store.forget_token(token.id, entry=entry)
         return found

@@ -10,7 +10,7 @@ import structlog
 
 from corral.control.book import Book
 from corral.control.growth import awaited
-from corral.control.heard import changed, progress_of, stepped, take_back, take_proofs
+from corral.control.heard import changed, progress_of, stepped, take_back, take_gone, take_proofs
 from corral.control.hub import Hub
 from corral.control.intake import (
     Planned,
@@ -277,8 +277,9 @@ class Control:
         self._ticked_at = serving
 
     def _observe(self) -> None:
-        """Ask the engine for proofs, and whom it has placed where it places."""
+        """Ask the engine which nodes are dead or gone, and whom it has placed where it places."""
         take_proofs(self.facts, self.world, self.engine.observe())
+        take_gone(self.facts, self.world, self.engine.gone())
         if self.placer is not None:
             self.facts = replace(self.facts, placing=self.placer.placing())
 

@@ -1,6 +1,6 @@
 """What is new in an agent's word, and what is known without one."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from corral.domain.facts import AttemptKey, Facts, NodeFacts, Progress, Seen
 from corral.domain.ids import JobId, NodeId
@@ -39,8 +39,14 @@ def take_proofs(facts: Facts, world: World, proofs: Mapping[NodeId, str]) -> Non
     facts.awaited.update(facts.proofs)
 
 
+def take_gone(facts: Facts, world: World, gone: Set[NodeId]) -> None:
+    """Those that are known here; an engine may tell of them for long."""
+    facts.gone.clear()
+    facts.gone.update(world.nodes.keys() & gone)
+
+
 def take_back(facts: Facts, changes: Changes) -> None:
-    """What nodes once said that somebody has called dead, or has removed, is known no more."""
+    """What nodes once said that somebody has called dead, or that are removed, is known no more."""
     facts.awaited.update(node.id for node in changes.nodes if node.said_dead)
     for id in changes.removed:
         facts.nodes.pop(id, None)

@@ -86,7 +86,8 @@ class Facts:
     """Everything known from outside at one moment.
 
     `proofs` are nodes that the engine has seen dead, `awaited` those of them that have not been
-    heard since: what such a node once said is no longer known of it. `excused` are the seconds of a
+    heard since: what such a node once said is no longer known of it. `gone` are those that the
+    engine has no more, and never will again under what it was. `excused` are the seconds of a
     node's silence in which too many others were silent too. `stepped` is when, on the serving
     clock, the training loop of an attempt was last heard to have made a step, on whatever node.
     `placing`: the word of an engine that places by itself; None: Corral places.
@@ -95,6 +96,7 @@ class Facts:
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
     proofs: dict[NodeId, str] = field(default_factory=dict)
     awaited: set[NodeId] = field(default_factory=set)
+    gone: set[NodeId] = field(default_factory=set)
     excused: dict[NodeId, float] = field(default_factory=dict)
     stepped: dict[AttemptKey, float] = field(default_factory=dict)
     placing: Placing | None = None

@@ -1,6 +1,6 @@
 """What lends nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Protocol
 
 from corral.domain.candidate import Candidate
@@ -34,6 +34,11 @@ class Engine(Protocol):
 
     def observe(self) -> Mapping[NodeId, str]:
         """Nodes proven dead, with the proof. Anything less than proof is left to silence."""
+        ...
+
+    def gone(self) -> Set[NodeId]:
+        """Of those, the ones that it has no more, as when an autoscaler took them away: not broken,
+        and no part of the cluster's capacity."""
         ...
 
     def apply(self, wanted: Wanted) -> None:

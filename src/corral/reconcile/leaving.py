@@ -1,9 +1,9 @@
-"""Nodes that are gone for good, by a person's word."""
+"""Nodes that are gone for good, by a person's word or their engine's."""
 
 from dataclasses import replace
 
 from corral.domain.ids import NodeId
-from corral.domain.node import Node
+from corral.domain.node import Liveness, Node
 from corral.domain.wishes import Wish
 from corral.reconcile.draft import Draft
 
@@ -22,7 +22,21 @@ def remove(draft: Draft, wish: Wish, node: NodeId) -> None:
     if any(one.seat.node == node for one in draft.held()):
         draft.tell("not_removed", f"node {node} is not removed: it holds jobs", node=node)
         return
+    _let_go(draft, node)
+    draft.tell("node_removed", f"node {node} is removed, asked by {wish.by}", node=node)
+
+
+def see_gone(draft: Draft) -> None:
+    """What the engine has no more is a node no more, once it is believed dead and so holds nothing.
+    With it goes what was said of it, as a cordon: who comes under its name is another."""
+    for id in sorted(draft.facts.gone):
+        node = draft.node(id)
+        if node is not None and node.liveness == Liveness.DEAD:
+            _let_go(draft, id)
+            draft.tell("node_gone", f"node {id} is no node of this cluster any more", node=id)
+
+
+def _let_go(draft: Draft, node: NodeId) -> None:
     draft.remove(node)
     others = {id: heard for id, heard in draft.facts.nodes.items() if id != node}
     draft.facts = replace(draft.facts, nodes=others)
-    draft.tell("node_removed", f"node {node} is removed, asked by {wish.by}", node=node)

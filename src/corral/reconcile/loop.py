@@ -20,6 +20,7 @@ from corral.reconcile.draft import Draft, Now
 from corral.reconcile.forget import forget
 from corral.reconcile.grant import grant
 from corral.reconcile.invariants import check
+from corral.reconcile.leaving import see_gone
 from corral.reconcile.memo import Memo
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
@@ -81,6 +82,7 @@ def reconcile(
     for id in sorted(look_at):
         _guarded(draft, id, _one_job)
     see_stale(draft)
+    see_gone(draft)
     for job in list(draft.in_states(*_MAY_WAIT)):
         _guarded(draft, job.id, release)
     see_reservations(draft)

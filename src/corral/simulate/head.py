@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Protocol
 
 from corral.control import Control
@@ -102,6 +102,10 @@ class HeadEngine:
             for machine in self._machines.values()
             if not machine.has_power and self._stage.now() >= machine.proof_at
         }
+
+    def gone(self) -> Set[NodeId]:
+        """None: power that is gone comes back."""
+        return frozenset()
 
     def apply(self, wanted: Wanted) -> None:
         self._push(wanted)

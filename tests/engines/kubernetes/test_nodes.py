@@ -121,8 +121,12 @@ def test_a_node_that_is_not_ready_is_silent_and_not_dead(ready: str) -> None:
 
 def test_a_node_is_dead_when_it_is_out_of_service_or_deleted() -> None:
     taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
-    assert "out of service" in lent(spec={"taints": [taint]}).down
-    assert "deleted" in gone_node(NodeId("gpu-a"), "b").down
+    off = lent(spec={"taints": [taint]})
+    assert "out of service" in off.down
+    assert not off.gone  # somebody will see to it
+    deleted = gone_node(NodeId("gpu-a"), "b")
+    assert "deleted" in deleted.down
+    assert deleted.gone
     assert known_nodes('{"gpu-a": "b"}') == {"gpu-a": "b"}
     assert known_nodes("what") == known_nodes("[]") == known_nodes(None) == {}
 

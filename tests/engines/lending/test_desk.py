@@ -302,6 +302,15 @@ def test_a_dead_node_is_proven_and_a_silent_one_says_nothing() -> None:
     desk.look(Look(nodes=nodes, tickets=()), 0.0)
     assert desk.words(0.0) == []
     assert desk.proofs() == {A: "NODE_FAIL"}
+    assert not desk.gone()
+
+
+def test_a_node_that_the_batch_system_has_no_more_is_gone() -> None:
+    desk = Desk()
+    desk.look(Look(nodes=(node(A, down="deleted", gone=True), node(B)), tickets=()), 0.0)
+    assert (desk.gone(), desk.proofs()) == ({A}, {A: "deleted"})
+    desk.look(Look(nodes=(node(A), node(B)), tickets=()), 1.0)
+    assert not desk.gone()
 
 
 def test_why_it_waits_there_is_told_while_it_waits() -> None:

@@ -108,7 +108,9 @@ def gone_node(name: NodeId, boot: str) -> LentNode:
     https://kubernetes.io/docs/tasks/run-application/force-delete-stateful-set-pod/
     """
     down = f"node {name} has been deleted from Kubernetes"
-    return LentNode(node=name, boot=BootId(boot), address=name, inventory=Inventory(), down=down)
+    return LentNode(
+        node=name, boot=BootId(boot), address=name, inventory=Inventory(), down=down, gone=True
+    )
 
 
 def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:

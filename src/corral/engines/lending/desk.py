@@ -1,6 +1,6 @@
 """Who wants what of lent nodes, what was handed over, and what is to be done next. No I/O."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -202,6 +202,10 @@ class Desk:
     def proofs(self) -> Mapping[NodeId, str]:
         """Nodes on which nothing runs any more, with the proof."""
         return {node.node: node.down for node in self.nodes.values() if node.down}
+
+    def gone(self) -> Set[NodeId]:
+        """Those of them that the batch system has no more."""
+        return {node.node for node in self.nodes.values() if node.gone}
 
     def part_word(self, part: NodeId) -> Wanted | None:
         """What of its node's word is the part's; None before the node has any."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -37,7 +37,7 @@ class Links:
     """The head, as far as an engine needs it.
 
     `push` hands a word to the connected agent of a node or a part; `hear` takes a node's word in;
-    `register` lets a token in, by its SHA-256, and `forget` keeps none of a part's any more; `wake`
+    `register` lets a token in, by its SHA-256, and `forget` keeps no token of it; `wake`
     lets the head look now; `serving` is its serving clock, in seconds; `cluster` is known from the
     engine's start on; `hears` says whether a node's agent is connected; `waiting` are the shapes of
     the jobs that wait for room, the first first.
@@ -103,6 +103,9 @@ class LendingEngine:
 
     def observe(self) -> Mapping[NodeId, str]:
         return self.desk.proofs()
+
+    def gone(self) -> Set[NodeId]:
+        return self.desk.gone()
 
     def apply(self, wanted: Wanted) -> None:
         if self.placing_driver is not None:

@@ -30,7 +30,8 @@ class LentNode:
 
     `closed`: why the batch system gives it nothing new now; "" when it does.
     `down`: the proof that nothing runs there any more; "" for a node that may be alive. A node that
-    merely does not answer is `silent`: it says nothing, and the head counts its silence.
+    merely does not answer is `silent`: it says nothing, and the head counts its silence. `gone`: it
+    is down, and the batch system has it no more.
     """
 
     node: NodeId
@@ -41,6 +42,7 @@ class LentNode:
     closed: str = ""
     down: str = ""
     silent: bool = False
+    gone: bool = False
 
 
 class TicketState(StrEnum):

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -71,8 +71,11 @@ class LocalEngine:
             node.begin()
 
     def observe(self) -> Mapping[NodeId, str]:
-        gone = {id: FORMER for id, node in self.former.items() if not node.is_there()}
+        gone = dict.fromkeys(self.gone(), FORMER)
         return gone | {id: node.proof for id, node in self.nodes.items() if node.proof}
+
+    def gone(self) -> Set[NodeId]:
+        return {id for id, node in self.former.items() if not node.is_there()}
 
     def apply(self, wanted: Wanted) -> None:
         self.push(wanted)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -19,10 +19,11 @@ from corral.domain.wanted import Wanted
 from corral.engines.lending.engine import LATE_SECONDS, Links
 from corral.engines.ray import scaling
 from corral.engines.ray.bringup import RayHere, node_token
+from corral.engines.ray.deaths import Deaths
 from corral.engines.ray.driver import RayDriver, RayTrouble
 from corral.engines.ray.holds import Holds
 from corral.engines.ray.kinds import kinds_of, left_of, type_resources
-from corral.engines.ray.nodes import AMD, Look, RayNode, was_handed_back
+from corral.engines.ray.nodes import AMD, RayNode
 from corral.engines.ray.reasons import why_not_begun
 from corral.engines.ray.scaling import Sleepers
 from corral.engines.ray.settings import RaySettings
@@ -67,7 +68,7 @@ class RayEngine:
     could_bring: Sequence[NodeKind] = ()
     trouble: str = ""
     nodes: dict[NodeId, Kept] = field(default_factory=dict)
-    _proofs: dict[NodeId, str] = field(default_factory=dict)
+    _deaths: Deaths | None = None
     _busy: set[NodeId] = field(default_factory=set)  # of whose attempts something is left
     _wanted: set[NodeId] = field(default_factory=set)  # on which something is to run or to stop
     _here: RayHere | None = None
@@ -95,6 +96,13 @@ class RayEngine:
             token_file=token_file,
             log_file=folder / "helper.log",
         )
+        self._deaths = Deaths(
+            driver=self._driver,
+            scales=self.settings.scales,
+            folder_there=self.folder_there,
+            revoke=self._revoke,
+            wake=self.links.wake,
+        )
         if self.settings.hold:
             self._holds = Holds(driver=self._driver)
         if self.settings.scales:
@@ -106,7 +114,7 @@ class RayEngine:
         """What a machine must know to be this node, which is none yet. Raises: RayTrouble."""
         if self._driver is None:
             raise RayTrouble("Ray has not started yet", hint="try again in some seconds")
-        (self._folder_here(node) / "token").unlink(missing_ok=True)  # of one that was removed
+        self._token_file(node).unlink(missing_ok=True)  # of one that was removed
         file = self._driver.token_file
         token = Path(file).read_text().strip() if file else ""
         return RayInvitation(
@@ -118,7 +126,13 @@ class RayEngine:
         return self._driver.shown_by if self._driver is not None else ""
 
     def observe(self) -> Mapping[NodeId, str]:
-        return dict(self._proofs)
+        return {} if self._deaths is None else dict(self._deaths.proofs)
+
+    def gone(self) -> Set[NodeId]:
+        """What the autoscaler took away, but for what speaks all the same. Where no file tells what
+        it could bring, none: nodes that it once brought are all that is known of that."""
+        taken = self._deaths.taken if self._deaths is not None and self._kinds else frozenset()
+        return {node for node in taken if not self.links.hears(node)}
 
     def apply(self, wanted: Wanted) -> None:
         (self._wanted.add if wanted.run or wanted.stop else self._wanted.discard)(wanted.node)
@@ -194,6 +208,7 @@ class RayEngine:
     async def _look(self) -> None:
         assert self._driver is not None
         look = await self._driver.look()
+        assert self._deaths is not None
         self.could_bring = left_of(self._kinds, [one for one in look.nodes if self._is_known(one)])
         await self._scale({row.id: row for row in look.nodes})
         for row in look.nodes:
@@ -201,15 +216,17 @@ class RayEngine:
             if row.alive and self._sleeps(row):
                 continue
             if row.alive:
-                self._proofs.pop(row.id, None)
+                self._deaths.lives(row.id)
                 self._keep(row)
                 if self._holds is not None:
                     self._holds.settle(row, look.waiting_gpus)
                 continue
             if known is not None:
                 known.row = row
-            if known is not None or self._sleeps(row) or self._folder_here(row.id).exists():
-                await self._judge_dead(row, look)
+            sleeps = self._sleeps(row)
+            is_ours = known is not None or sleeps or self._folder_here(row.id).exists()
+            if is_ours and not self.links.hears(row.id):
+                await self._deaths.judge(row, look, sleeps=sleeps)
 
     def _sleeps(self, row: RayNode) -> bool:
         return self._sleepers is not None and self._sleepers.sleeps(row)
@@ -315,32 +332,13 @@ class RayEngine:
         """What the head itself keeps of the node."""
         return self.cluster_dir / "nodes" / node
 
-    async def _judge_dead(self, row: RayNode, look: Look) -> None:
-        """Ray says that the node is dead: that it does not answer Ray. Its ranks may live, so that
-        it is no proof alone; nothing of the node left on its machine is one, or that its machine
-        was handed back."""
-        assert self._driver is not None
-        if row.id in self._proofs or self.links.hears(row.id):
-            return
-        if was_handed_back(row, scales=self.settings.scales) or self._sleeps(row):
-            self._prove(row.id, f"Ray's autoscaler took node {row.id} away: {row.death}")
-            return
-        witnesses = [one for one in look.nodes if one.alive and one.address == row.address]
-        for witness in witnesses[:1]:
-            with suppress(Trouble):
-                if not await self._driver.lives(
-                    self.folder_there(row.id), witness=witness.ray_node
-                ):
-                    self._prove(
-                        row.id,
-                        f"nothing of node {row.id} lives on its machine, as node {witness.id} "
-                        f"there sees it; Ray says: {row.death}",
-                    )
+    def _token_file(self, node: NodeId) -> Path:
+        return self._folder_here(node) / "token"
 
-    def _prove(self, node: NodeId, proof: str) -> None:
-        log.warning("node %s is dead: %s", node, proof)
-        self._proofs[node] = proof
-        self.links.wake()
+    async def _revoke(self, node: NodeId) -> None:
+        """Its machine is somebody else's: should it come, it has a new token. Raises: Trouble."""
+        self._token_file(node).unlink(missing_ok=True)
+        await self.links.forget(node)
 
     def _say(self, trouble: str) -> None:
         """Each new trouble once."""

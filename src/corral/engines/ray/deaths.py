@@ -1,0 +1,59 @@
+"""Which nodes of Ray are dead for certain, and which of them were taken away for good."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from corral.domain.errors import Trouble
+from corral.domain.ids import NodeId
+from corral.engines.ray.driver import RayDriver
+from corral.engines.ray.nodes import Look, RayNode, was_handed_back
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Deaths:
+    """`scales`: an autoscaler is at work. `folder_there`: of a node, on its own machine. `revoke`:
+    lets a node in no more that was taken away. `wake`: called when something new is proven."""
+
+    driver: RayDriver
+    scales: bool
+    folder_there: Callable[[NodeId], str]
+    revoke: Callable[[NodeId], Awaitable[None]]
+    wake: Callable[[], None]
+    proofs: dict[NodeId, str] = field(default_factory=dict)
+    taken: set[NodeId] = field(default_factory=set)
+
+    def lives(self, node: NodeId) -> None:
+        """Ray has it, again."""
+        self.proofs.pop(node, None)
+        self.taken.discard(node)
+
+    async def judge(self, row: RayNode, look: Look, *, sleeps: bool) -> None:
+        """Ray says that the node is dead: that it does not answer Ray. Its ranks may live, so that
+        it is no proof alone; nothing of the node left on its machine is one, or that its machine
+        was handed back (`sleeps`: it was left to the autoscaler). Raises: Trouble."""
+        if row.id in self.proofs:
+            return
+        if was_handed_back(row, scales=self.scales) or sleeps:
+            await self.revoke(row.id)
+            self.taken.add(row.id)
+            self._prove(row.id, f"Ray's autoscaler took node {row.id} away: {row.death}")
+            return
+        witnesses = [one for one in look.nodes if one.alive and one.address == row.address]
+        for witness in witnesses[:1]:
+            with suppress(Trouble):
+                folder = self.folder_there(row.id)
+                if not await self.driver.lives(folder, witness=witness.ray_node):
+                    self._prove(
+                        row.id,
+                        f"nothing of node {row.id} lives on its machine, as node {witness.id} "
+                        f"there sees it; Ray says: {row.death}",
+                    )
+
+    def _prove(self, node: NodeId, proof: str) -> None:
+        log.warning("node %s is dead: %s", node, proof)
+        self.proofs[node] = proof
+        self.wake()

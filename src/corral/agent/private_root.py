@@ -173,8 +173,16 @@ def _show(root: str, seen: Mapping[str, str]) -> None:
     for path, source in seen.items():
         target = Path(f"{root}{path}")
         if not target.exists():
-            target.mkdir(parents=True)
+            _make_way(target)
         mounts.bind(source, str(target))
+
+
+def _make_way(target: Path) -> None:
+    """The folder, and those above it, for all to pass: whoever a rank runs as gets to its work."""
+    if not target.parent.exists():
+        _make_way(target.parent)
+    target.mkdir()
+    target.chmod(0o755)
 
 
 @contextmanager

@@ -100,7 +100,10 @@ def _life(plan: Plan, loop: Loop, journal: Journal) -> Life:
         if user.name != plan.user:
             said = f"this machine has no account {plan.user}: the ranks run as {user.name}"
             logs[plan.ranks[0]].say(said)
-        folder.chmod(0o711)
+        os.chown(folder, -1, user.groups[0])
+        folder.chmod(0o710)  # the way to its own work, and to nobody else's
+        folder.parent.chmod(0o711)
+        (folder / "logs").chmod(0o700)
         for one in (plan.work, *([plan.beside] if plan.beside else [])):
             _give(Path(one), user)
     return Life(plan, loop, journal, group, logs, user, inside_of(plan.image))
@@ -160,6 +163,7 @@ def _give(whole: Path, user: Account) -> None:
         for name in (*folders, *files):
             os.chown(os.path.join(at, name), user.uid, group, follow_symlinks=False)
     os.chown(whole, user.uid, group)
+    whole.chmod(0o700)
 
 
 def _read_plan(connection: socket.socket) -> Plan:

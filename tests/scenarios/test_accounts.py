@@ -1,0 +1,47 @@
+"""Ranks as the accounts of their users, where the agents are root's."""
+
+import os
+
+import pytest
+
+import corral
+from tests.scenarios.house import House, house
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
+
+
+def token_of(here: House, user: str) -> str:
+    here.ok("user", "add", user, "--role", "user", "-y")
+    return str(here.ok("token", "create", "--user", user, "-y").strip().splitlines()[-1])
+
+
+def submit_as(here: House, token: str, name: str, run: str) -> str:
+    """The id of a job of a user, in a work folder of its own."""
+    project = here.root.parent / f"of-{name}"
+    project.mkdir()
+    (project / "train.py").write_text("trained\n")
+    with here.client() as admin:
+        url = admin.status().head.url
+    with corral.Client(url=url, token=token) as client:
+        return client.submit({"name": name, "run": run, "workdir": str(project)})[0].id
+
+
+def test_a_rank_gets_to_its_own_work_folder_by_its_name_and_to_no_other() -> None:
+    with house("--nodes", "1", "--gpus", "0") as here:
+        here.root.parent.chmod(0o755)  # as /var/lib is: whoever it is passes
+        nobody, games = token_of(here, "nobody"), token_of(here, "games")
+        gate = here.shared / "gate"
+        reads = f"cat $PWD/train.py; while [ ! -e {gate} ]; do sleep 0.2; done"
+        held = submit_as(here, games, "reads", reads)
+        here.until_state(held, "RUNNING")
+        theirs = f"{here.root}/nodes/n1/attempts/{held}.1"
+        looks = "; ".join(
+            f"cat {theirs}/{file} && exit 9" for file in ("work/train.py", "logs/rank-0.log")
+        )
+        over = here.until_over(submit_as(here, nobody, "looks", f"id -un; {looks}; exit 0"))
+        gate.touch()
+        here.until_over(held)
+        assert here.logs(held) == "trained\n"
+        assert (over.state, over.exit_code) == ("DONE", 0)
+        assert here.logs(over.id).startswith("nobody\n")
+        assert here.logs(over.id).count("Permission denied") == 2

@@ -29,7 +29,7 @@ ENDINGS: Final = (signal.SIGTERM, signal.SIGINT)  # what an agent is asked to en
 KERNEL, EXITING = 0x0020_0000, 0x4  # PF_KTHREAD, PF_EXITING in field 9 of /proc/PID/stat
 LOOKS: Final = 1000  # at a process that is being given another program
 SETTLED_LOOKS: Final = 20  # at one that seems to have been given no environment at all
-WHOLE_LOOKS: Final = 100  # at all processes, while others end
+WHOLE_LOOKS: Final = 1000  # at all processes, while others end
 LOOK_AGAIN_SECONDS: Final = 0.001
 
 _Ended = set[tuple[int, int | None]]  # id and start; no start of one that is gone altogether

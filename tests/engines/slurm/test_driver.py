@@ -146,11 +146,12 @@ def test_of_two_batch_jobs_of_one_attempt_only_one_begins_and_the_other_is_taken
         await hand_over(driver, gang)
         await look_until(driver, lambda look: bench.notes)
         script = (driver.folders.of(gang[0].key) / "script").read_text()
-        second = bench.slurm.run("sbatch", "--parsable", "--hold", given=script).strip()
+        asked = ("sbatch", "--parsable", "--output=/dev/null")
+        second = bench.slurm.run(*asked, "--hold", given=script).strip()
         await look_until(
             driver, lambda look: [job for job in bench.slurm.jobs() if job[2] == "CANCELLED"]
         )
-        third = bench.slurm.run("sbatch", "--parsable", given=script).strip()
+        third = bench.slurm.run(*asked, given=script).strip()
         bench.slurm.until(
             lambda: bench.slurm.jobs("-j", third)[0][2] in ("COMPLETED", "CANCELLED"), "its end"
         )

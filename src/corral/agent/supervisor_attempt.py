@@ -153,8 +153,12 @@ class Supervised:
     async def _hear_first(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Whether the shim said anything at all; if so, go on listening."""
         line = b""
-        with suppress(OSError, ValueError):
-            line = await reader.readline()
+        try:
+            with suppress(OSError, ValueError):
+                line = await reader.readline()
+        except asyncio.CancelledError:  # the agent ends before the shim has said anything
+            writer.close()
+            raise
         if not line:
             writer.close()
             return (self.folder / journal.FILE).exists() and await self._adopted()

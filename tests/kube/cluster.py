@@ -106,6 +106,10 @@ class Cluster:
         self.watching.cut()
         serving.should_exit = True
         await task
+        left: set[Any] = set(serving.server_state.connections)
+        for connection in left:  # of clients that have gone without a word: TLS waits for one
+            connection.transport.abort()
+        await asyncio.sleep(0)
         listening.close()
 
     def _changed(self, change: Change) -> None:

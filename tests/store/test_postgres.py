@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from corral.domain.errors import CorralError, SpecInvalid, StoreTrouble, TermLost, Unsupported
 from corral.domain.wishes import Submit
 from corral.domain.world import Changes
-from corral.store.postgres import PostgresStore, database
+from corral.store.postgres import PostgresStore, database, opening
 from corral.store.postgres.database import PostgresDatabase
 from corral.store.schema import APPLICATION_ID, REVISION
 from tests.patience import PATIENCE_SECONDS
@@ -78,17 +78,24 @@ def test_who_is_paused_is_ended_before_those_who_wait_give_up() -> None:
 
 def test_a_store_is_made_however_long_that_takes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Longer than a head waits for a lock, or may be silent in a transaction, from then on."""
-    monkeypatch.setattr(database, "IDLE_MILLISECONDS", 1)
-    monkeypatch.setattr(database, "LOCK_MILLISECONDS", 1)
+    bring_up = opening._bring_up
+
+    def late(*given: Any) -> None:
+        time.sleep(2.5)
+        bring_up(*given)
+
+    monkeypatch.setattr(opening, "_bring_up", late)
+    monkeypatch.setattr(database, "IDLE_MILLISECONDS", 2_000)
+    monkeypatch.setattr(database, "LOCK_MILLISECONDS", 20)
     with psycopg.connect(url) as other, ThreadPoolExecutor() as beside:
         other.execute("SELECT pg_advisory_xact_lock(%s)", (APPLICATION_ID,))
-        opening = beside.submit(PostgresStore, url)
+        made = beside.submit(PostgresStore, url)
         give_up_at = time.monotonic() + PATIENCE_SECONDS
-        while not opening.done() and not _waits(other):
+        while not made.done() and not _waits(other):
             assert time.monotonic() < give_up_at
         other.execute("SELECT pg_sleep(0.05)")
         other.commit()
-        asyncio.run(opening.result().close())
+        asyncio.run(made.result().close())
 
 
 def _waits(asking: psycopg.Connection[Any]) -> bool:

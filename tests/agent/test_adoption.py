@@ -147,6 +147,7 @@ line = socket.socket(socket.AF_UNIX); line.connect(os.environ["CORRAL_SOCKET"])
 for step in range(200):
     save = {"type": "save", "step": step, "path": "/x" * 50}
     line.sendall(json.dumps(save).encode() + b"\\n")
+    while not os.path.exists(sys.argv[1] + ".filled"): time.sleep(0.02)
 while not os.path.exists(sys.argv[1]): time.sleep(0.02)
 sys.exit(8)
 """
@@ -162,6 +163,8 @@ sys.exit(8)
             keys = [await here.launch(launch_of(f"{run}/{name}", name)) for name in ("a", "b")]
             await here.phase(keys[1], Phase.UP)
             filler = fill(small)
+            for name in ("a.filled", "b.filled"):
+                (node_dir / name).touch()
             for key in keys:
                 await here.until(lambda key=key: bool(here.seen(key).saves))  # type: ignore[misc]
                 assert {save.step for save in here.seen(key).saves} <= saves(key)

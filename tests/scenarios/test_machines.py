@@ -16,7 +16,7 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 one = torch.tensor([dist.get_rank() + 1.0])
 dist.all_reduce(one)
-print("sum", one.item(), flush=True)
+print(f"sum {one.item()}\\n", end="", flush=True)  # a line in one piece, beside the other rank's
 """
 
 

@@ -23,7 +23,6 @@ from corral.client.request import (
     headers,
     naps,
     retry_after,
-    socket_address,
     worth_another_try,
 )
 from corral.client.spec import Spec, read_wished
@@ -158,15 +157,9 @@ class AsyncClient(AsyncPeople, AsyncNodes):
         )
         async with AsyncExitStack() as stack:
             for left in reversed(range(self._where.heads)):
-                target = self._where.target()
-                address, credentials = socket_address(target, path)
+                target, address, options = self._where.socket(path)
                 try:
-                    dialled = connect(
-                        address,
-                        additional_headers=credentials,
-                        proxy=None,
-                        ssl=self._where.trust() if address.startswith("wss") else None,
-                    )
+                    dialled = connect(address, **options)
                     connection = await stack.enter_async_context(dialled)
                     break
                 except InvalidStatus as error:

@@ -27,12 +27,6 @@ def headers(target: Target) -> dict[str, str]:
     }
 
 
-def socket_address(target: Target, path: str) -> tuple[str, dict[str, str]]:
-    """(address, headers) of a WebSocket on the head."""
-    address = "ws" + target.url.removeprefix("http") + path
-    return address, {"Authorization": f"Bearer {target.token}"}
-
-
 def naps(heads: int) -> tuple[float | None, ...]:
     """Seconds before each further try of a call, and None after the last: of several heads each
     is tried at once."""

@@ -22,7 +22,6 @@ from corral.client.request import (
     headers,
     naps,
     retry_after,
-    socket_address,
     worth_another_try,
 )
 from corral.client.spec import Spec, Wished, read_wished
@@ -180,15 +179,9 @@ class Client(SyncPeople, SyncNodes):
         )
         with ExitStack() as stack:
             for left in reversed(range(self._where.heads)):
-                target = self._where.target()
-                address, credentials = socket_address(target, path)
+                target, address, options = self._where.socket(path)
                 try:
-                    dialled = connect(
-                        address,
-                        additional_headers=credentials,
-                        proxy=None,
-                        ssl=self._where.trust() if address.startswith("wss") else None,
-                    )
+                    dialled = connect(address, **options)
                     connection = stack.enter_context(dialled)
                     break
                 except InvalidStatus as error:

@@ -102,6 +102,19 @@ class Where:
                 hint="CORRAL_CA is the file ca.pem of the head's directory",
             ) from None
 
+    def socket(self, path: str) -> tuple[Target, str, dict[str, Any]]:
+        """(target, address, options of `connect` of websockets) of a WebSocket on the head.
+
+        Raises: as `target` and `trust`.
+        """
+        target = self.target()
+        options = {
+            "additional_headers": {"Authorization": f"Bearer {target.token}"},
+            "proxy": None,
+            "ssl": self.trust() if target.url.startswith("https") else None,
+        }
+        return target, "ws" + target.url.removeprefix("http") + path, options
+
     @property
     def root(self) -> Path:
         """The cluster's directory."""

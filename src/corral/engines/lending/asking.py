@@ -7,7 +7,7 @@ from typing import Final
 from corral.domain.candidate import Candidate
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId
-from corral.engines.lending.desk import MISSED_LOOKS
+from corral.engines.lending.shown import MISSED_LOOKS, Shown
 from corral.engines.lending.values import Look, Ticket, TicketState
 
 MOST_WAITING: Final = 1000  # that stand in the batch system's line at once; the others follow
@@ -16,25 +16,16 @@ MOST_INDEX: Final = 1000  # the default of Slurm's MaxArraySize allows no higher
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
+class Asked(Shown):
     """One attempt that the batch system was asked to place. `excluded`: as it was asked."""
 
-    key: AttemptKey
     excluded: tuple[NodeId, ...] = ()
-    submitted: bool = False
-    ticket: Ticket | None = None
-    missed: int = 0
-    refusal: str = ""
     is_withdrawn: bool = False
 
     @property
     def is_over(self) -> bool:
-        """Whether the batch system has nothing of it any more."""
-        if self.refusal:
-            return True
-        if self.ticket is not None:
-            return self.ticket.state == TicketState.ENDED
-        return self.submitted and self.missed >= MISSED_LOOKS
+        """Whether the batch system has nothing of it any more, or would not take it."""
+        return bool(self.refusal) or self.is_gone
 
     @property
     def is_left(self) -> bool:

@@ -9,32 +9,27 @@ from corral.domain.ids import BootId, NodeId
 from corral.domain.part import LEAVING, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
 from corral.domain.wanted import Launch, Wanted
+from corral.engines.lending.shown import MISSED_LOOKS, Shown
 from corral.engines.lending.values import LentNode, Look, Ticket, TicketState
 
 LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the batch system ends it
 LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
-MISSED_LOOKS: Final = 2  # a ticket that was not there so often is not there
 LOOKS_TO_TELL: Final = 2  # the first may have begun before the batch system did it
 OVER: Final = (Phase.ENDED, Phase.REFUSED)
 NEVER_CAME: Final = "nothing of it is on this node"
 
 
 @dataclass(slots=True, kw_only=True)
-class Handed:
+class Handed(Shown):
     """One attempt, as far as it has come. `parts` is the newest word of each of its parts.
 
     `is_equipped`: what its agents need is where they look for it; asked of one alone that the batch
     system has placed, for any other has it from the start.
     """
 
-    key: AttemptKey
     handing: bool = False  # somebody is about it now
-    submitted: bool = False
     withheld: bool = False
     is_equipped: bool = False
-    ticket: Ticket | None = None
-    missed: int = 0
-    refusal: str = ""
     refusal_is_infra: bool = False
     stop_since: float | None = None
     wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
@@ -49,16 +44,9 @@ class Handed:
         return self.wanted_on | self.parts.keys() | set(self.ticket.nodes if self.ticket else ())
 
     @property
-    def is_over(self) -> bool:
-        """Whether the batch system has nothing of it any more."""
-        if self.ticket is not None:
-            return self.ticket.state == TicketState.ENDED
-        return self.submitted and self.missed >= MISSED_LOOKS
-
-    @property
     def is_left(self) -> bool:
         """Whether the batch system may have something of it."""
-        return self.submitted and not self.is_over
+        return self.submitted and not self.is_gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +240,7 @@ class Desk:
         for key, launches in found.items():
             handed = self._handed(key)
             is_there = handed.is_equipped if self._places else handed.submitted
-            known = is_there or handed.handing or handed.refusal or handed.is_over
+            known = is_there or handed.handing or handed.refusal or handed.is_gone
             fresh = not known and handed.stop_since is None
             if fresh and len(launches) == len(launches[0].nodes):
                 yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
@@ -265,7 +253,7 @@ class Desk:
             return self._left(handed, part) if part.trouble == LEAVING else part
         if handed.refusal:
             return _refused(handed.key, handed.refusal, handed.refusal_is_infra)
-        if handed.is_over:
+        if handed.is_gone:
             return _ended(handed, part)
         if handed.stop_since is not None and not handed.submitted and not handed.handing:
             return _refused(handed.key, NEVER_CAME, True)
@@ -282,7 +270,7 @@ class Desk:
     def _must_be_ended(self, handed: Handed, at: float) -> bool:
         """A stopped attempt that only waits is ended at once; a running one's parts obey by
         themselves, and are ended when they are late."""
-        if handed.ticket is None or handed.is_over:
+        if handed.ticket is None or handed.is_gone:
             return False
         if handed.stop_since is not None:
             if handed.ticket.state == TicketState.WAITING:
@@ -319,14 +307,14 @@ def _taken(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
 
 def _is_done(handed: Handed) -> bool:
     """Recorded on each node that it concerns, and nothing of it is left."""
-    left = handed.handing or (handed.submitted and not handed.is_over and not handed.refusal)
+    left = handed.handing or (handed.submitted and not handed.is_gone and not handed.refusal)
     return bool(handed.settled) and handed.where <= handed.settled and not left
 
 
 def _may_begin_yet(handed: Handed) -> bool:
     """It is to stop, and its ranks, which wait for no word, may not have begun."""
     stops = handed.stop_since is not None and handed.submitted
-    return stops and not handed.withheld and not handed.is_over
+    return stops and not handed.withheld and not handed.is_gone
 
 
 def _refused(key: AttemptKey, why: str, infra: bool) -> Seen:

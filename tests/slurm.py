@@ -124,7 +124,12 @@ class Slurm:
         if set(self.states()) != {"idle"}:
             self.run("scontrol", "update", f"NodeName={','.join(self.nodes)}", "State=RESUME",
                      check=False)  # fmt: skip
-            self.until(lambda: set(self.states()) == {"idle"}, "idle nodes")
+            self.until(self._is_at_rest, "idle nodes")
+
+    def _is_at_rest(self) -> bool:
+        """What slurmrestd held back while the controller was away comes after it is back."""
+        self.run("scancel", "--user=root", check=False)
+        return set(self.states()) == {"idle"}
 
     def _is_idle(self) -> bool:
         """No job is left on a node that could still say so."""

@@ -54,6 +54,7 @@ class Agents:
     name = "simulated"
     cannot: Mapping[str, str] = {}
     could_bring: Sequence[NodeKind] = ()
+    shown_by = ""
 
     def __init__(self, count: int, chance: random.Random) -> None:
         self.control: Control

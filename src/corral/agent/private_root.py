@@ -117,8 +117,11 @@ def _compose_as_user(disk: Path, root: Path) -> list[str]:
     there = {mount.point: mount for mount in mounts.mounts()}
     mounts.bind("/", str(root))
     for point, mount in there.items():
-        if point == "/" or _has_files(mount):
-            mounts.read_only(str(root) if point == "/" else f"{root}{point}", mount.flags)
+        target = str(root) if point == "/" else f"{root}{point}"
+        # what lies in a folder closed to this user (root's podman mounts there) stays as it is:
+        # nobody inside gets there to write, either
+        if point == "/" or (_has_files(mount) and os.path.lexists(target)):
+            mounts.read_only(target, mount.flags)
     plain = []
     for folder in _written_without_root():
         try:

@@ -45,3 +45,19 @@ def test_a_rank_gets_to_its_own_work_folder_by_its_name_and_to_no_other() -> Non
         assert (over.state, over.exit_code) == ("DONE", 0)
         assert here.logs(over.id).startswith("nobody\n")
         assert here.logs(over.id).count("Permission denied") == 2
+
+
+def test_whose_ranks_cannot_get_to_the_cluster_is_said_with_the_way_out() -> None:
+    """As below root's home; whoever is alone there, as root, hears of nothing."""
+    with house("--nodes", "1", "--gpus", "0") as here:
+        wall = here.root.parent
+        wall.chmod(0o700)
+        said = f"cannot reach their files in {here.root}: {wall} is closed to other accounts"
+        assert said not in here.corral("up").stderr
+        added = here.corral("user", "add", "games")
+        again = here.corral("up")
+        shown = here.corral("status")
+        for one in (added, again, shown):
+            assert f"ranks of games {said}; run: chmod o+x {wall}" in one.stderr
+        wall.chmod(0o711)
+        assert all(said not in here.corral(word).stderr for word in ("up", "status"))

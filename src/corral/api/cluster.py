@@ -82,9 +82,13 @@ def _full(house: House) -> list[str]:
 
 
 async def _together(house: House) -> list[str]:
-    """Where several people share one account, each may read what the ranks of the others write."""
-    account = house.settings.account
-    if account is None or len(await house.control.store.users()) < 2:
+    """Where several people share one account, each may read what the ranks of the others write.
+    Where each has their own, it must get to its ranks."""
+    account, users = house.settings.account, await house.control.store.users()
+    if account is None:
+        out = house.settings.kept_out(users)
+        return [out] if out else []
+    if len(users) < 2:
         return []
     return [f"the ranks of all users run as {account}: only a head that root starts parts them"]
 

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from corral.domain.ids import NodeId
 from corral.domain.leadership import HeadNow
+from corral.domain.people import User
 from corral.wire.joining import JoinNeeds, RayInvitation
 
 MEGABYTE: Final = 1000**2
@@ -38,6 +39,7 @@ class ApiSettings:
     stop: Callable[[], None]
     hosts: tuple[str, ...] = ()
     account: str | None = None  # that the ranks of all users run as; None: each as its owner's
+    kept_out: Callable[[Collection[User]], str] = lambda users: ""  # from here, and what to do
     trusted: Callable[[], str] = lambda: ""  # what vouches for the head, as PEM; with TLS
     fingerprint: Callable[[], str] = lambda: ""  # of the certificate that it shows now
     own_nodes: Callable[[], Collection[NodeId]] = lambda: ()  # of the head's own machine

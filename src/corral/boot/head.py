@@ -5,7 +5,6 @@ It is ready when DIR/head.json names its process; it is gone when DIR/head.lock 
 
 import argparse
 import asyncio
-import getpass
 import json
 import os
 import signal
@@ -35,6 +34,7 @@ from corral.boot.foreteller import ForetellerProcess
 from corral.boot.leading import Term, Turns
 from corral.boot.lock import sole_head
 from corral.boot.log import configure
+from corral.boot.passing import kept_out, shared_account
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import (
     LOCAL,
@@ -263,7 +263,8 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 own_nodes=lambda: own_nodes(head.here or head.turns.lent),
                 needs=lambda: needs_of(settings),
                 invite=lambda node: invitation(head.turns.lent, node),
-                account=getpass.getuser() if os.geteuid() != 0 else None,
+                account=shared_account(),
+                kept_out=lambda users: kept_out(place.root, settings.engine, users),
                 shared=Path(settings.shared_state) if settings.shared_state else None,
                 heads=lambda: head.turns.heads(),
             )
@@ -279,9 +280,8 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 stopping=asyncio.Event(),
                 about=about,
             )
-            loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, head.stop)
+                asyncio.get_running_loop().add_signal_handler(number, head.stop)
             await head.run(listening)
     finally:
         await foreteller.close()

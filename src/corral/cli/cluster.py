@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from corral.cli.common import Change, Common
-from corral.cli.embedded import end_head, say_what_is_pretended, unfinished
+from corral.cli.embedded import (
+    end_head,
+    say_what_is_pretended,
+    say_who_is_kept_out,
+    unfinished,
+)
 from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.nodes import show_nodes
@@ -109,6 +114,8 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     say(f"{'up' if fresh else 'already up'}: {found.head.url} (process {found.head.pid})")
     show_nodes(found.nodes)
     say_what_is_pretended(common.place)
+    with common.client() as client:
+        say_who_is_kept_out(common, client)
     say_how_to_join(common, found.head.url, fresh=fresh)
 
 

@@ -8,7 +8,7 @@ from corral.cli.output import note
 
 if TYPE_CHECKING:
     from corral.boot.settings import ClusterDir
-    from corral.cli.common import Change
+    from corral.cli.common import Change, Common
     from corral.client import Client
     from corral.wire import api
 
@@ -57,6 +57,19 @@ def say_what_is_pretended(place: "ClusterDir") -> None:
         note("the GPUs are pretended: jobs run on the CPU")
     elif settings is not None and settings.gpus == 0:
         note("no GPU is used on this machine: CPU-only nodes")
+
+
+def say_who_is_kept_out(common: "Common", client: "Client") -> None:
+    """Where the cluster is this machine's, and somebody's ranks do not get to it."""
+    from corral.boot.passing import kept_out
+    from corral.boot.settings import LOCAL, ClusterSettings
+
+    if common.remote:
+        return
+    settings = ClusterSettings.load(common.place)
+    engine = settings.engine if settings else LOCAL
+    if why := kept_out(common.place.root, engine, client.users()):
+        note(f"warning: {why}")
 
 
 def _end_again(common: "Change", left: frozenset[str]) -> None:

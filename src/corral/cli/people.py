@@ -6,6 +6,7 @@ from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
 from corral.cli.common import Change, Common
+from corral.cli.embedded import say_who_is_kept_out
 from corral.cli.failure import Usage
 from corral.cli.output import (
     clean,
@@ -37,11 +38,12 @@ def add(name: str, /, *, role: Role = "user", common: Change = Change()) -> None
     """
     with common.client() as client:
         found = client.add_user(name, role=role)
-    if common.json:
-        print_json(found)
-        return
-    say(f"{found.name}: {found.role}")
-    note(f"to let them in: corral token create --user {found.name}")
+        if common.json:
+            print_json(found)
+            return
+        say(f"{found.name}: {found.role}")
+        note(f"to let them in: corral token create --user {found.name}")
+        say_who_is_kept_out(common, client)
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen

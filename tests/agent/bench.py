@@ -22,7 +22,7 @@ from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Launch, Notice, Stop
-from corral.wire.channel import AttachNow
+from corral.wire.channel import AttachNow, SignalNow
 from corral.wire.node import NodeSettings
 from tests.agent.fakehead import TOKEN, FakeHead
 from tests.agent.nodes import ME
@@ -127,6 +127,7 @@ class Bench:
     ranks: FakeRanks
     agent: Agent
     attached: list[AttachNow]
+    sent: list[SignalNow]
 
     async def until(self, true: object, seconds: float = PATIENCE_SECONDS) -> None:
         await self.head.until(true, seconds)  # type: ignore[arg-type]
@@ -139,7 +140,11 @@ def read(file: Path, offset: int, most_bytes: int) -> tuple[int, bytes]:
 
 
 def agent_in(
-    folder: Path, ranks: FakeRanks, attached: list[AttachNow], tries_seconds: float = 2.0
+    folder: Path,
+    ranks: FakeRanks,
+    attached: list[AttachNow],
+    tries_seconds: float = 2.0,
+    sent: list[SignalNow] | None = None,
 ) -> Agent:
     (folder / "attempts").mkdir(parents=True, exist_ok=True)
     dialler = Dialler(heads=Heads(folder / "head.json", folder), token=TOKEN)
@@ -169,6 +174,7 @@ def agent_in(
         read=read,
         look=look,
         pump=pump,
+        send=(sent if sent is not None else []).append,
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     )
 
@@ -188,11 +194,12 @@ async def running(agent: Agent) -> AsyncIterator[None]:
 async def bench(folder: Path, tries_seconds: float = 2.0) -> AsyncIterator[Bench]:
     """An agent and its head, talking; what the head cannot give now is tried for so long."""
     head, ranks, attached = FakeHead(file=folder / "head.json"), FakeRanks(), list[AttachNow]()
-    agent = agent_in(folder, ranks, attached, tries_seconds)
+    sent = list[SignalNow]()
+    agent = agent_in(folder, ranks, attached, tries_seconds, sent)
     await head.start()
     try:
         async with running(agent):
             await head.until(lambda: head.beats)
-            yield Bench(folder, head, ranks, agent, attached)
+            yield Bench(folder, head, ranks, agent, attached, sent)
     finally:
         await head.die()

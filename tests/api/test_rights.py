@@ -30,6 +30,7 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/jobs/{job}/events"): ("vuoa", "vuoa"),
     ("GET", "/v1/jobs/{job}/logs"): ("vuoa", "oa"),
     ("POST", "/v1/jobs/{job}/requeue"): ("uoa", "oa"),
+    ("POST", "/v1/jobs/{job}/signal"): ("uoa", "oa"),
     ("PATCH", "/v1/jobs/{job}"): ("uoa", "oa"),
     ("GET", "/v1/jobs/{job}/checkpoints"): ("vuoa", "vuoa"),
     ("WS", "/v1/jobs/{job}/attach"): ("uoa", "a"),

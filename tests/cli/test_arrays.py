@@ -12,7 +12,7 @@ from corral.client import Client
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.api import Job
-from corral.wire.channel import LogChunk, encode
+from corral.wire.channel import LogChunk, SignalNow, encode
 from tests.api.heads import Agent, Head, ended, eventually, up
 
 Say = Callable[..., tuple[int, str]]
@@ -127,6 +127,22 @@ def test_a_change_of_an_array_leaves_what_is_over_alone(
     assert corral("stop", "sweep", "-y")[1].startswith("sweep (j")
     code, text = corral("stop", "sweep_1", "-y")
     assert code == 3
+
+
+def test_a_signal_goes_to_those_of_an_array_that_run_and_of_the_others_it_is_said_why_not(
+    sweep: str, corral: Say, agent: Agent
+) -> None:
+    code, text = corral("stop", "--signal", "USR1", "sweep", "-y")
+    assert code == 0
+    assert f"USR1 was sent to sweep_2 ({sweep}_2), which is not cancelled by that" in text
+    assert re.search("sweep_3 is [A-Z]+: there is nothing to send USR1 to", text)
+    while not isinstance(message := agent.receive(), SignalNow):
+        pass
+    assert (message.job, message.number, message.to) == (f"{sweep}_2", 10, "ranks")
+    code, text = corral("stop", "--signal", "USR1", "sweep_3", "-y")
+    assert (code, "nothing to send USR1 to" in text) == (3, True)
+    code, text = corral("stop", "--signal", "USR1", "-y")
+    assert (code, "corral stop --signal USR1 JOB" in text) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,42 @@ def test_jobs_are_listed_held_let_go_and_cancelled_by_their_numbers(login: Login
     assert {state.split()[0] for state in states} == {"CANCELLED"}
 
 
+def test_a_signal_goes_to_the_steps_or_to_the_script(login: Login) -> None:
+    marks = login.folder / "signals"
+    trap = "trap 'echo {0} >> {1}' USR1; echo up-{0} >> {1}; while :; do sleep 0.2; done"
+    step = login.script("step.sh", trap.format("step", marks) + "\n")
+    text = f"#!/bin/sh\nsrun sh {step} &\n{trap.format('script', marks)}\n"
+    id = login.submitted("--gres=gpu:1", login.script("signals.sh", text))
+
+    def said(*words: str) -> None:
+        until(lambda: marks.exists() and sorted(marks.read_text().split()) == sorted(words), "it")
+
+    up = ("up-step", "up-script")
+    said(*up)
+    login.house.until_state(f"j{id}", "RUNNING")
+    login("scancel", "-s", "USR1", id)
+    said(*up, "step")
+    login("scancel", "--signal=SIGUSR1", "-b", id)
+    said(*up, "step", "script")
+    login("scancel", "-f", "-s", "10", id)
+    said(*up, "step", "step", "script", "script")
+    login("scancel", "-s", "TERM", id)
+    login.house.until_state(f"j{id}", "CANCELLED")
+    marks.unlink()
+    array = login.submitted("--array=0-1", "--gres=gpu:1", "signals.sh")
+    said(*up, *up)
+    for index in (0, 1):
+        login.house.until_state(f"j{array}_{index}", "RUNNING")
+    login("scancel", "-f", "-s", "USR1", array)
+    said(*up, *up, "step", "step", "script", "script")
+    held = login.submitted("--hold", "--wrap", "true")
+    assert login("scancel", "-s", "USR1", held, code=1) == (
+        f"scancel: error: Kill job error on job id {held}: Job is pending execution\n"
+    )
+    login("scancel", array, held)
+    assert not login("scancel", "-s", "USR1", id)
+
+
 def test_a_job_goes_after_another_and_begins_anew_when_asked(login: Login) -> None:
     marks = login.folder / "marks"
     wait = f"echo $SLURM_RESTART_COUNT >> {marks}; [ $SLURM_RESTART_COUNT = 1 ] || sleep 600"

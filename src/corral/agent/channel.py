@@ -18,6 +18,7 @@ from corral.wire.channel import (
     Beat,
     Heard,
     Hello,
+    SignalNow,
     WantedNow,
     encode,
     from_head,
@@ -51,6 +52,8 @@ class Node(Protocol):
     def wanted(self, wanted: Wanted) -> None: ...
 
     def attach(self, wish: AttachNow) -> None: ...
+
+    def signal(self, wish: SignalNow) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +119,8 @@ class Beats:
                     self.node.wanted(wanted)
                 case AttachNow() as wish:
                     self.node.attach(wish)
+                case SignalNow() as wish:
+                    self.node.signal(wish)
                 case other:
                     raise ValueError(f"the head sent {type(other).__name__} among the beats")
 

@@ -25,7 +25,7 @@ from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import BootId
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Launch, Version, Wanted
-from corral.wire.channel import PROTOCOL, AttachNow, Hello
+from corral.wire.channel import PROTOCOL, AttachNow, Hello, SignalNow
 from corral.wire.environment import of_node
 from corral.wire.node import NodeSettings
 
@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 Look = Callable[[frozenset[int]], Awaitable[Inventory]]
 Pump = Callable[[AttachNow, ClientConnection], Awaitable[None]]
+Send = Callable[[SignalNow], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Agent:
     """Implements channel.Node. `clock` counts seconds since the boot, also while asleep.
 
     `look` asks for the inventory, given the ports that the node's own attempts use; `pump` carries
-    bytes between a terminal and a rank until one of them ends.
+    bytes between a terminal and a rank until one of them ends; `send` a signal to what runs.
     """
 
     node_dir: Path
@@ -56,6 +57,7 @@ class Agent:
     read: Read
     look: Look
     pump: Pump
+    send: Send
     clock: Callable[[], float]
     inventory_now: Inventory = field(default_factory=Inventory)
     beats: Beats = field(init=False)
@@ -167,6 +169,9 @@ class Agent:
         task = asyncio.create_task(self._attach(wish))
         self._attached.add(task)
         task.add_done_callback(self._attached.discard)
+
+    def signal(self, wish: SignalNow) -> None:
+        self.send(wish)
 
     async def _attach(self, wish: AttachNow) -> None:
         try:

@@ -29,7 +29,7 @@ from corral.agent.terminal import carry
 from corral.domain.errors import Refusal
 from corral.domain.ids import BootId
 from corral.domain.resources import Inventory
-from corral.wire.channel import AttachNow
+from corral.wire.channel import AttachNow, SignalNow
 from corral.wire.node import NodeSettings
 
 PORTS: Final = "ports"
@@ -146,6 +146,9 @@ def assemble(
             ),
         )
 
+    def send(wish: SignalNow) -> None:
+        supervisor.signal((wish.job, wish.attempt), wish.number, wish.to)
+
     return Agent(
         node_dir=node_dir,
         settings=settings,
@@ -164,6 +167,7 @@ def assemble(
         read=capture.read,
         look=look,
         pump=pump,
+        send=send,
         clock=since_boot,
     )
 

@@ -22,6 +22,7 @@ __all__ = [
     "myself",
     "parent_of",
     "send",
+    "session_of",
     "words_of",
 ]
 
@@ -57,6 +58,12 @@ def parent_of(pid: int) -> int | None:
     """The id of its parent now; None when it is gone."""
     stat = stat_of(pid)
     return None if stat is None else int(stat[1])
+
+
+def session_of(pid: int) -> int | None:
+    """The session that it is in; None when it is gone."""
+    stat = stat_of(pid)
+    return None if stat is None else int(stat[3])
 
 
 def catches(pid: int, number: int) -> bool:

@@ -31,6 +31,7 @@ from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.node import NodeSettings
+from corral.wire.signals import To
 
 __all__ = ["AttachRefused", "Supervisor", "kill_node"]
 
@@ -128,6 +129,11 @@ class Supervisor:
         """The attempt's time is nearly over: its ranks are told, once however often it is said."""
         if notice.key in self._attempts:
             self._attempts[notice.key].warn(notice)
+
+    def signal(self, key: AttemptKey, number: int, to: To) -> None:
+        """Send it to the attempt's processes, as somebody has asked for by name."""
+        if key in self._attempts:
+            self._attempts[key].signal(number, to)
 
     def settle(self, key: AttemptKey) -> None:
         """The head has recorded the end and keeps the logs: the attempt's folder is removed.

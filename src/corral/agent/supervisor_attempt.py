@@ -20,6 +20,7 @@ from corral.domain.attempt import Exit, Save
 from corral.domain.facts import AttemptKey, Phase, Progress, Seen
 from corral.domain.wanted import Notice, Stop
 from corral.wire.plan import Plan
+from corral.wire.signals import To
 
 BIRTH_LOOKS: Final = 200  # 2 s
 LINE_BYTES: Final = 64 * 1024 * 1024
@@ -264,6 +265,9 @@ class Supervised:
         if self._notice is None:
             self._notice = {"type": "warn", "signal": notice.signal, "save": notice.save}
             self._tell(self._notice)
+
+    def signal(self, number: int, to: To) -> None:
+        self._tell({"type": "signal", "number": number, "to": to})
 
     def committed(self, steps: tuple[int, ...]) -> None:
         if frozenset(steps) != self._committed:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -32,6 +32,7 @@ from corral.wire.channel import (
     Hello,
     LogAt,
     LogChunk,
+    SignalNow,
     WantedNow,
     encode,
     from_agent,
@@ -74,7 +75,7 @@ class Talk:
     has: Version | None = None
     told: Version | None = None
     told_at: float = 0.0
-    wishes: list[AttachNow] = field(default_factory=list)
+    wishes: list[AttachNow | SignalNow] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     heads: tuple[str, ...] = ()  # that it was told of
     over: str = ""  # why it is heard no more
@@ -122,13 +123,25 @@ class Channels:
 
     def attach(self, node: NodeId, wish: AttachNow) -> bool:
         """Ask the node's agent for a terminal, or its part's; False when none is connected."""
-        part = part_of(node, (wish.job, wish.attempt))
-        talk = self._talks.get(part) or self._talks.get(node)
-        if talk is None:
-            return False
-        talk.wishes.append(wish)
-        talk.wake.set()
-        return True
+        return not self._ask([node], wish)
+
+    def signal(self, nodes: Collection[NodeId], wish: SignalNow) -> Sequence[NodeId]:
+        """Let the agents of all these nodes, or their parts, send it. Unless all are connected none
+        does, and those that are not are the answer."""
+        return self._ask(nodes, wish)
+
+    def _ask(self, nodes: Collection[NodeId], wish: AttachNow | SignalNow) -> Sequence[NodeId]:
+        key = (wish.job, wish.attempt)
+        talks = {
+            node: self._talks.get(part_of(node, key)) or self._talks.get(node) for node in nodes
+        }
+        if lost := [node for node, talk in talks.items() if talk is None]:
+            return lost
+        for talk in talks.values():
+            assert talk is not None
+            talk.wishes.append(wish)
+            talk.wake.set()
+        return ()
 
     def drop(self, node: NodeId, why: str) -> None:
         """Hear the node no more, from this moment on."""

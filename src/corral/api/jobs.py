@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from corral.api import streams, views
 from corral.api.auth import Caller, caller_of
+from corral.api.errors import RequestInvalid
 from corral.api.house import House, house_of
 from corral.api.job_tokens import NAME as OWN
 from corral.api.names import array_of, find_job, whose_text
@@ -17,12 +18,13 @@ from corral.api.rights import LOGS, OPERATORS
 from corral.api.secrets import secrets_for
 from corral.control.queues import check_allowed, longest_seconds
 from corral.domain.allowed import may_submit
-from corral.domain.errors import Forbidden, NotFound, SpecInvalid
+from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid, Unsupported
 from corral.domain.forecast import Forecast
 from corral.domain.ids import JobId, UserName
 from corral.domain.job import After, Job, JobSpec
 from corral.domain.wishes import Cancel, Requeue, Resume, Suspend
-from corral.wire import api
+from corral.wire import api, signals
+from corral.wire.channel import SignalNow
 from corral.wire.reading import parse_values
 from corral.wire.submission import check_waits, to_domain
 
@@ -209,6 +211,44 @@ async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _own(house, job, caller)
     await house.control.ask(Requeue(job=found.id), by=caller.name, token=caller.token)
     return await _detail(house, found, caller, job)
+
+
+@router.post("/v1/jobs/{job}/signal", status_code=202)
+async def signal(
+    job: str, house: Within, caller: Asker, body: api.JobSignal | None = None
+) -> api.JobDetail:
+    """Send a signal to what runs of it; it goes on, unless the signal ends it."""
+    found = await _own(house, job, caller)  # whose it is goes before what is asked
+    number = signals.number_of(body.signal) if body is not None else None
+    if body is None or number is None:
+        asked = "no signal was named" if body is None else f"{body.signal!r} is no signal"
+        raise RequestInvalid(asked, hint=f"one of {', '.join(signals.NAMES)}, or its number")
+    await _send(house, found, caller, number, body.to)
+    return await _detail(house, found, caller, job)
+
+
+async def _send(house: House, job: Job, caller: Caller, number: int, to: signals.To) -> None:
+    """Raises: Conflict, Unsupported."""
+    name, attempt = signals.name_of(number), house.control.world.attempts.get(job.id)
+    if job.state != "RUNNING" or attempt is None:
+        raise Conflict(
+            f"{job.spec.name} is {job.state}: there is nothing to send {name} to",
+            hint=f"run: corral why {job.id}",
+        )
+    if job.spec.ray:
+        raise Unsupported(
+            f"{job.spec.name} is a program on a Ray cluster of its own, which {name} would end",
+            hint=f"send it from within: corral attach {job.id}",
+        )
+    now = house.control.clock.wall()
+    detail = name if to == "ranks" else f"{name} to {to}"
+    await house.control.store.record(caller.entry(now, on=job.id, detail=detail))
+    wish = SignalNow(job=job.id, attempt=attempt.number, number=number, to=to)
+    if lost := house.channels.signal(attempt.nodes, wish):
+        raise Conflict(
+            f"nothing was sent: not connected now is {', '.join(lost)}",
+            hint=f"run: corral node show {lost[0]}",
+        )
 
 
 @router.patch("/v1/jobs/{job}", status_code=202)

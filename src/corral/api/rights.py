@@ -47,6 +47,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("POST", "/v1/jobs/{job}/suspend"): Right(USERS, OPERATORS, "job.suspend"),
     ("POST", "/v1/jobs/{job}/resume"): Right(USERS, OPERATORS, "job.resume"),
     ("POST", "/v1/jobs/{job}/requeue"): Right(USERS, OPERATORS, "job.requeue"),
+    ("POST", "/v1/jobs/{job}/signal"): Right(USERS, OPERATORS, "job.signal"),
     ("PATCH", "/v1/jobs/{job}"): Right(USERS, OPERATORS, "job.set"),
     ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS),
     LOGS: Right(VIEWERS, OPERATORS),

@@ -1,7 +1,7 @@
 """ps, show, why, stop, suspend, resume, checkpoints."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from corral.client import Client
     from corral.wire import api
 
+T = TypeVar("T")
 FEW_ROWS = 100  # of unfinished jobs, where no limit is said
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
@@ -253,13 +254,45 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
         say(_receipt_text(one))
 
 
-def stop(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Cancel jobs.
+def stop(
+    *jobs: str,
+    signal: str | None = None,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Cancel jobs, or send them a signal.
 
     Args:
         jobs: Ids or names; those of an array mean all of it.
+        signal: Send this to the ranks of running ones, which are not cancelled by that: USR1.
     """
+    if signal is not None:
+        _signal(jobs, signal, common)
+        return
     _change(jobs, common, "stop", lambda client, job: client.cancel(job))
+
+
+def _signal(jobs: tuple[str, ...], signal: str, common: Change) -> None:
+    """To each that runs; where none of them does, why not is the answer."""
+    from corral.domain.errors import Conflict
+
+    def send(client: "Client", job: str) -> "api.JobDetail | Conflict":
+        try:
+            return client.signal(job, signal)
+        except Conflict as conflict:
+            return conflict
+
+    answers = _each(jobs, common, f"send {signal} to", send, command=f"stop --signal {signal}")
+    found = [one for one in answers if not isinstance(one, Conflict)]
+    refused = [one for one in answers if isinstance(one, Conflict)]
+    if refused and not found:
+        raise refused[0]
+    for conflict in refused:
+        note(conflict.message)
+    if common.json:
+        _print_changed(found)
+        return
+    for job in found:
+        say(f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that")
 
 
 def suspend(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -286,20 +319,37 @@ def _change(
     verb: str,
     call: "Callable[[Client, str], api.JobDetail]",
 ) -> None:
-    from corral.domain.errors import Conflict
-
-    if not jobs:
-        raise Usage(f"no job was named to {verb}", hint=f"corral {verb} JOB; see: corral ps")
-    if not common.agreed(f"{verb} {', '.join(jobs)}?"):
-        raise Conflict("nothing was changed")
-    with common.client() as client:
-        found = [call(client, id) for job in jobs for id in arrays.members(client, job)]
+    found = _each(jobs, common, verb, call)
     if common.json:
-        one = found[0].model_dump(mode="json") if len(found) == 1 else None
-        print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
+        _print_changed(found)
         return
     for job in found:
         say(f"{job.name} ({job.id}) is {job.state}")
+
+
+def _each(
+    jobs: tuple[str, ...],
+    common: Change,
+    verb: str,
+    call: "Callable[[Client, str], T]",
+    *,
+    command: str = "",
+) -> "list[T]":
+    """What the call answers for each that is meant. Raises: Usage, Conflict."""
+    from corral.domain.errors import Conflict
+
+    if not jobs:
+        hint = f"corral {command or verb} JOB; see: corral ps"
+        raise Usage(f"no job was named to {verb}", hint=hint)
+    if not common.agreed(f"{verb} {', '.join(jobs)}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        return [call(client, id) for job in jobs for id in arrays.members(client, job)]
+
+
+def _print_changed(found: "list[api.JobDetail]") -> None:
+    one = found[0].model_dump(mode="json") if len(found) == 1 else None
+    print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
 
 
 def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen

@@ -67,7 +67,7 @@ COMMANDS: Final = (
     Command("why", "jobs:why", "Say why a job is where it is, and what would change it."),
     Command("logs", "logs:logs", "Print what the ranks printed."),
     Command("attach", "attach:attach", "Open a shell beside a rank, or its standard input."),
-    Command("stop", "jobs:stop", "Cancel jobs.", alias="cancel"),
+    Command("stop", "jobs:stop", "Cancel jobs, or send them a signal.", alias="cancel"),
     Command("suspend", "jobs:suspend", "Save, stop and keep jobs for later."),
     Command("resume", "jobs:resume", "Let suspended or held jobs go on."),
     Command("events", "events:events", "Show what happened, to one job or to all."),

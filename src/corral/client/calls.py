@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
+    from corral.wire.signals import To
 
 T = TypeVar("T")
 
@@ -77,6 +78,12 @@ def change_job(
     return Call(
         method="POST", path=path, read=_one("JobDetail"), repeatable=to in ("cancel", "suspend")
     )
+
+
+def signal(name: str, signal: str, to: "To") -> "Call[api.JobDetail]":
+    body = {"signal": signal, "to": to}
+    path = f"{_job(name)}/signal"
+    return Call(method="POST", path=path, json=body, read=_one("JobDetail"), repeatable=False)
 
 
 def checkpoints(name: str) -> "Call[list[api.Checkpoint]]":

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
+    from corral.wire.signals import To
 
 T = TypeVar("T")
 
@@ -116,6 +117,11 @@ class Client(SyncPeople, SyncNodes):
     def requeue(self, job: str) -> "api.JobDetail":
         """Stop its attempt, with a save, and let it begin anew in its old place in line."""
         return self._call(calls.change_job(job, "requeue"))
+
+    def signal(self, job: str, signal: str, *, to: "To" = "ranks") -> "api.JobDetail":
+        """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its
+        ranks and all that they have started, the shell of each alone, or both."""
+        return self._call(calls.signal(job, signal, to))
 
     def checkpoints(self, job: str) -> "list[api.Checkpoint]":
         return self._call(calls.checkpoints(job))

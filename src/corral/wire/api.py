@@ -30,6 +30,7 @@ from corral.wire.parts import (
     Shape,
     Warned,
 )
+from corral.wire.signals import To
 
 __all__ = [
     "Answer",
@@ -51,6 +52,7 @@ __all__ = [
     "Instead",
     "Job",
     "JobDetail",
+    "JobSignal",
     "JobSubmit",
     "Jobs",
     "Kept",
@@ -111,6 +113,14 @@ class JobChange(Asked):
             priority=self.priority,
             max_duration_seconds=self.max_duration_seconds,
         )
+
+
+class JobSignal(Asked):
+    """USR1, SIGUSR1 or 10. `to`: the ranks with all that they have started, the shell that each
+    was started by alone (`batch`), or both (`all`)."""
+
+    signal: Annotated[str, Field(min_length=1, max_length=20)]
+    to: To = "ranks"
 
 
 class SecretValue(Asked):

@@ -15,6 +15,7 @@ from corral.domain.facts import Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Version, Wanted
+from corral.wire.signals import To
 
 PROTOCOL: Final = 1
 FRAME_BYTES: Final = 4 * 1024 * 1024  # longest frame that either side takes
@@ -76,6 +77,16 @@ class AttachNow(msgspec.Struct, tag="attach", frozen=True, kw_only=True):
     command: str = ""
 
 
+class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
+    """Somebody sends a signal to what runs of the attempt on this node: to its ranks and all that
+    they have started, to the shell of each alone (`batch`), or to both (`all`)."""
+
+    job: JobId
+    attempt: AttemptNumber
+    number: int
+    to: To = "ranks"
+
+
 class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
     """Bytes of one rank's log from `offset` on. A gap before it was dropped by the cap."""
 
@@ -97,4 +108,4 @@ class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
 
 encode: Final = msgspec.msgpack.Encoder().encode
 from_agent: Final = msgspec.msgpack.Decoder(Hello | Beat | LogChunk).decode
-from_head: Final = msgspec.msgpack.Decoder(Heard | WantedNow | AttachNow | LogAt).decode
+from_head: Final = msgspec.msgpack.Decoder(Heard | WantedNow | AttachNow | SignalNow | LogAt).decode

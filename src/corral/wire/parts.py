@@ -1,7 +1,6 @@
 """What a job's answer is made of: seats, shapes, progress, attempts, checkpoints, receipts."""
 
 from collections.abc import Iterable
-from signal import Signals
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict
@@ -14,6 +13,7 @@ from corral.domain.facts import Progress as Beat
 from corral.domain.job import JobSpec
 from corral.domain.moment import Warn
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.wire.signals import name_of
 
 
 class Answer(BaseModel):
@@ -114,7 +114,7 @@ class Warned(Answer):
         if limit is None or spec.warn == Warn():
             return None
         number = spec.warn.signal
-        name = None if number is None else Signals(number).name.removeprefix("SIG")
+        name = None if number is None else name_of(number)
         return cls(signal=name, before_seconds=spec.warn.before(limit))
 
 

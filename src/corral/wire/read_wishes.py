@@ -1,7 +1,6 @@
 """Readers of what a job may wish about time and place; like those of `read`, one a kind."""
 
 import re
-import signal
 from collections.abc import Mapping
 from datetime import datetime
 from math import isfinite
@@ -10,7 +9,7 @@ from typing import Any, Final
 from corral.domain.ids import is_name
 from corral.domain.moment import Moment
 from corral.domain.place import Constraint
-from corral.wire import read
+from corral.wire import read, signals
 from corral.wire.read import Wrong, shown
 
 MAX_CONSTRAINTS: Final = 32
@@ -48,13 +47,9 @@ def moment(value: Any, *, field: str) -> Moment:
 
 def signal_number(value: Any) -> int:
     """The number of USR1, SIGUSR1 or 10."""
-    names = {name: int(signal.Signals[f"SIG{name}"]) for name in SIGNALS}
-    word = value.strip().upper().removeprefix("SIG") if isinstance(value, str) else value
-    if word in names:
-        return names[word]
-    number = int(word) if isinstance(word, str) and word.isdecimal() else word
-    if not isinstance(number, bool) and number in names.values():
-        return int(number)
+    number = signals.number_of(value) if isinstance(value, str) else value
+    if type(number) is int and number in map(signals.number_of, SIGNALS):
+        return number
     raise Wrong(f"{shown(value)} is none of: {', '.join(SIGNALS)}", "write: signal: USR1")
 
 

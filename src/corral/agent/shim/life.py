@@ -12,7 +12,7 @@ from corral.agent import containment
 from corral.agent.capture import RankLog
 from corral.agent.journal import Journal
 from corral.agent.processes import catches, send
-from corral.agent.shim import attach
+from corral.agent.shim import attach, whom
 from corral.agent.shim.grace import SHELL, Grace
 from corral.agent.shim.inside import Inside
 from corral.agent.shim.ledger import Ledger, reserve_bytes
@@ -331,6 +331,8 @@ class Life:
             )
         elif kind == "warn":
             self._warn_ranks(message)
+        elif kind == "signal":
+            whom.signal(message, self._group.pids(), self._ranks, self._shells)
         elif kind == "attach":
             self._attach(line, message)
 

@@ -1,14 +1,15 @@
-"""scancel: jobs are cancelled."""
+"""scancel: jobs are cancelled, or sent a signal."""
 
 import sys
 from collections.abc import Sequence
+from signal import SIGKILL, SIGTERM
 from typing import Any
 
 from corral.boot.clock import SystemClock
 from corral.cli.slurm.head import Head, whoami
 from corral.cli.slurm.jobs import Job
 from corral.cli.slurm.states import states_named
-from corral.domain.errors import Conflict, Forbidden, NotFound
+from corral.domain.errors import Conflict, Forbidden, NotFound, Unsupported
 from corral.wire.slurm.hostlist import expand
 from corral.wire.slurm.ids import ids_of, number_of
 from corral.wire.slurm.listing_options import SCANCEL
@@ -16,7 +17,7 @@ from corral.wire.slurm.options import Read
 from corral.wire.slurm.values import signal_number
 from corral.wire.slurm.wrong import Wrong
 
-_ENDS = (9, 15)
+_PENDING = dict.fromkeys(("HELD", "QUEUED", "SUSPENDED"), "Job is pending execution")
 _FILTERS = ("account", "me", "name", "nodelist", "partition", "state", "user")
 
 
@@ -25,7 +26,7 @@ def main(words: Sequence[str]) -> int:
     if read.has("help") or read.has("usage"):
         print(SCANCEL.usage())
         return 0
-    _check_signal(read)
+    number = _signal(read)
     if not read.rest and not any(read.has(one) for one in _FILTERS):
         raise Wrong("No job identification provided")
     head = Head()
@@ -33,18 +34,19 @@ def main(words: Sequence[str]) -> int:
     for row in _asked(read, head):
         if read.has("interactive") and not _agreed(row):
             continue
-        failed |= not _cancelled(head, read, row)
+        failed |= not _changed(head, read, row, number)
     return 1 if failed else 0
 
 
-def _check_signal(read: Read) -> None:
-    said = read.get("signal")
-    if said is not None and signal_number(said) not in _ENDS:
-        raise Wrong(
-            f"signal {said} cannot be sent to a job from outside",
-            hint="let the job be told before its limit: sbatch --signal=USR1@90; "
-            "or open a shell in it and send it there: corral attach JOB",
-        )
+def _signal(read: Read) -> int | None:
+    """What is to be sent. None: the job is to be cancelled, which sends TERM by itself."""
+    number = signal_number(read.get("signal") or "KILL")
+    is_end = number == SIGKILL or (number == SIGTERM and _to(read) == "ranks")
+    return None if is_end else number
+
+
+def _to(read: Read) -> str:
+    return "all" if read.has("full") else "batch" if read.has("batch") else "ranks"
 
 
 def _asked(read: Read, head: Head) -> list[dict[str, Any]]:
@@ -76,19 +78,27 @@ def _is_meant(read: Read, row: dict[str, Any], *, named: bool) -> bool:
     )
 
 
-def _cancelled(head: Head, read: Read, row: dict[str, Any]) -> bool:
+def _changed(head: Head, read: Read, row: dict[str, Any], number: int | None) -> bool:
     """Whether that was well; a job that is over is no reason to fail, as with Slurm."""
-    number = number_of(row["id"])
     if row["state"] in ("DONE", "FAILED", "CANCELLED"):
         return True
     try:
-        head.change(row["id"], "cancel")
-    except Conflict:
-        pass
+        if number is None:
+            head.change(row["id"], "cancel")
+        else:
+            head.signal(row["id"], number, _to(read))
+    except Conflict as error:
+        return number is None or _refused(read, row, _PENDING.get(row["state"], error.message))
+    except Unsupported as error:
+        return _refused(read, row, error.message)
     except Forbidden as error:
-        _say(read, f"Kill job error on job id {number}: Access/permission denied: {error.message}")
-        return False
+        return _refused(read, row, f"Access/permission denied: {error.message}")
     return True
+
+
+def _refused(read: Read, row: dict[str, Any], why: str) -> bool:
+    _say(read, f"Kill job error on job id {number_of(row['id'])}: {why}")
+    return False
 
 
 def _say(read: Read, text: str) -> None:

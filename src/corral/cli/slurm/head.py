@@ -46,6 +46,11 @@ class Head:
         """cancel, suspend, resume, requeue."""
         return dict(self.ask("POST", f"/v1/jobs/{quote(id, safe='')}/{to}"))
 
+    def signal(self, id: str, number: int, to: str) -> None:
+        """Raises: Conflict for a job that does not run."""
+        body = {"signal": str(number), "to": to}
+        self.ask("POST", f"/v1/jobs/{quote(id, safe='')}/signal", body=body)
+
     def ask(
         self,
         method: str,

@@ -128,8 +128,8 @@ SACCT: Final = Table("sacct", (
 
 SCANCEL: Final = Table("scancel", (
     _o("account", "A", "jobs of this queue"),
-    _noted("batch", "b", "a signal goes to all that wait for it", _FLAG),
-    _noted("full", "f", "a signal goes to all that wait for it", _FLAG),
+    _o("batch", "b", "with --signal: to the script's shell alone", _FLAG),
+    _o("full", "f", "with --signal: to the script, what it has started and its steps", _FLAG),
     _noted("hurry", "H", "there is no burst buffer", _FLAG),
     _o("interactive", "i", "asks for each job", _FLAG),
     _noted("clusters", "M", "there is one cluster"),
@@ -141,7 +141,7 @@ SCANCEL: Final = Table("scancel", (
     _o("quiet", "Q", "says nothing of jobs that are over", _FLAG),
     _noted("reservation", "R", "there are none"),
     _refused("sibling", "", "there is one cluster"),
-    _o("signal", "s", "TERM and KILL cancel; for others see --signal of sbatch"),
+    _o("signal", "s", "sent to the steps of what runs; KILL cancels, and TERM without -b or -f"),
     _o("state", "t", "jobs in this state"),
     _o("user", "u", "jobs of this user"),
     _noted("wckey", "", "there are no such keys"),

@@ -1,10 +1,10 @@
 """The forms of Slurm's values: times, sizes, counts, signals, moments. Pure."""
 
 import re
-import signal
 from datetime import datetime, timedelta
 from typing import Final
 
+from corral.wire import signals
 from corral.wire.slurm.wrong import USAGE, Wrong
 
 _DAYS: Final = re.compile(r"(\d{1,6})-(\d{1,6})(?::(\d{1,6})(?::(\d{1,6}))?)?", re.ASCII)
@@ -84,13 +84,10 @@ def warning(text: str) -> tuple[int, int]:
 
 def signal_number(text: str) -> int:
     """Of 10, USR1 and SIGUSR1."""
-    if text.isdecimal() and 0 < int(text) < signal.NSIG:
-        return int(text)
-    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
-    try:
-        return int(signal.Signals[name])
-    except KeyError:
-        raise Wrong(f"Unknown job signal: {text}") from None
+    number = signals.number_of(text)
+    if number is None:
+        raise Wrong(f"Unknown job signal: {text}")
+    return number
 
 
 def moment(text: str, now: datetime, option: str = "--begin") -> datetime:

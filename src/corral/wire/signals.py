@@ -1,0 +1,24 @@
+"""Signals by their names and numbers. Pure."""
+
+import signal
+from typing import Final, Literal
+
+To = Literal["ranks", "batch", "all"]
+NAMES: Final = tuple(one.name.removeprefix("SIG") for one in sorted(signal.Signals))
+
+
+def number_of(text: str) -> int | None:
+    """Of USR1, SIGUSR1 and 10; None for what is no signal."""
+    word = text.strip().upper().removeprefix("SIG")
+    if word.isascii() and word.isdecimal():
+        number = int(word[:9])
+        return number if number in signal.valid_signals() else None
+    return int(signal.Signals[f"SIG{word}"]) if word in NAMES else None
+
+
+def name_of(number: int) -> str:
+    """USR1 of 10; a number that has no name is itself."""
+    try:
+        return signal.Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return str(number)

@@ -1,0 +1,113 @@
+"""A signal to a running job, over a real Control and agents that are played by the test."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from corral.api.agents import Channels, Talk
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.part import part_of
+from corral.domain.resources import Inventory
+from corral.wire.channel import SignalNow
+from tests.api.heads import Agent, Head, eventually, up
+
+
+@pytest.fixture
+def agents(head: Head) -> Iterator[list[Agent]]:
+    agents = [Agent(head, name).hello() for name in ("n1", "n2")]
+    for agent in agents:
+        agent.beat()
+    eventually(lambda: {"n1", "n2"} <= head.control.world.nodes.keys())
+    yield agents
+    for agent in agents:
+        agent.close()
+
+
+def submitted(head: Head, name: str, **more: Any) -> str:
+    spec = {"name": name, "run": "x", "nodes": 2, "resources": {"gpu": 2}, **more}
+    with head.http() as http:
+        answer = http.post("/v1/jobs", json={"specs": [spec], "key": name})
+    return str(answer.json()["jobs"][0]["id"])
+
+
+def asked(head: Head, job: str, **body: Any) -> tuple[int, Any]:
+    with head.http() as http:
+        answer = http.post(f"/v1/jobs/{job}/signal", json=body)
+    return answer.status_code, answer.json()
+
+
+def placed(agents: list[Agent]) -> None:
+    for agent in agents:
+        agent.until(lambda agent=agent: any(one.run for one in agent.wanted))  # type: ignore[misc]
+
+
+def run(head: Head, agents: list[Agent], job: str) -> None:
+    for agent in agents:
+        agent.beat(up((job, 1)))
+    eventually(lambda: head.control.world.jobs[JobId(job)].state == "RUNNING")
+
+
+def sent_to(agent: Agent) -> SignalNow:
+    while not isinstance(message := agent.receive(), SignalNow):
+        pass
+    return message
+
+
+def test_every_node_of_it_is_told_once_it_runs_and_the_audit_log_says_so(
+    head: Head, agents: list[Agent]
+) -> None:
+    job = submitted(head, "signalled")
+    placed(agents)
+    status, answer = asked(head, job, signal="USR1")
+    assert (status, answer["error"]["code"]) == (409, "conflict")
+    assert "signalled is STARTING" in answer["error"]["message"]
+    run(head, agents, job)
+    status, answer = asked(head, job, signal="sigusr1", to="batch")
+    assert (status, answer["state"]) == (202, "RUNNING")
+    expected = SignalNow(job=JobId(job), attempt=AttemptNumber(1), number=10, to="batch")
+    assert [sent_to(agent) for agent in agents] == [expected, expected]
+    with head.http() as http:
+        last = http.get("/v1/audit?limit=1").json()["entries"][0]
+    assert (last["what"], last["on"], last["detail"]) == ("job.signal", job, "USR1 to batch")
+
+    status, answer = asked(head, job, signal="FROB")
+    assert (status, answer["error"]["code"]) == (422, "request_invalid")
+    assert "USR1, SEGV, USR2" in answer["error"]["hint"]
+    agents[1].close()
+    eventually(lambda: not head.channels.is_connected(NodeId("n2")))
+    status, answer = asked(head, job, signal="12")
+    assert status == 409
+    assert "nothing was sent: not connected now is n2" in answer["error"]["message"]
+
+
+def test_to_a_program_on_its_own_ray_cluster_nothing_is_sent(
+    head: Head, agents: list[Agent]
+) -> None:
+    job = submitted(head, "program", kind="ray")
+    placed(agents)
+    run(head, agents, job)
+    status, answer = asked(head, job, signal="USR1")
+    assert (status, answer["error"]["code"]) == (422, "unsupported")
+
+
+def test_the_part_of_the_attempt_goes_before_its_node() -> None:
+    key, node = (JobId("j1"), AttemptNumber(2)), NodeId("gpu01")
+    part, channels = part_of(node, key), Channels()
+    wish = SignalNow(job=key[0], attempt=key[1], number=10)
+    assert channels.signal([node], wish) == [node]
+    talks = {
+        id: Talk(
+            socket=None,  # type: ignore[arg-type]
+            node=id,
+            boot=BootId("b"),
+            address="127.0.0.1",
+            inventory=Inventory(),
+            heard_at=0.0,
+        )
+        for id in (node, part)
+    }
+    channels._talks.update(talks)
+    assert not channels.signal([node], wish)
+    assert (talks[part].wishes, talks[node].wishes) == ([wish], [])
+    assert talks[part].wake.is_set()

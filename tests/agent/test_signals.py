@@ -78,7 +78,7 @@ async def test_the_shell_alone_or_with_all_that_it_has_started(node_dir: Path) -
     "run",
     [
         "echo up; read -r line; true",
-        "exec python3 -S -c 'import os; os.system(\"echo up; sleep 3600\")'",
+        "exec python3 -c 'import os; os.system(\"echo up; sleep 3600\")'",
     ],
 )
 async def test_a_shell_that_has_started_nothing_and_what_took_its_place_get_it(

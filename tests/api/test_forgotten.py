@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from corral.domain.retention import Retention
 from tests.api.heads import eventually, serving
 from tests.api.test_jobs import error, submit
@@ -35,3 +37,23 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
             asked = f"/v1/agents/forgotten?jobs={ids[0]},{ids[1]},j999,{array}_1,../x"
             assert node.get(asked).json() == {"forgotten": [ids[0]]}
             assert node.get("/v1/agents/forgotten").json() == {"forgotten": []}
+
+
+@pytest.mark.parametrize("path", ["", "/why", "/events", "/logs"])
+def test_an_index_that_never_was_is_answered_with_those_there_are(
+    tmp_path: Path, path: str
+) -> None:
+    """Until some may have been forgotten: then nobody can tell."""
+    with serving(tmp_path) as head, head.http() as http:
+        asked = {"name": "s", "run": "x", "array": "0-2,7"}
+        array = submit(head, asked).json()["jobs"][0]["array"]
+        for name in (f"{array}_99", "s_99"):
+            answer = http.get(f"/v1/jobs/{name}{path}")
+            assert error(answer) == (404, "no_such_index")
+            said = answer.json()["error"]["message"]
+            assert said == f"there is no job {name}: array {array} has the indices 0-2,7"
+        assert error(http.get(f"/v1/jobs/t_1{path}")) == (404, "not_found")
+        head.control.keeping.retention = Retention(jobs=1)
+        http.post(f"/v1/jobs/{array}_7/cancel")
+        eventually(lambda: len(head.control.world.ended) == 1)
+        assert error(http.get(f"/v1/jobs/{array}_99{path}")) == (410, "forgotten")

@@ -27,6 +27,7 @@ STATUS: Final[Mapping[str, int]] = {
     "user_disabled": 401,
     "forbidden": 403,
     "not_found": 404,
+    "no_such_index": 404,
     "conflict": 409,
     "forgotten": 410,
     "too_large": 413,

@@ -3,25 +3,44 @@
 from collections.abc import Sequence
 
 from corral.control import Control
-from corral.domain.errors import NotFound
+from corral.domain.errors import NoSuchIndex, NotFound
 from corral.domain.ids import JobId, UserName, sequence_of
 from corral.domain.job import Job
+from corral.domain.units import spans_text
 
 
 async def find_job(control: Control, name: str, by: UserName) -> Job:
     """The job with this id; else the newest of this name that is theirs, else of anybody's.
 
-    Raises: NotFound, also where they have an array of this name; Forgotten.
+    Raises: NotFound, also where they have an array of this name; NoSuchIndex; Forgotten.
     """
     id, store = JobId(name), control.store
     found = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
     if found is None and not await store.array(name, by=by):
         found = await store.named(name)
+    if found is None:
+        await _check_index(control, name, by)
     if found is None and await _was_given(control, id) and not await store.array(name):
         raise control.keeping.retention.refusal(f"job {id}")
     if found is None:
         raise NotFound("job", name[:100], await store.names(), see="corral ps --all")
     return control.world.jobs.get(found.id, found)
+
+
+async def _check_index(control: Control, name: str, by: UserName) -> None:
+    """Raises: NoSuchIndex for that of an array which is here, and has lost none of its jobs yet."""
+    of, _, index = name.rpartition("_")
+    parts = await array_of(control, of, by) if of and index.isdecimal() else ()
+    if not parts:
+        return
+    keep = control.keeping.retention
+    is_young = control.clock.wall() - parts[0].submitted_at < keep.seconds
+    if is_young and len(control.world.ended) < keep.jobs:  # who ended before it goes before it
+        indices = spans_text(job.spec.array_index or 0 for job in parts)
+        raise NoSuchIndex(
+            f"there is no job {name[:100]}: array {parts[0].array} has the indices {indices}",
+            hint=f"run: corral show {parts[0].array}",
+        )
 
 
 async def _was_given(control: Control, id: JobId) -> bool:

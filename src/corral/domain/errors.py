@@ -54,6 +54,12 @@ class NotFound(Refusal):
         )
 
 
+class NoSuchIndex(Refusal):
+    """The array is there, and no job of it has that index."""
+
+    code = "no_such_index"
+
+
 class Forgotten(Refusal):
     """The job was there, has ended, and is not kept any more."""
 

@@ -1,6 +1,7 @@
 """Amounts as people write them. Inside, a number's name ends in its unit."""
 
 import re
+from collections.abc import Iterable
 from math import ceil, floor, inf
 from typing import Final
 
@@ -99,3 +100,14 @@ def size_text(size_bytes: int) -> str:
 def gpus_text(gpu_millis: int) -> str:
     """GPUs for people: "8", "0.5"."""
     return f"{gpu_millis / MILLIS_PER_GPU:g}"
+
+
+def spans_text(indices: Iterable[int]) -> str:
+    """0-3,7 of 0, 1, 2, 3 and 7."""
+    found: list[list[int]] = []
+    for index in sorted(indices):
+        if found and index == found[-1][1] + 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in found)

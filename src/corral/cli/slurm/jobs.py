@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from corral.cli.slurm.columns import Field
 from corral.cli.slurm.states import COMPACT, exit_text, reason_of, state_of
+from corral.domain.units import spans_text
 from corral.wire.slurm import values
 from corral.wire.slurm.hostlist import compress
 from corral.wire.slurm.ids import number_of, raw_of
@@ -36,7 +37,7 @@ class Job:
     @property
     def id(self) -> str:
         if self.indices:
-            return f"{self.array}_[{spans(self.indices)}]"
+            return f"{self.array}_[{spans_text(self.indices)}]"
         return number_of(self.row["id"])
 
     @property
@@ -118,17 +119,6 @@ class Known:
     value: Callable[[Job], str]
 
 
-def spans(indices: Sequence[int]) -> str:
-    """0-3,7 of 0, 1, 2, 3 and 7."""
-    found: list[list[int]] = []
-    for index in indices:
-        if found and index == found[-1][1] + 1:
-            found[-1][1] = index
-        else:
-            found.append([index, index])
-    return ",".join(f"{low}-{high}" if high > low else str(low) for low, high in found)
-
-
 def moment(at: float | None, unknown: str = UNKNOWN) -> str:
     """2026-11-22T08:00:00, by the clock of who looks."""
     if at is None:
@@ -138,7 +128,7 @@ def moment(at: float | None, unknown: str = UNKNOWN) -> str:
 
 def _index(job: Job) -> str:
     if job.indices:
-        return spans(job.indices)
+        return spans_text(job.indices)
     index = job.row["array_index"]
     return UNKNOWN if index is None else str(index)
 

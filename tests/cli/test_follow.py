@@ -97,6 +97,16 @@ def test_a_line_is_written_whole_with_its_job_and_its_rank() -> None:
     assert out.getvalue() == "[a 1] y\n[a 0] xw\n[a 1] z\n"
 
 
+def test_a_line_that_an_attempt_left_unfinished_is_not_taken_on_by_the_next() -> None:
+    out = io.StringIO()
+    lines = Lines(out, label=True)
+    said = ((1, 0, "x"), (1, 1, "y"), (2, 0, "a"), (2, 0, "b\n"), (2, 1, "\n"))
+    for attempt, rank, data in said:
+        lines.write(LogLines(rank=rank, attempt=attempt, data=data))
+    lines.finish()
+    assert out.getvalue() == "[0] x\n[0] ab\n[1] y\n[1] \n"
+
+
 def test_labels_tell_jobs_apart() -> None:
     def row(id: str, name: str, array: str | None = None, index: int | None = None) -> Job:
         return Job.model_construct(id=id, name=name, array=array, array_index=index)

@@ -13,7 +13,7 @@ class Lines:
         self._out = out
         self._label = label
         self._job = job
-        self._rest: dict[int, str] = {}
+        self._rest: dict[int, tuple[int | None, str]] = {}  # a line that a rank's attempt began
 
     def write(self, piece: "api.LogLines") -> None:
         if piece.rank is None:
@@ -22,14 +22,17 @@ class Lines:
             self._out.write(piece.data)
             self._out.flush()
             return
-        *lines, rest = (self._rest.get(piece.rank, "") + piece.data).split("\n")
-        self._rest[piece.rank] = rest
+        attempt, begun = self._rest.get(piece.rank, (piece.attempt, ""))
+        if attempt != piece.attempt and begun:
+            begun += "\n"  # its attempt has ended in the middle of a line
+        *lines, rest = (begun + piece.data).split("\n")
+        self._rest[piece.rank] = (piece.attempt, rest)
         tag = self._tag(piece.rank)
         self._out.write("".join(f"{tag} {line}\n" for line in lines))
         self._out.flush()
 
     def finish(self) -> None:
-        for rank, rest in sorted(self._rest.items()):
+        for rank, (_, rest) in sorted(self._rest.items()):
             if rest:
                 self._out.write(f"{self._tag(rank)} {rest}\n")
         self._out.flush()

@@ -22,6 +22,7 @@ from corral.domain.resources import Resources
 from corral.domain.wanted import Launch, Wanted
 from corral.domain.wishes import SetQueues, Submit
 from corral.replay.present import Terms
+from corral.schedule.debts import changes_at
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.store.memory import MemoryStore
 from tests.worlds import ALICE, SAVING
@@ -149,7 +150,8 @@ class LiveHead:
             ends = [life.ends_at for life in self.lives.values()]
             submits = [row.at for row in self.rows[came : came + 1]]
             taught = self.control.learning._lessons.due_at - T0
-            soonest = min([*ends, *submits, *self._due(), *self._patient(), taught])
+            due = [*self._due(), *self._patient(), self._paid_back()]
+            soonest = min([*ends, *submits, *due, taught])
             now = max(soonest, self.clock.now - T0)
             await self._tell_first_steps(now)
             self.clock.now = T0 + now
@@ -177,6 +179,11 @@ class LiveHead:
         queued = self.control.world.in_state(JobState.QUEUED).values()
         over = [job.since - T0 + PATIENCE_SECONDS for job in queued]
         return [at for at in over if at > now]
+
+    def _paid_back(self) -> float:
+        """When others owe than do now."""
+        world = self.control.world
+        return changes_at(world.debts.values(), world.queues, self.clock.now) - T0
 
     async def _submit(self, number: int) -> None:
         row = self.rows[number]

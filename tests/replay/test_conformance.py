@@ -137,12 +137,12 @@ PARTED = [
 ]
 
 
-def below_one(own: Mapping[str, int]) -> QueueTree:
+def below_one(own: Mapping[str, int], half_life_seconds: float = 7.0 * DAY_SECONDS) -> QueueTree:
     """These queues, which go by service over all of them."""
     gpus = ((ANY_TYPE, sum(own.values()) * 1000),)
     top = Queue(name=QueueName("all"), nominal=gpus, policy=Policy.SERVICE)
     below = [replace(one, parent=top.name) for one in queues(own).queues if one.name in own]
-    return whole_tree([top, *below], guard_seconds=300.0)
+    return whole_tree([top, *below], half_life_seconds=half_life_seconds, guard_seconds=300.0)
 
 
 def longer(rows: Sequence[Row], times: int) -> list[Row]:
@@ -165,6 +165,7 @@ DAYS = {  # and how many give way at the least
     "EASY": (queues(EACH, Policy.BACKFILL), day(2020, 200), 1),
     "conservative": (queues(EACH, Policy.CONSERVATIVE), day(2020, 160), 0),
     "by service over all": (below_one(EACH), day(2020, 200), 50),
+    "who borrows pays back": (below_one(EACH, 1800.0), day(2020, 200), 50),
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Queues below one that goes by service: each has its own, and all else is one pool."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 import pytest
@@ -63,10 +63,13 @@ def runs(job: str, queue: QueueName, gpu: int, **more: object) -> Running:
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
-def decided(below: QueueTree, running: list[Running], *waiting: Waiting) -> Decision:
+def decided(
+    below: QueueTree, running: list[Running], *waiting: Waiting, owing: Set[QueueName] = frozenset()
+) -> Decision:
     """What one pass decides on a node that those who run fill."""
     there = node("n1", gpus=len(running))
-    room, standing = NodeRoom(there), Standing(below, capacity=Amounts(6.0), kinds=["h100"])
+    room = NodeRoom(there)
+    standing = Standing(below, capacity=Amounts(6.0), kinds=["h100"], owing=owing)
     for one in running:
         room.take(one.seats[0], kin="", apart_from=())
         standing.take(Holding(queue=one.queue, user=one.user, gpu_millis=((ANY_TYPE, 1000),)))
@@ -122,8 +125,33 @@ def test_a_queue_takes_its_own_back_from_whoever_is_about_to_get_least_done() ->
     assert other != ("j3", PreemptWhy.RECLAIM), "elsewhere who began last loses least"
 
 
-def order(below: QueueTree, held: dict[QueueName, int], *waiting: Waiting) -> list[str]:
-    standing = Standing(below, capacity=Amounts(6.0), kinds=["h100"])
+def test_who_owes_sells_its_own_and_gives_it_back() -> None:
+    young = [runs(f"j{gpu}", A, gpu, serves_since=NOW) for gpu in (0, 1)]
+    all_own = [*young, runs("j2", B, 2), runs("j3", B, 3)]
+    assert not stopped(decided(tree(), all_own, waits("j9", A)))
+    sold = stopped(decided(tree(), all_own, waits("j9", A), owing={B}))
+    assert sold
+    assert sold < {("j2", PreemptWhy.SERVICE), ("j3", PreemptWhy.SERVICE)}
+    one_left, just_come = full(A, B, B), waits("j9", A, since=NOW)
+    assert not stopped(decided(tree(), one_left, just_come))
+    taken = stopped(decided(tree(), one_left, just_come, owing={B}))
+    assert {why for _, why in taken} == {PreemptWhy.RECLAIM}
+
+
+def test_who_owes_takes_nothing_back_until_it_has_paid() -> None:
+    borrows = [runs(f"j{gpu}", B, gpu, serves_since=NOW) for gpu in range(4)]
+    just_come = waits("j9", A, since=NOW)
+    assert stopped(decided(tree(), borrows, just_come))
+    assert not stopped(decided(tree(), borrows, just_come, owing={A}))
+
+
+def order(
+    below: QueueTree,
+    held: dict[QueueName, int],
+    *waiting: Waiting,
+    owing: Set[QueueName] = frozenset(),
+) -> list[str]:
+    standing = Standing(below, capacity=Amounts(6.0), kinds=["h100"], owing=owing)
     for queue, gpus in held.items():
         amounts = Amounts(gpus=float(gpus))
         some = ((ANY_TYPE, gpus * 1000),)
@@ -141,6 +169,7 @@ def test_ones_own_goes_first_then_service_over_all_queues_and_users() -> None:
     assert order(tree(), {}, *three) == ["j3", "j1", "j2"]
     assert order(tree(), {A: 3, B: 2, C: 4}, *three) == ["j3", "j1", "j2"], "use counts no more"
     assert order(tree(), {A: 2, C: 4}, *three) == ["j2", "j3", "j1"], "b has some of its own left"
+    assert order(tree(), {A: 2, C: 4}, *three, owing={B}) == ["j3", "j1", "j2"], "b owes"
     assert order(tree(Policy.DEFAULT), {A: 3, B: 2, C: 4}, *three) == ["j2", "j1", "j3"]
 
 
@@ -210,8 +239,17 @@ def each_deal() -> None:
 MUTANTS = [
     (Mutant("a queue's own is for sale", "schedule.buying:Buying.deals",
             "self.standing.borrowed_millis(parted) > 0", "True", ""), each_deal),
+    (Mutant("who owes keeps its own", "schedule.buying:Buying.deals",
+            "parted in self.standing.owing or", "", ""),
+     test_who_owes_sells_its_own_and_gives_it_back),
+    (Mutant("nobody takes back from who owes", "schedule.standing:Standing.gives_back",
+            "queue in self.owing or", "", ""),
+     test_who_owes_sells_its_own_and_gives_it_back),
+    (Mutant("who owes takes its own back", "schedule.rights:Rights._borrows",
+            "mine[parts] in standing.owing or", "", ""),
+     test_who_owes_takes_nothing_back_until_it_has_paid),
     (Mutant("nothing borrowed is for sale", "schedule.buying:Buying.deals",
-            "parted is not None and", "False and", ""), each_deal),
+            "parted is None", "True", ""), each_deal),
     (Mutant("every queue sells to every other", "domain.queue:QueueTree.sharing_service",
             "return (name,)", "return tuple(self.by_name)", ""), each_deal),
     (Mutant("a queue's own comes from whoever began last", "schedule.victims:Victims._by_right",

@@ -116,7 +116,7 @@ MUTANTS: list[tuple[Mutant, Property]] = [
     (Mutant("no priority is too low", "schedule.rights:Rights.right",
             "victim.priority < gang.priority", "victim.priority <= gang.priority", ""), REST),
     (Mutant("what is borrowed stays borrowed", "schedule.rights:Rights._borrows",
-            "standing.over_millis(theirs[parts]) > 0", "False", ""), OWN),
+            "standing.gives_back(theirs[parts])", "False", ""), OWN),
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ GIVING = [
     Mutant(
         "a queue takes from one that is within its own",
         "schedule.rights:Rights._borrows",
-        "return standing.over_millis(theirs[parts]) > 0",
+        "return standing.gives_back(theirs[parts])",
         "return True",
         "right",
         seed=10,

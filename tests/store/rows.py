@@ -11,7 +11,7 @@ from corral.domain.moves import JobState
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue, QueueTree, whole_tree
 from corral.domain.resources import Gpu, Inventory, Resources, Shape
-from corral.domain.use import Reservation, Spent, Use, Victim
+from corral.domain.use import Debt, Reservation, Spent, Use, Victim
 from corral.domain.wishes import Submit
 from corral.domain.world import Event
 
@@ -120,6 +120,10 @@ def tree(gpus: int = 8) -> QueueTree:
 
 def use(queue: str = "team", user: str = "ann", gpu_seconds: float = 0.1) -> Use:
     return Use(queue=QueueName(queue), user=UserName(user), at=11.5, gpu_seconds=gpu_seconds)
+
+
+def debt(queue: str = "team", *, rate: float = 2.0) -> Debt:
+    return Debt(queue=QueueName(queue), at=3.0, gpus=-1 / 3, rate=rate)
 
 
 def spent(queue: str = "team", *, demoted: bool = False) -> Spent:

@@ -35,6 +35,7 @@ from tests.postgres import Server
 from tests.store.rows import (
     allocation,
     attempt,
+    debt,
     event,
     job,
     node,
@@ -84,6 +85,7 @@ changes = st.builds(
         st.builds(use, st.sampled_from(["team", "below"]), users, st.floats(0, 1e9)), max_size=2
     ).map(tuple),
     spent=st.lists(st.builds(spent, demoted=st.booleans()), max_size=1).map(tuple),
+    debts=st.lists(st.builds(debt, rate=st.floats(-9.0, 9.0)), max_size=1).map(tuple),
     reservations=st.lists(
         st.builds(reservation, ids, ended=st.sampled_from(["", "placed"])), max_size=2
     ).map(tuple),

@@ -32,6 +32,7 @@ from corral.reconcile.use import (
     spent_now,
     standing_of,
 )
+from corral.schedule.debts import gpus_of
 from corral.schedule.share import targets
 from corral.schedule.standing import Standing
 from corral.wire import queue_answers as wire
@@ -96,10 +97,17 @@ class _Look:
             waiting=self.waiting[name],
             share=standing.share(name),
             due=self.due[name],
+            owes=self._owes(name),
             used_gpu_hours=sum(one.total_gpu_seconds for one in used) / SECONDS_PER_HOUR,
             budget=self._budget(queue, self.spent[name]) if queue.budget is not None else None,
             form=form_of(queue),
         )
+
+    def _owes(self, name: QueueName) -> float:
+        debt = self.world.debts.get(name)
+        if debt is None or name not in self.standing.owing:
+            return 0.0
+        return gpus_of(debt, self.now, self.tree.half_life_seconds)
 
     def _budget(self, queue: Queue, spent: Spent) -> wire.BudgetRow:
         budget = queue.budget

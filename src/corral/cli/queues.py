@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 NONE = "none"
+_OWED = "GPUs, as it has lately held more than its own: until that is paid back it owns none"
 
 
 def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
@@ -92,6 +93,7 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
             *form,
             ("uses", f"{found.used:g} GPUs, {found.borrowed:g} of them borrowed"),
             ("jobs", f"{found.running} running, {found.waiting} waiting"),
+            ("owes", f"{found.owes:.2g} {_OWED}" if found.owes else ""),
             ("share", f"{found.share:.1%}, due {found.due:.1%}"),
             ("used", f"{found.used_gpu_hours:.1f} GPU-hours so far, and what is held"),
             ("budget left", _budget(found.budget) if found.budget is not None else ""),

@@ -1,7 +1,7 @@
 """Queues: a team's share of the GPUs. They form a tree; each level shares what it has."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -35,7 +35,7 @@ class Policy(StrEnum):
     SJF = "sjf"  # by how long the jobs of the same user, name and size have run
     BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
     CONSERVATIVE = "conservative"  # by age; all without room are, the first of the line first
-    SERVICE = "service"  # one's own first, then by service, over all queues and users below it
+    SERVICE = "service"  # one's own first, then by service over all below it; who owes has no own
 
     @property
     def goes_by_age(self) -> bool:
@@ -218,6 +218,16 @@ class QueueTree:
         for name, ruling in self._ruling.items():
             found.setdefault(ruling.name, []).append(name)
         return found
+
+    @cached_property
+    def below_service(self) -> Set[QueueName]:
+        """The queues that share one line by service, each with its own: what one has borrowed
+        there it owes."""
+        return {
+            name
+            for name, ruling in self._ruling.items()
+            if ruling.policy == Policy.SERVICE and ruling.name != name
+        }
 
     def walk(self) -> Iterator[tuple[int, Queue]]:
         """(depth, queue), each below its parent, in the order given."""

@@ -42,6 +42,20 @@ class Spent:
     demoted: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Debt:
+    """What a queue that shares one line by service has held beyond what it was due, in GPUs.
+
+    Averaged as the half-life weighs: `gpus` at the moment `at` (wall clock), below 0 what it is
+    owed. Since then it holds `rate` GPUs more than it is due.
+    """
+
+    queue: QueueName
+    at: float
+    gpus: float = 0.0
+    rate: float = 0.0
+
+
 class PreemptWhy(StrEnum):
     """By what right one job takes the GPUs of another."""
 

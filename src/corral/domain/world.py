@@ -20,7 +20,7 @@ from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.relocation import of_last_day
 from corral.domain.units import MILLIS_PER_GPU
-from corral.domain.use import Reservation, Spent, Use
+from corral.domain.use import Debt, Reservation, Spent, Use
 
 AllocationKey = tuple[JobId, AttemptNumber, NodeId]
 
@@ -63,6 +63,7 @@ class Changes:
     queues: QueueTree | None = None
     uses: tuple[Use, ...] = ()
     spent: tuple[Spent, ...] = ()
+    debts: tuple[Debt, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     granted: Sequence | None = None
     forgotten: tuple[JobId, ...] = ()  # with all that belongs to them
@@ -70,8 +71,8 @@ class Changes:
 
     def __bool__(self) -> bool:
         rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves, self.forgotten)
-        shares = (self.uses, self.spent, self.reservations, self.receipts, self.events)
-        return any((*rows, *shares, self.removed)) or not (
+        shares = (self.uses, self.spent, self.debts, self.reservations)
+        return any((*rows, *shares, self.receipts, self.events, self.removed)) or not (
             self.queues is None and self.granted is None
         )
 
@@ -122,6 +123,7 @@ class World:
     queues: QueueTree = field(default_factory=QueueTree)
     uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
     spent: dict[QueueName, Spent] = field(default_factory=dict)
+    debts: dict[QueueName, Debt] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     relocations: dict[tuple[JobId, int], Receipt] = field(default_factory=dict)
     _index: "_Index | None" = field(default=None, init=False, repr=False, compare=False)
@@ -212,6 +214,7 @@ class World:
         self.queues = changes.queues or self.queues
         self.uses.update(((use.queue, use.user), use) for use in changes.uses)
         self.spent.update((spent.queue, spent) for spent in changes.spent)
+        self.debts.update((debt.queue, debt) for debt in changes.debts)
         for reservation in changes.reservations:
             self.reservations[reservation.job] = reservation
             if reservation.ended:

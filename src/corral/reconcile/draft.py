@@ -11,7 +11,7 @@ from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
-from corral.domain.use import Reservation, Spent, Use
+from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.world import AllocationKey, Changes, Event, World
 
 K = TypeVar("K")
@@ -58,6 +58,7 @@ class Draft:
     queues: QueueTree | None = None
     uses: dict[tuple[QueueName, UserName], Use] = field(default_factory=dict)
     spent: dict[QueueName, Spent] = field(default_factory=dict)
+    debts: dict[QueueName, Debt] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     granted: Sequence | None = None
     forgotten: list[JobId] = field(default_factory=list)
@@ -124,6 +125,9 @@ class Draft:
 
     def use(self, leaf: tuple[QueueName, UserName]) -> Use | None:
         return self.uses.get(leaf) or self.world.uses.get(leaf)
+
+    def debts_now(self) -> Mapping[QueueName, Debt]:
+        return {**self.world.debts, **self.debts} if self.debts else self.world.debts
 
     @property
     def tree(self) -> QueueTree:
@@ -235,6 +239,7 @@ class Draft:
             queues=self.queues,
             uses=tuple(self.uses.values()),
             spent=tuple(self.spent.values()),
+            debts=tuple(self.debts.values()),
             reservations=tuple(self.reservations.values()),
             granted=self.granted,
             forgotten=tuple(self.forgotten),

@@ -292,6 +292,7 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
         closed=frozenset(nodes.keys() - heard),
         suspicion={id: suspicion_of(node, draft.now.wall) for id, node in nodes.items()},
         stripped=stripped_of(draft, over),
+        debts=draft.debts_now(),
     )
     return present, lives
 

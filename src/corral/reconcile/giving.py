@@ -11,6 +11,7 @@ from corral.domain.moves import JobState
 from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
 from corral.domain.use import PreemptWhy, Reservation, Victim
 from corral.reconcile.attempts import ran_seconds
+from corral.reconcile.debts import owing_now
 from corral.reconcile.draft import Draft
 from corral.reconcile.service import attempt_seconds
 from corral.schedule import Reserved
@@ -44,7 +45,7 @@ def stopped_text(draft: Draft, id: JobId, why: PreemptWhy) -> str:
         return str(id)
     had = duration_text(job.served_seconds + attempt_seconds(attempt, draft.now.wall))
     because = {
-        PreemptWhy.RECLAIM: "borrowing",
+        PreemptWhy.RECLAIM: "its queue owes" if _is_owed(draft, job) else "borrowing",
         PreemptWhy.PRIORITY: f"priority {job.spec.priority}",
         PreemptWhy.SERVICE: f"{had} of service",
         PreemptWhy.PREEMPTIBLE: "preemptible",
@@ -66,11 +67,20 @@ def right_text(draft: Draft, by: Job, job: Job, why: PreemptWhy) -> str:
     if why == PreemptWhy.SERVICE:
         more = "has waited for as long as that costs"
         if by.spec.queue != job.spec.queue:
-            more += f"; queue {job.spec.queue} had borrowed the place"
+            owed = _is_owed(draft, job)
+            why_its = "has lately held more than its own" if owed else "had borrowed the place"
+            more += f"; queue {job.spec.queue} {why_its}"
         return f"{of}, which {_service_text(draft, by, job)} and {more}"
     if why == PreemptWhy.ROOM:
         return f"{of}, which fits nowhere else"
     return f"{of}, since it is preemptible"
+
+
+def _is_owed(draft: Draft, job: Job) -> bool:
+    """Whether the job's place is its queue's own, which is taken from those alone who owe."""
+    attempt, owing = draft.attempt(job.id), owing_now(draft)
+    borrows = attempt is not None and attempt.borrowed_gpu_millis > 0
+    return not borrows and any(one.name in owing for one in draft.tree.path(job.spec.queue))
 
 
 def _service_text(draft: Draft, by: Job, job: Job) -> str:

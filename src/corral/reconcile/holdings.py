@@ -7,10 +7,18 @@ from corral.domain.attempt import Allocation
 from corral.domain.ids import QueueName
 from corral.domain.queue import QueueTree
 from corral.domain.world import AllocationKey
+from corral.reconcile.debts import owing_now
 from corral.reconcile.draft import Draft
 from corral.reconcile.offers import Offered
 from corral.reconcile.seats import Seats
-from corral.reconcile.use import Held, held_by, past_of, queues_named, stripped_of, types_of
+from corral.reconcile.use import (
+    Held,
+    held_by,
+    past_of,
+    queues_named,
+    stripped_of,
+    types_of,
+)
 from corral.schedule import Fleet
 from corral.schedule.share import Amounts
 from corral.schedule.standing import Leaf, Standing
@@ -81,7 +89,7 @@ class Holdings:
                 stripped=stripped,
                 others=others,
             )
-        return self._standing.with_past(past)
+        return self._standing.with_past(past, owing_now(draft))
 
     def _basis_of(
         self,

@@ -14,6 +14,7 @@ from corral.domain.node import Node
 from corral.domain.queue import Policy
 from corral.domain.units import duration_text
 from corral.reconcile.chosen import chosen_now
+from corral.reconcile.debts import count_debts
 from corral.reconcile.draft import Draft
 from corral.reconcile.ends import endings_of, holds_seconds
 from corral.reconcile.memo import Memo
@@ -29,6 +30,7 @@ from corral.reconcile.roster import lent_to, roster_of
 from corral.reconcile.service import restart_seconds
 from corral.reconcile.use import judge_budgets, priority_of
 from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
+from corral.schedule.debts import claims_of
 from corral.schedule.elder import TURN_SECONDS
 from corral.schedule.relocate import Movables
 from corral.schedule.room import covering, mark_of
@@ -54,9 +56,10 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
     if draft.facts.placing is not None:
         return _take_chosen(draft, memo, draft.facts.placing)
     waiting = queued_gangs(draft, over, memo.queued)
-    if not waiting:
+    if not waiting and not draft.tree.below_service:
         return Reasons()
     standing = memo.standing_of(draft, over)
+    claims = claims_of(standing, waiting)
     decision = decide(
         memo.floor,
         waiting,
@@ -75,6 +78,7 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
     )
     for placed in decision.placed:
         _start(draft, placed, is_elder=placed.job in decision.elders)
+    count_debts(draft, claims, decision.placed)
     take_promises(draft, decision)
     take_in(draft, decision)
     return promise_reasons(draft, kept_reasons(draft, decision.reasons()))

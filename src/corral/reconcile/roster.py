@@ -76,7 +76,7 @@ def roster_of(
     beyond = frozenset(
         queue.name
         for queue in draft.tree.queues
-        if any(standing.over_millis(one.name) for one in draft.tree.path(queue.name))
+        if any(standing.gives_back(one.name) for one in draft.tree.path(queue.name))
     )
     groups = {
         alike: list(group)

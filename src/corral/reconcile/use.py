@@ -18,6 +18,7 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Spent, Use
 from corral.reconcile.draft import Draft
 from corral.schedule import Fleet
+from corral.schedule.debts import owing
 from corral.schedule.limits import holding_of
 from corral.schedule.share import Amounts, accrued_seconds, constant_seconds, decayed
 from corral.schedule.standing import Holding, Leaf, Standing
@@ -235,6 +236,7 @@ def standing_of(draft: Draft, held: list[Held], over: frozenset[QueueName]) -> S
         holding=[one.holding for one in held],
         stripped=stripped_of(draft, over),
         others=queues_named(draft),
+        owing=owing(draft.debts_now(), draft.tree, draft.now.wall),
     )
 
 

@@ -30,6 +30,7 @@ from corral.replay.present import Coming, Happened, Holder, Kind, Present, Terms
 from corral.replay.rooms import Rooms
 from corral.replay.spending import Spending
 from corral.schedule import Fleet, Groups, Placed, Reserved, Running, Waiting, decide
+from corral.schedule.debts import changes_at, claims_of, counted, owing
 from corral.schedule.elder import TURN_SECONDS
 from corral.schedule.learned import Lessons
 from corral.schedule.limits import holding_of
@@ -81,7 +82,7 @@ class Play:
         self._promised = tuple(present.promised)
         self._coming, self._is_new = coming, True
         self._agenda = Agenda(self._running, self._waiting, coming)
-        self._shares = Shares()
+        self._shares, self._debts = Shares(), dict(present.debts)
         self._fill(present, seconds)
 
     def _fill(self, present: Present, seconds: Mapping[JobId, float]) -> None:
@@ -113,6 +114,7 @@ class Play:
             suspicion=self._rooms.suspicion,
             stripped=self._stripped,
             learned=self._learning.table,
+            debts=dict(self._debts),
         )
 
     # -- forward ---------------------------------------------------------------------------------
@@ -141,12 +143,14 @@ class Play:
         soonest = min([soonest, *(self._due_at(one) for one in self._kept.values())])
         if soonest == inf:
             return inf
-        return min(soonest, self._failing.due_at, self._spending.due_at)
+        owed = changes_at(self._debts.values(), self._standing.tree, self.now)
+        return min(soonest, owed, self._failing.due_at, self._spending.due_at)
 
     def _step(self, now: float) -> None:
         """All that happens at this moment, and then passes until nobody more gives way."""
         self._standing.pass_time(now - self.now)
         self.now = now
+        self._see_owing()
         if self._spending.pass_time(now):
             self._demote()
         for id in self._agenda.ended(now):
@@ -169,6 +173,17 @@ class Play:
                 self._pass()
             self._tell_due()
             self._is_new |= self._learning.learn(now, self._served)
+        claims = claims_of(self._standing, self._waiting)
+        half_life_seconds = self._standing.tree.half_life_seconds
+        self._debts |= {
+            debt.queue: debt for debt in counted(self._debts, claims, now, half_life_seconds)
+        }
+
+    def _see_owing(self) -> None:
+        """Others may owe by now than before."""
+        before = self._standing.owing
+        self._standing.owing = owing(self._debts, self._standing.tree, self.now)
+        self._is_new |= self._standing.owing != before
 
     # -- jobs come and go ------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from corral.domain.units import MILLIS_PER_GPU
 from corral.replay.present import Coming, Holder, Present
 from corral.schedule import Ending, Fleet, Promise, Reserved, Running, Waiting
 from corral.schedule.ahead import SAME_SECONDS, START_SECONDS
+from corral.schedule.debts import owing
 from corral.schedule.standing import Holding, Standing
 
 
@@ -139,11 +140,12 @@ def standing_of(
         holding=holding,
         stripped=present.stripped,
         others={gang.queue for gang in gangs} | {one.gang.queue for one in coming},
+        owing=owing(present.debts, present.tree, present.now),
     )
 
 
 def may_give_way(tree: QueueTree, gang: Waiting, beyond: Set[QueueName]) -> bool:
-    """One that cannot save. `beyond`: queues that borrow."""
+    """One that cannot save. `beyond`: queues that borrow, or owe."""
     if gang.preemptible or gang.queue in beyond or gang.queue not in tree.by_name:
         return True
     return tree.queue(gang.queue).preempt == Preempt.ANY
@@ -159,9 +161,9 @@ def candidates_of(
 ) -> list[Running]:
     """Those that somebody might have a right to stop, and all that are stopping, as the head would
     tell of them. `queues`: of all jobs."""
-    tree, over = standing.tree, standing.over_millis
+    tree, gives_back = standing.tree, standing.gives_back
     named = tree.queues if len(queues) > 1 else ()
-    beyond = {q.name for q in named if any(over(one.name) for one in tree.path(q.name))}
+    beyond = {q.name for q in named if any(gives_back(one.name) for one in tree.path(q.name))}
     found = [
         job
         for job in running

@@ -9,6 +9,7 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.use import Debt
 from corral.replay.failing import NEVER, Failures
 from corral.schedule.ahead import Promise
 from corral.schedule.decision import Reserved
@@ -45,7 +46,8 @@ class Present:
     `nodes` are all that are known; those in `closed` take no work. `past`: what each user of a
     queue has used up to now, also of what is still held, decayed to now, in the unit of what is
     held (as for Standing). `learned`: what ended jobs teach (None: age alone counts). `stripped`
-    are queues whose budget is spent. `suspicion`: how often a node was to blame of late.
+    are queues whose budget is spent. `debts`: by queue, of those that share a line by service.
+    `suspicion`: how often a node was to blame of late.
     """
 
     now: float
@@ -60,6 +62,7 @@ class Present:
     suspicion: Mapping[NodeId, int] = field(default_factory=dict)
     stripped: frozenset[QueueName] = frozenset()
     learned: Learned | None = None
+    debts: Mapping[QueueName, Debt] = field(default_factory=dict)
 
 
 class Coming(NamedTuple):

@@ -1,5 +1,5 @@
 """By attained service: a gang may buy the place of a running one of its queue and priority, or of
-one that borrows in another queue where both go by service together.
+one of another queue that borrows, or owes, where both go by service together.
 
 The rule of `preempt` for live gangs. It must be better by the margin and by what the victim's
 restart costs, and it must have waited as long as all the restarts take, shared out over its own
@@ -78,13 +78,15 @@ class Buying:
 
     def deals(self, queue: QueueName, other: QueueName) -> bool:
         """Whether places are sold from the other queue to this one. What is another's own is not:
-        only what it borrows, where the ways to both up the tree part."""
+        only what it borrows, where the ways to both up the tree part, or anything while it owes."""
         if other == queue:
             return True
         if (queue, other) not in self._parted:
             self._parted[queue, other] = self._part(queue, other)
         parted = self._parted[queue, other]
-        return parted is not None and self.standing.borrowed_millis(parted) > 0
+        if parted is None:
+            return False
+        return parted in self.standing.owing or self.standing.borrowed_millis(parted) > 0
 
     def _part(self, queue: QueueName, other: QueueName) -> QueueName | None:
         """The first queue on the way to the other that is not on the way to this one."""

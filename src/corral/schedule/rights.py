@@ -63,18 +63,19 @@ class Rights:
 
     def _borrows(self, gang: Waiting, asked: Gpus, queue: QueueName) -> bool:
         """Whether what the queue holds is the gang's to take back: where their ways up the tree
-        part, the gang's side is within its own, and the other one is beyond it."""
+        part, the gang's side is within its own and owes nothing, and the other one is beyond its
+        own, or owes."""
         standing, mine, theirs = self._standing, self._path(gang.queue), self._path(queue)
         parts = 0
         while parts < min(len(mine), len(theirs)) and mine[parts] == theirs[parts]:
             parts += 1
         if parts == len(mine) or not any(millis for _, millis in asked):
             return False
-        if not self._is_within(gang, asked, mine[parts]):
+        if mine[parts] in standing.owing or not self._is_within(gang, asked, mine[parts]):
             return False
         if parts == len(theirs):  # it runs in a queue above the gang's, on what that has to share
             return not standing.is_within(gang.queue, asked, theirs[-1])
-        return standing.over_millis(theirs[parts]) > 0
+        return standing.gives_back(theirs[parts])
 
     def _path(self, queue: QueueName) -> tuple[QueueName, ...]:
         if queue not in self._paths:

@@ -1,7 +1,7 @@
 """Where each queue and user stands while a pass is being decided: it can take, and it can tell."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ class Standing:
     """Quota and fair share of all queues. `past` is what was held, in the unit of what is held.
 
     What preemptible jobs hold is nobody's own: it counts at the cluster, and as borrowed by each
-    queue above them.
+    queue above them. `owing`: queues that have nothing of their own until they have paid back.
     """
 
     def __init__(
@@ -62,8 +62,10 @@ class Standing:
         holding: Sequence[Holding] = (),
         stripped: frozenset[QueueName] = frozenset(),
         others: Iterable[QueueName] = (),
+        owing: Set[QueueName] = frozenset(),
     ) -> None:
         self.tree = tree
+        self.owing = owing
         self.capacity = capacity
         self.version = 0  # another one after each change
         self._changes = 0
@@ -93,9 +95,10 @@ class Standing:
         for one in holding:
             self.take(one)
 
-    def with_past(self, past: Mapping[Leaf, Amounts]) -> "Standing":
-        """One of its own that begins as this one is, with this past instead."""
+    def with_past(self, past: Mapping[Leaf, Amounts], owing: Set[QueueName]) -> "Standing":
+        """One of its own that begins as this one is, with this past and these who owe instead."""
         other = copy(self)
+        other.owing = owing
         held, inner = list(self.columns.held), list(self.columns.inner)
         other.columns = self.columns._replace(held=held, inner=inner)
         other._held, other._past = dict(self._held), {}
@@ -163,8 +166,16 @@ class Standing:
         return self.rows.row_of[queue]
 
     def held_millis(self, queue: QueueName) -> int:
+        return self.lasting_millis(queue) + self._lent[queue]
+
+    def lasting_millis(self, queue: QueueName) -> int:
+        """The same without its preemptible jobs."""
         first = self.row(queue) * self.columns.kinds
-        return sum(self.columns.held[first : first + self.columns.kinds]) + self._lent[queue]
+        return sum(self.columns.held[first : first + self.columns.kinds])
+
+    def own_millis(self, queue: QueueName) -> int:
+        """What is its own; nothing where its budget is spent."""
+        return self.columns.total[self.row(queue)]
 
     def borrowed_millis(self, queue: QueueName) -> int:
         """What the queue holds beyond its own."""
@@ -286,10 +297,14 @@ class Standing:
     def _used(self, name: QueueName | Leaf) -> Amounts:
         return self._past.get(name, Amounts()).plus(self._held.get(name, Amounts()))
 
+    def gives_back(self, queue: QueueName) -> bool:
+        """Whether others may take back of what it holds."""
+        return queue in self.owing or self.over_millis(queue) > 0
+
     def is_beyond(self, queue: QueueName) -> bool:
-        """Whether the queue has none of its own GPUs left."""
+        """Whether the queue has none of its own GPUs left, or owes them."""
         row = self.row(queue)
-        return self.columns.inner[row] >= self.columns.total[row]
+        return queue in self.owing or self.columns.inner[row] >= self.columns.total[row]
 
     def _column(self, gpu_millis: Iterable[tuple[str, int]]) -> Column:
         """By kind; a type that is not known here counts as the first."""

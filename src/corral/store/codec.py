@@ -13,7 +13,7 @@ from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
-from corral.domain.use import Reservation, Spent, Use
+from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.wishes import (
     Asked,
     Cancel,
@@ -87,6 +87,7 @@ EVENT: Final = Codec("event", Event)
 QUEUES: Final = Codec("queue tree", QueueTree)
 USE: Final = Codec("use", Use)
 SPENT: Final = Codec("budget", Spent)
+DEBT: Final = Codec("debt", Debt)
 RESERVATION: Final = Codec("reservation", Reservation)
 TOLD: Final = Codec("forecast", Told)
 IMPORTED: Final = Codec("imported job", Imported)

@@ -27,7 +27,7 @@ from corral.domain.node import Node
 from corral.domain.people import AuditEntry
 from corral.domain.queue import QueueTree
 from corral.domain.relocation import of_last_day
-from corral.domain.use import Reservation, Spent, Use
+from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import AllocationKey, Changes, Event, World
 from corral.store.memory_people import MemoryPeople
@@ -78,6 +78,7 @@ class MemoryStore(MemoryPeople):
         self._queues = QueueTree()
         self._uses: dict[tuple[QueueName, UserName], Use] = {}
         self._spent: dict[QueueName, Spent] = {}
+        self._debts: dict[QueueName, Debt] = {}
         self._reservations: dict[JobId, Reservation] = {}
         self._told: dict[JobId, Told] = {}
         self._imported: dict[str, Imported] = {}
@@ -99,6 +100,7 @@ class MemoryStore(MemoryPeople):
         world.nodes = dict(self._nodes)
         world.queues = self._queues
         world.uses, world.spent = dict(self._uses), dict(self._spent)
+        world.debts = dict(self._debts)
         world.reservations = {id: one for id, one in self._reservations.items() if not one.ended}
         every = (one for of_job in self._receipts.values() for one in of_job.values())
         world.relocations = of_last_day(every)
@@ -195,6 +197,7 @@ class MemoryStore(MemoryPeople):
         self._queues = changes.queues or self._queues
         self._uses.update(((use.queue, use.user), use) for use in changes.uses)
         self._spent.update((spent.queue, spent) for spent in changes.spent)
+        self._debts.update((debt.queue, debt) for debt in changes.debts)
         self._reservations.update((one.job, one) for one in changes.reservations)
 
     def _forget(self, jobs: set[JobId]) -> None:

@@ -22,6 +22,7 @@ from corral.store.rules import NEWEST_NAMES, is_part
 from corral.store.schema import (
     allocations,
     attempts,
+    debts,
     events,
     head,
     jobs,
@@ -115,6 +116,8 @@ def _read_shares(connection: Connection, found: World) -> None:
     found.uses = {(use.queue, use.user): use for use in uses}
     spent = _rows(connection, select(spending.c.record, spending.c.crc), codec.SPENT)
     found.spent = {one.queue: one for one in spent}
+    owed = _rows(connection, select(debts.c.record, debts.c.crc), codec.DEBT)
+    found.debts = {one.queue: one for one in owed}
     standing = select(reservations.c.record, reservations.c.crc).where(reservations.c.open == 1)
     kept = _rows(connection, standing, codec.RESERVATION)
     found.reservations = {one.job: one for one in kept}

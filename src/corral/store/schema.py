@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-REVISION: Final = "0007"  # of the schema below, and of the newest migration
+REVISION: Final = "0008"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")  # a checksum has 32 bits
@@ -203,6 +203,8 @@ usage: Final = Table(
 spending: Final = Table(
     "spending", metadata, Column("queue", TEXT, primary_key=True), *record_columns()
 )
+
+debts: Final = Table("debts", metadata, Column("queue", TEXT, primary_key=True), *record_columns())
 
 reservations: Final = Table(
     "reservations",

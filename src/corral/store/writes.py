@@ -14,7 +14,7 @@ from corral.domain.moves import JobState
 from corral.domain.node import Node
 from corral.domain.people import AuditEntry
 from corral.domain.queue import QueueTree
-from corral.domain.use import Reservation, Spent, Use
+from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
 from corral.store import codec, leading, people, reads
@@ -26,6 +26,7 @@ from corral.store.schema import (
     INTEGER,
     allocations,
     attempts,
+    debts,
     events,
     head,
     jobs,
@@ -55,6 +56,7 @@ _PUT_RECEIPTS: Final = Put(receipts, ("job", "attempt", "kind"))
 _PUT_QUEUES: Final = Put(queues, ("id",))
 _PUT_USE: Final = Put(usage, ("queue", "user"))
 _PUT_SPENT: Final = Put(spending, ("queue",))
+_PUT_DEBTS: Final = Put(debts, ("queue",))
 _PUT_RESERVATIONS: Final = Put(reservations, ("job",))
 _PUT_SECRET: Final = Put(secrets, ("name",))
 _PUT_TOLD: Final = Put(told, ("job",))
@@ -186,6 +188,7 @@ def _write(batch: Batch, changes: Changes) -> None:
     batch.put(_PUT_QUEUES, [_queues(changes.queues)] if changes.queues else [])
     batch.put(_PUT_USE, [_use(row) for row in changes.uses])
     batch.put(_PUT_SPENT, [_spent(row) for row in changes.spent])
+    batch.put(_PUT_DEBTS, [_debt(row) for row in changes.debts])
     batch.put(_PUT_RESERVATIONS, [_reservation(row) for row in changes.reservations])
     if changes.forgotten:
         for statement in _FORGET_JOBS:
@@ -248,6 +251,11 @@ def _use(row: Use) -> dict[str, Any]:
 
 def _spent(row: Spent) -> dict[str, Any]:
     record, crc = codec.SPENT.write(row)
+    return dict(queue=row.queue, record=record, crc=crc)
+
+
+def _debt(row: Debt) -> dict[str, Any]:
+    record, crc = codec.DEBT.write(row)
     return dict(queue=row.queue, record=record, crc=crc)
 
 

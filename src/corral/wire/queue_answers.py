@@ -23,7 +23,9 @@ class BudgetRow(Answer):
 
 class QueueRow(Answer):
     """A queue in a listing. `share` is its dominant part of the cluster, past and present, over its
-    weight; `due` the part that its weight gives it when all want as much as they can get."""
+    weight; `due` the part that its weight gives it when all want as much as they can get. `owes`:
+    GPUs that it has lately held beyond its own, on average, and pays back: below a queue that goes
+    by service."""
 
     name: str
     parent: str | None
@@ -35,6 +37,7 @@ class QueueRow(Answer):
     waiting: int
     share: float
     due: float
+    owes: float
     used_gpu_hours: float
     budget: BudgetRow | None
     form: dict[str, Any]

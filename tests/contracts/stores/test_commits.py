@@ -16,6 +16,7 @@ from tests.store.rows import (
     ANN,
     allocation,
     attempt,
+    debt,
     event,
     job,
     node,
@@ -48,6 +49,7 @@ def everything() -> Changes:
         queues=tree(),
         uses=(use(), use("below")),
         spent=(spent(), spent("below")),
+        debts=(debt(), debt("below")),
         reservations=(reservation(J1), reservation(J2, ended="placed")),
     )
 
@@ -75,6 +77,7 @@ def test_a_head_that_leads_finds_what_is_not_over(place: Place) -> None:
     assert found.queues == tree()
     assert found.uses == {(one.queue, one.user): one for one in (use(), use("below"))}
     assert found.spent == {one.queue: one for one in (spent(), spent("below"))}
+    assert found.debts == {one.queue: one for one in (debt(), debt("below"))}
     assert found.reservations == {J1: reservation(J1)}
 
 
@@ -99,6 +102,7 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
             queues=tree(gpus=4),
             uses=(use(gpu_seconds=7.25),),
             spent=(spent(demoted=True),),
+            debts=(debt(rate=-1.5),),
             reservations=(reservation(J1, ended="spared"),),
         )
         await store.commit(world.term, renewed)
@@ -112,6 +116,7 @@ def test_a_row_replaces_the_one_of_its_key(place: Place) -> None:
         assert found.queues == tree(gpus=4)
         assert found.uses[use().queue, ANN] == use(gpu_seconds=7.25)
         assert found.spent[spent().queue].demoted
+        assert found.debts[debt().queue] == debt(rate=-1.5)
         assert not found.reservations
         first, second = await store.receipts(J1)
         assert (first.resumed_from_step, second.kind) == (20, "preemption")

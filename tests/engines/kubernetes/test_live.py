@@ -217,7 +217,7 @@ def test_a_head_that_was_killed_finds_its_pods_and_their_ends_again(ours: Team) 
 @pytest.mark.soak
 def test_a_node_that_was_deleted_while_the_head_was_down_is_none_any_more(ours: Team) -> None:
     ours.kube.add_node("brief", gpus=1, labels=LABELS, kubelet=False)
-    until(lambda: ours.house.node("brief").liveness == "alive")
+    until(lambda: ours.house.nodes().get("brief") == "alive")
     ours.house.kill_head()
     ours.kube.delete("nodes", "brief", "")
     ours.house.up()

@@ -22,6 +22,7 @@ from tests.store.rows import (
     ANN,
     allocation,
     attempt,
+    debt,
     event,
     imported,
     job,
@@ -58,6 +59,7 @@ async def fill(path: Path) -> None:
         queues=tree(),
         uses=(use(),),
         spent=(spent(),),
+        debts=(debt(),),
         reservations=(reservation(J1), reservation(J2, ended="placed")),
         granted=Sequence(2),
     )

@@ -29,6 +29,7 @@ NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0005_leader.py": "f39e50770c34e0af0a2dd547fd576e5b060fca3c20d5471874e7a626869c530f",
     "m0006_heads.py": "a707ddd9f116ab026d3208a08064535d8ce6c8b7725422d753dbc7e53ef1c665",
     "m0007_imported.py": "24b9dcea6a5862262b07d3211eb0d86df129717f404364a888ddf5ec834e49fd",
+    "m0008_debts.py": "6ee22f0544bd0f87cd3d5862650b1a12569fbcd861a1de6ba2c56cc70e840333",
 }
 
 

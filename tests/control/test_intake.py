@@ -53,6 +53,13 @@ def test_where_no_node_has_gpus_it_is_told_how_to_pretend_some() -> None:
     assert refused.value.hint.endswith("run: corral down; corral up --gpus 2")
 
 
+def test_where_no_node_has_gpus_parts_of_them_are_pretended_too() -> None:
+    half = replace(gang(), resources=Resources(gpu_millis=500))
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(node("n1", gpus=0)).world, [half], {})
+    assert refused.value.hint.endswith("run: corral down; corral up --gpus 1 --gpu-shares")
+
+
 @pytest.mark.parametrize("asked", [Resources(gpu_millis=2000), Resources(gpu_millis=500)])
 def test_where_nodes_are_lent_it_is_told_where_to_look_and_not_how_to_make_some(
     asked: Resources,
@@ -60,8 +67,16 @@ def test_where_nodes_are_lent_it_is_told_where_to_look_and_not_how_to_make_some(
     world = Cluster(node("n1", gpus=0)).world
     with pytest.raises(CannotFit) as refused:
         check_specs(world, [replace(gang(), resources=asked)], {}, shown_by="sinfo -N")
+    assert refused.value.hint.startswith("there is 1 node without GPUs; ")
     assert refused.value.hint.endswith("run: corral node ls; or, for what lends them: sinfo -N")
     assert "corral up" not in refused.value.hint
+
+
+def test_where_lent_nodes_have_gpus_but_give_no_parts_a_whole_one_is_told() -> None:
+    half = replace(gang(), resources=Resources(gpu_millis=500))
+    with pytest.raises(CannotFit) as refused:
+        check_specs(Cluster(node("n1")).world, [half], {}, shown_by="sinfo -N")
+    assert refused.value.hint.startswith("no node lets GPUs be shared; write a whole one; ")
 
 
 @pytest.mark.parametrize(

@@ -62,13 +62,14 @@ def _where(fleet: Fleet, shape: Shape, shown_by: str) -> str:
         return f"{SEE}; or, for what lends them: {shown_by}"
     if fleet.most_gpus or not shape.resources.gpus:
         return SEE
-    return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}"
+    parts = " --gpu-shares" * shape.resources.is_share
+    return f"to pretend some, run: corral down; corral up --gpus {shape.resources.gpus}{parts}"
 
 
 def _parts_hint(fleet: Fleet, shape: Shape, shown_by: str) -> str:
     """Where a part of a GPU is asked for and no node gives parts, or whole ones and all are cut."""
     asked = shape.resources
-    if asked.is_share and not fleet.gives_shares:
+    if asked.is_share and fleet.most_gpus and not fleet.gives_shares:
         if shown_by:
             return (
                 f"no node lets GPUs be shared; write a whole one; {_where(fleet, shape, shown_by)}"

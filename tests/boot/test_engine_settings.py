@@ -128,8 +128,13 @@ def test_the_folder_that_nodes_read_is_one_that_the_head_can_write(
 ) -> None:
     check_files("slurm", {"folder": str(tmp_path / "to" / "be" / "made")})
     (tmp_path / "file").touch()
-    with pytest.raises(SpecInvalid, match=f"^folder={tmp_path}/file/x: {tmp_path}/file is no fol"):
-        check_files("slurm", {"folder": str(tmp_path / "file" / "x")})
+    with pytest.raises(
+        SpecInvalid, match=f"^folder={tmp_path}/file/x: {tmp_path}/file is a f"
+    ) as below:
+        check_files("slurm", {"folder": str(tmp_path / "file" / "x"), "partition": "p"})
+    assert below.value.hint == (
+        "choose another: corral up --engine slurm --set folder=FOLDER --set partition=p"
+    )
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(SpecInvalid, match=f"{tmp_path} cannot be written to") as refused:
         check_files("slurm", {"folder": str(tmp_path / "x")})

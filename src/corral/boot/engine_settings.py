@@ -58,6 +58,11 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
                 hint=f"{remedy.replace('FILE', path)}; then run: {_typed(engine, given)}",
             )
     folder = Path(given["folder"]) if engine == SlurmSettings.NAME and given.get("folder") else None
+    if folder is not None and not _lowest(folder).is_dir():
+        raise SpecInvalid(
+            f"folder={folder}: {_lowest(folder)} is a file",
+            hint=f"choose another: {_typed(engine, {**given, 'folder': 'FOLDER'})}",
+        )
     if folder is not None and (why := _unwritable(folder)):
         raise SpecInvalid(
             f"folder={folder}: {why}",
@@ -103,11 +108,13 @@ def _unreadable(path: Path) -> str:
     return "" if os.access(path, os.R_OK) else "it cannot be read by whom the head runs as"
 
 
+def _lowest(folder: Path) -> Path:
+    """What is there of it already: itself, or what it would be made in."""
+    return next(one for one in (folder, *folder.parents) if one.exists())
+
+
 def _unwritable(folder: Path) -> str:
     """Of one that is not there yet, whether it can be made."""
-    there = next(one for one in (folder, *folder.parents) if one.exists())
-    if not there.is_dir():
-        return f"{there} is no folder"
-    if not os.access(there, os.W_OK | os.X_OK):
-        return f"{there} cannot be written to by whom the head runs as"
-    return ""
+    if os.access(there := _lowest(folder), os.W_OK | os.X_OK):
+        return ""
+    return f"{there} cannot be written to by whom the head runs as"

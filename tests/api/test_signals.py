@@ -1,6 +1,7 @@
 """A signal to a running job, over a real Control and agents that are played by the test."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,14 @@ from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.part import part_of
 from corral.domain.resources import Inventory
 from corral.wire.channel import SignalNow
-from tests.api.heads import Agent, Head, eventually, up
+from tests.api.heads import Agent, Head, eventually, serving, up
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Iterator[Head]:
+    """One for each test: the jobs of the others would hold its nodes."""
+    with serving(tmp_path) as head:
+        yield head
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A head that `corral run` starts by itself, where what it is asked is refused."""
+"""A cluster of one machine: what `corral run` starts by itself, and what is not said of it."""
 
 from pathlib import Path
 
@@ -36,3 +36,9 @@ def test_what_was_left_running_runs_on_after_a_refusal(tmp_path: Path) -> None:
         gate.touch()
         over = here.until_over(id)
         assert (over.state, over.attempt) == ("DONE", 1)
+
+
+def test_a_lone_node_has_its_machines_disk_and_nobody_is_warned_of_it() -> None:
+    with house("--nodes", "1", "--gpus", "1") as here:
+        assert "private root" not in "".join(here.answer("status")["warnings"])
+        assert here.node("n1").private_root

@@ -66,6 +66,7 @@ class LocalSettings:
                 shared=shared,
                 gpu_slices=self.gpu_slices,
                 labels=labels[index],
+                own_machine=self.nodes == 1,
                 isolation=isolation,
                 hidden=(str(cluster_dir),),
                 containment=self.containment,

@@ -320,6 +320,7 @@ class RayEngine:
             gpu_type=row.gpu_type or self.settings.gpu_type,
             shared=self.settings.shared,
             labels=row.labels,
+            own_machine=True,
             isolation="hide",
             hidden=(self.settings.node_dir, str(self.cluster_dir)),
         )

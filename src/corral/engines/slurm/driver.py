@@ -193,7 +193,6 @@ class SlurmDriver:
             shared=tuple((path, "slurm") for path in self.shared),
             labels=tuple(sorted((feature, "true") for feature in node.features)),
             containment="engine",
-            private_root=False,
         )
 
     async def _past(

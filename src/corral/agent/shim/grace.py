@@ -11,12 +11,20 @@ from typing import Final
 
 from corral.agent.containment import Containment
 from corral.agent.processes import catches, children, parent_of, send, words_of
+from corral.agent.shim import inside
 from corral.agent.shim.loop import Loop
 
 LOOK_SECONDS: Final = 0.05  # between looks at what is left, while it may end by itself
 KILL_SECONDS: Final = 0.01  # between rounds of SIGKILL, at first
 SLOWEST_KILL_SECONDS: Final = 0.2
 SHELL: Final = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+_SHELLS: Final = (SHELL.encode(), inside.SHELL.encode())  # a node's own, and that of images
+
+
+def is_of_command(pid: int) -> bool:
+    """Whether it is a shell that a command was given to."""
+    words = words_of(pid)[:2]
+    return words[1:] == [b"-c"] and words[0] in _SHELLS
 
 
 class Grace:
@@ -97,7 +105,7 @@ class Grace:
     def _waits(self, shell: int) -> bool:
         """The shell of a command is told when that has ended: it would be gone before what it waits
         for, and the exit code with it. One that traps SIGTERM waits by itself."""
-        if words_of(shell)[:2] != [SHELL.encode(), b"-c"] or catches(shell, signal.SIGTERM):
+        if not is_of_command(shell) or catches(shell, signal.SIGTERM):
             return False
         if any(child in (self._first or ()) for child in children(shell)):
             self._childless.discard(shell)

@@ -10,13 +10,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from corral.agent.processes import catches, children, parent_of, send, session_of, words_of
-from corral.agent.shim import grace, inside
+from corral.agent.shim.grace import is_of_command
 from corral.agent.shim.line import Message
 from corral.agent.shim.rank import Rank
 from corral.wire.slurm.plan import MODULE as BATCH
 
 SRUN: Final = "corral.cli.slurm"
-SHELLS: Final = (grace.SHELL.encode(), inside.SHELL.encode())  # a node's own, and that of images
 
 
 def signal(
@@ -53,7 +52,6 @@ def _runs(pid: int, module: str) -> bool:
 
 def _waits(shell: int, number: int) -> bool:
     """Whether it is a command's shell that has no answer, and stands for what it has started."""
-    words = words_of(shell)
-    if words[1:2] != [b"-c"] or words[0] not in SHELLS or catches(shell, number):
+    if not is_of_command(shell) or catches(shell, number):
         return False
     return bool(children(shell))

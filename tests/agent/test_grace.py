@@ -1,0 +1,45 @@
+"""Who is told to stop, and when: a command's shell after what it has started."""
+
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+
+from corral.agent.processes import children
+from corral.agent.shim.grace import SHELL, Grace
+from tests.patience import PATIENCE_SECONDS
+
+
+class Group:
+    """Nothing is killed here."""
+
+    def kill(self) -> None:
+        raise AssertionError("the grace is not over")
+
+
+class Hands:
+    """A loop in which nothing comes later."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("shell", sorted({SHELL, "/bin/sh"}))
+def test_a_commands_shell_ends_with_what_it_waits_for_on_a_node_and_in_an_image(shell: str) -> None:
+    command = subprocess.Popen([shell, "-c", "sleep 600; exit 7"])
+    try:
+        began = time.monotonic()
+        while not children(command.pid):
+            assert time.monotonic() - began < PATIENCE_SECONDS
+            time.sleep(0.01)
+        grace = Grace(Hands(), Group(), lambda: None)  # type: ignore[arg-type]
+        grace.begin(600.0)
+        grace.act([command.pid, *children(command.pid)], [command.pid], [])
+        assert command.wait(PATIENCE_SECONDS) == 7
+    finally:
+        command.kill()
+        command.wait()

@@ -5,12 +5,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
 from corral.boot.extras import check_installed
-from corral.boot.settings import LOCAL, ClusterDir, ClusterSettings
+from corral.boot.settings import LOCAL, ClusterDir, ClusterSettings, write_atomically
 from corral.boot.start import (
     StartFailed,
     head_runs,
@@ -19,7 +20,7 @@ from corral.boot.start import (
     node_processes,
     start_head,
 )
-from corral.boot.stores import check_several, keep_variable
+from corral.boot.stores import KEPT, check_several, keep_variable, url_in
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.local.labels import labels_still_meant
 
@@ -196,6 +197,7 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
     StartFailed when it does not come.
     """
     place.create()
+    before = {path: _content(path) for path in (place.cluster_json, place.root / KEPT)}
     if asked.store_file is None and not head_runs(place):
         asked = replace(asked, store_file=keep_variable(place))
     if place.joined.exists():
@@ -209,10 +211,29 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
         return Start(is_new=False, since_bytes=logged_bytes(place))
     check_files(settings.engine, settings.engine_settings)
     check_installed(settings)
+    url_in(settings.store_file)
     settings.save(place)
     start = Start(is_new=True, since_bytes=logged_bytes(place))
-    start_head(place)
+    try:
+        start_head(place)
+    except StartFailed:
+        if not head_runs(place):  # one that is only late reads them yet
+            _put_back(before)
+        raise
     return start
+
+
+def _content(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+def _put_back(files: Mapping[Path, str | None]) -> None:
+    """What no head came up with is not what the next `corral up` shall begin with."""
+    for path, text in files.items():
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_atomically(path, text)
 
 
 def wait_for_nodes(

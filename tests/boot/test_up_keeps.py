@@ -1,0 +1,75 @@
+"""What a head never came up with is not what the next one is asked to be."""
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corral.boot import up
+from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.start import StartFailed
+from corral.boot.stores import KEPT
+from corral.boot.up import Asked, bring_up
+from corral.domain.errors import Conflict
+
+PRETEND: dict[str, Any] = {"nodes": 1, "pretend": True}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
+    """Where no head comes up."""
+    monkeypatch.delenv("CORRAL_STORE", raising=False)
+    monkeypatch.setattr(up, "start_head", fails)
+    return ClusterDir(tmp_path / "c")
+
+
+def fails(place: ClusterDir) -> None:
+    assert place.cluster_json.exists(), "a head has to read what it shall be"
+    raise StartFailed("the head ended with code 3", hint="look")
+
+
+def test_of_a_first_head_that_never_came_up_nothing_is_kept(
+    place: ClusterDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StartFailed):
+        bring_up(place, Asked(**PRETEND, keep_jobs=7))
+    assert ClusterSettings.load(place) is None
+    monkeypatch.setattr(up, "start_head", lambda place: None)
+    bring_up(place, Asked(**PRETEND))
+    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND)
+
+
+def test_what_was_before_is_there_again(place: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.create()
+    before = ClusterSettings(**PRETEND, keep_jobs=7)
+    before.save(place)
+    (place.root / KEPT).write_text("postgresql://u@one/corral\n")
+    monkeypatch.setenv("CORRAL_STORE", "postgresql://u@two/corral")
+    with pytest.raises(StartFailed):
+        bring_up(place, Asked(nodes=2, shared_state=str(place.root / "state")))
+    assert ClusterSettings.load(place) == before
+    assert (place.root / KEPT).read_text() == "postgresql://u@one/corral\n"
+
+
+def test_a_head_that_is_only_late_keeps_what_it_was_started_with(
+    place: ClusterDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    with place.head_lock.open("w") as lock:
+
+        def late(place: ClusterDir) -> None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            fails(place)
+
+        monkeypatch.setattr(up, "start_head", late)
+        with pytest.raises(StartFailed):
+            bring_up(place, Asked(**PRETEND))
+    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND)
+
+
+def test_a_store_file_that_is_a_folder_is_refused_before_a_head_starts(place: ClusterDir) -> None:
+    asked = Asked(**PRETEND, store_file=str(place.root), shared_state=str(place.root / "state"))
+    with pytest.raises(Conflict, match="address of the store cannot be read: .*directory"):
+        bring_up(place, asked)
+    assert ClusterSettings.load(place) is None

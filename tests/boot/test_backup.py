@@ -4,7 +4,9 @@ import asyncio
 import gzip
 import hashlib
 import os
+import re
 import tarfile
+from errno import ENOSPC
 from pathlib import Path
 
 import pytest
@@ -140,11 +142,32 @@ def test_a_cluster_moves_into_a_server_and_back_into_a_file(
     assert (settings.nodes, settings.store_file, settings.shared_state) == (2, None, None)
 
 
-def test_a_backup_that_fails_leaves_no_file(here: ClusterDir, tmp_path: Path) -> None:
-    target = tmp_path / "full" / "a.backup"
+def test_a_backup_that_fails_leaves_no_file(
+    here: ClusterDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(ENOSPC, "full")
+
+    monkeypatch.setattr("corral.boot.backup._pack", full)
     with pytest.raises(OSError, match="full"):
-        back_up(here, target, 1.0)
+        back_up(here, tmp_path / "a.backup", 1.0)
     assert [path.name for path in tmp_path.iterdir()] == ["here"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "hint"),
+    [
+        ("nonex/x", "there is no folder .*/nonex$", "make it: mkdir -p .*/nonex$"),
+        ("plain/x", "plain/x cannot be written: Not a directory$", "corral backup ~/FILE$"),
+    ],
+)
+def test_where_no_file_can_be_made_that_is_said_with_what_to_do(
+    here: ClusterDir, tmp_path: Path, name: str, said: str, hint: str
+) -> None:
+    (tmp_path / "plain").touch()
+    with pytest.raises(Conflict, match=said) as refused:
+        back_up(here, tmp_path / name, 1.0)
+    assert re.search(hint, refused.value.hint)
 
 
 def test_where_a_store_is_nothing_is_restored(file: Path, here: ClusterDir) -> None:

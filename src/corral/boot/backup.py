@@ -1,5 +1,6 @@
 """A backup of a cluster: one file with its store, its key and what its unfinished jobs run in."""
 
+import errno
 import hashlib
 import os
 import tarfile
@@ -32,6 +33,7 @@ ABOUT: Final = "backup.json"
 ROWS: Final = "rows.jsonl"
 SNAPSHOTS: Final = "snapshots/"
 PIECE_BYTES: Final = 1024 * 1024
+UNWRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +55,12 @@ class About:
 def back_up(place: ClusterDir, target: Path, at: float) -> About:
     """Write all of the cluster as of one moment into the file, whether its head runs or not.
 
-    Raises: Conflict where there is no store, or something of the file's name; StoreTrouble.
+    Raises: Conflict where there is no store, something of the file's name, or no file can be made;
+    StoreTrouble.
     """
     kept = _kept(place)
     database = kept.database
-    if target.exists():
+    if os.path.lexists(target):
         raise Conflict(f"{target} is there already", hint="choose another name, or remove it")
     with (
         _in_words(database),
@@ -156,10 +159,14 @@ def _check_revision(revision: str, what: object) -> None:
 
 @contextmanager
 def _made_whole(target: Path) -> Iterator[IO[bytes]]:
-    """A file that has its name only once it is whole and durable, for its owner alone."""
+    """A file that has its name only once it is whole and durable, for its owner alone.
+
+    Raises: Conflict where none can be made.
+    """
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    opened = _created(fresh, target)
     try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with os.fdopen(opened, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -167,6 +174,22 @@ def _made_whole(target: Path) -> Iterator[IO[bytes]]:
         sync_directory(target.parent)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _created(fresh: Path, target: Path) -> int:
+    try:
+        return os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileNotFoundError:
+        raise Conflict(
+            f"there is no folder {target.parent}", hint=f"make it: mkdir -p {target.parent}"
+        ) from None
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise Conflict(
+            f"{target} cannot be written: {error.strerror}",
+            hint="name a file in a folder that you may write to: corral backup ~/FILE",
+        ) from None
 
 
 def _pack(

@@ -145,6 +145,36 @@ def test_a_signal_goes_to_those_of_an_array_that_run_and_of_the_others_it_is_sai
     assert (code, "corral stop --signal USR1 JOB" in text) == (2, True)
 
 
+def test_one_job_that_is_refused_keeps_no_other_from_its_change(
+    sweep: str, corral: Say, agent: Agent
+) -> None:
+    code, text = corral("stop", "--signal", "USR1", f"{sweep}_3", f"{sweep}_2", "nobody", "-y")
+    assert code == 3
+    assert f"USR1 was sent to sweep_2 ({sweep}_2)" in text
+    assert re.search("corral: sweep_3 is [A-Z]+: there is nothing to send USR1 to", text)
+    assert "corral: there is no job 'nobody'" in text
+    assert corral("stop", "--signal", "USR1", f"{sweep}_2", "-y")[0] == 0
+    code, text = corral("stop", f"{sweep}_1", f"{sweep}_2", "nobody", "--json")
+    assert code == 3
+    told, _, errors = text.partition('{"error"')
+    assert json.loads(told)["id"] == f"{sweep}_2"
+    assert errors.count('"hint"') == 2
+    code, text = corral("stop", f"{sweep}_0", f"{sweep}_3", f"{sweep}_1", "-y")
+    assert code == 3
+    assert f"sweep_3 ({sweep}_3) is " in text  # though the one before it was refused
+    assert f"job {sweep}_0 is DONE already" in text
+    assert f"job {sweep}_1 is FAILED already" in text
+
+
+def test_one_node_that_is_not_there_keeps_no_other_from_its_change(
+    agent: Agent, corral: Say
+) -> None:
+    code, text = corral("node", "cordon", "nx", "n1", "-y")
+    assert code == 3
+    assert "there is no node 'nx'" in text
+    assert "n1: cordoned" in text
+
+
 @pytest.mark.parametrize(
     ("indices", "text"),
     [

@@ -1,7 +1,7 @@
 """ps, show, why, stop, suspend, resume, checkpoints."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -25,6 +25,7 @@ from corral.cli.output import (
 )
 from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
 from corral.cli.row import time_of, where_or_why
+from corral.cli.several import change_each
 from corral.domain.units import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from corral.client import Client
     from corral.wire import api
 
-T = TypeVar("T")
 FEW_ROWS = 100  # of unfinished jobs, where no limit is said
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
@@ -258,59 +258,47 @@ def stop(
     *jobs: str,
     signal: str | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
-) -> None:
+) -> int:
     """Cancel jobs, or send them a signal.
 
     Args:
         jobs: Ids or names; those of an array mean all of it.
         signal: Send this to the ranks of running ones, which are not cancelled by that: USR1.
     """
-    if signal is not None:
-        _signal(jobs, signal, common)
-        return
-    _change(jobs, common, "stop", lambda client, job: client.cancel(job))
+    if signal is None:
+        return _change(jobs, common, "stop", lambda client, job: client.cancel(job), _say_state)
 
-
-def _signal(jobs: tuple[str, ...], signal: str, common: Change) -> None:
-    """To each that runs; where none of them does, why not is the answer."""
-    from corral.domain.errors import Conflict
-
-    def send(client: "Client", job: str) -> "api.JobDetail | Conflict":
-        try:
-            return client.signal(job, signal)
-        except Conflict as conflict:
-            return conflict
-
-    answers = _each(jobs, common, f"send {signal} to", send, command=f"stop --signal {signal}")
-    found = [one for one in answers if not isinstance(one, Conflict)]
-    refused = [one for one in answers if isinstance(one, Conflict)]
-    if refused and not found:
-        raise refused[0]
-    for conflict in refused:
-        note(conflict.message)
-    if common.json:
-        _print_changed(found)
-        return
-    for job in found:
+    def say_sent(job: "api.JobDetail") -> None:
         say(f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that")
 
+    def send(client: "Client", job: str) -> "api.JobDetail":
+        return client.signal(job, signal)
 
-def suspend(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    return _change(
+        jobs, common, f"send {signal} to", send, say_sent, command=f"stop --signal {signal}"
+    )
+
+
+def suspend(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Save, stop and keep jobs for later.
 
     Args:
         jobs: Ids or names; those of an array mean all of it.
     """
-    _change(jobs, common, "suspend", lambda client, job: client.suspend(job))
+    return _change(jobs, common, "suspend", lambda client, job: client.suspend(job), _say_state)
 
 
-def resume(*jobs: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+def resume(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Let suspended or held jobs go on.
 
     Args:
         jobs: Ids or names; those of an array mean all of it.
     """
-    _change(jobs, common, "resume", lambda client, job: client.resume(job))
+    return _change(jobs, common, "resume", lambda client, job: client.resume(job), _say_state)
+
+
+def _say_state(job: "api.JobDetail") -> None:
+    say(f"{job.name} ({job.id}) is {job.state}")
 
 
 def _change(
@@ -318,24 +306,11 @@ def _change(
     common: Change,
     verb: str,
     call: "Callable[[Client, str], api.JobDetail]",
-) -> None:
-    found = _each(jobs, common, verb, call)
-    if common.json:
-        _print_changed(found)
-        return
-    for job in found:
-        say(f"{job.name} ({job.id}) is {job.state}")
-
-
-def _each(
-    jobs: tuple[str, ...],
-    common: Change,
-    verb: str,
-    call: "Callable[[Client, str], T]",
+    tell: "Callable[[api.JobDetail], None]",
     *,
     command: str = "",
-) -> "list[T]":
-    """What the call answers for each that is meant. Raises: Usage, Conflict."""
+) -> int:
+    """Each that is meant. The exit code. Raises: Usage, Conflict."""
     from corral.domain.errors import Conflict
 
     if not jobs:
@@ -344,12 +319,17 @@ def _each(
     if not common.agreed(f"{verb} {', '.join(jobs)}?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        return [call(client, id) for job in jobs for id in arrays.members(client, job)]
-
-
-def _print_changed(found: "list[api.JobDetail]") -> None:
-    one = found[0].model_dump(mode="json") if len(found) == 1 else None
-    print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
+        found, code = change_each(
+            jobs,
+            lambda job: arrays.members(client, job),
+            lambda id: call(client, id),
+            tell,
+            as_json=common.json,
+        )
+    if common.json and found:
+        one = found[0].model_dump(mode="json") if len(found) == 1 else None
+        print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
+    return code
 
 
 def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen

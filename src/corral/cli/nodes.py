@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
 from corral.cli.output import cut, print_json, say, show_pairs, show_table, state, table
+from corral.cli.several import change_each
 from corral.domain.units import size_text
 
 if TYPE_CHECKING:
@@ -73,31 +74,31 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         show_table(rows)
 
 
-def cordon(*nodes: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+def cordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Give nodes no new work; what runs there runs on.
 
     Args:
         nodes: Their names.
     """
-    _change(nodes, common, "cordon", lambda client, node: client.cordon(node))
+    return _change(nodes, common, "cordon", lambda client, node: client.cordon(node))
 
 
-def drain(*nodes: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Give nodes no new work, and move what runs there.
 
     Args:
         nodes: Their names.
     """
-    _change(nodes, common, "drain", lambda client, node: client.drain(node))
+    return _change(nodes, common, "drain", lambda client, node: client.drain(node))
 
 
-def uncordon(*nodes: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Give nodes work again.
 
     Args:
         nodes: Their names.
     """
-    _change(nodes, common, "uncordon", lambda client, node: client.uncordon(node))
+    return _change(nodes, common, "uncordon", lambda client, node: client.uncordon(node))
 
 
 def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -130,7 +131,8 @@ def _change(
     common: Change,
     verb: str,
     call: "Callable[[Client, str], api.NodeDetail]",
-) -> None:
+) -> int:
+    """Each that is named. The exit code. Raises: Usage, Conflict."""
     from corral.domain.errors import Conflict
 
     if not nodes:
@@ -140,13 +142,17 @@ def _change(
     if not common.agreed(f"{verb} {', '.join(nodes)}?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        found = [call(client, node) for node in nodes]
-    if common.json:
+        found, code = change_each(
+            nodes,
+            lambda node: [node],
+            lambda node: call(client, node),
+            lambda node: say(f"{node.id}: {_work(node)}"),
+            as_json=common.json,
+        )
+    if common.json and found:
         one = found[0].model_dump(mode="json") if len(found) == 1 else None
         print_json(one or {"nodes": [node.model_dump(mode="json") for node in found]})
-        return
-    for node in found:
-        say(f"{node.id}: {_work(node)}")
+    return code
 
 
 def _work(node: "api.Node") -> str:

@@ -7,6 +7,7 @@ import pytest
 from corral.boot import up
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start import StartFailed, logged_bytes
+from corral.cli.failure import UNREACHABLE, exit_code_of
 from corral.domain.errors import Unreachable
 from corral.wire import api
 
@@ -59,4 +60,44 @@ def test_what_the_head_warns_of_is_told_at_once_and_each_thing_once(
 
     with pytest.raises(Unreachable):
         up.wait_for_nodes(place, ask, since_bytes=0, tell=told.append)
-    assert told == ["warning: it is late", f"warning: {SILENT}"]
+    assert told == ["waiting for a node of slurm", "warning: it is late", f"warning: {SILENT}"]
+
+
+def lent(root: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDir:
+    """Where what lends the nodes may fail for no time at all."""
+    monkeypatch.setattr(up, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(up, "SILENT_SECONDS", 0.0)
+    place = ClusterDir(root)
+    place.create()
+    ClusterSettings(engine="slurm").save(place)
+    return place
+
+
+def test_where_slurm_is_away_the_command_ends_and_says_that_the_head_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = lent(tmp_path, monkeypatch)
+    with pytest.raises(StartFailed, match="the head runs, and goes on trying") as failed:
+        up.wait_for_nodes(place, status, since_bytes=0)
+    assert SILENT in failed.value.message
+    for next_command in ("corral status", "corral down", "corral up --engine local"):
+        assert next_command in failed.value.hint
+    assert exit_code_of(failed.value) == UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "warning", ["slurm has not answered for 2 s", "the disk of the head is full"]
+)
+def test_what_is_late_or_no_trouble_of_the_engine_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warning: str
+) -> None:
+    place, answers = lent(tmp_path, monkeypatch), iter([warning] * 50)
+
+    def ask() -> api.Status:
+        try:
+            return status(next(answers))
+        except StopIteration:
+            raise Unreachable("enough") from None
+
+    with pytest.raises(Unreachable):
+        up.wait_for_nodes(place, ask, since_bytes=0)

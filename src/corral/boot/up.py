@@ -23,6 +23,7 @@ from corral.boot.start import (
 from corral.boot.stores import KEPT, check_several, keep_variable, url_in
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.local.labels import labels_still_meant
+from corral.ports.engine import NO_ANSWER
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -40,6 +41,7 @@ MADE_HERE: Final = (
 )
 NODES_SECONDS: Final = 60.0
 LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor to begin
+SILENT_SECONDS: Final = 30.0  # that what lends the nodes fails without a break
 POLL_SECONDS: Final = 0.03
 GPU_SECONDS: Final = 20.0
 _COUNT: Final = "from corral.agent.survey import real_gpus; print(len(real_gpus(None)))"
@@ -278,28 +280,35 @@ def wait_for_any(
     since_bytes: int,
     tell: Callable[[str], None],
 ) -> "api.Status":
-    """The status once any of the engine's nodes is alive. What the head warns of is told once.
+    """The status once any of the engine's nodes is alive. What it waits for, and what the head
+    warns of, is told once.
 
-    Raises: StartFailed with the head's warnings and the end of its log when none comes.
+    Raises: StartFailed with the head's warnings and the end of its log when none comes, sooner
+    where what lends them does not answer at all.
     """
-    give_up_at = time.monotonic() + LENT_SECONDS
+    began = failed = time.monotonic()
     told: set[str] = set()
     while True:
         found = status()
         if any(node.heard and node.liveness == "alive" for node in found.nodes):
             return found
-        for warning in found.warnings:
-            if warning not in told:
-                told.add(warning)
-                tell(f"warning: {warning}")
-        if time.monotonic() > give_up_at:
+        for text in (f"waiting for a node of {engine}", *map("warning: {}".format, found.warnings)):
+            if text not in told:
+                told.add(text)
+                tell(text)
+        now = time.monotonic()
+        if not any(warning.startswith(f"{engine} {NO_ANSWER}") for warning in found.warnings):
+            failed = now
+        if now - failed > SILENT_SECONDS or now - began > LENT_SECONDS:
             break
         time.sleep(POLL_SECONDS)
     said = "".join(f"\n  {warning}" for warning in found.warnings)
     raise StartFailed(
-        f"no node of {engine} is alive after {LENT_SECONDS:g} s{said}\n"
-        f"the last lines of {place.head_log}:\n{last_lines(place.head_log, since_bytes)}",
-        hint="run: corral status, or give it up: corral down",
+        f"no node of {engine} is alive after {now - began:.0f} s{said}\n"
+        f"the last lines of {place.head_log}:\n{last_lines(place.head_log, since_bytes)}\n"
+        "the head runs, and goes on trying",
+        hint="see how it goes: corral status; or give it up: corral down, and for nodes of this "
+        f"machine: corral up --engine {LOCAL}",
     )
 
 

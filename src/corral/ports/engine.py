@@ -1,13 +1,15 @@
 """What lends nodes."""
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Protocol
+from typing import Final, Protocol
 
 from corral.domain.candidate import Candidate
 from corral.domain.facts import AttemptKey, Placing
 from corral.domain.ids import NodeId
 from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
+
+NO_ANSWER: Final = "does not answer"
 
 
 class Engine(Protocol):
@@ -29,7 +31,8 @@ class Engine(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why it does not get at its nodes now, as a sentence; "" when it does."""
+        """Why it does not get at its nodes now, as a sentence; "" when it does. It begins with the
+        engine's name and NO_ANSWER where a call has failed, and is not only late."""
         ...
 
     def observe(self) -> Mapping[NodeId, str]:

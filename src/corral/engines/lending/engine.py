@@ -21,7 +21,7 @@ from corral.domain.wanted import Launch, Wanted
 from corral.engines.lending.asking import Asking
 from corral.engines.lending.desk import Desk, Due
 from corral.engines.lending.values import Driver, Look, PartFiles, PlacingDriver
-from corral.ports.engine import Placer
+from corral.ports.engine import NO_ANSWER, Placer
 from corral.wire.node import encode_settings
 from corral.wire.planning import early_of
 
@@ -201,7 +201,7 @@ class LendingEngine:
         try:
             look = await self.driver.look()
         except Trouble as trouble:
-            said = f"{self.name} does not answer: {trouble.message}"
+            said = f"{self.name} {NO_ANSWER}: {trouble.message}"
             if self.trouble != said:
                 log.warning(said)
             self.trouble = said

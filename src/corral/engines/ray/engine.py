@@ -27,6 +27,7 @@ from corral.engines.ray.nodes import AMD, RayNode
 from corral.engines.ray.reasons import why_not_begun
 from corral.engines.ray.scaling import Sleepers
 from corral.engines.ray.settings import RaySettings
+from corral.ports.engine import NO_ANSWER
 from corral.wire.joining import RayInvitation
 from corral.wire.node import NodeSettings, encode_settings
 
@@ -195,7 +196,7 @@ class RayEngine:
                 await self._look()
                 self._say("")
             except (Trouble, OSError) as trouble:
-                self._say(f"{self.name} does not answer: {trouble}")
+                self._say(f"{self.name} {NO_ANSWER}: {trouble}")
             finally:
                 late.cancel()
             await asyncio.sleep(LOOK_SECONDS)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, QueueName, UserName
@@ -140,6 +140,8 @@ def test_who_owes_as_little_as_sums_are_rounded_by_does_not() -> None:
 
 
 @given(st.floats(-9.0, 9.0), st.integers(-9, 9))
+@example(LEAST, 1)
+@example(LEAST, -1)
 def test_when_it_changes_who_owes_is_known_before(gpus: float, rate: int) -> None:
     debts = {A: Debt(queue=A, at=NOW, gpus=gpus, rate=float(rate))}
     then = changes_at(debts.values(), tree(), NOW)

@@ -22,8 +22,8 @@ GIVING = [
     Mutant(
         "a queue beyond its own takes from others",
         "schedule.rights:Rights._borrows",
-        "if not self._is_within(gang, asked, mine[parts]):",
-        "if False:",
+        "not self._is_within(gang, asked, mine[parts])",
+        "False",
         "right",
         seed=47,
     ),

@@ -105,6 +105,6 @@ def _rate(claim: Claim, *, owes: bool) -> float:
 def _changes_at(debt: Debt, tree: QueueTree) -> float:
     """It nears its rate, and half of what is left is gone after each half-life."""
     above, goal = debt.gpus - LEAST, debt.rate - LEAST
-    if above * goal >= 0:
+    if not goal or (above > 0) == (goal > 0):
         return inf
     return floor(debt.at + tree.half_life_seconds * log2(1.0 - above / goal)) + 1.0

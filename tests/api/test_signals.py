@@ -11,6 +11,7 @@ from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.part import part_of
 from corral.domain.resources import Inventory
 from corral.wire.channel import SignalNow
+from corral.wire.slurm.plan import BatchPlan, command_of
 from tests.api.heads import Agent, Head, eventually, serving, up
 
 
@@ -87,6 +88,27 @@ def test_every_node_of_it_is_told_once_it_runs_and_the_audit_log_says_so(
     status, answer = asked(head, job, signal="12")
     assert status == 409
     assert "nothing was sent: not connected now is n2" in answer["error"]["message"]
+
+
+def test_of_a_batch_script_it_goes_to_it_and_its_steps_unless_that_is_said(
+    head: Head, agents: list[Agent]
+) -> None:
+    plan = BatchPlan(name="b", submit_dir="/", submit_host="h", chdir="/", output="o")
+    batch = command_of("#!/bin/sh\nsleep 9\n", plan)
+    job = submitted(head, "batch", run=batch)
+    placed(agents)
+    run(head, agents, job)
+    for body, to in (({}, "all"), ({"to": None}, "all"), ({"to": "ranks"}, "ranks")):
+        assert asked(head, job, signal="KILL", **body)[0] == 202
+        assert [sent_to(agent).to for agent in agents] == [to, to]
+
+
+def test_of_any_other_job_it_goes_to_the_ranks(head: Head, agents: list[Agent]) -> None:
+    job = submitted(head, "ranks", run="cat > slurm_script <<'END'\nhello\nEND\n")
+    placed(agents)
+    run(head, agents, job)
+    assert asked(head, job, signal="KILL")[0] == 202
+    assert [sent_to(agent).to for agent in agents] == ["ranks", "ranks"]
 
 
 def test_to_a_program_on_its_own_ray_cluster_nothing_is_sent(

@@ -205,6 +205,8 @@ def test_a_signal_goes_to_the_steps_or_to_the_script(login: Login) -> None:
     said(*up, "step", "script")
     login("scancel", "-f", "-s", "10", id)
     said(*up, "step", "step", "script", "script")
+    login.house.ok("cancel", "--signal", "USR1", f"j{id}", "-y")  # Corral's own: as -f
+    said(*up, *["step", "script"] * 3)
     login("scancel", "-s", "TERM", id)
     login.house.until_state(f"j{id}", "CANCELLED")
     marks.unlink()
@@ -218,6 +220,9 @@ def test_a_signal_goes_to_the_steps_or_to_the_script(login: Login) -> None:
     assert login("scancel", "-s", "USR1", held, code=1) == (
         f"scancel: error: Kill job error on job id {held}: Job is pending execution\n"
     )
+    login.house.ok("cancel", "--signal", "KILL", f"j{array}", "-y")
+    for index in (0, 1):
+        login.house.until_state(f"j{array}_{index}", "FAILED")
     login("scancel", array, held)
     assert not login("scancel", "-s", "USR1", id)
 

@@ -26,6 +26,7 @@ from corral.domain.wishes import Cancel, Requeue, Resume, Suspend
 from corral.wire import api, signals
 from corral.wire.channel import SignalNow
 from corral.wire.reading import parse_values
+from corral.wire.slurm.plan import is_batch
 from corral.wire.submission import check_waits, to_domain
 
 router = APIRouter()
@@ -223,7 +224,8 @@ async def signal(
     if body is None or number is None:
         asked = "no signal was named" if body is None else f"{body.signal!r} is no signal"
         raise RequestInvalid(asked, hint=f"one of {', '.join(signals.NAMES)}, or its number")
-    await _send(house, found, caller, number, body.to)
+    to = body.to or ("all" if is_batch(found.spec.run) else "ranks")
+    await _send(house, found, caller, number, to)
     return await _detail(house, found, caller, job)
 
 

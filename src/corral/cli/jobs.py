@@ -263,7 +263,7 @@ def stop(
 
     Args:
         jobs: Ids or names; those of an array mean all of it.
-        signal: Send this to the ranks of running ones, which are not cancelled by that: USR1.
+        signal: Send this to their ranks, or script and steps; they are not cancelled by that: USR1.
     """
     if signal is None:
         return _change(jobs, common, "stop", lambda client, job: client.cancel(job), _say_state)

@@ -102,9 +102,10 @@ class AsyncClient(AsyncPeople, AsyncNodes):
         """Stop its attempt, with a save, and let it begin anew in its old place in line."""
         return await self._call(calls.change_job(job, "requeue"))
 
-    async def signal(self, job: str, signal: str, *, to: "To" = "ranks") -> "api.JobDetail":
+    async def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
         """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its
-        ranks and all that they have started, the shell of each alone, or both."""
+        ranks and all that they have started (of a batch script, its steps: `ranks`), the shell of
+        each alone (`batch`), or both (`all`). None: both of a batch script, else the ranks."""
         return await self._call(calls.signal(job, signal, to))
 
     async def checkpoints(self, job: str) -> "list[api.Checkpoint]":

@@ -80,7 +80,7 @@ def change_job(
     )
 
 
-def signal(name: str, signal: str, to: "To") -> "Call[api.JobDetail]":
+def signal(name: str, signal: str, to: "To | None") -> "Call[api.JobDetail]":
     body = {"signal": signal, "to": to}
     path = f"{_job(name)}/signal"
     return Call(method="POST", path=path, json=body, read=_one("JobDetail"), repeatable=False)

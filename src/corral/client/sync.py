@@ -118,9 +118,10 @@ class Client(SyncPeople, SyncNodes):
         """Stop its attempt, with a save, and let it begin anew in its old place in line."""
         return self._call(calls.change_job(job, "requeue"))
 
-    def signal(self, job: str, signal: str, *, to: "To" = "ranks") -> "api.JobDetail":
+    def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
         """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its
-        ranks and all that they have started, the shell of each alone, or both."""
+        ranks and all that they have started (of a batch script, its steps: `ranks`), the shell of
+        each alone (`batch`), or both (`all`). None: both of a batch script, else the ranks."""
         return self._call(calls.signal(job, signal, to))
 
     def checkpoints(self, job: str) -> "list[api.Checkpoint]":

@@ -116,11 +116,12 @@ class JobChange(Asked):
 
 
 class JobSignal(Asked):
-    """USR1, SIGUSR1 or 10. `to`: the ranks with all that they have started, the shell that each
-    was started by alone (`batch`), or both (`all`)."""
+    """USR1, SIGUSR1 or 10. `to`: the ranks with all that they have started (of a batch script, its
+    steps), the shell that each was started by alone (`batch`), or both (`all`). None: both of a
+    batch script, else the ranks."""
 
     signal: Annotated[str, Field(min_length=1, max_length=20)]
-    to: To = "ranks"
+    to: To | None = None
 
 
 class SecretValue(Asked):

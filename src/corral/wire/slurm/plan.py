@@ -8,6 +8,7 @@ from typing import Any, Final
 SCRIPT: Final = "slurm_script"
 MODULE: Final = "corral.agent.batch"
 _END: Final = "END_OF_SCRIPT"
+_RUN: Final = f'exec "$CORRAL_PYTHON" -P -m {MODULE} '
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,5 +66,9 @@ def command_of(script: str, plan: BatchPlan) -> str:
     while end in script:
         end += "_"
     text = script if script.endswith("\n") else f"{script}\n"
-    words = f'exec "$CORRAL_PYTHON" -P -m {MODULE} {shlex.quote(plan.encode())}'
-    return f"cat > {SCRIPT} <<'{end}'\n{text}{end}\n{words}\n"
+    return f"cat > {SCRIPT} <<'{end}'\n{text}{end}\n{_RUN}{shlex.quote(plan.encode())}\n"
+
+
+def is_batch(command: str) -> bool:
+    """Whether it is such a job's command."""
+    return command.startswith(f"cat > {SCRIPT} <<'{_END}") and f"\n{_RUN}" in command

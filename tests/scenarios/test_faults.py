@@ -160,7 +160,10 @@ def test_down_may_leave_jobs_which_the_next_head_finds_again() -> None:
         assert not head_runs(here.place)
         go.touch()
         until(lambda: len(here.processes(f"nodes/n1/attempts/{ends}.1")) <= 1, "one has ended")
-        here.up()
+        said = here.corral("up")
+        assert said.returncode == 0, said.stderr
+        assert f"continues {here.root}: " in " ".join(said.stderr.split())
+        assert f"in {here.root})" in here.ok("status")
         job = here.until_over(ends)
         assert (job.exit_code, job.attempt) == (9, 1)
         assert (here.job(stays).state, here.job(stays).attempt) == ("RUNNING", 1)
@@ -169,7 +172,9 @@ def test_down_may_leave_jobs_which_the_next_head_finds_again() -> None:
 def test_up_again_is_harmless_and_no_way_to_change_a_cluster() -> None:
     with house("--nodes", "1", "--gpus", "1") as here:
         pid = here.head_pid()
-        assert "already up" in here.ok("up")
+        again = here.corral("up")
+        assert "already up" in again.stdout
+        assert "continues" not in again.stderr
         assert "already up" in here.ok("up", "--nodes", "1")
         done = here.corral("up", "--nodes", "2")
         assert (done.returncode, here.head_pid()) == (3, pid)

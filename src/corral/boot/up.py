@@ -186,9 +186,11 @@ def host_of(place: ClusterDir, asked: Asked) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """`is_new`: the head was not there already. `since_bytes`: how long its log was before."""
+    """`is_new`: the head was not there already. `continues`: the cluster was up before.
+    `since_bytes`: how long its log was before."""
 
     is_new: bool
+    continues: bool = False
     since_bytes: int
 
 
@@ -215,7 +217,8 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
     check_installed(settings)
     url_in(settings.store_file)
     settings.save(place)
-    start = Start(is_new=True, since_bytes=logged_bytes(place))
+    known = before[place.cluster_json] is not None
+    start = Start(is_new=True, continues=known, since_bytes=logged_bytes(place))
     try:
         start_head(place)
     except StartFailed:

@@ -92,6 +92,9 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
     from corral.boot.up import wait_for_nodes
 
     with common.client() as client:
+        if start.continues:
+            left = len(unfinished(client))
+            note(f"continues {common.place.root}: {left} unfinished job{'s' * (left != 1)}")
         return wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
 
 
@@ -207,9 +210,12 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     if found.gpus.away:
         gpus += f", {found.gpus.away} not to be had now"
     counts = ", ".join(f"{count} {name}" for name, count in sorted(found.jobs.items()))
+    about = f"process {found.head.pid}, version {found.head.version}"
+    if not common.remote:
+        about += f", in {common.place.root}"
     show_pairs(
         [
-            ("head", f"{found.head.url} (process {found.head.pid}, version {found.head.version})"),
+            ("head", f"{found.head.url} ({about})"),
             *[("heads", heads_text(found.heads))] * bool(found.heads),
             ("GPUs", gpus),
             ("jobs", counts or "none unfinished"),

@@ -42,3 +42,15 @@ def test_a_lone_node_has_its_machines_disk_and_nobody_is_warned_of_it() -> None:
     with house("--nodes", "1", "--gpus", "1") as here:
         assert "private root" not in "".join(here.answer("status")["warnings"])
         assert here.node("n1").private_root
+
+
+def test_a_head_that_does_not_start_says_why_without_its_log() -> None:
+    with house() as here:
+        done = here.corral("up", "--gpus", "1", "--host", "192.0.2.99")
+        assert done.returncode == 4
+        assert done.stderr.splitlines()[0] == (
+            "corral: the head does not start: no port can be had on 192.0.2.99: "
+            "Cannot assign requested address"
+        )
+        assert "keep to loopback: corral up --host 127.0.0.1" in done.stderr
+        assert "{" not in done.stderr

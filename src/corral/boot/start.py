@@ -2,6 +2,7 @@
 
 import fcntl
 import http.client
+import json
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ from corral.wire.tls import trusting
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
 LOG_LINES: Final = 12
+REFUSED: Final = "head_refused"  # what boot.head logs when it does not start, with why
 
 
 class StartFailed(Trouble):
@@ -53,7 +55,8 @@ def start_head(place: ClusterDir) -> None:
     """Start a head in the background and wait until it answers. One that somebody else started
     at the same moment will do.
 
-    Raises: StartFailed with the log's last lines when it ends, or does not answer in time.
+    Raises: StartFailed with what the head refused, or with the log's last lines when it ends
+    otherwise or does not answer in time.
     """
     log, before = place.head_log, logged_bytes(place)
     words = [sys.executable, "-P", "-m", "corral.boot.head", "--dir", str(place.root)]
@@ -64,13 +67,22 @@ def start_head(place: ClusterDir) -> None:
         if ended and head_runs(place) and until(lambda: answers(place), START_SECONDS):
             return
         if ended or time.monotonic() > give_up_at:
-            code = os.waitstatus_to_exitcode(status)
-            raise StartFailed(
-                f"the head {f'ended with code {code}' if ended else 'does not answer'}; the last "
-                f"lines of {log}:\n{last_lines(log, before)}",
-                hint=f"look at the whole log: less {log}",
-            )
+            raise _failed(log, before, os.waitstatus_to_exitcode(status) if ended else None)
         time.sleep(POLL_SECONDS)
+
+
+def _failed(log: Path, since_bytes: int, code: int | None) -> StartFailed:
+    """`code`: what it ended with; None: it runs, and does not answer."""
+    for line in reversed(_lines(log, since_bytes)):
+        with suppress(ValueError):
+            said = json.loads(line)
+            if isinstance(said, dict) and said.get("event") == REFUSED:
+                return StartFailed(f"the head does not start: {said['error']}", hint=said["hint"])
+    why = "does not answer" if code is None else f"ended with code {code}"
+    return StartFailed(
+        f"the head {why}; the last lines of {log}:\n{last_lines(log, since_bytes)}",
+        hint=f"look at the whole log: less {log}",
+    )
 
 
 def logged_bytes(place: ClusterDir) -> int:
@@ -108,11 +120,17 @@ def healthy(url: str, trusted: Path | None = None) -> bool:
 
 def last_lines(log: Path, since_bytes: int) -> str:
     """The end of what was logged since."""
-    with suppress(OSError), log.open("rb") as file:
-        file.seek(since_bytes)
-        lines = file.read().decode(errors="replace").splitlines()
-        return "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:]) or "  (nothing)"
-    return "  (cannot be read)"
+    lines = _lines(log, since_bytes)
+    return "\n".join(f"  {line[:400]}" for line in lines[-LOG_LINES:]) or "  (nothing)"
+
+
+def _lines(log: Path, since_bytes: int) -> list[str]:
+    try:
+        with log.open("rb") as file:
+            file.seek(since_bytes)
+            return file.read().decode(errors="replace").splitlines()
+    except OSError as error:
+        return [f"({log} cannot be read: {error.strerror})"]
 
 
 def until(done: Callable[[], bool], seconds: float) -> bool:

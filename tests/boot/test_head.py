@@ -80,13 +80,28 @@ def test_a_damaged_head_json_stops_no_head(tmp_path: Path, text: str) -> None:
         assert found.getsockname()[1] > 0
 
 
-def test_a_start_that_fails_tells_the_end_of_the_log(place: ClusterDir) -> None:
+def test_a_start_that_fails_tells_the_end_of_the_log(
+    place: ClusterDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.create()
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho it has no legs\nexit 7\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    with pytest.raises(StartFailed) as failed:
+        start_head(place)
+    assert "the head ended with code 7" in failed.value.message
+    assert f"{place.head_log}:\n  it has no legs" in failed.value.message
+
+
+def test_a_start_that_is_refused_tells_why(place: ClusterDir) -> None:
     place.create()
     place.database.write_text("this is no database, whatever else it is" * 100)
     with pytest.raises(StartFailed) as refused:
         start_head(place)
+    assert refused.value.message.startswith("the head does not start: ")
     assert "corral.db" in refused.value.message
-    assert str(place.head_log) in refused.value.message
+    assert refused.value.hint
     assert not head_runs(place)
 
 

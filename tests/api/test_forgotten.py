@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.domain.ids import JobId
 from corral.domain.retention import Retention
 from tests.api.heads import eventually, serving
 from tests.api.test_jobs import error, submit
@@ -23,7 +24,8 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
                 answer = http.get(f"/v1/jobs/{ids[0]}{path}")
                 assert error(answer) == (410, "forgotten"), path
             said = answer.json()["error"]["message"]
-            assert said.startswith(f"job {ids[0]} is not kept any more: ")
+            assert said.startswith(f"there is no job {ids[0]}: it is not kept any more (a job is ")
+            assert said.endswith("or its number was that of another request and never a job's")
             assert "30 d after its end, or when 2 others have ended after it" in said
             assert error(http.post(f"/v1/jobs/{ids[0]}/cancel")) == (410, "forgotten")
             assert error(http.get("/v1/jobs/j999")) == (404, "not_found")
@@ -37,6 +39,20 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
             asked = f"/v1/agents/forgotten?jobs={ids[0]},{ids[1]},j999,{array}_1,../x"
             assert node.get(asked).json() == {"forgotten": [ids[0]]}
             assert node.get("/v1/agents/forgotten").json() == {"forgotten": []}
+
+
+def test_a_job_that_is_no_array_has_no_index(tmp_path: Path) -> None:
+    with serving(tmp_path) as head, head.http() as http:
+        id = submit(head, {"name": "a", "run": "x"}).json()["jobs"][0]["id"]
+        for cancelled in (False, True):
+            if cancelled:
+                http.post(f"/v1/jobs/{id}/cancel")
+                eventually(lambda: JobId(id) in head.control.world.ended)
+            answer = http.get(f"/v1/jobs/{id}_9")
+            assert error(answer) == (404, "no_such_index")
+            said = answer.json()["error"]
+            assert said["message"] == f"there is no job {id}_9: {id} is no array"
+            assert said["hint"] == f"run: corral show {id}"
 
 
 @pytest.mark.parametrize("path", ["", "/why", "/events", "/logs"])

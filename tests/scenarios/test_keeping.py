@@ -15,7 +15,7 @@ def test_what_is_more_than_is_kept_goes_from_the_head_with_its_logs() -> None:
         until(lambda: not (logs / first).exists(), "the logs of the first are gone")
         shown = here.corral("show", first)
         assert shown.returncode == 3
-        assert f"job {first} is not kept any more" in shown.stderr
+        assert f"there is no job {first}: it is not kept any more" in shown.stderr
         (logs / first).mkdir()  # as a crash between the commit and the sweep leaves it
         here.kill_head()
         here.up()

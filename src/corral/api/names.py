@@ -21,17 +21,23 @@ async def find_job(control: Control, name: str, by: UserName) -> Job:
     if found is None:
         await _check_index(control, name, by)
     if found is None and await _was_given(control, id) and not await store.array(name):
-        raise control.keeping.retention.refusal(f"job {id}")
+        raise control.keeping.retention.unknown(id)
     if found is None:
         raise NotFound("job", name[:100], await store.names(), see="corral ps --all")
     return control.world.jobs.get(found.id, found)
 
 
 async def _check_index(control: Control, name: str, by: UserName) -> None:
-    """Raises: NoSuchIndex for that of an array which is here, and has lost none of its jobs yet."""
+    """Raises: NoSuchIndex for that of an array which is here, and has lost none of its jobs yet;
+    and for that of a job which is none."""
     of, _, index = name.rpartition("_")
-    parts = await array_of(control, of, by) if of and index.isdecimal() else ()
+    if not of or not index.isdecimal():
+        return
+    parts = await array_of(control, of, by)
     if not parts:
+        if JobId(of) in control.world.jobs or await control.store.job(JobId(of)):
+            text = f"there is no job {name[:100]}: {of[:100]} is no array"
+            raise NoSuchIndex(text, hint=f"run: corral show {of[:100]}")
         return
     keep = control.keeping.retention
     is_young = control.clock.wall() - parts[0].submitted_at < keep.seconds
@@ -44,8 +50,8 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
 
 
 async def _was_given(control: Control, id: JobId) -> bool:
-    """Whether there was a job of this id. Other wishes than jobs have numbers, too: one above the
-    newest job's was never given to any."""
+    """Whether there may have been a job of this id. Other wishes than jobs have numbers, too: one
+    above the newest job's was never given to any."""
     newest = await control.store.jobs(final=True, limit=1)
     is_above = bool(newest) and (sequence_of(id) or 0) > (sequence_of(newest[0].id) or 0)
     return control.world.forgot(id) and not is_above

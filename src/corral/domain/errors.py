@@ -55,13 +55,13 @@ class NotFound(Refusal):
 
 
 class NoSuchIndex(Refusal):
-    """The array is there, and no job of it has that index."""
+    """The array, or a job that is none, is there, and has no such index."""
 
     code = "no_such_index"
 
 
 class Forgotten(Refusal):
-    """The job was there, has ended, and is not kept any more."""
+    """The job has ended and is not kept any more, or its number was never a job's."""
 
     code = "forgotten"
 

@@ -25,6 +25,14 @@ class Retention:
             f"{self.jobs:,} others have ended after it"
         )
 
+    def unknown(self, job: str) -> Forgotten:
+        """For who asks for a number that was given, and has no job: nobody can tell why."""
+        return Forgotten(
+            f"there is no job {job}: it is not kept any more ({self}), or its number was that of "
+            "another request and never a job's",
+            hint="run: corral ps --all",
+        )
+
     def refusal(self, what: str) -> Forgotten:
-        """For who asks for a job that is not there any more."""
+        """For who asks for what is not there any more."""
         return Forgotten(f"{what} is not kept any more: {self}", hint="run: corral ps --all")

@@ -1,6 +1,7 @@
 """Jobs to import from what sacct and kubectl print: each told once, faults by their place."""
 
 import json
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,34 @@ def test_the_fewest_columns_will_do(tmp_path: Path) -> None:
     (one,) = read(tmp_path, "sacct", text).jobs
     assert (one.id, one.name, one.shape.nodes, one.user) == ("sacct:7", "7", 1, "")
     assert one.ended_at - one.submitted_at == 30.0
+
+
+def test_a_row_that_ends_before_it_started_is_a_fault(tmp_path: Path) -> None:
+    text = (
+        "JobID|Submit|Start|End|Elapsed|State\n"
+        "7|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T00:09:59|00:00:30|FAILED\n"
+        "8|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T00:10:00|00:00:30|FAILED\n"
+    )
+    past = read(tmp_path, "sacct", text)
+    assert [one.id for one in past.jobs] == ["sacct:8"]
+    assert past.faults == ("line 2: End is 2026-01-01T00:09:59, before it started",)
+
+
+def test_an_end_in_the_hour_that_clocks_tell_twice_is_after_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "JobID|Submit|Start|End|Elapsed|State\n"
+        "7|2026-10-25T01:00:00|2026-10-25T02:50:00|2026-10-25T02:10:00|00:20:00|COMPLETED\n"
+    )
+    try:
+        with monkeypatch.context() as patch:
+            patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+            time.tzset()
+            (one,) = read(tmp_path, "sacct", text).jobs
+    finally:
+        time.tzset()
+    assert one.ended_at - one.started_at == 1200.0
 
 
 def test_gpus_that_do_not_go_evenly_over_the_nodes_are_told_as_of_one(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def _job(row: Mapping[str, str]) -> Imported | None:
         raise ValueError("JobID is empty")
     submitted = _moment(row, "Submit")
     started = _moment(row, "Start") if row.get("Start") else submitted
-    ended = _moment(row, "End") if row.get("End", "") not in UNKNOWN else started + seconds
+    ended = _end(row, started) if row.get("End", "") not in UNKNOWN else started + seconds
     cluster = f"{row['Cluster']}/" if row.get("Cluster") else ""
     tres = row.get("AllocTRES") or row.get("ReqTRES", "")
     return Imported(
@@ -69,7 +69,7 @@ def _job(row: Mapping[str, str]) -> Imported | None:
         shape=_shape(tres, row.get("NNodes", "")),
         submitted_at=min(submitted, started),  # a requeued one is submitted anew
         started_at=started,
-        ended_at=max(ended, started),
+        ended_at=ended,
         seconds=seconds,
         state=state,
         priority=0,
@@ -77,10 +77,20 @@ def _job(row: Mapping[str, str]) -> Imported | None:
     )
 
 
-def _moment(row: Mapping[str, str], name: str) -> float:
-    """In this machine's own time, as sacct prints it."""
+def _end(row: Mapping[str, str], started: float) -> float:
+    """Not before it started: in the hour that clocks tell twice, the later one is meant."""
+    ended = _moment(row, "End")
+    if ended < started:
+        ended = _moment(row, "End", fold=1)
+    if ended < started:
+        raise ValueError(f"End is {row['End']}, before it started")
+    return ended
+
+
+def _moment(row: Mapping[str, str], name: str, *, fold: int = 0) -> float:
+    """In this machine's own time, as sacct prints it; `fold` 1: the later of two with this name."""
     try:
-        return datetime.fromisoformat(row[name]).timestamp()
+        return datetime.fromisoformat(row[name]).replace(fold=fold).timestamp()
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{name} is {row[name][:60]!r}, not a moment") from None
 

@@ -8,9 +8,9 @@ import pytest
 from corral.boot import join
 from corral.boot.settings import ClusterDir
 from corral.domain.errors import TokenUsed, Unauthorised
+from corral.domain.people import ANOTHER_JOIN
 
 WANTED = join.Wanted(url="https://10.0.0.1:7000", token="corral_join_bad")
-LINE = "get another line: an operator may run: corral node token"
 
 
 @pytest.mark.parametrize(
@@ -18,8 +18,8 @@ LINE = "get another line: an operator may run: corral node token"
     [
         (Unauthorised("the Authorization header is not: Bearer TOKEN", hint="send"), "not known"),
         (Unauthorised("this cluster does not know the token", hint="set"), "not known"),
-        (Unauthorised("there is no user ann any more", hint=LINE), "no user ann"),
-        (TokenUsed("the join token t1 was used already", hint=LINE), "used already"),
+        (Unauthorised("there is no user ann any more", hint=ANOTHER_JOIN), "no user ann"),
+        (TokenUsed("the join token t1 was used already", hint=ANOTHER_JOIN), "used already"),
     ],
 )
 def test_a_join_token_that_is_not_taken_is_told_with_how_to_get_another(

@@ -20,9 +20,12 @@ from corral.domain.errors import (
     NotFound,
     SpecInvalid,
     StoreTrouble,
+    TokenExpired,
     TokenRevoked,
     Unreachable,
 )
+from corral.domain.ids import TokenId, UserName
+from corral.domain.people import Role, Token, role_of
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
 
@@ -88,6 +91,50 @@ def test_whoever_holds_the_directory_is_told_the_way_back_in(
     assert "remove the file token" in failure.hint_of(TokenRevoked("m", hint="h"))
     monkeypatch.setenv("CORRAL_TOKEN", "given")
     assert failure.hint_of(TokenRevoked("m", hint="h")) == "h"
+
+
+def test_whose_join_token_has_expired_is_told_to_get_a_new_line_and_to_end_no_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CORRAL_URL", raising=False)
+    monkeypatch.delenv("CORRAL_TOKEN", raising=False)
+    token = Token(
+        id=TokenId("t1"),
+        user=UserName("ann"),
+        role=Role.JOIN,
+        sha256="0" * 64,
+        created_at=0.0,
+        expires_at=900.0,
+        uses_left=1,
+    )
+    with pytest.raises(TokenExpired) as refused:
+        role_of(token, None, now=901.0)
+    hint = failure.hint_of(refused.value)
+    assert "15 minutes and works once" in hint
+    assert hint.endswith("corral node token")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["join"], failure.USAGE, "URL and --token are missing"),
+        (["join", "--token", "corral_join_a"], failure.USAGE, "URL is missing"),
+        (["leave", "-y"], failure.REFUSED, "this machine is no node"),
+    ],
+)
+def test_where_nothing_has_joined_it_is_said_what_is_missing(
+    words: list[str],
+    code: int,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("CORRAL_URL", "CORRAL_JOIN_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CORRAL_DIR", str(tmp_path))
+    assert run(words) == code
+    assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])

@@ -13,7 +13,7 @@ from corral.control import jobs_on
 from corral.domain.errors import Conflict, SpecInvalid, TokenUsed
 from corral.domain.ids import NAME_RULE, NodeId, UserName, is_name
 from corral.domain.node import Liveness
-from corral.domain.people import Role, Token, token_id
+from corral.domain.people import ANOTHER_JOIN, Role, Token, token_id
 from corral.domain.wishes import SetNode
 from corral.wire import api
 from corral.wire import joining as wire
@@ -83,7 +83,7 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
     if await store.spend_token(caller.token, made, at=now, entry=entry) is None:
         raise TokenUsed(
             f"the join token {caller.token} was used already",
-            hint="get another line: an operator may run: corral node token",
+            hint=ANOTHER_JOIN,
         )
     return wire.NodeJoined(
         node=body.node,

@@ -26,6 +26,7 @@ from corral.boot.start import StartFailed, last_lines, until
 from corral.boot.up import Asked, settled
 from corral.domain.errors import Conflict, CorralError, NotFound, SpecInvalid, Unauthorised
 from corral.domain.ids import NAME_RULE, NodeId, is_name
+from corral.domain.people import JOIN_LINE
 from corral.engines.local.processes import Process, spawn
 from corral.engines.local.settings import LocalSettings
 from corral.engines.ray import member
@@ -39,7 +40,6 @@ HEARD_SECONDS: Final = 60.0
 HEARD_ON_RAY_SECONDS: Final = 110.0  # whose start takes long where a machine is busy
 GONE_SECONDS: Final = 10.0
 POLL_SECONDS: Final = 0.1
-LINE: Final = "corral node token"  # prints what to run on a machine that is to join
 OWN: Final = "/v1/agents/node"
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9-]+")
 
@@ -152,11 +152,11 @@ def _ask(place: ClusterDir, wanted: Wanted, method: str, path: str, body: Any = 
     try:
         return ask(wanted.url, call, fingerprint=wanted.fingerprint, trusted=trusted)
     except Unauthorised as error:
-        if error.code != Unauthorised.code or LINE in error.hint:
+        if error.code != Unauthorised.code or JOIN_LINE in error.hint:
             raise  # of a token that was known: what became of it, and that another is needed
         raise Unauthorised(
             f"this join token is not known to the head at {wanted.url}",
-            hint=f"take a fresh line from the head: {LINE}",
+            hint=f"take a fresh line from the head: {JOIN_LINE}",
         ) from None
 
 

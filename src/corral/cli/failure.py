@@ -7,6 +7,7 @@ from typing import Final
 
 from corral.cli.output import clean
 from corral.domain.errors import Bug, CorralError, Refusal, TokenExpired, TokenRevoked
+from corral.domain.people import JOIN_LINE
 
 DONE: Final = 0
 JOB_FAILED: Final = 1
@@ -33,9 +34,11 @@ def exit_code_of(error: CorralError) -> int:
 
 
 def hint_of(error: CorralError) -> str:
-    """With the way of whoever holds the directory, where the token in it lets nobody in."""
+    """With the way of whoever holds the directory, where the token in it lets nobody in; it is no
+    join token."""
     given = {"CORRAL_URL", "CORRAL_TOKEN"} & os.environ.keys()
-    if given or not isinstance(error, TokenRevoked | TokenExpired):
+    ours = isinstance(error, TokenRevoked | TokenExpired) and JOIN_LINE not in error.hint
+    if given or not ours:
         return error.hint
     return (
         f"{error.hint}; or, where the cluster's directory is yours: end its head (kill the pid of "

@@ -99,6 +99,13 @@ def join(
     token = token or os.environ.get("CORRAL_JOIN_TOKEN")
     if url is None:
         joined = _joined(common)
+        if joined is None:
+            missing = "URL is" if token else "URL and --token are"
+            raise Usage(
+                f"{missing} missing: no node is in {common.place.root} that could be started again",
+                hint="get the whole line where the head is: corral node token; it reads: "
+                "corral join URL --token TOKEN",
+            )
     elif token is None:
         raise Usage("a join token is needed", hint=f"corral join {url} --token TOKEN")
     else:
@@ -126,18 +133,11 @@ def _show_joined(common: Common, joined: "Joined", found: "api.NodeDetail") -> N
     show_nodes([found])
 
 
-def _joined(common: Common) -> "Joined":
-    """Raises: Conflict where this machine has joined nothing."""
+def _joined(common: Common) -> "Joined | None":
+    """None where this machine has joined nothing."""
     from corral.boot.join import Joined
-    from corral.domain.errors import Conflict
 
-    joined = Joined.load(common.place)
-    if joined is None:
-        raise Conflict(
-            f"{common.place.root} is no node's directory: this machine has joined nothing there",
-            hint="get a line on the head: corral node token; and run it here",
-        )
-    return joined
+    return Joined.load(common.place)
 
 
 def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -151,6 +151,11 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     from corral.domain.errors import Conflict
 
     joined = _joined(common)
+    if joined is None:
+        raise Conflict(
+            f"this machine is no node: nothing has joined in {common.place.root}",
+            hint="where it has joined from another directory: corral leave --dir DIR",
+        )
     if not common.agreed(f"leave {joined.url}?"):
         raise Conflict("nothing was changed")
     go(joined, force=force)
@@ -165,10 +170,10 @@ def down(common: Common, *, leave_jobs: bool) -> bool:
 
     Raises: Conflict while jobs run here, unless they are to run on.
     """
-    from corral.boot.join import Joined, stop_agent
+    from corral.boot.join import stop_agent
     from corral.domain.errors import Conflict
 
-    joined = Joined.load(common.place)
+    joined = _joined(common)
     if joined is None:
         return False
     running = len(joined.shims())

@@ -14,7 +14,11 @@ from corral.domain.errors import (
 from corral.domain.ids import NodeId, TokenId, UserName
 
 _ANOTHER: Final = "get another: an admin may run: corral token create --user NAME"
-_ANOTHER_JOIN: Final = "get another line: an operator may run: corral node token"
+JOIN_LINE: Final = "corral node token"  # prints what to run on a machine that is to join
+ANOTHER_JOIN: Final = (
+    "a join token lasts 15 minutes and works once, where it was not made for more: get a new line, "
+    f"an operator may run: {JOIN_LINE}"
+)
 HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
 
 
@@ -109,7 +113,7 @@ def role_of(token: Token, user: User | None, now: float) -> Role:
 
     Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its user is gone.
     """
-    another = _ANOTHER_JOIN if token.role == Role.JOIN else _ANOTHER
+    another = ANOTHER_JOIN if token.role == Role.JOIN else _ANOTHER
     if token.revoked_at is not None:
         raise TokenRevoked(f"the token {token.id} of {token.user} was revoked", hint=another)
     if token.expires_at is not None and now >= token.expires_at:

@@ -68,7 +68,9 @@ def documents_of(text: str, *, source: str, toml: bool = False) -> list[Document
         )
     found = [_toml(text, source)] if toml else list(_yaml(text, source))
     if not found:
-        raise SpecInvalid(f"{source}: there is no spec in it", hint="see: docs/schema/spec.json")
+        raise SpecInvalid(
+            f"{source}: there is no spec in it", hint="see an example: corral apply --help"
+        )
     return found
 
 

@@ -17,8 +17,9 @@ from corral.wire import read
 from corral.wire.document import Document, Where
 from corral.wire.read import Wrong, reader, shown
 from corral.wire.reading import Problem, refusal
+from corral.wire.spec import QUEUES
 
-KIND: Final = "queues"
+KIND: Final = QUEUES
 MOST_GPUS: Final = 1_000_000
 BORROW_ONLY: Final = "borrow-only"
 _EXAMPLES: Final = {

@@ -25,6 +25,7 @@ SPELLINGS: Final[Mapping[tuple[str, ...], Mapping[str, str]]] = {
 }
 
 RAY: Final = "ray"
+QUEUES: Final = "queues"  # the kind of a file that holds no spec
 _DURATION: Final = {
     "type": "string",
     "examples": ["90s", "4h", "1d12h", "2-12:00:00"],
@@ -65,11 +66,16 @@ def _truth(field: str) -> Any:
 
 
 def _kind(value: Any) -> str:
-    """A service is read, and nobody is led to one: no engine serves requests yet. Raises: Wrong."""
+    """A service is read, and nobody is led to one: no engine serves requests yet. Queues are no
+    spec, and who means them is led to their kind. Raises: Wrong."""
     known = {"task": "job", "service": "service"}
     if isinstance(value, str) and value in known:
         return known[value]
-    return read.choice(value, field="kind", among=("job", RAY))
+    if value == QUEUES:
+        raise read.Wrong(
+            "queues are no job, and alone in their file", "write them there: corral apply -f FILE"
+        )
+    return read.choice(value, field="kind", among=("job", RAY, QUEUES))
 
 
 def _word(field: str, *among: str) -> Any:

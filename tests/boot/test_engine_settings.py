@@ -10,8 +10,9 @@ import pytest
 from corral.boot.engine_settings import KINDS, check_engine_settings, check_files, example
 from corral.boot.settings import ClusterDir
 from corral.boot.up import Asked, bring_up, decide
+from corral.cli.slurm.install import install
 from corral.cli.up_options import pairs_of
-from corral.domain.errors import SpecInvalid
+from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.typed import read_settings, types_of
 
 ALL = [(engine, name) for engine, kind in KINDS.items() for name in types_of(kind)]
@@ -159,3 +160,26 @@ def test_a_file_is_kept_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.Mo
         given = {"rest": "http://a", "rest_token_file": typed}
         kept = decide(place, Asked(engine="slurm", engine_settings=given), lambda: 0)
         assert kept.engine_settings == {"rest": "http://a", "rest_token_file": whole}
+
+
+@pytest.mark.parametrize("slurms_too", [True, False])
+def test_own_shims_in_the_place_of_slurms_commands_are_refused_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slurms_too: bool
+) -> None:
+    shims, own, place = tmp_path / "shims", tmp_path / "own", ClusterDir(tmp_path / "here")
+    install(into=shims)
+    own.mkdir()
+    for name in ("scontrol", "squeue", "sbatch", "scancel", "sacct") * slurms_too:
+        (own / name).write_text("#!/bin/sh\n")
+        (own / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shims}:{own}")
+    with pytest.raises(Conflict, match=f"^{shims}/scontrol is no command of Slurm's") as refused:
+        bring_up(place, Asked(engine="slurm", engine_settings={"partition": "gpu"}))
+    first = str(own) if slurms_too else "FOLDER_OF_SLURM"
+    way_out = f'PATH={first}:"$PATH" corral up --engine slurm --set partition=gpu'
+    assert refused.value.hint.endswith(way_out)
+    assert not place.cluster_json.exists()
+    check_files("slurm", {"rest": "http://127.0.0.1:6820"})
+    monkeypatch.setenv("PATH", f"{own}:{shims}")
+    if slurms_too:
+        check_files("slurm", {"partition": "gpu"})

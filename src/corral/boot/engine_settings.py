@@ -4,14 +4,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
+from shutil import which
 from typing import TYPE_CHECKING, Any, Final
 
 from corral.boot.settings import LOCAL
-from corral.domain.errors import SpecInvalid
+from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.ray.settings import RaySettings
 from corral.engines.slurm.settings import SlurmSettings
 from corral.engines.typed import example_of, read_settings, types_of
+from corral.wire.slurm.shims import is_shim
 
 if TYPE_CHECKING:
     from corral.engines.typed import EngineSettings
@@ -22,6 +24,7 @@ KINDS: Final[Mapping[str, "type[EngineSettings]"]] = {
     "kubernetes": KubernetesSettings,
 }
 _SOCKET: Final = "unix:"
+_COMMANDS: Final = ("scontrol", "squeue", "sbatch", "scancel", "sacct")
 
 
 def check_engine_settings(engine: str, given: Mapping[str, Any]) -> None:
@@ -46,9 +49,11 @@ def with_whole_paths(engine: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_files(engine: str, given: Mapping[str, Any]) -> None:
     """Raises: SpecInvalid for a file that the head could not read, or a folder that it could not
-    write to, before it starts."""
+    write to, before it starts; Conflict where Slurm's commands are Corral's own."""
     if engine not in KINDS:
         return
+    if engine == SlurmSettings.NAME and not given.get("rest"):
+        _check_commands(given)
     kind = KINDS[engine]
     for name, remedy in kind.FILES.items():
         path = given.get(name)
@@ -74,6 +79,24 @@ def check_files(engine: str, given: Mapping[str, Any]) -> None:
         raise SpecInvalid(
             f"rest={rest}: there is no socket of slurmrestd",
             hint=f"start it: slurmrestd {rest}; then run: {_typed(engine, given)}",
+        )
+
+
+def _check_commands(given: Mapping[str, Any]) -> None:
+    """Raises: Conflict where one that the head would find speaks to Corral, and so to this head."""
+    for name in _COMMANDS:
+        found = Path(which(name) or os.devnull)
+        if not is_shim(found):
+            continue
+        folders = os.environ.get("PATH", "").split(os.pathsep)
+        own = (which(name, path=folder) for folder in folders if folder)
+        slurms = next((Path(one).parent for one in own if one and not is_shim(Path(one))), None)
+        first = quote(str(slurms)) if slurms else "FOLDER_OF_SLURM"
+        raise Conflict(
+            f"{found} is no command of Slurm's: it was made by corral slurm-shims, and speaks to "
+            "Corral",
+            hint="let the head find Slurm's own first: "
+            f'PATH={first}:"$PATH" {_typed(SlurmSettings.NAME, given)}',
         )
 
 

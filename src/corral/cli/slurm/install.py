@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from corral.cli.output import note, say
 from corral.domain.errors import Conflict
+from corral.wire.slurm.shims import MARK, is_shim
 
-MARK = "# a command of Slurm's, spoken to Corral: corral slurm-shims"
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol", "salloc")
 
 
@@ -27,7 +27,7 @@ def install(
     into.mkdir(parents=True, exist_ok=True)
     files = [into / name for name in COMMANDS]
     for file in files:
-        if file.exists() and not force and MARK not in file.read_text(errors="replace"):
+        if file.exists() and not force and not is_shim(file):
             raise Conflict(
                 f"{file} is there already, and no shim",
                 hint="add --force, or choose another directory",

@@ -84,8 +84,12 @@ def test_another_host_is_served_with_a_certificate_given_whole_or_made(host: str
 
 
 def test_a_head_on_loopback_has_a_node_of_its_own() -> None:
-    with pytest.raises(SpecInvalid):
+    with pytest.raises(SpecInvalid, match="1 to 256 nodes") as refused:
         ClusterSettings(nodes=0)
+    assert "corral up --host ADDRESS --nodes 0" in refused.value.hint
+    with pytest.raises(SpecInvalid, match="0 to 256 nodes") as refused:
+        ClusterSettings(nodes=-1, host="10.0.0.1")
+    assert "--host" not in refused.value.hint
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(0, 1), (-1, 1), (1, -1), (100_000, 1), (1, 10_000)])

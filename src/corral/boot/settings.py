@@ -151,10 +151,12 @@ class ClusterSettings:
         fewest = 1 if is_loopback(self.host) else 0  # others may join a head on another address
         if not fewest <= self.nodes <= MOST_NODES or not 0 <= (self.gpus or 0) <= MOST_GPUS:
             gpus = "" if self.gpus is None else f" with {self.gpus} GPUs each"
+            none = "corral up --host ADDRESS --nodes 0, which machines can join"
             raise SpecInvalid(
-                f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have 1 to "
-                f"{MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
-                hint="for example: corral up --nodes 2 --gpus 2",
+                f"a cluster of {self.nodes} nodes{gpus} cannot be on one machine: it can have "
+                f"{fewest} to {MOST_NODES} nodes of up to {MOST_GPUS} GPUs",
+                hint="for example: corral up --nodes 2 --gpus 2"
+                + (f"; for a head without a node of its own: {none}" if self.nodes == 0 else ""),
             )
         if not 0 <= self.gpu_slices <= MOST_SLICES or (self.gpu_slices and self.gpu_shares):
             raise SpecInvalid(

@@ -1,6 +1,7 @@
 """One head falls, the next takes over: what runs runs on, what was acknowledged is there, once."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -56,6 +57,9 @@ def test_a_standby_takes_over_from_a_leader_that_is_killed(two: Pair) -> None:
     end(new, job)
     two.up(old)
     assert health(old) == {"status": "standing by", "leader": new.answer("status")["head"]["url"]}
+    shown = old.ok("status")
+    assert re.search(rf"^directory +{re.escape(str(old.root))}$", shown, re.MULTILINE)
+    assert f"in {old.root})" not in shown, "the process is that of the head that leads"
     names = {head["name"]: head["leads"] for head in old.answer("status")["heads"]}
     assert names == {new.root.name: True, old.root.name: False}
 

@@ -211,12 +211,13 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         gpus += f", {found.gpus.away} not to be had now"
     counts = ", ".join(f"{count} {name}" for name, count in sorted(found.jobs.items()))
     about = f"process {found.head.pid}, version {found.head.version}"
-    if not common.remote:
-        about += f", in {common.place.root}"
+    here = "" if common.remote else str(common.place.root)
+    if here and not found.heads:  # of several, the one that leads lies elsewhere perhaps
+        about += f", in {here}"
     show_pairs(
         [
             ("head", f"{found.head.url} ({about})"),
-            *[("heads", heads_text(found.heads))] * bool(found.heads),
+            *[("heads", heads_text(found.heads)), ("directory", here)] * bool(found.heads),
             ("GPUs", gpus),
             ("jobs", counts or "none unfinished"),
         ]

@@ -1,4 +1,4 @@
-"""Which queues owe, and what is written of it: rows of the world, as a head's memory may go."""
+"""What queues owe is written down: rows of the world, as a head's memory may go."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,8 @@ from corral.domain.job import Job
 from corral.reconcile.draft import Draft
 from corral.reconcile.use import types_of
 from corral.schedule import Placed
-from corral.schedule.debts import Claim, counted, owing
+from corral.schedule.debts import Claim, counted
 from corral.schedule.limits import holding_of
-
-
-def owing_now(draft: Draft) -> frozenset[QueueName]:
-    """The queues that have nothing of their own until they have paid back."""
-    return owing(draft.debts_now(), draft.tree, draft.now.wall)
 
 
 def count_debts(draft: Draft, claims: dict[QueueName, Claim], placed: Iterable[Placed]) -> None:

@@ -11,9 +11,9 @@ from corral.domain.moves import JobState
 from corral.domain.units import MILLIS_PER_GPU, duration_text, gpus_text
 from corral.domain.use import PreemptWhy, Reservation, Victim
 from corral.reconcile.attempts import ran_seconds
-from corral.reconcile.debts import owing_now
 from corral.reconcile.draft import Draft
 from corral.reconcile.service import attempt_seconds
+from corral.reconcile.use import owing_now
 from corral.schedule import Reserved
 from corral.schedule.waiting import Reason
 

@@ -7,13 +7,13 @@ from corral.domain.attempt import Allocation
 from corral.domain.ids import QueueName
 from corral.domain.queue import QueueTree
 from corral.domain.world import AllocationKey
-from corral.reconcile.debts import owing_now
 from corral.reconcile.draft import Draft
 from corral.reconcile.offers import Offered
 from corral.reconcile.seats import Seats
 from corral.reconcile.use import (
     Held,
     held_by,
+    owing_now,
     past_of,
     queues_named,
     stripped_of,

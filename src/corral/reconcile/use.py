@@ -236,8 +236,13 @@ def standing_of(draft: Draft, held: list[Held], over: frozenset[QueueName]) -> S
         holding=[one.holding for one in held],
         stripped=stripped_of(draft, over),
         others=queues_named(draft),
-        owing=owing(draft.debts_now(), draft.tree, draft.now.wall),
+        owing=owing_now(draft),
     )
+
+
+def owing_now(draft: Draft) -> frozenset[QueueName]:
+    """The queues that have nothing of their own until they have paid back."""
+    return owing(draft.debts_now(), draft.tree, draft.now.wall)
 
 
 def queues_named(draft: Draft) -> set[QueueName]:

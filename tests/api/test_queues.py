@@ -119,6 +119,32 @@ def test_one_queue_is_made_and_changed_field_by_field(cluster: tuple[Head, Path]
 
 
 @pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("--gpus -1", "write: --gpus 8"),
+        ("--gpus a:b:c", "write: --gpus 8"),
+        ("--allow a/b", "write: --allow alice,bob"),
+        ("--borrow -1", "write: --borrow 8"),
+        ("--max-per-user -1", "write: --max-per-user 8"),
+        ("--priorities high..low9", "write: --priorities low..normal"),
+        ("--until soon", "write: --until 2026-12-31"),
+    ],
+)
+def test_what_to_write_is_told_as_it_is_typed(typed: str, hint: str) -> None:
+    assert f"  {hint}\n" in transcript(f"queue set odd {typed}")
+
+
+def test_a_queue_that_is_not_there_keeps_no_other_from_being_taken_away(
+    cluster: tuple[Head, Path],
+) -> None:
+    transcript("queue set goes --weight 2")
+    told = transcript("queue rm taem goes -y")
+    assert "there is no queue 'taem'" in told
+    assert "- goes" in told
+    assert "[exit 3]" in told
+
+
+@pytest.mark.parametrize(
     ("typed", "said"),
     [
         ("--gpu-hours nan", "queue odd: budget.gpu_hours: nan is out of bounds: 0 to"),
@@ -128,7 +154,7 @@ def test_one_queue_is_made_and_changed_field_by_field(cluster: tuple[Head, Path]
         ("--weight inf", "weight: inf is out of bounds: a weight is above 0 and at most 1,000,000"),
         ("--gpus :8", '"" is no type of GPU'),
         ("--gpus h100:8,H100:4", "h100 is named twice"),
-        ("--max-duration 24", "max_duration: 24 of what? ! write the unit: max_duration: 24m"),
+        ("--max-duration 24", "max_duration: 24 of what? ! write the unit: --max-duration 24m"),
         ("--parent odd", "run: corral queue set odd --parent none"),
         ("--weight 1e308", "beside which 1 is nothing"),
         ("--weight -1", "weight: -1 is out of bounds"),
@@ -182,7 +208,8 @@ def test_a_queue_is_taken_away_once_nothing_is_in_it(cluster: tuple[Head, Path])
     assert "[exit 3]" in refused
     transcript("stop waits")
     eventually(lambda: not any(j.spec.name == "waits" for j in head.control.world.jobs.values()))
-    assert "- older\n- old\n" in transcript("queue rm older old")
+    told = transcript("queue rm older old")
+    assert ("- older\n" in told, "- old\n" in told, "[exit 0]" in told) == (True, True, True)
     assert not {"old", "older"} & head.control.world.queues.by_name.keys()
     with head.http() as http:
         entries = http.get("/v1/audit", params={"limit": 2}).json()["entries"]

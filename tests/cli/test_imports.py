@@ -30,7 +30,7 @@ def test_a_dry_run_says_what_would_be_imported_and_nothing_is(
 ) -> None:
     out, err = said(capsys, "import", "sacct", str(log), "--dry-run")
     assert "jobs      2: 2 new, 0 known already\n" in out
-    assert "of        2 users, in 1 queues\n" in out
+    assert "of        2 users, in 1 queue\n" in out
     assert "left out  3 that never ran or are not over\n" in out
     assert f"{log}: line 9: Submit is 'soon', not a moment" in err
     assert "nothing was imported: this is what would be" in err

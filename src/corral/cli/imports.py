@@ -72,7 +72,7 @@ def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: b
         if not common.json:
             _show(past, new, known, file)
         if new and not dry_run:
-            if not common.agreed(f"import {new} jobs?"):
+            if not common.agreed(f"import {_counted(new, 'job')}?"):
                 raise Conflict("nothing was imported")
             new, known = _sent(client, past.jobs, dry_run=False)
     if common.json:
@@ -81,7 +81,7 @@ def _import(source: str, file: Path, common: Change, *, dry_run: bool, strict: b
     elif dry_run:
         note("nothing was imported: this is what would be")
     else:
-        say(f"imported {new} jobs")
+        say(f"imported {_counted(new, 'job')}")
 
 
 def _show(past: "Past", new: int, known: int, file: Path) -> None:
@@ -93,7 +93,7 @@ def _show(past: "Past", new: int, known: int, file: Path) -> None:
         [
             ("jobs", f"{len(jobs)}: {new} new, {known} known already"),
             ("from", f"{clock_text(first)} to {clock_text(last)}"),
-            ("of", f"{len(users)} users, in {len(queues)} queues"),
+            ("of", f"{_counted(len(users), 'user')}, in {_counted(len(queues), 'queue')}"),
             ("used", f"{gpu_hours:.1f} GPU-hours"),
             ("left out", f"{past.left_out} that never ran or are not over" * (past.left_out > 0)),
         ]
@@ -102,6 +102,10 @@ def _show(past: "Past", new: int, known: int, file: Path) -> None:
         note(f"{file}: {clean(fault)}")
     if len(past.faults) > MOST_FAULTS:
         note(f"{file}: {len(past.faults) - MOST_FAULTS} more could not be read")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _sent(client: "Client", jobs: "Sequence[Imported]", *, dry_run: bool) -> tuple[int, int]:

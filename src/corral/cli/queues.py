@@ -19,6 +19,7 @@ from corral.cli.output import (
     show_table,
     table,
 )
+from corral.cli.several import change_each
 from corral.domain.errors import Conflict, SpecInvalid
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 NONE = "none"
+_OPTIONS = "parent|gpus|weight|borrow|lend|max_per_user|max_duration|priorities|allow|policy"
+_OPTIONS += "|preempt|gpu_hours|money|rates|period|until|then"
+_AS_IN_A_FILE = re.compile(
+    rf"\b(?P<field>{_OPTIONS}): (?P<value>\{{[^}}]*\}}|\[[^\]]*\]|\"[^\"]*\"|[^\s,{{\[]+)"
+)
 _OWED = "GPUs, as it has lately held more than its own: until that is paid back it owns none"
 
 
@@ -160,10 +166,8 @@ def put(
         no_budget: Take its budget away.
         dry_run: Show what would change; nothing happens.
     """
-    from corral.wire.queues import read_queue
-
     given = _fields(locals())
-    read_queue(queue, given)  # what is wrong is said before anything is sent
+    _check(queue, given)  # what is wrong is said before anything is sent
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
             raise Conflict("nothing was changed")
@@ -171,7 +175,7 @@ def put(
     _tell(found, common, dry_run=dry_run)
 
 
-def rm(*queues: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
+def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     """Take queues away that have no unfinished job, and no queue below them.
 
     Args:
@@ -182,11 +186,38 @@ def rm(*queues: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
     with common.client() as client:
         if not common.agreed(f"take {', '.join(queues)} away?"):
             raise Conflict("nothing was changed")
-        changes = [line for name in queues for line in client.drop_queue(name).changes]
-    if common.json:
-        print_json({"changes": changes})
-    else:
-        say("\n".join(changes))
+        found, code = change_each(
+            queues,
+            lambda name: [name],
+            client.drop_queue,
+            lambda done: say("\n".join(done.changes)),
+            as_json=common.json,
+        )
+    if common.json and found:
+        print_json({"changes": [line for done in found for line in done.changes]})
+    return code
+
+
+def _check(queue: str, given: Mapping[str, Any]) -> None:
+    """Raises: SpecInvalid."""
+    from corral.wire.queues import read_queue
+
+    try:
+        read_queue(queue, dict(given))
+    except SpecInvalid as wrong:
+        raise SpecInvalid(wrong.message, hint=_typed(wrong.hint)) from None
+
+
+def _typed(hint: str) -> str:
+    """What to write into a file, as it is typed here: --gpus 8 for gpus: 8."""
+
+    def option(found: re.Match[str]) -> str:
+        field, value = found["field"], found["value"]
+        between = ".." if field == "priorities" else ","
+        value = re.sub(r"[\[\]{}\"]", "", value).replace(": ", ":").replace(", ", between)
+        return f"--{field.replace('_', '-')} {value}"
+
+    return _AS_IN_A_FILE.sub(option, hint)
 
 
 def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:

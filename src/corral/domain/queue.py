@@ -12,7 +12,7 @@ from corral.domain.allowed import ROLES, Allowed, is_allowable
 from corral.domain.ids import NAME_RULE, QueueName, is_name
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.relocation import RelocationRule
-from corral.domain.units import gpus_text
+from corral.domain.units import counted_gpus, gpus_text
 
 ANY_TYPE: Final = "any"  # GPUs of whatever type
 MOST_QUEUES: Final = 10_000
@@ -319,7 +319,7 @@ def _own_faults(queue: Queue) -> Iterator[Fault]:
         yield fault("priorities", f"{low} to {high} holds none", hint, options)
     if queue.lend_limit_millis is not None and queue.lend_limit_millis > queue.nominal_millis:
         own = gpus_text(queue.nominal_millis)
-        text = f"it can lend at most the {own} GPUs it has"
+        text = f"it can lend at most the {counted_gpus(queue.nominal_millis)} it has"
         yield fault("lend", text, f"write: lend: {own}", f"--lend {own}")
     odd = next((one for one in queue.allow or () if not is_allowable(one)), None)
     if odd is not None:
@@ -390,8 +390,8 @@ def _faults_of_shares(queues: Sequence[Queue]) -> Iterator[Fault]:
         free = own.get(ANY_TYPE, 0) - given.pop(ANY_TYPE, 0)
         free -= sum(max(0, millis - own.get(kind, 0)) for kind, millis in given.items())
         if free < 0:
-            has = gpus_text(queue.nominal_millis)
-            text = f"it has {has} GPUs; the queues below it are given {gpus_text(-free)} more"
+            has, more = counted_gpus(queue.nominal_millis), gpus_text(-free)
+            text = f"it has {has}; the queues below it are given {more} more"
             hint = f"give {queue.name} more GPUs, or those below it fewer"
             needs = f"--gpus {gpus_text(queue.nominal_millis - free)}"
             options = needs if own.keys() <= {ANY_TYPE} else ""

@@ -102,6 +102,11 @@ def gpus_text(gpu_millis: int) -> str:
     return f"{gpu_millis / MILLIS_PER_GPU:g}"
 
 
+def counted_gpus(gpu_millis: int) -> str:
+    """With their noun: "8 GPUs", "1 GPU"."""
+    return f"{gpus_text(gpu_millis)} GPU{'' if gpu_millis == MILLIS_PER_GPU else 's'}"
+
+
 def spans_text(indices: Iterable[int]) -> str:
     """0-3,7 of 0, 1, 2, 3 and 7."""
     found: list[list[int]] = []

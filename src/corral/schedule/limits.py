@@ -7,7 +7,7 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId, QueueName, UserName
 from corral.domain.queue import Queue
 from corral.domain.resources import Shape
-from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, gpus_text
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, counted_gpus, gpus_text
 from corral.domain.use import BYTES_PER_GIB
 from corral.schedule.share import Amounts
 from corral.schedule.standing import Holding, Refused, Standing
@@ -49,7 +49,7 @@ class Limits:
 
     def beside(self, gang: Waiting) -> Reason:
         """It may hold what it asks for now, but not beside those who are promised a start."""
-        asks = f"it asks for {_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
+        asks = f"it asks for {counted_gpus(min(shape.gpu_millis for shape in gang.shapes))}"
         return Reason(
             code="QueueLimit",
             sentence=f"{asks}; with those who are promised a start before it would be gone that is "
@@ -63,9 +63,11 @@ class Limits:
         asked = standing.asked_by(gang, shape, self._kinds)
         refused = standing.refusal(gang.queue, gang.user, asked, preemptible=gang.preemptible)
         refused = refused or Refused(queue=gang.queue)
-        asks = f"it asks for {_gpus(shape.gpu_millis)}"
+        asks = f"it asks for {counted_gpus(shape.gpu_millis)}"
         if gang.whole_gpus:
-            asks += f", and exclusively: {_gpus(sum(millis for _, millis in asked))} are charged"
+            asks += (
+                f", and exclusively: {counted_gpus(sum(millis for _, millis in asked))} are charged"
+            )
         if refused.queue is None:
             return Reason(
                 code="NothingToBorrow",
@@ -83,7 +85,7 @@ class Limits:
             return Reason(
                 code="UserLimit",
                 sentence=f"{asks}; {refused.user} has {gpus_text(held)} of the "
-                f"{_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
+                f"{counted_gpus(queue.most_per_user_millis or 0)} that one user may have in queue "
                 f"{queue.name}",
                 suggestions=see,
             )
@@ -96,17 +98,12 @@ class Limits:
             may = "and those above it may borrow no more"
         else:
             may = f"and may borrow {gpus_text(limit) if limit else 'none'}"
-        return (
-            f"queue {queue.name} uses {gpus_text(held)} of its {_gpus(queue.nominal_millis)} {may}"
-        )
+        own = counted_gpus(queue.nominal_millis)
+        return f"queue {queue.name} uses {gpus_text(held)} of its {own} {may}"
 
 
 def _alike(gang: Waiting) -> Alike:
     return gang.queue, gang.user, gang.shapes, gang.preemptible, gang.whole_gpus
-
-
-def _gpus(millis: int) -> str:
-    return f"{gpus_text(millis)} GPU{'' if millis == MILLIS_PER_GPU else 's'}"
 
 
 def holding_of(

@@ -1,0 +1,81 @@
+"""What computes: GPUs and TPUs, by their data sheets and by what has been measured of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from corral.catalog.facts import Fact, subject, table
+from corral.catalog.links import Link, link
+from corral.catalog.precisions import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One kind of GPU. Rates are dense: without sparsity, as the data sheet says.
+
+    `flops`: multiply and add, 2 a MAC, by precision; one it lacks is not named.
+    `domain_gpus`: how many share one scale-up domain at the most; `node_gpus`: in its usual node.
+    `fabric`: what usually connects its nodes. `architecture`: whose kernels it runs.
+    """
+
+    name: str
+    title: str
+    vendor: str
+    architecture: str
+    memory_bytes: float
+    memory_bytes_per_s: float
+    flops: Mapping[Precision, float]
+    tdp_watts: float
+    processors: int  # streaming multiprocessors, compute units: what runs tiles side by side
+    scale_up: Link
+    domain_gpus: int
+    node_gpus: int
+    fabric: Link
+
+
+def aliases() -> dict[str, str]:
+    """Other names of devices, to their own."""
+    return {
+        alias.strip(): name
+        for name, facts in table("devices").items()
+        if "aliases" in facts
+        for alias in facts["aliases"].value.split(";")
+    }
+
+
+@cache
+def device(name: str) -> Device:
+    """The device of that name, for example h100-sxm, "H100 SXM 80GB" or H100.
+
+    Raises: NotFound, with the nearest name.
+    """
+    facts = subject("GPU", name, table("devices"), aliases())
+    return Device(
+        name=facts["title"].subject,
+        title=facts["title"].value,
+        vendor=facts["vendor"].value,
+        architecture=facts["architecture"].value,
+        memory_bytes=facts["memory"].number * 1e9,
+        memory_bytes_per_s=facts["memory_bandwidth"].number * 1e9,
+        flops=_flops(facts),
+        tdp_watts=facts["tdp"].number,
+        processors=round(facts["processors"].number),
+        scale_up=link(facts["scale_up"].value),
+        domain_gpus=round(facts["domain_gpus"].number),
+        node_gpus=round(facts["node_gpus"].number),
+        fabric=link(facts["fabric"].value),
+    )
+
+
+def devices() -> tuple[Device, ...]:
+    """All of them, in the order of the file."""
+    return tuple(device(name) for name in table("devices"))
+
+
+def _flops(facts: Mapping[str, Fact]) -> dict[Precision, float]:
+    named = {precision: f"{precision}_dense" for precision in Precision}
+    return {
+        precision: facts[quantity].number * 1e12
+        for precision, quantity in named.items()
+        if quantity in facts
+    }

@@ -1,0 +1,97 @@
+"""The form that all numbers of the catalog have: a line each, with its unit, source and date."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from corral.domain.errors import Bug, NotFound
+
+COLUMNS: Final = ("subject", "quantity", "value", "unit", "source", "date")
+TEXT: Final = "text"  # the unit of what is a word and no number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What a source says of a quantity of a subject. `date`: of the source, or of its reading."""
+
+    subject: str
+    quantity: str
+    value: str
+    unit: str
+    source: str
+    date: date
+
+    @property
+    def number(self) -> float:
+        """Raises: ValueError where it is a word."""
+        return float(self.value)
+
+
+Facts = Mapping[str, Mapping[str, Fact]]  # by subject, then by quantity
+
+
+def read_facts(lines: Iterable[str]) -> tuple[Fact, ...]:
+    """The facts of a table in CSV. A line that begins with # is a remark.
+
+    Raises: ValueError, with the line, where one is not in order.
+    """
+    rows = csv.reader(line for line in lines if not line.startswith("#"))
+    if (head := tuple(next(rows, ()))) != COLUMNS:
+        raise ValueError(f"the columns are {', '.join(head)}: need {', '.join(COLUMNS)}")
+    return tuple(_fact(row) for row in rows if row)
+
+
+def _fact(row: Sequence[str]) -> Fact:
+    if len(row) != len(COLUMNS) or not all(cell.strip() for cell in row):
+        raise ValueError(f"each of {', '.join(COLUMNS)} is needed: {','.join(row)}")
+    subject, quantity, value, unit, source, day = (cell.strip() for cell in row)
+    if unit != TEXT:
+        float(value)
+    return Fact(
+        subject=subject,
+        quantity=quantity,
+        value=value,
+        unit=unit,
+        source=source,
+        date=date.fromisoformat(day),
+    )
+
+
+@cache
+def table(name: str) -> Facts:
+    """The facts of catalog/data/NAME.csv. It comes with the package, and is read once.
+
+    Raises: Bug where a quantity is given twice.
+    """
+    text = files(__package__).joinpath("data", f"{name}.csv").read_text(encoding="utf-8")
+    named: dict[str, dict[str, Fact]] = {}
+    for fact in read_facts(text.splitlines()):
+        own = named.setdefault(fact.subject, {})
+        if fact.quantity in own:
+            raise Bug(f"catalog/data/{name}.csv gives {fact.quantity} of {fact.subject} twice")
+        own[fact.quantity] = fact
+    return named
+
+
+def subject(kind: str, name: str, known: Facts, aliases: Mapping[str, str]) -> Mapping[str, Fact]:
+    """The facts of one subject, by its name or another that it has, in either case.
+
+    Raises: NotFound, with the nearest name.
+    """
+    wanted = plain(name)
+    for own in known:
+        if plain(own) == wanted:
+            return known[own]
+    for alias, own in aliases.items():
+        if plain(alias) == wanted:
+            return known[own]
+    raise NotFound(kind, name, [*known, *aliases], see=f"corral plan catalog {kind}s")
+
+
+def plain(name: str) -> str:
+    """A name without what people write differently: case, spaces, dashes and underscores."""
+    return "".join(letter for letter in name.lower() if letter not in " -_")

@@ -1,0 +1,42 @@
+"""What carries bytes between GPUs: inside a node or a scale-up domain, and between nodes."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from corral.catalog.facts import subject, table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One kind of link, as a GPU sees it.
+
+    `bytes_per_s`: of one GPU, in one direction. `latency_s`: of one hop, from call to arrival.
+    `is_switched`: any pair has the full rate at once. `reduces`: the switch adds up in its way
+    (NVLink SHARP, SHARP).
+    """
+
+    name: str
+    title: str
+    bytes_per_s: float
+    latency_s: float
+    is_switched: bool
+    reduces: bool
+
+
+@cache
+def link(name: str) -> Link:
+    """The link of that name. Raises: NotFound, with the nearest name."""
+    known = table("links")
+    facts = subject("link", name, known, {})
+    return Link(
+        name=next(iter(facts.values())).subject,
+        title=facts["title"].value,
+        bytes_per_s=facts["bandwidth"].number * 1e9,
+        latency_s=facts["latency"].number * 1e-6,
+        is_switched=facts["switched"].value == "yes",
+        reduces=facts["reduces"].value == "yes",
+    )
+
+
+def links() -> tuple[Link, ...]:
+    return tuple(link(name) for name in table("links"))

@@ -1,0 +1,34 @@
+"""The forms in which numbers are stored and multiplied."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Precision(StrEnum):
+    """One form of a number. Block scales of fp8 and fp4 are counted where they are used."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    FP4 = "fp4"
+    INT4 = "int4"
+
+    @property
+    def bytes(self) -> float:
+        """What one number takes in memory."""
+        return _BYTES[self]
+
+
+_BYTES: Final = {
+    Precision.FP32: 4.0,
+    Precision.TF32: 4.0,
+    Precision.BF16: 2.0,
+    Precision.FP16: 2.0,
+    Precision.FP8: 1.0,
+    Precision.INT8: 1.0,
+    Precision.FP4: 0.5,
+    Precision.INT4: 0.5,
+}

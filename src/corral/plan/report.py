@@ -1,0 +1,87 @@
+"""An answer of the planner, in the form that a terminal, a page and a program show alike."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Cell = str | float | int | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """`unit` stands in the head of the column, not in its cells; "" where it has none."""
+
+    name: str
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    name: str
+    points: tuple[tuple[float, float], ...]
+    low: tuple[float, ...] = ()  # of a band around the points, as many as these
+    high: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """`kind`: lines through points; points alone; bars, one a series at its first point's y."""
+
+    title: str
+    x: Column
+    y: Column
+    series: tuple[Series, ...]
+    kind: Literal["lines", "points", "bars"] = "lines"
+    x_is_log: bool = False
+    y_is_log: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One number of the answer. A number without a band is not shown: `band` is its relative error
+    either way, as measured (validation/README.md); None where it is counted or looked up.
+    """
+
+    name: str
+    value: Cell
+    unit: str = ""
+    band: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """`verdict`: the answer in one or two sentences. `assumed`: what was taken where nothing was
+    said, each with how to say it. `sources`: of the numbers that went in."""
+
+    title: str
+    verdict: str
+    answers: tuple[Answer, ...]
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    assumed: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    data: dict[str, Any] = field(default_factory=dict)  # whole, for programs
+
+    def answer(self, name: str) -> Answer:
+        """Raises: KeyError."""
+        for one in self.answers:
+            if one.name == name:
+                return one
+        raise KeyError(name)
+
+
+def columns(*names: str | tuple[str, str]) -> tuple[Column, ...]:
+    """Columns by name, or by (name, unit)."""
+    return tuple(
+        Column(name=one) if isinstance(one, str) else Column(name=one[0], unit=one[1])
+        for one in names
+    )

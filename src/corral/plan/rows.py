@@ -1,0 +1,25 @@
+"""Rows of measured tables, to be predicted one by one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from corral.domain.errors import Refusal
+
+Row = Mapping[str, str]  # a cell that nobody filled is ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """What was predicted of a row, by column; `told`: what was assumed where a cell was empty."""
+
+    values: Mapping[str, float]
+    told: tuple[str, ...] = ()
+
+
+Predict = Callable[[Row], Predicted]  # raises RowRefused
+
+
+class RowRefused(Refusal):
+    """A row says too little, or something that the model does not know."""
+
+    code = "row_refused"

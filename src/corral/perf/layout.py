@@ -1,0 +1,97 @@
+"""How a training run is laid out over GPUs, and what one step of it is."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+
+
+class Shard(StrEnum):
+    """What data-parallel GPUs share out among each other: ZeRO's stages, arXiv:1910.02054."""
+
+    NONE = "none"
+    OPTIMIZER = "optimizer"  # ZeRO-1, Megatron's distributed optimizer
+    GRADIENTS = "gradients"  # ZeRO-2, FSDP's SHARD_GRAD_OP
+    PARAMETERS = "parameters"  # ZeRO-3, FSDP's FULL_SHARD
+
+
+class Recompute(StrEnum):
+    """What is computed again in the backward pass: arXiv:2205.05198, section 4."""
+
+    NONE = "none"
+    SELECTIVE = "selective"  # the core of attention; a flash kernel does so by itself
+    FULL = "full"  # each layer, from its input
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """`data` x `tensor` x `pipeline` x `context` GPUs. Experts are spread over `expert` of the
+    `data` x `context` (x `tensor`, where `expert_tensor` is 1) GPUs that share a stage.
+
+    `interleave`: pieces of the pipeline a GPU has. `micro_batch`: sequences in one pass.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    expert_tensor: int = 1
+    interleave: int = 1
+    micro_batch: int = 1
+    shard: Shard = Shard.NONE
+    sequence_parallel: bool = False
+    recompute: Recompute = Recompute.NONE
+
+    def __post_init__(self) -> None:
+        sizes = (self.data, self.tensor, self.pipeline, self.context, self.expert)
+        if min(*sizes, self.expert_tensor, self.interleave, self.micro_batch) < 1:
+            raise ValueError(f"each part of a layout is at least 1: {self}")
+
+    @property
+    def gpus(self) -> int:
+        return self.data * self.tensor * self.pipeline * self.context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """Bytes a parameter of what a run keeps. The default is mixed precision with Adam as Megatron
+    does it: 18 bytes a parameter, of which 12 are the optimizer's (arXiv:2205.05198, section 5).
+    """
+
+    weight: float = 2.0
+    gradient: float = 4.0
+    optimizer: float = 12.0  # fp32 master weight and two moments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One optimizer step: `global_batch` sequences of `sequence` tokens.
+
+    `precision`: of the matrix products; activations are kept in 2 bytes unless it is fp32.
+    `has_flash`: attention keeps no square of the sequence. `dropout`: its masks are kept.
+    """
+
+    model: Model
+    sequence: int
+    global_batch: int
+    precision: Precision = Precision.BF16
+    state: State = State()
+    has_flash: bool = True
+    dropout: bool = False
+
+    def micro_batches(self, layout: Layout) -> int:
+        """Passes through the pipeline in one step. Raises: ValueError where they do not come out
+        even."""
+        each = layout.data * layout.micro_batch
+        if self.global_batch % each:
+            raise ValueError(
+                f"a batch of {self.global_batch} does not come out even over {layout.data} "
+                f"data-parallel GPUs of {layout.micro_batch} sequences"
+            )
+        return self.global_batch // each
+
+    @property
+    def tokens(self) -> int:
+        return self.sequence * self.global_batch

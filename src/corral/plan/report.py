@@ -32,13 +32,15 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """`kind`: lines through points; points alone; bars, one a series at its first point's y."""
+    """`kind`: lines through points; points alone; bars, one a series at its first point's y.
+    `x_marks`: places on the x axis with a word each; without them, round numbers are marked."""
 
     title: str
     x: Column
     y: Column
     series: tuple[Series, ...]
     kind: Literal["lines", "points", "bars"] = "lines"
+    x_marks: tuple[tuple[float, str], ...] = ()
     x_is_log: bool = False
     y_is_log: bool = False
 

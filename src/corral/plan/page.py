@@ -1,0 +1,118 @@
+"""A report as a page that stands alone: no scripts, nothing from elsewhere."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import chain, repeat
+from typing import Final
+
+from corral.plan.plot import svg
+from corral.plan.report import Answer, Cell, Column, Report, Table
+from corral.plan.ticks import number_text
+
+LIGHT: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")
+DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
+
+
+def _colours(ink: str, back: str, band: str, grid: str, lines: Sequence[str]) -> str:
+    own = "".join(f"--c{at}:{colour};" for at, colour in enumerate(lines))
+    return f":root{{--ink:{ink};--back:{back};--band:{band};--grid:{grid};{own}}}"
+
+
+STYLE: Final = (
+    _colours("#212529", "#fff", "#f1f3f5", "#dee2e6", LIGHT)
+    + "@media (prefers-color-scheme:dark){"
+    + _colours("#e9ecef", "#15181b", "#23272b", "#3a4046", DARK)
+    + "}:root{color-scheme:light dark}body{font:15px system-ui;margin:2rem auto;max-width:64rem;"
+    "padding:0 1rem;color:var(--ink);background:var(--back)}"
+    "h1{font-size:1.4rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}"
+    ".verdict{font-size:1.1rem}.small{font-size:.85rem}"
+    ".wide{overflow-x:auto}svg{width:100%;min-width:34rem;height:auto}svg text{fill:var(--ink)}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+    "td,th{padding:.2rem .7rem;text-align:right;white-space:nowrap}"
+    "td.word,th:first-child{text-align:left}"
+    "tr:nth-child(even){background:var(--band)}"
+)
+
+
+def page(report: Report) -> str:
+    """The whole report in HTML."""
+    title = escape(report.title)
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width">'
+        f"<style>{STYLE}</style><h1>{title}</h1>"
+        f"{''.join(_body(report))}</html>\n"
+    )
+
+
+def _body(report: Report) -> Iterator[str]:
+    if report.verdict:
+        yield f'<p class="verdict">{escape(report.verdict)}</p>'
+    yield from (f"<p><b>{escape(warning)}</b></p>" for warning in report.warnings)
+    if report.answers:
+        yield _answers(report.answers)
+    for figure in report.figures:
+        yield f"<h2>{escape(figure.title)}</h2>{svg(figure)}"
+    for table in report.tables:
+        yield _table(table)
+    yield from _list("Assumed", report.assumed)
+    yield from _list("Sources", report.sources)
+
+
+def _answers(answers: Sequence[Answer]) -> str:
+    rows = "".join(
+        f"<tr><th>{escape(one.name)}</th><td>{escape(answer_text(one))}</td>"
+        f'<td class="word">{escape(one.note)}</td></tr>'
+        for one in answers
+    )
+    return f'<div class="wide"><table>{rows}</table></div>'
+
+
+def answer_text(one: Answer) -> str:
+    """A value with its unit and the error that such a number has been measured to have."""
+    band = f" \u00b1 {one.band * 100:.0f} %" if one.band is not None else ""
+    return f"{cell_text(one.value)}{f' {one.unit}' if one.unit else ''}{band}"
+
+
+def _table(table: Table) -> str:
+    words = [_is_words(table, at) for at in range(len(table.columns))]
+    head = "".join(f"<th>{escape(column_text(column))}</th>" for column in table.columns)
+    body = "".join(
+        f"<tr>{''.join(map(_cell, row, words, chain([True], repeat(False))))}</tr>"
+        for row in table.rows
+    )
+    note = f'<p class="small">{escape(table.note)}</p>' if table.note else ""
+    whole = f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    return f"<h2>{escape(table.title)}</h2>{whole}{note}"
+
+
+def _is_words(table: Table, at: int) -> bool:
+    return any(isinstance(row[at], str) for row in table.rows)
+
+
+def _cell(value: Cell, is_word: bool, is_first: bool) -> str:
+    """The first column, where it is words, names its row."""
+    text = escape(cell_text(value))
+    if is_word and is_first:
+        return f"<th>{text}</th>"
+    return f'<td class="word">{text}</td>' if is_word else f"<td>{text}</td>"
+
+
+def column_text(column: Column) -> str:
+    """The head of a column: its name, and its unit in brackets."""
+    return f"{column.name} ({column.unit})" if column.unit else column.name
+
+
+def cell_text(value: Cell) -> str:
+    """A cell for people: numbers with enough digits, yes and no, nothing where nothing is."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else number_text(value)
+
+
+def _list(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+        yield f'<h2>{title}</h2><ul class="small">{items}</ul>'

@@ -1,0 +1,120 @@
+"""A figure as SVG: lines with their bands, points or bars, on axes with round marks."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Final
+
+from corral.plan.report import Column, Figure, Series
+from corral.plan.ticks import Axis, axis_of, mark_text
+
+WIDTH: Final = 720
+HEIGHT: Final = 280
+COLOURS: Final = 6  # variables --c0 to --c5 of the page
+
+
+def svg(figure: Figure) -> str:
+    """The drawing, and below it the names of its series where there are several."""
+    xs = [x for one in figure.series for x, _ in one.points]
+    ys = [y for one in figure.series for _, y in one.points]
+    ys += [y for one in figure.series for y in (*one.low, *one.high)]
+    down = axis_of(ys, is_log=figure.y_is_log)
+    if figure.kind == "bars":
+        inside = "".join(_bars(figure.series, down))
+        marks = ""
+    else:
+        across = _across(xs, is_log=figure.x_is_log)
+        marks = "".join(_columns(figure, across))
+        inside = "".join(
+            _drawn(at, one, figure, across, down) for at, one in enumerate(figure.series)
+        )
+    box = f"-64 -22 {WIDTH + 90} {HEIGHT + 66}"
+    return (
+        f'<div class="wide"><svg role="img" aria-label="{escape(figure.title)}" viewBox="{box}">'
+        f"{''.join(_rows(down))}{marks}{inside}{_titles(figure.x, figure.y)}</svg></div>"
+        + _legend(figure)
+    )
+
+
+def _across(xs: list[float], *, is_log: bool) -> Axis:
+    """Unlike heights, places need not begin at 0."""
+    axis = axis_of(xs, is_log=is_log)
+    if is_log or not xs or min(xs) < 0.5 * max(xs):
+        return axis
+    return Axis(min(xs), max(xs)) if max(xs) > min(xs) else axis
+
+
+def _rows(down: Axis) -> Iterator[str]:
+    for mark in down.marks():
+        y = HEIGHT * (1 - down.place(mark))
+        yield f'<line x1="0" y1="{y:.1f}" x2="{WIDTH}" y2="{y:.1f}" stroke="var(--grid)"/>'
+        yield _word(-6, y + 4, mark_text(mark), "end")
+
+
+def _columns(figure: Figure, across: Axis) -> Iterator[str]:
+    for mark, word in figure.x_marks or [(mark, mark_text(mark)) for mark in across.marks()]:
+        x = WIDTH * across.place(mark)
+        if 0 <= x <= WIDTH:
+            yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{HEIGHT}" stroke="var(--grid)"/>'
+            yield _word(x, HEIGHT + 16, word, "middle")
+
+
+def _word(x: float, y: float, text: str, anchor: str) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}">{escape(text)}</text>'
+    )
+
+
+def _titles(x: Column, y: Column) -> str:
+    return _word(WIDTH, HEIGHT + 34, _title(x), "end") + _word(-58, -10, _title(y), "start")
+
+
+def _title(column: Column) -> str:
+    return f"{column.name} ({column.unit})" if column.unit else column.name
+
+
+def _drawn(at: int, series: Series, figure: Figure, across: Axis, down: Axis) -> str:
+    def put(x: float, y: float) -> str:
+        return f"{WIDTH * across.place(x):.1f},{HEIGHT * (1 - down.place(y)):.1f}"
+
+    if figure.kind == "points":
+        spots = (put(x, y).split(",") for x, y in series.points)
+        return "".join(
+            f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour(at)}" fill-opacity="0.6"/>'
+            for x, y in spots
+        )
+    line = " ".join(put(x, y) for x, y in series.points)
+    band = ""
+    if series.low:
+        upper = [put(x, y) for (x, _), y in zip(series.points, series.high, strict=True)]
+        lower = [put(x, y) for (x, _), y in zip(series.points, series.low, strict=True)]
+        edge = " ".join([*upper, *reversed(lower)])
+        band = f'<polygon points="{edge}" fill="{colour(at)}" fill-opacity="0.15"/>'
+    return f'{band}<polyline fill="none" stroke="{colour(at)}" stroke-width="2" points="{line}"/>'
+
+
+def _bars(series: Sequence[Series], down: Axis) -> Iterator[str]:
+    """A bar a series, at the height of its first point, with its name below."""
+    each = WIDTH / max(1, len(series))
+    floor = HEIGHT * (1 - down.place(max(0.0, down.low)))
+    for at, one in enumerate(series):
+        top = HEIGHT * (1 - down.place(one.points[0][1]))
+        x, y, tall = at * each + each * 0.15, min(top, floor), abs(floor - top)
+        yield (
+            f'<rect x="{x:.1f}" y="{y:.1f}" width="{each * 0.7:.1f}" height="{tall:.1f}" '
+            f'fill="{colour(at)}"/>'
+        )
+        yield _word(x + each * 0.35, HEIGHT + 16, one.name, "middle")
+
+
+def _legend(figure: Figure) -> str:
+    if figure.kind == "bars" or len(figure.series) < 2:
+        return ""
+    return "<p>" + " &nbsp; ".join(
+        f'<b style="color:{colour(at)}">{escape(one.name)}</b>'
+        for at, one in enumerate(figure.series)
+    ) + "</p>"  # fmt: skip
+
+
+def colour(at: int) -> str:
+    """The page's colour of the series of that number, from 0."""
+    return f"var(--c{at % COLOURS})"

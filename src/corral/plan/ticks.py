@@ -1,0 +1,70 @@
+"""Marks of an axis: round numbers, at equal steps or at powers of ten."""
+
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import Final
+
+_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_SHORT: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+MOST_DECADES: Final = 8  # beyond, every second power or fewer is marked
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """From the least value shown to the greatest; on a logarithmic one both are above 0."""
+
+    low: float
+    high: float
+    is_log: bool = False
+
+    def place(self, value: float) -> float:
+        """Where a value lies, from 0 at the low end to 1."""
+        if self.is_log:
+            return log10(max(value, self.low) / self.low) / log10(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def marks(self, most: int = 6) -> list[float]:
+        if self.is_log:
+            first, last = ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9)
+            step = max(1, ceil((last - first + 1) / MOST_DECADES))
+            return [10.0**power for power in range(first, last + 1, step)]
+        apart = _step((self.high - self.low) / most)
+        lowest = ceil(self.low / apart - 1e-9)
+        return [at * apart for at in range(lowest, floor(self.high / apart + 1e-9) + 1)]
+
+
+def axis_of(values: list[float], *, is_log: bool) -> Axis:
+    """An axis that holds all values; an even one begins at 0 where nothing is below it."""
+    if is_log:
+        above = [value for value in values if value > 0] or [1.0]
+        low, high = 10.0 ** floor(log10(min(above))), 10.0 ** ceil(log10(max(above)))
+        return Axis(low, high if high > low else low * 10.0, is_log=True)
+    low, high = min([0.0, *values]), max(values, default=1.0)
+    if high <= low:
+        high = low + 1.0
+    step = _step((high - low) / 5)
+    return Axis(floor(low / step) * step, ceil(high / step - 1e-9) * step)
+
+
+def _step(about: float) -> float:
+    """The round number that is next above."""
+    power = 10.0 ** floor(log10(about))
+    return next(one * power for one in _STEPS if one * power >= about * (1 - 1e-9))
+
+
+def mark_text(value: float) -> str:
+    """A mark in few letters: 0.25, 12, 4k, 1.5M."""
+    for size, letter in _SHORT:
+        if abs(value) >= size * (10 if letter == "k" else 1):
+            return f"{value / size:.4g}{letter}"
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def number_text(value: float) -> str:
+    """A number in a table: at least three digits of one that is not whole."""
+    if isinstance(value, int) or value == 0 or (abs(value) >= 100 and value == round(value)):
+        return f"{value:,.0f}"
+    if not 1e-3 <= abs(value) < 1e15:
+        return f"{value:.3g}"
+    places = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{places}f}"

@@ -1,0 +1,103 @@
+"""A report as a page: whole without anything from elsewhere, with marks that people read."""
+
+from math import isclose
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.plan.page import answer_text, page
+from corral.plan.plot import svg
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.plan.ticks import axis_of, mark_text, number_text
+
+LINES = Figure(
+    title="a <figure>",
+    x=Column(name="GPUs"),
+    y=Column(name="step", unit="s"),
+    series=(
+        Series(name="one", points=((1.0, 2.0), (8.0, 4.0)), low=(1.0, 3.0), high=(3.0, 5.0)),
+        Series(name="two", points=((1.0, 1.0), (8.0, 9.0))),
+    ),
+)
+
+
+def parsed(figure: Figure) -> ElementTree.Element:
+    drawn = svg(figure)
+    return ElementTree.fromstring(drawn[drawn.index("<svg") : drawn.index("</svg>") + 6])
+
+
+def test_a_report_is_one_page_with_all_that_it_says() -> None:
+    report = Report(
+        title="70B on <8> GPUs",
+        verdict="It fits.",
+        answers=(Answer(name="step time", value=1.234, unit="s", band=0.08, note="so often"),),
+        tables=(Table(title="parts", columns=columns("part", ("size", "GB")), rows=(("w", 1.5),)),),
+        figures=(LINES,),
+        assumed=("batch 8",),
+        sources=("a book",),
+        warnings=("mind this",),
+    )
+    told = page(report)
+    for text in (
+        "70B on &lt;8&gt; GPUs",
+        "It fits.",
+        "1.23 s \u00b1 8 %",
+        "size (GB)",
+        "mind this",
+    ):
+        assert text in told
+    for text in ("<th>w</th><td>1.50</td>", "batch 8", "a book", "a &lt;figure&gt;"):
+        assert text in told
+    assert "<script" not in told
+    assert "http" not in told
+
+
+def test_lines_have_their_band_and_a_legend() -> None:
+    drawn = parsed(LINES)
+    assert len(drawn.findall("polyline")) == 2
+    assert len(drawn.findall("polygon")) == 1
+    assert svg(LINES).endswith("two</b></p>")
+
+
+def test_bars_stand_on_the_line_of_nothing() -> None:
+    bars = Figure(
+        title="bars", x=Column(name=""), y=Column(name=""), kind="bars",
+        series=(Series(name="up", points=((0, 3.0),)), Series(name="down", points=((0, -2.0),))),
+    )  # fmt: skip
+    up, down = parsed(bars).findall("rect")
+    foot = float(up.attrib["y"]) + float(up.attrib["height"])
+    assert isclose(foot, float(down.attrib["y"]), abs_tol=0.2)
+
+
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20), st.booleans())
+def test_an_axis_holds_its_values_and_has_a_few_round_marks(
+    values: list[float], is_log: bool
+) -> None:
+    shown = [abs(value) + 1e-3 for value in values] if is_log else values
+    axis = axis_of(shown, is_log=is_log)
+    assert all(-1e-9 <= axis.place(value) <= 1 + 1e-9 for value in shown)
+    assert 2 <= len(axis.marks()) <= 9
+    assert all(-1e-9 <= axis.place(mark) <= 1 + 1e-9 for mark in axis.marks())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.25, "0.25"), (4_000, "4,000"), (40_000, "40k"), (1.5e9, "1.5G"), (0, "0")],
+)
+def test_a_mark_is_short(value: float, text: str) -> None:
+    assert mark_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.01234, "0.012"), (1.2345, "1.23"), (71.405, "71.4"), (1_140.4, "1,140"), (28_467, "28,467"),
+     (2e-6, "2e-06"), (300.0, "300")],
+)  # fmt: skip
+def test_a_number_has_the_digits_that_say_something(value: float, text: str) -> None:
+    assert number_text(value) == text
+
+
+def test_a_counted_answer_has_no_band() -> None:
+    assert answer_text(Answer(name="nodes", value=32)) == "32"

@@ -1,0 +1,34 @@
+"""What kernels reach of a device's data sheet, by architecture: catalog/data/kernels.csv."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from corral.catalog.facts import table
+
+DEFAULT: Final = "default"  # an architecture that nobody has measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """`matmul`: share of the dense peak that a large product reaches, at 16 bits or more;
+    `narrow_matmul`: the same at 8 bits or less. `memory`: share of the bandwidth. `seconds`: what
+    a kernel takes that does nothing."""
+
+    matmul: float
+    narrow_matmul: float
+    memory: float
+    seconds: float
+
+
+@cache
+def kernels(architecture: str) -> Kernels:
+    """Those of the architecture; what it lacks is taken from the default of the table."""
+    known = table("kernels")
+    facts = {**known[DEFAULT], **known.get(architecture, {})}
+    return Kernels(
+        matmul=facts["matmul_share"].number,
+        narrow_matmul=facts["narrow_matmul_share"].number,
+        memory=facts["memory_share"].number,
+        seconds=facts["kernel"].number * 1e-6,
+    )

@@ -1,0 +1,89 @@
+"""Seconds of matrix products and of kernels that only move bytes."""
+
+from functools import lru_cache
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.precisions import Precision
+from corral.perf.kernels import kernels
+
+# Tiles that libraries cut a product into, and the share of the large tile's rate that each reaches:
+# a small tile reads its operands more often. Source: NVIDIA, Matrix Multiplication Background.
+_TILES: Final = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.85), (64, 64, 0.7), (16, 64, 0.5))
+_OVERLAP: Final = 4.0  # how well reading hides behind computing: the norm that joins the two
+_OUTPUT_BYTES: Final = 2.0  # results leave in 16 bits, whatever went in
+_FALLBACK: Final = {  # what computes a precision that the device lacks
+    Precision.FP4: (Precision.FP8, Precision.BF16, Precision.FP16),
+    Precision.INT4: (Precision.INT8, Precision.BF16, Precision.FP16),
+    Precision.FP8: (Precision.BF16, Precision.FP16),
+    Precision.INT8: (Precision.BF16, Precision.FP16),
+    Precision.BF16: (Precision.FP16, Precision.FP32),
+    Precision.FP16: (Precision.BF16, Precision.FP32),
+    Precision.TF32: (Precision.FP32, Precision.FP16),
+    Precision.FP32: (),
+}
+
+
+def matmul_seconds(
+    m: int,
+    n: int,
+    k: int,
+    device: Device,
+    precision: Precision,
+    *,
+    groups: int = 1,
+    weight_bytes: float = 0.0,
+) -> float:
+    """One kernel that multiplies (m, k) by (k, n), `groups` times over, each with its own weights.
+
+    The larger of computing (in whole waves of tiles over the processors) and of reading once and
+    writing once, joined softly, and the time of an empty kernel. A precision that the device lacks
+    is stored as asked and computed in the next one it has. `weight_bytes`: of one number of the
+    (k, n) operand where it is stored in fewer bytes than it is multiplied in; 0: as `precision`.
+    Unit: seconds. Raises: ValueError where a size is below 1.
+    Source: the roofline, doi:10.1145/1498765.1498785; shares: catalog/data/kernels.csv.
+    """
+    if min(m, n, k, groups) < 1:
+        raise ValueError(f"each size of a product is at least 1: {m} x {n} x {k}, {groups} times")
+    own = kernels(device.architecture)
+    used = computed_in(device, precision)
+    share = own.narrow_matmul if used.bytes < 2 else own.matmul
+    compute = _wave_flops(m, n, groups, device.processors) * k / (device.flops[used] * share)
+    weights = n * k * (weight_bytes or precision.bytes)
+    moved = groups * (m * k * used.bytes + weights + m * n * _OUTPUT_BYTES)
+    memory = moved / (device.memory_bytes_per_s * own.memory)
+    joined: float = (compute**_OVERLAP + memory**_OVERLAP) ** (1 / _OVERLAP)
+    return joined + own.seconds
+
+
+def streamed_seconds(size_bytes: float, device: Device) -> float:
+    """One kernel that reads and writes `size_bytes` in all and computes next to nothing: a norm, an
+    activation, an optimizer's update. Unit: seconds."""
+    own = kernels(device.architecture)
+    return size_bytes / (device.memory_bytes_per_s * own.memory) + own.seconds
+
+
+def computed_in(device: Device, precision: Precision) -> Precision:
+    """The precision that the device multiplies numbers of `precision` in: its own, or a wider one.
+
+    Raises: ValueError where the device has none.
+    """
+    if precision in device.flops:
+        return precision
+    for other in _FALLBACK[precision]:
+        if other in device.flops:
+            return other
+    raise ValueError(f"{device.title} multiplies neither {precision} nor a wider precision")
+
+
+@lru_cache(maxsize=65536)
+def _wave_flops(m: int, n: int, groups: int, processors: int) -> float:
+    """FLOPs for each of k that the device is busy for, idle processors of the last wave included,
+    in the tiles that suit best."""
+    best = 0.0
+    for high, wide, share in _TILES:
+        tiles = -(-m // high) * -(-n // wide) * groups
+        waves = -(-tiles // processors)
+        flops = 2.0 * high * wide * waves * processors / share
+        best = min(best, flops) if best else flops
+    return best

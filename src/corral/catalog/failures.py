@@ -1,0 +1,103 @@
+"""How often nodes of clusters have failed, of what, and how long a run took to come back."""
+
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+from typing import Final, Literal
+
+from corral.catalog.facts import table
+
+USUAL_GPUS: Final = 8  # of a node of every cluster whose failures are known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one cluster has seen. `rate`: failures that ended a run, per 1,000 node-days.
+    `failures`: how many were counted; None where only a rate is told."""
+
+    name: str
+    title: str
+    gpu: str
+    architecture: str
+    nodes: int
+    rate: float
+    failures: int | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingPart:
+    """`share` of all failures that this part made. `per`: whether a node has one of it, or each
+    of its GPUs."""
+
+    name: str
+    title: str
+    share: float
+    per: Literal["gpu", "node"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Failures per 1,000 days of a node of 8 GPUs, and between what clusters have seen."""
+
+    usual: float
+    low: float
+    high: float
+    source: str
+
+
+@cache
+def seen() -> tuple[Seen, ...]:
+    """All clusters whose rate is known, in the order of the file."""
+    return tuple(
+        Seen(
+            name=name,
+            title=facts["title"].value,
+            gpu=facts["gpu"].value,
+            architecture=facts["architecture"].value,
+            nodes=round(facts["nodes"].number),
+            rate=facts["rate"].number,
+            failures=round(facts["failures"].number) if "failures" in facts else None,
+            source=facts["rate"].source,
+        )
+        for name, facts in table("failures").items()
+    )
+
+
+@cache
+def failing_parts() -> tuple[FailingPart, ...]:
+    """What failed in Llama 3's 54 days; the shares come to 1."""
+    known = table("failure_parts")
+    whole = sum(facts["count"].number for facts in known.values())
+    return tuple(
+        FailingPart(
+            name=name,
+            title=facts["title"].value,
+            share=facts["count"].number / whole,
+            per="gpu" if facts["per"].value == "gpu" else "node",
+        )
+        for name, facts in known.items()
+    )
+
+
+def rate_of(architecture: str, *, without: str = "") -> Rate:
+    """What to expect of GPUs of this architecture: the middle of the clusters that had them, or of
+    all where fewer than two did. The band is that of all: a cluster's age and care make more of a
+    difference than its GPUs do. `without`: a cluster to leave out, so as to judge by it.
+    """
+    known = [one for one in seen() if one.name != without]
+    own = [one for one in known if one.architecture == architecture]
+    if len(own) < 2:
+        own = known
+    rates = [one.rate for one in known]
+    return Rate(
+        usual=median(one.rate for one in own),
+        low=min(rates),
+        high=max(rates),
+        source="the middle of " + ", ".join(one.name for one in own),
+    )
+
+
+def recovery(name: str) -> float:
+    """The usual value of what recovery.csv names: in minutes, hours, bytes or GB/s, as it says."""
+    return table("recovery")[name]["value"].number

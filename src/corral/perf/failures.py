@@ -1,0 +1,172 @@
+"""Failures that come by chance at a steady rate, and what they cost a run that saves now and then.
+
+The run fails when any of its nodes does, so that a run of N nodes fails N times as often as one.
+Between failures the time is exponential: what has lasted says nothing of what will.
+"""
+
+from dataclasses import dataclass
+from math import ceil, exp, expm1, inf, log1p, sqrt
+from statistics import NormalDist
+from typing import Final
+
+MOST_EXPONENT: Final = 700.0  # e to the power of more is no float: such a run never ends
+STEPS: Final = 60  # of Newton's method at the most; five are usual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A run that fails every `mtbf_seconds` on the average and then loses `restart_seconds`, to
+    which belongs what was not on disk yet. A save stalls it for `save_seconds`; it may fail while
+    it saves and while it restarts too.
+    """
+
+    mtbf_seconds: float
+    save_seconds: float
+    restart_seconds: float
+
+    def __post_init__(self) -> None:
+        if min(self.mtbf_seconds, self.save_seconds) <= 0 or self.restart_seconds < 0:
+            raise ValueError(f"a run fails, and saves, after more than no time: {self}")
+
+
+def chance_of_failure(seconds: float, mtbf_seconds: float) -> float:
+    """Of one failure or more in so many seconds."""
+    return -expm1(-seconds / mtbf_seconds)
+
+
+def young_seconds(saving: Saving) -> float:
+    """The interval that is best to first order: seconds of work between saves.
+
+    Source: Young 1974, A first order approximation to the optimum checkpoint interval.
+    """
+    return sqrt(2 * saving.save_seconds * saving.mtbf_seconds)
+
+
+def daly_seconds(saving: Saving) -> float:
+    """The interval to higher order: seconds of work between saves.
+
+    Source: Daly 2006, A higher order estimate of the optimum checkpoint interval, equation 37.
+    """
+    share = saving.save_seconds / (2 * saving.mtbf_seconds)
+    if share >= 1:
+        return saving.mtbf_seconds
+    return young_seconds(saving) * (1 + sqrt(share) / 3 + share / 9) - saving.save_seconds
+
+
+def best_seconds(saving: Saving) -> float:
+    """The interval with the least expected time, of a run that is long against it.
+
+    Where the derivative of `expected_seconds` by the interval x (in units of the mean time between
+    failures, as the save a is) is nought: (1 - x) e^x = e^-a, which is 1 + W(-e^(-1-a)) with
+    Lambert's W. Newton's method comes to it from above, and so never overshoots.
+    """
+    save = saving.save_seconds / saving.mtbf_seconds
+    first = sqrt(2 * save)
+    at = first if first < 0.5 else -expm1(-save - 1)
+    for _ in range(STEPS):
+        if at >= 1:  # a save takes many times the mean time between failures
+            break
+        nearer = at + (log1p(-at) + at + save) * (1 - at) / at
+        if not 0 < nearer < at:
+            break
+        at = nearer
+    return at * saving.mtbf_seconds
+
+
+def expected_seconds(work_seconds: float, interval_seconds: float, saving: Saving) -> float:
+    """From start to end of so much work with a save after each interval, the last one included.
+
+    Raises: ValueError where there is no interval. Source: Daly 2006, equation 20, which is exact.
+    """
+    if interval_seconds <= 0:
+        raise ValueError(f"no work between two saves: {interval_seconds:g} s")
+    mtbf = saving.mtbf_seconds
+    segment = (interval_seconds + saving.save_seconds) / mtbf
+    if segment + saving.restart_seconds / mtbf > MOST_EXPONENT:
+        return inf
+    each = mtbf * exp(saving.restart_seconds / mtbf) * expm1(segment)
+    return each * work_seconds / interval_seconds
+
+
+def goodput(interval_seconds: float, saving: Saving) -> float:
+    """The share of the time that makes progress which is kept: from 0 to 1."""
+    return 1.0 / expected_seconds(1.0, interval_seconds, saving)
+
+
+def best_parts(work_seconds: float, saving: Saving) -> int:
+    """In how many parts, with a save after each, a run of so much work ends soonest.
+
+    The expected time is convex in their number, so that it is one of two beside the ideal.
+    """
+    ideal = work_seconds / best_seconds(saving)
+    fewer = max(1, int(ideal))
+    return min(
+        (fewer, fewer + 1),
+        key=lambda parts: expected_seconds(work_seconds, work_seconds / parts, saving),
+    )
+
+
+def count_band(events: float, confidence: float = 0.9) -> tuple[float, float]:
+    """Between which means the true one lies, where so many events were counted.
+
+    Source: Garwood 1936, with the quantiles of chi-square by Wilson and Hilferty 1931: within 1 %
+    of the exact ones from 5 events on.
+    """
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    more = events + 1
+    low = events * max(0.0, 1 - 1 / (9 * events) - z / (3 * sqrt(events))) ** 3 if events else 0.0
+    return low, more * (1 - 1 / (9 * more) + z / (3 * sqrt(more))) ** 3
+
+
+def enough_nodes(
+    nodes: int, spares: int, *, mtbf_hours: float, repair_hours: float, crews: int | None = None
+) -> float:
+    """The share of the time in which at least `nodes` of `nodes + spares` are up.
+
+    `mtbf_hours`: of one node; spares fail as often as those in use. `crews`: how many are repaired
+    at once; None: all, and then the nodes are independent and their number up is binomial.
+    Source: the birth-death chain of machine repair, Feller 1968, chapter XVII.7.
+    """
+    if min(nodes, spares + 1) < 1 or mtbf_hours <= 0 or repair_hours < 0:
+        raise ValueError(f"{nodes} nodes, {spares} spares, {mtbf_hours:g} h, {repair_hours:g} h")
+    if crews is not None and crews < 1:
+        raise ValueError("somebody must repair: at least 1 crew")
+    ratio, whole = repair_hours / mtbf_hours, nodes + spares
+    weight = total = enough = 1.0  # of all up; then of one more down, each time
+    for down in range(1, whole + 1):
+        hands = down if crews is None else min(down, crews)
+        weight *= (whole - down + 1) * ratio / hands
+        total += weight
+        enough += weight if down <= spares else 0.0
+        if total > 1e250:  # only their ratio counts
+            weight, total, enough = weight / total, 1.0, enough / total
+    return enough / total
+
+
+def spares_for(
+    nodes: int,
+    availability: float,
+    *,
+    mtbf_hours: float,
+    repair_hours: float,
+    crews: int | None = None,
+) -> int | None:
+    """The fewest spares with which so many nodes are up for that share of the time; None where as
+    many spares as nodes do not do it.
+    """
+    if not 0 < availability < 1:
+        raise ValueError(f"an availability lies between 0 and 1: {availability:g}")
+
+    def suffices(spares: int) -> bool:
+        share = enough_nodes(
+            nodes, spares, mtbf_hours=mtbf_hours, repair_hours=repair_hours, crews=crews
+        )
+        return share >= availability
+
+    low, high = -1, nodes  # low does not suffice; with one more there are never fewer up
+    if not suffices(high):
+        return None
+    while high - low > 1:
+        middle = ceil((low + high) / 2)
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high

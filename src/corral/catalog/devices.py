@@ -1,12 +1,20 @@
 """What computes: GPUs and TPUs, by their data sheets and by what has been measured of them."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from corral.catalog.facts import Fact, subject, table
 from corral.catalog.links import Link, link
 from corral.catalog.precisions import Precision
+
+SILENT: Final = re.compile(  # words that drivers and benchmarks add, and that tell no device apart
+    r"nvidia|amd|intel|google|aws|apple|instinct|geforce|radeon|tesla|gpu|accelerator|generation|oam"
+    r"|grace|hopper|superchip|virtualized|hbm[234]e?|nps1|spx|[0-9]+w"
+)
+SOCKETS: Final = {"sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}  # one a device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +24,7 @@ class Device:
     `flops`: multiply and add, 2 a MAC, by precision; one it lacks is not named.
     `domain_gpus`: how many share one scale-up domain at the most; `node_gpus`: in its usual node.
     `fabric`: what usually connects its nodes. `architecture`: whose kernels it runs.
+    `bridge`: what may join `bridge_gpus` of them beside `scale_up`, where somebody has put it in.
     """
 
     name: str
@@ -31,25 +40,27 @@ class Device:
     domain_gpus: int
     node_gpus: int
     fabric: Link
+    bridge: Link | None = None
+    bridge_gpus: int = 0
 
 
 def aliases() -> dict[str, str]:
-    """Other names of devices, to their own."""
+    """Other names of devices, their titles among them, to their own."""
     return {
         alias.strip(): name
         for name, facts in table("devices").items()
-        if "aliases" in facts
-        for alias in facts["aliases"].value.split(";")
+        for alias in (*facts["aliases"].value.split(";"), facts["title"].value)
     }
 
 
 @cache
 def device(name: str) -> Device:
-    """The device of that name, for example h100-sxm, "H100 SXM 80GB" or H100.
+    """The device of that name: h100-sxm, H100, "H100 SXM 80GB", or as its driver prints it,
+    "NVIDIA H100 80GB HBM3".
 
     Raises: NotFound, with the nearest name.
     """
-    facts = subject("GPU", name, table("devices"), aliases())
+    facts = subject("GPU", name, table("devices"), aliases(), _spelled)
     return Device(
         name=facts["title"].subject,
         title=facts["title"].value,
@@ -64,12 +75,20 @@ def device(name: str) -> Device:
         domain_gpus=round(facts["domain_gpus"].number),
         node_gpus=round(facts["node_gpus"].number),
         fabric=link(facts["fabric"].value),
+        bridge=link(facts["bridge"].value) if "bridge" in facts else None,
+        bridge_gpus=round(facts["bridge_gpus"].number) if "bridge" in facts else 0,
     )
 
 
 def devices() -> tuple[Device, ...]:
     """All of them, in the order of the file."""
     return tuple(device(name) for name in table("devices"))
+
+
+def _spelled(name: str) -> str:
+    """A name without what its writers do differently: vendor, memory's kind, power limit."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return "".join(SOCKETS.get(word, word) for word in words if not SILENT.fullmatch(word))
 
 
 def _flops(facts: Mapping[str, Fact]) -> dict[Precision, float]:

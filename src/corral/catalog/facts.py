@@ -1,7 +1,7 @@
 """The form that all numbers of the catalog have: a line each, with its unit, source and date."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -77,21 +77,28 @@ def table(name: str) -> Facts:
     return named
 
 
-def subject(kind: str, name: str, known: Facts, aliases: Mapping[str, str]) -> Mapping[str, Fact]:
-    """The facts of one subject, by its name or another that it has, in either case.
-
-    Raises: NotFound, with the nearest name.
-    """
-    wanted = plain(name)
-    for own in known:
-        if plain(own) == wanted:
-            return known[own]
-    for alias, own in aliases.items():
-        if plain(alias) == wanted:
-            return known[own]
-    raise NotFound(kind, name, [*known, *aliases], see=f"corral plan catalog {kind}s")
-
-
 def plain(name: str) -> str:
     """A name without what people write differently: case, spaces, dashes and underscores."""
     return "".join(letter for letter in name.lower() if letter not in " -_")
+
+
+def subject(
+    kind: str,
+    name: str,
+    known: Facts,
+    aliases: Mapping[str, str],
+    spelled: Callable[[str], str] = plain,
+) -> Mapping[str, Fact]:
+    """The facts of one subject, by its name or another that it has. Two names are one where
+    `spelled` makes the same of both.
+
+    Raises: NotFound, with the nearest name.
+    """
+    wanted = spelled(name)
+    for own in known:
+        if spelled(own) == wanted:
+            return known[own]
+    for alias, own in aliases.items():
+        if spelled(alias) == wanted:
+            return known[own]
+    raise NotFound(kind, name, [*known, *aliases], see=f"corral plan catalog {kind}s")

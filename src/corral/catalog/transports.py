@@ -1,0 +1,120 @@
+"""How a collective library fares over a kind of link: what it waits for and reaches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from corral.catalog.facts import Fact, table
+
+ANY: Final = "any"  # what holds where no nearer subject says otherwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """One way to move a message over a link, as NCCL has Simple and LL128.
+
+    `launch_s`: once a call. `hop_s`: the least that one step of a ring takes. `fill_s`: of the
+    pipeline of chunks, whose best length costs 2 sqrt(fill x transfer). `efficiency`: share of the
+    link's rate that large messages reach. `own_bytes_per_s`: at which a GPU passes its share on.
+    """
+
+    launch_s: float
+    hop_s: float
+    fill_s: float
+    efficiency: float
+    own_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InSwitch:
+    """A reduction inside of the switch (NVLS): each GPU sends and receives a message but once.
+
+    `from_gpus`: the library takes it from so many GPUs on.
+    """
+
+    launch_s: float
+    fill_s: float
+    efficiency: float
+    from_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """`low` is taken where a GPU's share of the message has less than `low_bytes`, `bulk` above.
+
+    `pair_efficiency`: what two GPUs reach of a link that no switch joins. `host_bytes_per_s`: what
+    a host of such a link carries for all of its GPUs; None: no bound is known. `rings`: share of
+    the link's rate by number of GPUs, where the wires between them are few. `small_*`: of an
+    all-reduce made for inference, one kernel in which each GPU reads its peers' memory.
+    """
+
+    bulk: Protocol
+    low: Protocol
+    low_bytes: float
+    in_switch: InSwitch | None
+    pair_efficiency: float
+    host_bytes_per_s: float | None
+    rings: Mapping[int, float]
+    small_launch_s: float
+    small_peer_s: float
+    small_efficiency: float
+
+
+@cache
+def transport(link_name: str) -> Transport:
+    """Of the link of that name. What is not said of `nvlink-4-400` is taken from `nvlink-4`, then
+    from `nvlink`, then from `any`: the shorter name is the family.
+    """
+    facts = _facts(link_name)
+
+    def number(quantity: str) -> float:
+        return facts[quantity].number
+
+    def protocol(kind: str) -> Protocol:
+        return Protocol(
+            launch_s=number(f"{kind}_launch") * 1e-6,
+            hop_s=number(f"{kind}_hop") * 1e-6,
+            fill_s=number(f"{kind}_fill") * 1e-6,
+            efficiency=number(f"{kind}_efficiency"),
+            own_bytes_per_s=number(f"{kind}_own") * 1e9,
+        )
+
+    return Transport(
+        bulk=protocol("bulk"),
+        low=protocol("low"),
+        low_bytes=number("low_below") * 2**20,
+        in_switch=_in_switch(facts),
+        pair_efficiency=number(
+            "pair_efficiency" if "pair_efficiency" in facts else "bulk_efficiency"
+        ),
+        host_bytes_per_s=number("host_rate") * 1e9 if "host_rate" in facts else None,
+        rings={
+            int(quantity.removeprefix("share_of_")): fact.number
+            for quantity, fact in facts.items()
+            if quantity.startswith("share_of_")
+        },
+        small_launch_s=number("small_launch") * 1e-6,
+        small_peer_s=number("small_peer") * 1e-6,
+        small_efficiency=number("small_efficiency"),
+    )
+
+
+def _facts(link_name: str) -> Mapping[str, Fact]:
+    families = [name for name in table("transports") if name == ANY or link_name.startswith(name)]
+    families.sort(key=lambda name: (name != ANY, len(name)))
+    merged: dict[str, Fact] = {}
+    for name in families:
+        merged |= table("transports")[name]
+    return merged
+
+
+def _in_switch(facts: Mapping[str, Fact]) -> InSwitch | None:
+    if "switch_from" not in facts:
+        return None
+    return InSwitch(
+        launch_s=facts["switch_launch"].number * 1e-6,
+        fill_s=facts["switch_fill"].number * 1e-6,
+        efficiency=facts["switch_efficiency"].number,
+        from_gpus=round(facts["switch_from"].number),
+    )

@@ -1,0 +1,221 @@
+"""How long a collective takes: by algorithm and protocol, of which the library takes the quickest.
+
+Sizes are those of the whole buffer, as NCCL counts them: of an all-gather what was gathered, of a
+reduce-scatter what is scattered. A ring of n GPUs moves (n-1)/n of it over each link, an all-reduce
+twice that (Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002).
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from corral.catalog.links import Link
+from corral.catalog.transports import Protocol, Transport, transport
+from corral.perf.wires import Group, Wires
+
+
+class Collective(StrEnum):
+    ALL_REDUCE = "all_reduce"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_TO_ALL = "all_to_all"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+    SEND_RECV = "send_recv"
+
+
+class Algorithm(StrEnum):
+    RING = "ring"
+    TREE = "tree"  # double binary tree across domains: arXiv:0906.2580
+    IN_SWITCH = "in_switch"  # NVLS inside of a domain, NVLSTree across
+    DIRECT = "direct"  # each pair by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to do it, and its seconds."""
+
+    algorithm: Algorithm
+    seconds: float
+
+
+def collective_seconds(
+    collective: Collective, size_bytes: float, group: Group, wires: Wires
+) -> float:
+    """Seconds from call to end on all GPUs, by the quickest algorithm. See `collective_ways`."""
+    return min(way.seconds for way in collective_ways(collective, size_bytes, group, wires))
+
+
+def collective_ways(
+    collective: Collective, size_bytes: float, group: Group, wires: Wires
+) -> tuple[Way, ...]:
+    """Each algorithm that a library would consider, and what it takes.
+
+    Unit: `size_bytes` of the whole buffer. A group of one takes no time. Raises: ValueError where
+    more GPUs lie in a domain than it has, or the size is negative.
+    Source: fits of catalog/data/transports.csv, error in validation/README.md.
+    """
+    if size_bytes < 0 or group.per_domain > wires.domain_gpus:
+        raise ValueError(f"{size_bytes} bytes among {group} in domains of {wires.domain_gpus}")
+    if group.size == 1 or size_bytes == 0:
+        return (Way(algorithm=Algorithm.DIRECT, seconds=0.0),)
+    if collective in (Collective.ALL_TO_ALL, Collective.SEND_RECV):
+        return (_direct(collective, size_bytes, group, wires),)
+    ways = [Way(algorithm=Algorithm.RING, seconds=_ring(collective, size_bytes, group, wires))]
+    if collective is Collective.ALL_REDUCE:
+        if group.domains > 1:
+            ways.append(_tree(size_bytes, group, wires))
+        ways += _in_switch(size_bytes, group, wires)
+    return tuple(ways)
+
+
+def _steps(collective: Collective, gpus: int) -> int:
+    return (2 if collective is Collective.ALL_REDUCE else 1) * (gpus - 1)
+
+
+def _moved(collective: Collective, size_bytes: float, gpus: int) -> float:
+    """Bytes over each link of a ring. What goes to or from one GPU passes each link whole."""
+    if collective in (Collective.BROADCAST, Collective.REDUCE, Collective.SEND_RECV):
+        return size_bytes
+    return _steps(collective, gpus) / gpus * size_bytes
+
+
+def _inside_rate(link: Link, carries: Transport, group: Group, wires: Wires) -> float:
+    """Bytes a second of one GPU towards the others of its domain, protocol aside."""
+    busy = group.per_domain * group.beside
+    rate = link.bytes_per_s * carries.rings.get(group.per_domain, 1.0)
+    rate *= min(1.0, wires.domain_gpus / busy)
+    if carries.host_bytes_per_s is not None and busy > 2:
+        rate = min(rate, carries.host_bytes_per_s / busy / carries.bulk.efficiency)
+    return rate
+
+
+def _across_rate(group: Group, wires: Wires) -> float:
+    """Bytes a second of all of the group's GPUs of one domain towards other domains."""
+    return wires.fabric.bytes_per_s * min(group.per_domain, wires.domain_gpus / group.beside)
+
+
+def _inside_efficiency(protocol: Protocol, carries: Transport, link: Link, gpus: int) -> float:
+    if gpus == 2 and not link.is_switched and protocol is carries.bulk:
+        return carries.pair_efficiency
+    return protocol.efficiency
+
+
+def _transfer(protocol: Protocol, steps: int, hop_s: float, bytes_s: float, own_s: float) -> float:
+    """A ring: each step takes the longer of its latency and its share of `bytes_s`, where both
+    vary; chunks fill a pipeline; the own share is passed on once."""
+    each = math.hypot(hop_s, bytes_s / steps)
+    return protocol.launch_s + steps * each + 2 * math.sqrt(protocol.fill_s * bytes_s) + own_s
+
+
+def _ring(collective: Collective, size_bytes: float, group: Group, wires: Wires) -> float:
+    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    bulk = _ring_with("bulk", collective, size_bytes, group, wires)
+    below = (out if group.domains > 1 else up).low_bytes
+    if size_bytes / group.size >= below:
+        return bulk
+    return min(bulk, _ring_with("low", collective, size_bytes, group, wires))
+
+
+def _ring_with(
+    kind: str, collective: Collective, size_bytes: float, group: Group, wires: Wires
+) -> float:
+    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    inside, across = (up.bulk, out.bulk) if kind == "bulk" else (up.low, out.low)
+    efficiency = _inside_efficiency(inside, up, wires.scale_up, group.per_domain)
+    rate = _inside_rate(wires.scale_up, up, group, wires) * efficiency
+    steps, moved = _steps(collective, group.size), _moved(collective, size_bytes, group.size)
+    own_s = size_bytes / group.size / inside.own_bytes_per_s
+    if group.domains == 1:
+        return _transfer(inside, steps, inside.hop_s, moved / rate, own_s)
+    if group.per_domain == 1:
+        rate = math.inf
+    rate = min(rate, _across_rate(group, wires) * across.efficiency)
+    crossings = group.domains / group.size
+    hop_s = crossings * across.hop_s + (1 - crossings) * inside.hop_s
+    return _transfer(across, steps, hop_s, moved / rate, own_s)
+
+
+def _tree(size_bytes: float, group: Group, wires: Wires) -> Way:
+    """Each domain reduces along a chain, and the domains along two trees of which each carries
+    half: a domain sends the whole once where there are two, and twice (up and down) in general.
+    """
+    up = transport(wires.scale_up.name)
+    inside_s = 0.0
+    if group.per_domain > 1:
+        rate = _inside_rate(wires.scale_up, up, group, wires) * up.bulk.efficiency
+        inside_s = 2 * size_bytes / rate
+    chain_s = 2 * (group.per_domain - 1) * up.low.hop_s
+    seconds = _across_tree(size_bytes, inside_s, chain_s, group, wires)
+    return Way(algorithm=Algorithm.TREE, seconds=seconds)
+
+
+def _across_tree(
+    size_bytes: float, inside_s: float, chain_s: float, group: Group, wires: Wires
+) -> float:
+    out = transport(wires.fabric.name)
+    sent = size_bytes * (1 if group.domains == 2 else 2)
+    levels = 2 * math.ceil(math.log2(group.domains))
+    rate = _across_rate(group, wires)
+
+    def with_(protocol: Protocol) -> float:
+        longest = max(inside_s, sent / (rate * protocol.efficiency))
+        latency = protocol.launch_s + levels * protocol.hop_s + chain_s
+        return latency + longest + 2 * math.sqrt(protocol.fill_s * longest)
+
+    if size_bytes / group.size >= out.low_bytes:
+        return with_(out.bulk)
+    return min(with_(out.bulk), with_(out.low))
+
+
+def _in_switch(size_bytes: float, group: Group, wires: Wires) -> list[Way]:
+    switch = transport(wires.scale_up.name).in_switch
+    if switch is None or not wires.scale_up.reduces or group.per_domain < switch.from_gpus:
+        return []
+    share = min(1.0, wires.domain_gpus / (group.per_domain * group.beside))
+    inside_s = size_bytes / (wires.scale_up.bytes_per_s * switch.efficiency * share)
+    if group.domains == 1:
+        seconds = switch.launch_s + inside_s + 2 * math.sqrt(switch.fill_s * inside_s)
+    else:
+        seconds = _across_tree(size_bytes, inside_s, switch.launch_s, group, wires)
+    return [Way(algorithm=Algorithm.IN_SWITCH, seconds=seconds)]
+
+
+def _direct(collective: Collective, size_bytes: float, group: Group, wires: Wires) -> Way:
+    """Each GPU to each other by itself: what stays in its domain and what leaves it at once."""
+    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    n, m = group.size, group.per_domain
+    each = size_bytes if collective is Collective.SEND_RECV else size_bytes / n
+    inside_s = across_s = 0.0
+    protocol = up.bulk
+    if m > 1:
+        efficiency = _inside_efficiency(up.bulk, up, wires.scale_up, m)
+        rate = _inside_rate(wires.scale_up, up, group, wires) * efficiency
+        inside_s = each * (m - 1) / rate
+    if group.domains > 1:
+        protocol = out.bulk
+        rate = _across_rate(group, wires) / m * out.bulk.efficiency
+        peers = 1 if collective is Collective.SEND_RECV else n - m
+        across_s = each * peers / rate
+    longest = max(inside_s, across_s)
+    launch_s = (out.low if group.domains > 1 else up.low).launch_s + protocol.hop_s
+    seconds = launch_s + longest + 2 * math.sqrt(protocol.fill_s * longest)
+    return Way(algorithm=Algorithm.DIRECT, seconds=seconds)
+
+
+def small_all_reduce_seconds(size_bytes: float, group: Group, wires: Wires) -> float:
+    """An all-reduce as engines of inference do it inside of a domain: one kernel, in which each GPU
+    reads its peers' memory, in one shot (all of each peer) or two (a share of each, then the sums).
+    The quicker of it and `collective_seconds`; across domains the latter.
+
+    Source: vLLM's custom all-reduce; fits of catalog/data/transports.csv.
+    """
+    usual = collective_seconds(Collective.ALL_REDUCE, size_bytes, group, wires)
+    if group.domains > 1 or group.size == 1:
+        return usual
+    up = transport(wires.scale_up.name)
+    n = group.size
+    rate = _inside_rate(wires.scale_up, up, group, wires) * up.small_efficiency
+    one = up.small_launch_s + (n - 1) * (up.small_peer_s + size_bytes / rate)
+    two = 2 * up.small_launch_s + (n - 1) * 2 * (up.small_peer_s + size_bytes / n / rate)
+    return min(usual, one, two)

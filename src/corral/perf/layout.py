@@ -30,6 +30,7 @@ class Layout:
     `data` x `context` (x `tensor`, where `expert_tensor` is 1) GPUs that share a stage.
 
     `interleave`: pieces of the pipeline a GPU has. `micro_batch`: sequences in one pass.
+    `first_layers`, `last_layers`: of the first and the last stage, 0 where they are as the others.
     """
 
     data: int = 1
@@ -43,6 +44,8 @@ class Layout:
     shard: Shard = Shard.NONE
     sequence_parallel: bool = False
     recompute: Recompute = Recompute.NONE
+    first_layers: int = 0
+    last_layers: int = 0
 
     def __post_init__(self) -> None:
         sizes = (self.data, self.tensor, self.pipeline, self.context, self.expert)
@@ -71,6 +74,8 @@ class Step:
 
     `precision`: of the matrix products; activations are kept in 2 bytes unless it is fp32.
     `has_flash`: attention keeps no square of the sequence. `dropout`: its masks are kept.
+    `vocab_multiple`: the vocabulary is padded to so many rows for each tensor-parallel GPU.
+    `logit_bytes`: of one logit while the loss is computed: 2 as they come, 4 in fp32.
     """
 
     model: Model
@@ -80,6 +85,8 @@ class Step:
     state: State = State()
     has_flash: bool = True
     dropout: bool = False
+    vocab_multiple: int = 128
+    logit_bytes: float = 6.0
 
     def micro_batches(self, layout: Layout) -> int:
         """Passes through the pipeline in one step. Raises: ValueError where they do not come out

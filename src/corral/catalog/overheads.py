@@ -1,0 +1,38 @@
+"""What a GPU's memory gives up before a model has any of it, by the GPU's architecture."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from corral.catalog.facts import table
+
+MIB: Final = 2.0**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """Bytes of a GPU that hold no number of a model.
+
+    `workspace`: of the matrix libraries, taken by the allocator. `context`: of the driver and its
+    kernels, and `collectives`: of NCCL, both beside the allocator. `unused_share`: what the
+    allocator holds beyond its peak, as a share of what comes and goes (activations and the like).
+    """
+
+    workspace: float
+    context: float
+    collectives: float
+    unused_share: float
+
+
+@cache
+def overhead(architecture: str = "") -> Overhead:
+    """That of an architecture, for example hopper; what it has no own value for is any GPU's."""
+    known = table("overheads")
+    facts = {**known["any"], **known.get(architecture, {})}
+    own = {quantity: fact.number for quantity, fact in facts.items()}
+    return Overhead(
+        workspace=(own["cublas_workspace"] + own["engine_workspace"]) * MIB,
+        context=own["context"] * 1e9,
+        collectives=own["collectives"] * 1e9,
+        unused_share=own["unused_share"],
+    )

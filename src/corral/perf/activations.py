@@ -1,0 +1,142 @@
+"""What the forward pass keeps for the backward pass, layer by layer.
+
+Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4, redone for what Megatron-LM and
+Transformer Engine keep: both norms' inputs and outputs, inputs of each product, masks of dropout;
+with grouped queries the queries are cut out of the joint product by a copy.
+"""
+
+from math import ceil
+from typing import Final
+
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+from corral.perf.layout import Layout, Recompute, Step
+
+MASK_BYTES: Final = 1.0  # of one element
+SCORE_BYTES: Final = 4.0  # the router's scores are kept in fp32
+
+
+def micro_tokens(step: Step, layout: Layout) -> int:
+    """Tokens of one micro batch on one GPU: context parallelism cuts the sequence."""
+    return layout.micro_batch * ceil(step.sequence / layout.context)
+
+
+def cut(layout: Layout) -> int:
+    """Over how many GPUs what lies between the products is cut: sequence parallelism."""
+    return layout.tensor if layout.sequence_parallel else 1
+
+
+def element(step: Step) -> float:
+    """Bytes of one activation."""
+    return 4.0 if step.precision in (Precision.FP32, Precision.TF32) else 2.0
+
+
+def operand(step: Step) -> float:
+    """Bytes of one activation that is kept as an operand of a product: in fp8 a byte."""
+    return 1.0 if step.precision in (Precision.FP8, Precision.FP4) else element(step)
+
+
+def layer_input(step: Step, layout: Layout) -> float:
+    """Bytes of one layer's input of one micro batch."""
+    return element(step) * micro_tokens(step, layout) * step.model.hidden / cut(layout)
+
+
+def kept_by_layer(
+    step: Step, layout: Layout, *, has_experts: bool, recompute: Recompute | None = None
+) -> float:
+    """Bytes that one layer keeps of one micro batch, on one GPU. `recompute`: the layout's, if
+    not said."""
+    chosen = layout.recompute if recompute is None else recompute
+    if chosen is Recompute.FULL:
+        return layer_input(step, layout)
+    norms = (element(step) + operand(step)) * 2 / element(step) * layer_input(step, layout)
+    masks = 2 * MASK_BYTES / element(step) * layer_input(step, layout) if step.dropout else 0.0
+    mlp = _experts(step, layout) if has_experts else _dense(step, layout)
+    core = 0.0 if chosen is Recompute.SELECTIVE else scores(step, layout)
+    return norms + masks + _attention(step, layout) + core + mlp
+
+
+def _attention(step: Step, layout: Layout) -> float:
+    """Queries, keys, values, and what attention gives, which is the last product's operand."""
+    model = step.model
+    width = element(step) * micro_tokens(step, layout) / layout.tensor
+    if model.latent is not None:
+        return _latent_attention(step, layout)
+    query = model.heads * model.head_dim
+    keys = 2 * model.kv_heads * model.head_dim * layout.tensor / min(layout.tensor, model.kv_heads)
+    joint = query + keys
+    rotated = 0.0 if model.positions else query + keys / 2
+    copied = query if model.positions and model.kv_heads < model.heads else 0.0
+    return width * (joint + rotated + copied + query)
+
+
+def _latent_attention(step: Step, layout: Layout) -> float:
+    """The compressed vectors are whole on each GPU that shares a layer, before and after norm."""
+    model, latent = step.model, step.model.latent
+    assert latent is not None
+    tokens = element(step) * micro_tokens(step, layout)
+    whole = 2 * (latent.query_rank + latent.kv_rank) + latent.rope_dim
+    key = model.head_dim + latent.rope_dim
+    each = 2 * key + (model.head_dim + latent.value_dim) + key + 2 * latent.value_dim
+    return tokens * (whole / cut(layout) + model.heads * each / layout.tensor)
+
+
+def scores(step: Step, layout: Layout) -> float:
+    """The square of the sequence that attention keeps where no flash kernel computes it: after
+    the softmax; with dropout its mask, and what it leaves."""
+    if step.has_flash:
+        return 0.0
+    element_bytes = element(step) + (MASK_BYTES + element(step) if step.dropout else 0.0)
+    pairs = micro_tokens(step, layout) * step.sequence
+    return element_bytes * pairs * step.model.heads / layout.tensor
+
+
+def _matrices(model: Model) -> int:
+    return 2 if model.is_gated else 1
+
+
+def _dense(step: Step, layout: Layout) -> float:
+    """Before the nonlinearity (twice as wide where it is gated), and after."""
+    tokens = micro_tokens(step, layout) / layout.tensor
+    wide = _matrices(step.model) * element(step) + operand(step)
+    return tokens * step.model.ffn * wide
+
+
+def _experts(step: Step, layout: Layout) -> float:
+    """Scores of the router; tokens sent to experts, their inside, and what comes back; shared
+    experts beside them. The router is taken as balanced."""
+    model, experts = step.model, step.model.experts
+    assert experts is not None
+    tokens = micro_tokens(step, layout) / cut(layout)
+    router = SCORE_BYTES * tokens * experts.count
+    sent = tokens * experts.per_token
+    wide = _matrices(model) * element(step) + operand(step)
+    inside = sent * experts.ffn * wide
+    routed = sent * model.hidden * (operand(step) + element(step))
+    shared = micro_tokens(step, layout) / layout.tensor * experts.shared * experts.ffn * wide
+    return router + inside + routed + shared
+
+
+def passing(step: Step, layout: Layout, *, has_experts: bool) -> float:
+    """Bytes that come and go while one layer is computed backwards: the gradients inside its MLP,
+    those of its input, the gathered input of sequence parallelism; and the layer itself where
+    it is computed again."""
+    model = step.model
+    tokens = micro_tokens(step, layout)
+    again = 0.0
+    if layout.recompute is Recompute.FULL:
+        again = kept_by_layer(step, layout, has_experts=has_experts, recompute=Recompute.NONE)
+    elif layout.recompute is Recompute.SELECTIVE:
+        again = scores(step, layout)
+    inside = _inside(step, layout, has_experts=has_experts)
+    return again + element(step) * (inside + 2 * tokens * model.hidden) + scores(step, layout)
+
+
+def _inside(step: Step, layout: Layout, *, has_experts: bool) -> float:
+    """Elements of the gradients inside the MLP."""
+    model, tokens = step.model, micro_tokens(step, layout)
+    wide = _matrices(model) + 1
+    if not has_experts or model.experts is None:
+        return wide * tokens * model.ffn / layout.tensor
+    sent = tokens / cut(layout) * model.experts.per_token
+    return sent * (wide * model.experts.ffn + model.hidden)

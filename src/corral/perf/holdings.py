@@ -1,0 +1,131 @@
+"""Which parameters a GPU holds: those of its pipeline stage, its tensor shard and its experts."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from corral.catalog.models import Model
+from corral.perf.layout import Layout, Shard, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """Parameters of one GPU before data-parallel GPUs share them out.
+
+    `dense`: all but experts. `expert`: of its experts, which another group of GPUs shares out.
+    `layer`: of its largest layer. `ends`: embedding and output matrix, part of `dense`.
+    """
+
+    dense: float
+    expert: float
+    layer: float
+    ends: float
+
+
+def stage_layers(model: Model, layout: Layout, stage: int) -> tuple[int, int]:
+    """Dense layers and layers with experts of a stage; the dense ones lie first in a model.
+
+    An odd number of layers leaves the later stages a layer more, so that no stage is forgotten.
+    Raises: ValueError where there is no such stage.
+    """
+    if not 0 <= stage < layout.pipeline:
+        raise ValueError(f"stage {stage} of {layout.pipeline}")
+    first, count = _span(model.layers, layout, stage)
+    dense = model.layers - model.moe_layers
+    own_dense = max(0, min(dense, first + count) - first)
+    return own_dense, count - own_dense
+
+
+def _span(layers: int, layout: Layout, stage: int) -> tuple[int, int]:
+    stages = layout.pipeline
+    if stages == 1:
+        return 0, layers
+    fixed = {0: layout.first_layers, stages - 1: layout.last_layers}
+    fixed = {place: count for place, count in fixed.items() if count}
+    free = [place for place in range(stages) if place not in fixed]
+    left = layers - sum(fixed.values())
+    even, more = divmod(max(left, 0), max(len(free), 1))
+    counts = dict(fixed)
+    for index, place in enumerate(free):
+        counts[place] = even + (1 if index >= len(free) - more else 0)
+    return sum(counts[place] for place in range(stage)), counts[stage]
+
+
+def padded_vocab(step: Step, layout: Layout) -> int:
+    """Rows of the embedding, so many that each tensor-parallel GPU has equal ones."""
+    each = max(step.vocab_multiple, 1) * layout.tensor
+    return ceil(step.model.vocab / each) * each
+
+
+def holding(step: Step, layout: Layout, stage: int) -> Holding:
+    """The parameters of one GPU of a stage."""
+    model = step.model
+    dense_layers, moe_layers = stage_layers(model, layout, stage)
+    each = _attention(model, layout) + _extras(model, layout)
+    dense = model.dense_ffn_parameters / layout.tensor
+    beside, experts = _moe(model, layout) if moe_layers else (0.0, 0.0)
+    ends = _ends(step, layout, stage)
+    return Holding(
+        dense=dense_layers * (each + dense) + moe_layers * (each + beside) + ends,
+        expert=moe_layers * experts,
+        layer=each + max(dense if dense_layers else 0.0, beside + experts),
+        ends=ends,
+    )
+
+
+def _attention(model: Model, layout: Layout) -> float:
+    """Of one layer. Keys and values are cut into no more pieces than there are heads of them; the
+    compressing matrices of latent attention are whole on each GPU."""
+    tensor = layout.tensor
+    if model.latent is None:
+        query = 2 * model.hidden * model.heads * model.head_dim
+        keys = 2 * model.hidden * model.kv_heads * model.head_dim
+        return query / tensor + keys / min(tensor, model.kv_heads)
+    latent = model.latent
+    whole = model.hidden * (latent.query_rank + latent.kv_rank + latent.rope_dim)
+    return whole + (model.attention_parameters - whole) / tensor
+
+
+def _extras(model: Model, layout: Layout) -> float:
+    if not model.has_bias:
+        return float(model.layer_extras)
+    cut = (model.heads + 2 * model.kv_heads) * model.head_dim + model.ffn
+    return model.layer_extras - cut + cut / layout.tensor
+
+
+def _moe(model: Model, layout: Layout) -> tuple[float, float]:
+    """Router and shared experts, and a GPU's own experts, of one layer."""
+    experts = model.experts
+    if experts is None:
+        return 0.0, 0.0
+    shared = experts.shared * model.expert_parameters / layout.tensor
+    own = experts.count / layout.expert * model.expert_parameters / layout.expert_tensor
+    return model.hidden * experts.count + shared, own
+
+
+def _ends(step: Step, layout: Layout, stage: int) -> float:
+    """Embedding, positions and output matrix. The last stage of a tied model has its own copy."""
+    model = step.model
+    matrix = padded_vocab(step, layout) * model.hidden / layout.tensor
+    is_first, is_last = stage == 0, stage == layout.pipeline - 1
+    total = matrix + model.positions * model.hidden if is_first else 0.0
+    if is_last:
+        total += model.hidden
+        if not model.is_tied or not is_first:
+            total += matrix
+    return total
+
+
+def shards(layout: Layout, *, of_experts: bool) -> int:
+    """GPUs that hold the same parameters, and so can share them out: data x context of them; of
+    experts, those of a stage that have the same expert."""
+    copies = layout.data * layout.context
+    if of_experts:
+        copies = copies * layout.tensor // (layout.expert * layout.expert_tensor)
+    return max(copies, 1)
+
+
+def shared_out(shard: Shard) -> tuple[bool, bool, bool]:
+    """Whether weights, gradients and optimizer are shared out, by ZeRO's stage."""
+    order = list(Shard)
+    rank = order.index(shard)
+    return rank >= 3, rank >= 2, rank >= 1

@@ -1,0 +1,181 @@
+"""Bytes that a training run takes on a GPU, by what they are for."""
+
+from dataclasses import dataclass
+
+from corral.catalog.overheads import Overhead, overhead
+from corral.perf.activations import element, kept_by_layer, layer_input, micro_tokens, passing
+from corral.perf.holdings import Holding, holding, padded_vocab, shards, shared_out, stage_layers
+from corral.perf.layout import Layout, Shard, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Bytes on one GPU of pipeline stage `stage`. The parts add up to `allocated_peak`.
+
+    `weights`, `gradients`, `optimizer` and `workspace` stay; `activations`, `logits` (of the
+    loss), `buffers` (of communication) and `passing` (gradients inside a layer) come and go.
+    `workspace`: of libraries, and what lies between pipeline stages.
+    """
+
+    stage: int
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+    buffers: float
+    passing: float
+    workspace: float
+    over: Overhead
+
+    @property
+    def states(self) -> float:
+        """Weights, gradients and optimizer."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def moving(self) -> float:
+        """What comes and goes in a step."""
+        return self.activations + self.logits + self.buffers + self.passing
+
+    @property
+    def allocated_steady(self) -> float:
+        """Between two steps: torch.cuda.memory_allocated."""
+        return self.states + self.workspace
+
+    @property
+    def allocated_peak(self) -> float:
+        """torch.cuda.max_memory_allocated."""
+        return self.allocated_steady + self.moving
+
+    @property
+    def reserved(self) -> float:
+        """torch.cuda.max_memory_reserved: with what the allocator holds and does not use."""
+        return self.allocated_peak + self.over.unused_share * self.moving
+
+    @property
+    def device(self) -> float:
+        """What nvidia-smi shows: with the driver's context and NCCL."""
+        return self.reserved + self.over.context + self.over.collectives
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Those that add up to `allocated_peak`."""
+        return {
+            "weights": self.weights,
+            "gradients": self.gradients,
+            "optimizer": self.optimizer,
+            "activations": self.activations,
+            "logits": self.logits,
+            "buffers": self.buffers,
+            "passing": self.passing,
+            "workspace": self.workspace,
+        }
+
+
+def training_memory(
+    step: Step, layout: Layout, *, stage: int | None = None, architecture: str = ""
+) -> Memory:
+    """Bytes on one GPU of a pipeline stage, or of the fullest one where no stage is said.
+
+    `architecture` of the GPU, for example hopper, chooses constants of its libraries.
+    Raises: ValueError where there is no such stage, or the batch does not come out even.
+    Source: arXiv:2205.05198 (activations), arXiv:1910.02054 (sharding), arXiv:2104.04473 (micro
+    batches in flight); what Megatron-LM allocates beyond is told at each term.
+    """
+    over = overhead(architecture)
+    if stage is not None:
+        return _on_stage(step, layout, stage, over)
+    ends = sorted({0, min(1, layout.pipeline - 1), layout.pipeline - 1})
+    return max((_on_stage(step, layout, one, over) for one in ends), key=_peak)
+
+
+def _peak(memory: Memory) -> float:
+    return memory.allocated_peak
+
+
+def _on_stage(step: Step, layout: Layout, stage: int, over: Overhead) -> Memory:
+    held = holding(step, layout, stage)
+    dense_layers, moe_layers = stage_layers(step.model, layout, stage)
+    weights, gradients, optimizer = _states(step, layout, held)
+    logits = _logits(step, layout) if stage == layout.pipeline - 1 else 0.0
+    inside = max(
+        passing(step, layout, has_experts=False) if dense_layers else 0.0,
+        passing(step, layout, has_experts=True) if moe_layers else 0.0,
+    )
+    return Memory(
+        stage=stage,
+        weights=weights,
+        gradients=gradients,
+        optimizer=optimizer,
+        activations=_activations(step, layout, stage),
+        logits=logits,
+        buffers=_buffers(step, layout, held),
+        passing=max(inside - logits, 0.0),  # the loss comes before the first layer backwards
+        workspace=over.workspace + _between_stages(step, layout),
+        over=over,
+    )
+
+
+def _states(step: Step, layout: Layout, held: Holding) -> tuple[float, float, float]:
+    """Weights, gradients and optimizer after sharing out."""
+    copies = (shards(layout, of_experts=False), shards(layout, of_experts=True))
+    state = step.state
+    each = (state.weight, state.gradient, state.optimizer)
+    weights, gradients, optimizer = (
+        size * (held.dense / (copies[0] if out else 1) + held.expert / (copies[1] if out else 1))
+        for size, out in zip(each, shared_out(layout.shard), strict=True)
+    )
+    return weights, gradients, optimizer
+
+
+def in_flight(step: Step, layout: Layout, stage: int) -> float:
+    """Micro batches of which a stage keeps all its layers, at the most, in 1F1B: one for each
+    stage from here to the last. Interleaved, pieces of the pipeline warm up.
+
+    Source: arXiv:2104.04473, section 2.2; Megatron-LM forward_backward_pipelining.
+    """
+    passes = step.micro_batches(layout)
+    after = layout.pipeline - stage - 1
+    if layout.interleave == 1 or layout.pipeline == 1:
+        return min(passes, after + 1)
+    pieces = 2 * after + (layout.interleave - 1) * layout.pipeline + 1
+    return min(passes, pieces / layout.interleave)
+
+
+def _activations(step: Step, layout: Layout, stage: int) -> float:
+    dense_layers, moe_layers = stage_layers(step.model, layout, stage)
+    kept = 0.0
+    if dense_layers:
+        kept += dense_layers * kept_by_layer(step, layout, has_experts=False)
+    if moe_layers:
+        kept += moe_layers * kept_by_layer(step, layout, has_experts=True)
+    if stage == 0 and step.dropout:
+        kept += layer_input(step, layout) / element(step)  # mask after the embedding
+    total = kept * in_flight(step, layout, stage)
+    if stage == layout.pipeline - 1:
+        total += 2 * layer_input(step, layout)  # the last norm, in and out
+    return total
+
+
+def _logits(step: Step, layout: Layout) -> float:
+    tokens = micro_tokens(step, layout)
+    return step.logit_bytes * tokens * padded_vocab(step, layout) / layout.tensor
+
+
+def _between_stages(step: Step, layout: Layout) -> float:
+    """The last input and the last gradient that came from another stage, for each piece of the
+    pipeline: Megatron-LM's schedules hold them until the next step."""
+    return 2 * layout.interleave * layer_input(step, layout) if layout.pipeline > 1 else 0.0
+
+
+def _buffers(step: Step, layout: Layout, held: Holding) -> float:
+    """Of shared-out weights: the layer that is computed and the one that comes next, both ends of
+    the model, and a layer's gradients."""
+    total = 0.0
+    compute = element(step)
+    if layout.shard is Shard.PARAMETERS and shards(layout, of_experts=False) > 1:
+        total += compute * (2 * held.layer + held.ends)
+    if layout.shard in (Shard.PARAMETERS, Shard.GRADIENTS):
+        total += compute * held.layer
+    return total

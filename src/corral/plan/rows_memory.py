@@ -1,0 +1,170 @@
+"""Memory of one row of the memory_ci table: a functional test of Megatron-LM with its flags."""
+
+from collections.abc import Mapping
+from math import gcd
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.models import Experts, Model
+from corral.catalog.precisions import Precision
+from corral.domain.errors import NotFound
+from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.memory import Memory, training_memory
+from corral.plan.rows import Predicted, Row, RowRefused
+
+UNSAID_DATA: Final = 16  # data-parallel GPUs at the most where a row names no number of GPUs
+VOCABULARIES: Final = {"GPTSentencePieceTokenizer": 256_000, "Llama2Tokenizer": 32_000}
+GPT2_VOCAB: Final = 50_257
+
+
+def predict(row: Row) -> Predicted:
+    """Peak of torch's allocator on the last rank, and what stays between two steps, decimal GB.
+
+    Raises: RowRefused.
+    """
+    told: list[str] = []
+    layout = layout_of(row, told)
+    memory = memory_of_training(
+        step_of(row, told), layout, gpu=row["gpu"], stage=layout.pipeline - 1
+    )
+    return Predicted(
+        values={
+            "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
+            "pred_memory_steady_gb_per_gpu": memory.allocated_steady / 1e9,
+        },
+        told=tuple(told),
+    )
+
+
+def memory_of_training(
+    step: Step, layout: Layout, *, gpu: str = "", stage: int | None = None
+) -> Memory:
+    """Memory of a GPU of a pipeline stage, or of the fullest.
+
+    Raises: RowRefused where the layout is impossible.
+    """
+    try:
+        return training_memory(step, layout, stage=stage, architecture=architecture(gpu))
+    except ValueError as wrong:
+        raise RowRefused(str(wrong)) from wrong
+
+
+def architecture(gpu: str) -> str:
+    """Of a GPU as tables name it; "" where the catalog does not know it."""
+    try:
+        return device(gpu).architecture
+    except NotFound:
+        return ""
+
+
+def flags_of(row: Row) -> dict[str, str]:
+    """The flags of a row's command line, by name."""
+    flags: dict[str, str] = {}
+    for flag in row["args"].split("--"):
+        name, _, value = flag.strip().partition(" ")
+        flags[name] = value.strip()
+    return flags
+
+
+def number(row: Row, name: str, default: int | None = None) -> int:
+    """A cell's whole number. Raises: RowRefused where it is none, and there is no default."""
+    cell = row[name].strip()
+    try:
+        return int(float(cell)) if cell or default is None else default
+    except ValueError:
+        raise RowRefused(f"{name} is {cell or 'not said'}: need a whole number") from None
+
+
+def model_of(row: Row, told: list[str]) -> Model:
+    flags = flags_of(row)
+    hidden, heads = number(row, "hidden"), number(row, "heads")
+    sequence = number(row, "seq_len")
+    experts = None
+    if row["num_experts"]:
+        experts = Experts(
+            count=number(row, "num_experts"),
+            per_token=number(row, "topk", 2),
+            ffn=number(row, "moe_ffn", number(row, "ffn", 4 * hidden)),
+        )
+    rotates = "rope" in row["test"] or row["family"] not in ("gpt", "moe", "bert")
+    return Model(
+        name=row["test"],
+        layers=number(row, "layers"),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=number(row, "kv_heads", heads),
+        head_dim=hidden // heads,
+        ffn=number(row, "ffn", 4 * hidden),
+        vocab=vocabulary(row["vocab_note"], told),
+        is_gated=row["gated_mlp"] == "True",
+        is_tied=row["untied_embeddings"] != "True",
+        has_bias="disable-bias-linear" not in flags,
+        positions=0 if rotates else sequence,
+        experts=experts,
+    )
+
+
+def vocabulary(note: str, told: list[str]) -> int:
+    words = note.replace(",", "").split()
+    for word in words:
+        if word.isdigit() and int(word) > 1000:
+            return int(word)
+        if word in VOCABULARIES:
+            return VOCABULARIES[word]
+    told.append(f"a vocabulary of {GPT2_VOCAB} tokens (GPT-2)")
+    return GPT2_VOCAB
+
+
+def step_of(row: Row, told: list[str]) -> Step:
+    flags = flags_of(row)
+    return Step(
+        model=model_of(row, told),
+        sequence=number(row, "seq_len"),
+        global_batch=batch_of(row),
+        precision=Precision.FP8 if "fp8" in row["precision"] else Precision.BF16,
+        has_flash=flags.get("attention-backend") != "unfused",
+        dropout=flags.get("attention-dropout") != "0.0",
+    )
+
+
+def batch_of(row: Row) -> int:
+    """The last of a row's global batches: one that grows is written 0:384 200B:768."""
+    words = row["global_batch"].replace(":", " ").split()
+    batches = [int(word) for word in words if word.isdigit()]
+    if not batches:
+        raise RowRefused(
+            f"global_batch is {row['global_batch'] or 'not said'}: need a whole number"
+        )
+    return batches[-1]
+
+
+def layout_of(row: Row, told: list[str]) -> Layout:
+    pipeline = number(row, "pp", 1)
+    data = number(row, "dp", 0)
+    if not data:
+        data = gcd(UNSAID_DATA, batch_of(row) // number(row, "micro_batch"))
+        told.append(f"{data} data-parallel GPUs")
+    pieces = number(row, "vp_layers", 0) * pipeline
+    return Layout(
+        data=data,
+        tensor=number(row, "tp", 1),
+        pipeline=pipeline,
+        context=number(row, "cp", 1),
+        expert=number(row, "ep", 1),
+        expert_tensor=number(row, "etp", number(row, "tp", 1)),
+        interleave=max(number(row, "layers") // pieces, 1) if pieces else 1,
+        micro_batch=number(row, "micro_batch"),
+        shard=_shard(row),
+        sequence_parallel=row["sequence_parallel"] == "True",
+        recompute=_recompute(flags_of(row)),
+    )
+
+
+def _shard(row: Row) -> Shard:
+    if row["fsdp"]:
+        return Shard.PARAMETERS
+    return Shard.OPTIMIZER if row["dist_optimizer"] == "True" else Shard.NONE
+
+
+def _recompute(flags: Mapping[str, str]) -> Recompute:
+    return Recompute(flags.get("recompute-granularity", "none"))

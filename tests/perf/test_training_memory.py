@@ -1,0 +1,175 @@
+"""Memory of training: rules on generated layouts, and sums done by hand."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.catalog.models import Experts, Model
+from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.memory import Memory, training_memory
+
+DENSE = Model(
+    name="dense",
+    layers=32,
+    hidden=4096,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    ffn=14336,
+    vocab=128_256,
+    is_gated=True,
+)
+SPARSE = replace(
+    DENSE, name="sparse", experts=Experts(count=8, per_token=2, ffn=14336, dense_layers=2)
+)
+# Megatron-LM's memory test, tests/functional_tests/test_cases/gpt/gpt3_7b_tp4_pp1_memory_speed
+SEVEN = Model(
+    name="gpt3-7b",
+    layers=32,
+    hidden=4096,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    ffn=16384,
+    vocab=131_073,
+    is_gated=False,
+    has_bias=True,
+    positions=8192,
+)
+
+
+def layouts() -> st.SearchStrategy[Layout]:
+    return st.builds(
+        Layout,
+        data=st.sampled_from([1, 2, 8]),
+        tensor=st.sampled_from([1, 2, 4]),
+        pipeline=st.sampled_from([1, 2, 4]),
+        context=st.sampled_from([1, 2]),
+        expert=st.sampled_from([1, 2]),
+        micro_batch=st.sampled_from([1, 2]),
+        interleave=st.sampled_from([1, 2]),
+        shard=st.sampled_from(Shard),
+        sequence_parallel=st.booleans(),
+        recompute=st.sampled_from(Recompute),
+    )
+
+
+def steps() -> st.SearchStrategy[Step]:
+    return st.builds(
+        Step,
+        model=st.sampled_from([DENSE, SPARSE, SEVEN]),
+        sequence=st.sampled_from([1024, 4096]),
+        global_batch=st.just(128),
+        has_flash=st.booleans(),
+        dropout=st.booleans(),
+    )
+
+
+@given(step=steps(), layout=layouts())
+def test_the_parts_add_up_and_each_measure_holds_more_than_the_last(
+    step: Step, layout: Layout
+) -> None:
+    memory = training_memory(step, layout)
+    assert sum(memory.parts.values()) == pytest.approx(memory.allocated_peak)
+    assert min(memory.parts.values()) >= 0
+    steady, peak = memory.allocated_steady, memory.allocated_peak
+    assert steady < peak < memory.reserved < memory.device
+
+
+@given(step=steps(), layout=layouts(), stage=st.integers(0, 3))
+def test_the_fullest_stage_is_as_full_as_any(step: Step, layout: Layout, stage: int) -> None:
+    one = training_memory(step, layout, stage=stage % layout.pipeline)
+    assert one.allocated_peak <= training_memory(step, layout).allocated_peak * (1 + 1e-9)
+
+
+@given(step=steps(), layout=layouts())
+def test_more_tensor_parallel_gpus_never_hold_more_states(step: Step, layout: Layout) -> None:
+    alone = replace(layout, tensor=1, shard=Shard.NONE)
+    step = replace(step, vocab_multiple=1024)  # so that padding does not differ
+    before = training_memory(step, alone, stage=0).states
+    for tensor in (2, 4, 8):
+        now = training_memory(step, replace(alone, tensor=tensor, expert_tensor=1), stage=0).states
+        assert now <= before * (1 + 1e-9)
+        before = now
+
+
+@given(step=steps(), layout=layouts())
+def test_more_stages_never_hold_more_states_on_the_first(step: Step, layout: Layout) -> None:
+    held = [
+        training_memory(step, replace(layout, pipeline=stages), stage=0).states
+        for stages in (1, 2, 4, 8)
+    ]
+    assert held == sorted(held, reverse=True)
+
+
+@given(step=steps(), layout=layouts())
+def test_each_stage_of_zero_holds_no_more_states_than_the_one_before(
+    step: Step, layout: Layout
+) -> None:
+    held = [training_memory(step, replace(layout, shard=shard)).states for shard in Shard]
+    assert held == sorted(held, reverse=True)
+
+
+@given(step=steps(), layout=layouts())
+def test_computing_again_never_keeps_more(step: Step, layout: Layout) -> None:
+    kept = [
+        training_memory(step, replace(layout, recompute=recompute), stage=0).activations
+        for recompute in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+    ]
+    assert kept == sorted(kept, reverse=True)
+
+
+@given(step=steps(), layout=layouts())
+def test_a_longer_sequence_and_a_larger_micro_batch_never_take_less(
+    step: Step, layout: Layout
+) -> None:
+    now = training_memory(step, layout).allocated_peak
+    longer = training_memory(replace(step, sequence=2 * step.sequence), layout)
+    larger = training_memory(step, replace(layout, micro_batch=2 * layout.micro_batch))
+    assert now <= min(longer.allocated_peak, larger.allocated_peak)
+
+
+def test_a_stage_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="stage 2 of 2"):
+        training_memory(
+            Step(model=DENSE, sequence=1024, global_batch=8), Layout(pipeline=2), stage=2
+        )
+
+
+def seven(tensor: int, pipeline: int, *, interleave: int = 1, micro_batch: int = 1) -> Memory:
+    step = Step(model=SEVEN, sequence=8192, global_batch=8, dropout=True)
+    layout = Layout(
+        data=2,
+        tensor=tensor,
+        pipeline=pipeline,
+        shard=Shard.OPTIMIZER,
+        interleave=interleave,
+        micro_batch=micro_batch,
+    )
+    return training_memory(step, layout, stage=pipeline - 1, architecture="ampere")
+
+
+def test_seven_billion_parameters_over_four_tensor_parallel_gpus() -> None:
+    memory = seven(4, 1, micro_batch=2)
+    # A layer: attention 2 x 4096 x (4096 + 1024) = 41.94 M, MLP 2 x 4096 x 16384 = 134.22 M:
+    # 176.16 M / 4 = 44.04 M, x 32 = 1409.3 M. Embedding and output 131,584 rows (a multiple of 512)
+    # x 4096 x 2 / 4 = 269.5 M. Positions 8192 x 4096 = 33.6 M, whole. Norms and biases 1.1 M.
+    # 1713.4 M x (2 + 4 + 12 / 2 data-parallel GPUs) = 20.56 GB; libraries 68 MiB = 0.07 GB.
+    assert memory.allocated_steady / 1e9 == pytest.approx(20.63, rel=0.001)  # measured: 20.634
+    # Tokens x hidden = 2 x 8192 x 4096 = 67.1 M. A layer keeps norms 8, masks 2, queries keys
+    # values (1 + 0.5) x 2 / 4 = 0.75, the queries' copy and attention's result 0.5 each, MLP
+    # (4 + 4) x 2 / 4 = 4 bytes of each: 15.75 x 67.1 MB = 1057 MB, x 32 = 33.82 GB. The last norm
+    # 4 x 67.1 = 0.27 GB, the mask of the embedding 0.07.
+    assert memory.activations / 1e9 == pytest.approx(34.16, rel=0.001)
+    # Logits: 16,384 tokens x 131,584 / 4 x (2 + 4) bytes = 3.23 GB. More than a layer's gradients.
+    assert memory.logits / 1e9 == pytest.approx(3.234, rel=0.001)
+    assert memory.passing == 0
+    assert memory.allocated_peak / 1e9 == pytest.approx(58.19, rel=0.01)  # measured: 58.188
+
+
+def test_seven_billion_parameters_over_four_stages_of_eight_pieces() -> None:
+    memory = seven(1, 4, interleave=8)
+    assert memory.allocated_steady / 1e9 == pytest.approx(24.51, rel=0.01)  # measured: 24.511
+    assert memory.allocated_peak / 1e9 == pytest.approx(60.49, rel=0.05)  # measured: 60.489

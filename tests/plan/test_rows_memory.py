@@ -1,0 +1,44 @@
+"""The memory of Megatron-LM's own tests, as its allocator counted it."""
+
+import csv
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from corral.plan.rows import RowRefused
+from corral.plan.rows_memory import predict
+
+TABLE = Path(__file__).parents[2] / "validation" / "data" / "memory_ci.csv.gz"
+
+
+def rows() -> list[Mapping[str, str]]:
+    with gzip.open(TABLE, "rt") as lines:
+        return [row for row in csv.DictReader(lines) if "SAME VALUES" not in row["notes"]]
+
+
+def test_peak_and_steady_memory_are_near_what_was_measured() -> None:
+    peak, steady = [], []
+    for row in rows():
+        try:
+            values = predict(row).values
+        except RowRefused:
+            continue
+        measured = float(row["mem_max_allocated_gb"]), float(row["mem_allocated_gb"])
+        peak.append(abs(values["pred_memory_gb_per_gpu"] / measured[0] - 1))
+        steady.append(abs(values["pred_memory_steady_gb_per_gpu"] / measured[1] - 1))
+    assert len(peak) >= 260
+    assert sum(peak) / len(peak) < 0.12
+    assert sum(steady) / len(steady) < 0.13
+
+
+def test_a_row_without_its_dimensions_is_refused_with_the_cell() -> None:
+    row = {**rows()[0], "hidden": ""}
+    with pytest.raises(RowRefused, match="hidden"):
+        predict(row)
+
+
+def test_what_was_assumed_is_told() -> None:
+    row = next(row for row in rows() if not row["dp"] and row["layers"])
+    assert "data-parallel" in " ".join(predict(row).told)

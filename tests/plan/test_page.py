@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.plan.page import answer_text, page
-from corral.plan.plot import svg
+from corral.plan.plot import picture, svg
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
 from corral.plan.ticks import axis_of, mark_text, number_text
 
@@ -59,6 +59,13 @@ def test_lines_have_their_band_and_a_legend() -> None:
     assert len(drawn.findall("polyline")) == 2
     assert len(drawn.findall("polygon")) == 1
     assert svg(LINES).endswith("two</b></p>")
+
+
+def test_a_picture_of_its_own_has_its_colours_and_names() -> None:
+    drawn = ElementTree.fromstring(picture(LINES))
+    space = "{http://www.w3.org/2000/svg}"
+    assert "--c1:" in (drawn.findtext(f"{space}style") or "")
+    assert {"one", "two"} <= {one.text for one in drawn.findall(f"{space}text")}
 
 
 def test_bars_stand_on_the_line_of_nothing() -> None:

@@ -77,6 +77,17 @@ def table(name: str) -> Facts:
     return named
 
 
+def tables() -> tuple[str, ...]:
+    """The names of all tables that come with the package."""
+    return tuple(
+        sorted(
+            path.name.removesuffix(".csv")
+            for path in files(__package__).joinpath("data").iterdir()
+            if path.name.endswith(".csv")
+        )
+    )
+
+
 def plain(name: str) -> str:
     """A name without what people write differently: case, spaces, dashes and underscores."""
     return "".join(letter for letter in name.lower() if letter not in " -_")

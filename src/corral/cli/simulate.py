@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from os import W_OK, access
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ from cyclopts.validators import Number
 
 from corral.cli.common import DIR
 from corral.cli.failure import Usage
+from corral.cli.files import check_writable, unwritable, write
 from corral.cli.output import note, print_json, say, show_table, table
 from corral.cli.replayed import OWN, replayed
 from corral.domain.units import duration_text
@@ -85,7 +85,7 @@ def simulate(
     """
     from corral.replay import Failures
 
-    _check_writable(events, html)
+    check_writable(events, html)
     found, (sizes, owned) = replayed(trace, nodes, cluster, own=own, dir=dir)
     failures = Failures(mtbf_seconds=mtbf_hours * 3_600, save_seconds=checkpoint_seconds, seed=seed)
     tree = _tree(found, sizes, owned, queues, per_vc=queue_per_vc)
@@ -295,36 +295,14 @@ def _event_file(
         with path.open("w") as file:
             yield lambda name: lambda event: print(dumps(event_row(name, event, jobs)), file=file)
     except OSError as error:
-        raise _unwritable(path, error.strerror) from error
-
-
-def _check_writable(*paths: Path | None) -> None:
-    """Before the replay, which may take its time. Raises: Conflict."""
-    for path in filter(None, paths):
-        if path.is_dir():
-            raise _unwritable(path, "it is a directory")
-        if not path.parent.is_dir():
-            raise _unwritable(path, f"there is no directory {path.parent}")
-        if not access(path if path.exists() else path.parent, W_OK):
-            raise _unwritable(path, "you may not")
-
-
-def _unwritable(path: Path, why: str | None) -> Exception:
-    from corral.domain.errors import Conflict
-
-    hint = "name a file in a directory of yours, for example: ./events.jsonl"
-    return Conflict(f"{path} cannot be written: {(why or 'it is refused').lower()}", hint=hint)
+        raise unwritable(path, error.strerror) from error
 
 
 def _write_page(path: Path | None, answer: dict[str, Any]) -> None:
     from corral.simulate.logs.report import page
 
-    if path is None:
-        return
-    try:
-        path.write_text(page(answer))
-    except OSError as error:
-        raise _unwritable(path, error.strerror) from error
+    if path is not None:
+        write(path, page(answer))
 
 
 def _show(results: dict[str, dict[str, Any]], *, by: bool) -> None:

@@ -33,6 +33,7 @@ They are submitted all or none, and may name one another in `after`:
 GROUPS: Final = {
     "queue": "List queues, and set what they may have; alone, it lists jobs as ps does.",
     "import": "Learn from the history of another system, and replay it.",
+    "plan": "Say what fits, how fast it is, what to build, buy or rent, and how often it breaks.",
     "node": "List nodes, let others join, and take them out of work or back in.",
     "secret": "Keep secrets for jobs; they are never shown again.",
     "user": "Say who may do what.",
@@ -77,6 +78,7 @@ COMMANDS: Final = (
     Command("queue set", "queues:put", "Make a queue, or change one."),
     Command("queue rm", "queues:rm", "Take a queue away.", alias="remove"),
     Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
+    Command("plan catalog", "planner.catalog:catalog", "Show the numbers that plans are made of."),
     Command("import sacct", "imports:sacct", "Keep jobs that Slurm ran, to learn from."),
     Command("import kueue", "imports:kueue", "Keep jobs that Kueue ran, to learn from."),
     Command("node ls", "nodes:ls", "List the nodes."),

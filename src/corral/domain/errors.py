@@ -46,8 +46,9 @@ class NotFound(Refusal):
     code = "not_found"
 
     def __init__(self, kind: str, name: str, known: Sequence[str] = (), *, see: str = "") -> None:
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else ""
+        cased = {one.lower(): one for one in reversed(known)}
+        near = get_close_matches(name.lower(), cased, n=1)
+        hint = f"did you mean {cased[near[0]]}?" if near else ""
         listing = f"run: {see}" if see else ""
         super().__init__(
             f"there is no {kind} {name!r}", hint=" ".join(filter(None, (hint, listing)))

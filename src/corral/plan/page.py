@@ -5,11 +5,10 @@ from html import escape
 from itertools import chain, repeat
 from typing import Final
 
-from corral.plan.plot import svg
+from corral.plan.plot import LIGHT, svg
 from corral.plan.report import Answer, Cell, Column, Report, Table
 from corral.plan.ticks import number_text
 
-LIGHT: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")
 DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
 
 

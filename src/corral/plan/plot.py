@@ -9,30 +9,46 @@ from corral.plan.ticks import Axis, axis_of, mark_text
 
 WIDTH: Final = 720
 HEIGHT: Final = 280
-COLOURS: Final = 6  # variables --c0 to --c5 of the page
+LIGHT: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")  # --c0 to --c5
+_BOX: Final = f"-64 -22 {WIDTH + 90} {HEIGHT + 66}"
 
 
 def svg(figure: Figure) -> str:
-    """The drawing, and below it the names of its series where there are several."""
+    """The drawing within a page that has the colours, and below it the names of its series where
+    there are several."""
+    drawn = f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_BOX}">'
+    return f'<div class="wide">{drawn}{_inside(figure)}</svg></div>{_legend(figure)}'
+
+
+def picture(figure: Figure) -> str:
+    """The drawing as a file of its own, on white."""
+    colours = "".join(f"--c{at}:{one};" for at, one in enumerate(LIGHT))
+    style = f"svg{{--grid:#dee2e6;background:#fff;font-family:sans-serif;{colours}}}"
+    names = "".join(
+        f'<text x="8" y="{16 + 16 * at}" font-size="12" fill="{colour(at)}">'
+        f"{escape(one.name)}</text>"
+        for at, one in enumerate(figure.series)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_BOX}" width="{WIDTH + 90}">'
+        f"<style>{style}</style>{_inside(figure)}{names}</svg>\n"
+    )
+
+
+def _inside(figure: Figure) -> str:
     xs = [x for one in figure.series for x, _ in one.points]
     ys = [y for one in figure.series for _, y in one.points]
     ys += [y for one in figure.series for y in (*one.low, *one.high)]
     down = axis_of(ys, is_log=figure.y_is_log)
     if figure.kind == "bars":
-        inside = "".join(_bars(figure.series, down))
-        marks = ""
+        marks, inside = "", "".join(_bars(figure.series, down))
     else:
         across = _across(xs, is_log=figure.x_is_log)
         marks = "".join(_columns(figure, across))
         inside = "".join(
             _drawn(at, one, figure, across, down) for at, one in enumerate(figure.series)
         )
-    box = f"-64 -22 {WIDTH + 90} {HEIGHT + 66}"
-    return (
-        f'<div class="wide"><svg role="img" aria-label="{escape(figure.title)}" viewBox="{box}">'
-        f"{''.join(_rows(down))}{marks}{inside}{_titles(figure.x, figure.y)}</svg></div>"
-        + _legend(figure)
-    )
+    return f"{''.join(_rows(down))}{marks}{inside}{_titles(figure.x, figure.y)}"
 
 
 def _across(xs: list[float], *, is_log: bool) -> Axis:
@@ -117,4 +133,4 @@ def _legend(figure: Figure) -> str:
 
 def colour(at: int) -> str:
     """The page's colour of the series of that number, from 0."""
-    return f"var(--c{at % COLOURS})"
+    return f"var(--c{at % len(LIGHT)})"

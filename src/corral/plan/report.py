@@ -1,6 +1,6 @@
 """An answer of the planner, in the form that a terminal, a page and a program show alike."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Cell = str | float | int | bool | None
@@ -72,6 +72,10 @@ class Report:
     sources: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     data: dict[str, Any] = field(default_factory=dict)  # whole, for programs
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it for programs: what was computed under `data`, the rest as it is shown."""
+        return asdict(self)
 
     def answer(self, name: str) -> Answer:
         """Raises: KeyError."""

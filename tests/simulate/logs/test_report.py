@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from corral.plan.page import DARK, LIGHT
+from corral.plan.page import DARK
+from corral.plan.plot import LIGHT
 from corral.simulate.logs.report import curve, page
 
 

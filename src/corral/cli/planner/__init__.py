@@ -1,0 +1,1 @@
+"""corral plan: what fits, how fast, what to build, buy or rent."""

@@ -1,0 +1,93 @@
+"""plan catalog: what the planner knows, each number with its source."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from corral.cli.output import print_json, say, show_table, table
+from corral.domain.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from corral.catalog.facts import Fact
+
+_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+TABLES: Final = {"gpus": "devices"}  # the others have the name of their file
+
+
+def catalog(
+    kind: str | None = None, name: str | None = None, /, *, json: Annotated[bool, _JSON] = False
+) -> None:
+    """Show what the planner knows: its numbers, with unit, source and date.
+
+    Args:
+        kind: gpus, links, models, prices, ...; without it, all kinds are listed.
+        name: One of them; without it, all their names are listed.
+    """
+    from corral.catalog.facts import subject, tables
+    from corral.catalog.facts import table as facts_of
+
+    if kind is None:
+        kinds = {_shown(one): len(facts_of(one)) for one in tables()}
+        if json:
+            print_json({"kinds": kinds})
+        else:
+            _show_counts(kinds)
+        return
+    known = facts_of(_file(kind, tables()))
+    if name is None:
+        if json:
+            print_json({kind: sorted(known)})
+        else:
+            for one in known:
+                say(one)
+        return
+    word = "GPU" if kind == "gpus" else kind.removesuffix("s")
+    facts = subject(word, name, known, _aliases(kind))
+    if json:
+        print_json({"facts": [_data(fact) for fact in facts.values()]})
+    else:
+        _show_facts(facts)
+
+
+def _shown(file: str) -> str:
+    return next((word for word, one in TABLES.items() if one == file), file)
+
+
+def _file(kind: str, files: "tuple[str, ...]") -> str:
+    """Raises: NotFound."""
+    file = TABLES.get(kind, kind)
+    if file not in files:
+        raise NotFound(
+            "kind of the catalog", kind, [_shown(one) for one in files], see="corral plan catalog"
+        )
+    return file
+
+
+def _aliases(kind: str) -> dict[str, str]:
+    from corral.catalog import devices
+
+    return devices.aliases() if kind == "gpus" else {}
+
+
+def _data(fact: "Fact") -> dict[str, str]:
+    return {
+        "subject": fact.subject, "quantity": fact.quantity, "value": fact.value,
+        "unit": fact.unit, "source": fact.source, "date": fact.date.isoformat(),
+    }  # fmt: skip
+
+
+def _show_counts(kinds: dict[str, int]) -> None:
+    shown = table("kind", "entries", right=("entries",))
+    for kind, count in kinds.items():
+        shown.add_row(kind, str(count))
+    show_table(shown)
+
+
+def _show_facts(facts: "Mapping[str, Fact]") -> None:
+    shown = table("quantity", "value", "unit", "date", "source", right=("value",))
+    for fact in facts.values():
+        unit = "" if fact.unit == "text" else fact.unit
+        shown.add_row(fact.quantity, fact.value, unit, fact.date.isoformat(), fact.source)
+    show_table(shown)

@@ -1,0 +1,86 @@
+"""A report on a terminal, as JSON, or as a page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.files import check_writable, write
+from corral.cli.output import note, print_json, say, show_pairs, show_table, table
+
+if TYPE_CHECKING:
+    from corral.plan.report import Answer, Report, Table
+
+_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_HTML = Parameter(name="--html", negative="", help="Write a page with plots to this file.")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Out:
+    """How an answer is wanted. A file that cannot be written is refused before the work."""
+
+    json: Annotated[bool, _JSON] = False
+    html: Annotated[Path | None, _HTML] = None
+
+    def __post_init__(self) -> None:
+        check_writable(self.html)
+
+    def show(self, report: "Report") -> None:
+        """On stdout: the verdict, the numbers with their bands, the tables."""
+        from corral.plan.page import page
+
+        if self.html is not None:
+            write(self.html, page(report))
+        if self.json:
+            print_json(report.as_data())
+            return
+        _show(report)
+
+
+def _show(report: "Report") -> None:
+    from rich.text import Text
+
+    say(Text(report.title, style="bold"))
+    if report.verdict:
+        say(report.verdict)
+    for warning in report.warnings:
+        note(warning)
+    say()
+    show_pairs((one.name, _answer(one)) for one in report.answers)
+    for shown in report.tables:
+        say()
+        _show_table(shown)
+    for head, lines in (("assumed", report.assumed), ("sources", report.sources)):
+        if lines:
+            say()
+            say(Text(head, style="bold"))
+            for line in lines:
+                say(f"  {line}")
+
+
+def _answer(one: "Answer") -> str:
+    from corral.plan.page import answer_text
+
+    return answer_text(one) + (f"  {one.note}" if one.note else "")
+
+
+def _show_table(shown: "Table") -> None:
+    from rich.text import Text
+
+    from corral.plan.page import cell_text, column_text
+
+    say(Text(shown.title, style="bold"))
+    heads = [column_text(column) for column in shown.columns]
+    numbers = [
+        head
+        for at, head in enumerate(heads)
+        if not any(isinstance(row[at], str) for row in shown.rows)
+    ]
+    made = table(*heads, right=numbers)
+    for row in shown.rows:
+        made.add_row(*(cell_text(cell) for cell in row))
+    show_table(made)
+    if shown.note:
+        say(shown.note)

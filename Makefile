@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 # Tests wait for processes most of their time: more of them than cores run side by side.
 WORKERS ?= 4
 
-.PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim lock lock-check news clean
+.PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim validate lock lock-check news clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ soak: setup
 
 sim: setup
 	$(BIN)/python -m corral.simulate --seeds $(or $(SEEDS),500)
+
+validate: setup
+	$(BIN)/python validation/validate.py
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

@@ -78,6 +78,8 @@ COMMANDS: Final = (
     Command("queue set", "queues:put", "Make a queue, or change one."),
     Command("queue rm", "queues:rm", "Take a queue away.", alias="remove"),
     Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
+    Command("plan predict", "planner.predict:predict", "Predict each row of a table."),
+    Command("plan validate", "planner.predict:validate", "Hold predictions against measurements."),
     Command("plan catalog", "planner.catalog:catalog", "Show the numbers that plans are made of."),
     Command("import sacct", "imports:sacct", "Keep jobs that Slurm ran, to learn from."),
     Command("import kueue", "imports:kueue", "Keep jobs that Kueue ran, to learn from."),

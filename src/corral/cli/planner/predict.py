@@ -1,0 +1,81 @@
+"""plan predict and plan validate: whole tables of rows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from corral.cli.files import check_writable
+from corral.cli.output import note, print_json, say
+from corral.cli.planner.output import Out
+from corral.cli.planner.tables import read_rows, write_rows
+
+if TYPE_CHECKING:
+    from corral.plan.rows import Predict, Row
+
+_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+
+
+def predict(
+    table: Path,
+    /,
+    *,
+    kind: str,
+    out: Path,
+    json: Annotated[bool, _JSON] = False,
+) -> None:
+    """Predict each row of a table.
+
+    The answer has all columns of the table, those that were predicted (pred_...), `refused` with
+    the reason where a row cannot be predicted, and `assumed` with what was taken for empty cells.
+
+    Args:
+        table: CSV with a header, plain or .gz; columns as in validation/data.
+        kind: training, memory_ci, inference or collectives.
+        out: Where to write the answer, in CSV.
+    """
+    from corral.plan.predictors import PREDICTED, predictor
+
+    one = predictor(kind)
+    check_writable(out)
+    rows = read_rows(table)
+    answers = [_answered(row, one) for row in rows]
+    own = list(rows[0]) if rows else []
+    fresh = [*PREDICTED[kind], "refused", "assumed"]
+    write_rows(out, [*(name for name in own if name not in fresh), *fresh], answers)
+    refused = [row["refused"] for row in answers if row["refused"]]
+    if json:
+        print_json({"rows": len(rows), "refused": len(refused), "out": str(out)})
+        return
+    say(f"{len(rows) - len(refused)} of {len(rows)} rows predicted: {out}")
+    for reason in sorted(set(refused)):
+        note(f"{refused.count(reason)} refused: {reason}")
+
+
+def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
+    """Hold the predictions of a table against what was measured.
+
+    Rows used, mean, median and 90th percentile of the absolute percentage error, bias, and the rank
+    correlation within sweeps: rows of one source, model and GPU.
+
+    Args:
+        kind: training, memory_ci, inference or collectives.
+        table: CSV with a header, plain or .gz; columns as in validation/data.
+    """
+    from corral.plan.judged import judged
+    from corral.plan.predictors import predictor
+
+    predictor(kind)  # an unknown kind is refused before a file is read
+    (out or Out()).show(judged(kind, read_rows(table), title=f"{kind}: {table}"))
+
+
+def _answered(row: "Row", predict: "Predict") -> dict[str, Any]:
+    from corral.domain.errors import CorralError
+
+    try:
+        found = predict(row)
+    except CorralError as error:
+        reason = " ".join(filter(None, (error.message, error.hint)))
+        return {**row, "refused": reason, "assumed": ""}
+    values = {name: f"{value:.6g}" for name, value in found.values.items()}
+    return {**row, **values, "refused": "", "assumed": "; ".join(found.told)}

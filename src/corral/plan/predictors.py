@@ -1,0 +1,25 @@
+"""Which function predicts a row of which kind of table, and what it predicts."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from corral.domain.errors import NotFound
+from corral.plan import rows_memory
+from corral.plan.rows import Predict
+
+PREDICTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "memory_ci": ("pred_memory_gb_per_gpu", "pred_memory_steady_gb_per_gpu"),
+}
+PREDICTORS: Final[Mapping[str, Predict]] = {
+    "memory_ci": rows_memory.predict,
+}
+
+
+def predictor(kind: str) -> Predict:
+    """What predicts rows of that kind of table.
+
+    Raises: NotFound, with the nearest kind.
+    """
+    if kind not in PREDICTORS:
+        raise NotFound("kind of table", kind, list(PREDICTORS), see="corral plan predict --help")
+    return PREDICTORS[kind]

@@ -63,7 +63,7 @@ def collective_ways(
         return (_direct(collective, size_bytes, group, wires),)
     ways = [Way(algorithm=Algorithm.RING, seconds=_ring(collective, size_bytes, group, wires))]
     if collective is Collective.ALL_REDUCE:
-        if group.domains > 1:
+        if group.domains > 1 and wires.fabric.is_switched:
             ways.append(_tree(size_bytes, group, wires))
         ways += _in_switch(size_bytes, group, wires)
     return tuple(ways)

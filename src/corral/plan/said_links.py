@@ -1,0 +1,80 @@
+"""Links as people write them: "NVLink4 450 GB/s per direction", "8x 400 Gb/s RoCE per node"."""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from corral.catalog.links import Link, link
+
+INSIDE: Final = (  # the first that is found; the catalog's name of it
+    (r"bridge", "nvlink-bridge-3"),
+    (r"nvl ?72", "nvl72"),
+    (r"nvlink ?-?2.*mesh|mesh.*nvlink ?-?2", "nvlink-2"),
+    (r"nvlink ?-?2", "nvlink-2-switch"),
+    (r"nvlink ?-?(?:gen ?)?([345])", r"nvlink-\1"),
+    (r"pcie ?-?(?:gen ?)?5(?:\.0)? ?x8", "pcie-5-x8"),
+    (r"pci(?:e|-express) ?-?(?:gen ?)?([3456])", r"pcie-\1"),
+    (r"gen ?([3456])", r"pcie-\1"),
+)
+ACROSS: Final = (
+    (r"p4d", "efa-p4d"),
+    (r"p5en|efa ?v3", "efa-p5en"),
+    (r"p6|efa ?v4", "efa-p6"),
+    (r"efa", "efa-p5"),
+    (r"slingshot", "slingshot-11"),
+    (r"omni-?path|\bopa\b", "omni-path-100"),
+    (r"xdr|cx-?8|connectx-?8", "ib-xdr"),
+    (r"ndr", "ib-ndr"),
+    (r"hdr", "ib-hdr"),
+    (r"edr", "ib-edr"),
+    (r"roce.*800|800.*roce", "roce-800"),
+    (r"roce.*400|400.*roce", "roce-400"),
+    (r"roce.*200|200.*roce", "roce-200"),
+    (r"roce.*100|100.*roce", "roce-100"),
+    (r"infiniband.*200|200.*infiniband|cx-?6|connectx-?6", "ib-hdr"),
+    (r"roce", "roce-400"),
+    (r"infiniband|\bib\b|cx-?7|connectx-?7", "ib-ndr"),
+    (r"(?:ethernet|tcp).*100|100.*(?:ethernet|tcp)", "ethernet-100"),
+    (r"(?:ethernet|tcp).*\b10\b|\b10\b.*(?:ethernet|tcp)", "ethernet-10"),
+    (r"ethernet|tcp|socket", "ethernet-25"),
+)
+
+
+def said_inside(text: str) -> Link | None:
+    """What joins the GPUs of a node, at the rate that is said; None where no link is named."""
+    low = text.lower()
+    named = _named(low, INSIDE)
+    if named is None:
+        return None
+    rate = re.search(r"([\d.]+) ?GB/s", text)
+    if rate is None or not 0.3 <= float(rate[1]) * 1e9 / named.bytes_per_s <= 2.2:
+        return named
+    both = 2 if re.search(r"bidirectional|both|total|aggregate", low) else 1
+    return replace(named, bytes_per_s=float(rate[1]) * 1e9 / both)
+
+
+def said_across(text: str, *, node_gpus: int) -> Link | None:
+    """What joins nodes, at its rate for one GPU; None where no network is named."""
+    named = _named(text.lower(), ACROSS)
+    if named is None:
+        return None
+    rate = re.search(r"(?:(\d+) ?x ?)?(?:[A-Z]+ )?([\d.]+) ?(?:Gb/s|Gbps|Gbit/s)", text)
+    if rate is None:
+        return named
+    bytes_per_s = float(rate[2]) * 1e9 / 8 * int(rate[1] or 1)
+    if rate[1] is not None or "per node" in text or "a node" in text:
+        bytes_per_s /= node_gpus
+    return replace(named, bytes_per_s=bytes_per_s)
+
+
+def said_between_nodes(text: str) -> float | None:
+    """Bytes a second that somebody measured between two nodes."""
+    rate = re.search(r"([\d.]+) ?GB/s per pair", text)
+    return float(rate[1]) * 1e9 if rate else None
+
+
+def _named(text: str, known: tuple[tuple[str, str], ...]) -> Link | None:
+    for pattern, name in known:
+        if found := re.search(pattern, text):
+            return link(found.expand(name))
+    return None

@@ -9,7 +9,15 @@ from corral.perf.kernels import kernels
 
 # Tiles that libraries cut a product into, and the share of the large tile's rate that each reaches:
 # a small tile reads its operands more often. Source: NVIDIA, Matrix Multiplication Background.
-_TILES: Final = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.85), (64, 64, 0.7), (16, 64, 0.5))
+# The last one is that of a vector, which ordinary cores multiply.
+_TILES: Final = (
+    (256, 128, 1.0),
+    (128, 128, 0.95),
+    (128, 64, 0.85),
+    (64, 64, 0.7),
+    (16, 64, 0.5),
+    (1, 16, 0.12),
+)
 _OVERLAP: Final = 4.0  # how well reading hides behind computing: the norm that joins the two
 _OUTPUT_BYTES: Final = 2.0  # results leave in 16 bits, whatever went in
 _FALLBACK: Final = {  # what computes a precision that the device lacks
@@ -33,6 +41,7 @@ def matmul_seconds(
     *,
     groups: int = 1,
     weight_bytes: float = 0.0,
+    most_bytes_per_s_processor: float = 0.0,
 ) -> float:
     """One kernel that multiplies (m, k) by (k, n), `groups` times over, each with its own weights.
 
@@ -40,6 +49,7 @@ def matmul_seconds(
     writing once, joined softly, and the time of an empty kernel. A precision that the device lacks
     is stored as asked and computed in the next one it has. `weight_bytes`: of one number of the
     (k, n) operand where it is stored in fewer bytes than it is multiplied in; 0: as `precision`.
+    `most_bytes_per_s_processor`: what the kernel reads on one processor at the most; 0: no limit.
     Unit: seconds. Raises: ValueError where a size is below 1.
     Source: the roofline, doi:10.1145/1498765.1498785; shares: catalog/data/kernels.csv.
     """
@@ -51,8 +61,10 @@ def matmul_seconds(
     compute = _wave_flops(m, n, groups, device.processors) * k / (device.flops[used] * share)
     weights = n * k * (weight_bytes or precision.bytes)
     moved = groups * (m * k * used.bytes + weights + m * n * _OUTPUT_BYTES)
-    memory = moved / (device.memory_bytes_per_s * own.memory)
-    joined: float = (compute**_OVERLAP + memory**_OVERLAP) ** (1 / _OVERLAP)
+    rate = device.memory_bytes_per_s * own.memory
+    if most_bytes_per_s_processor:
+        rate = min(rate, most_bytes_per_s_processor * device.processors)
+    joined: float = (compute**_OVERLAP + (moved / rate) ** _OVERLAP) ** (1 / _OVERLAP)
     return joined + own.seconds
 
 

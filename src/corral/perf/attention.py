@@ -1,0 +1,67 @@
+"""Seconds of attention: over a prompt, and of new tokens over what is kept of the old ones."""
+
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+from corral.perf.kernels import kernels
+
+_FLASH: Final = 0.65  # of the rate of matrix products that a fused attention kernel reaches
+
+
+def prompt_attention_seconds(
+    model: Model, device: Device, *, tokens: float, context: float, tensor: int = 1
+) -> float:
+    """One layer's attention of `tokens` new tokens that see `context` tokens each on average (half
+    of a prompt that is computed whole). Unit: seconds.
+
+    Both products of a fused kernel, 4 FLOPs for each pair and each number of a head.
+    Source: FlashAttention-2, arXiv:2307.08691, section 4; the share: of its figure 4, forward.
+    """
+    heads = -(-model.heads // tensor)
+    seen = min(context, model.window) if model.window else context
+    flops = 2.0 * tokens * seen * heads * _pair_numbers(model)
+    own = kernels(device.architecture)
+    rate = device.flops[_sixteen(device)] * own.matmul * _FLASH
+    return flops / rate + own.seconds
+
+
+def cache_attention_seconds(
+    model: Model,
+    device: Device,
+    *,
+    sequences: float,
+    context: float,
+    kv_bytes: float = 2.0,
+    tensor: int = 1,
+    share: float = 1.0,
+    is_grouped: bool = True,
+) -> float:
+    """One layer's attention of one new token of each of `sequences` over the `context` tokens that
+    are kept of it: the cache is read once. `share`: of the memory's rate that the kernel reaches.
+    `is_grouped`: query heads that share a kept head read it once. Unit: seconds."""
+    own = kernels(device.architecture)
+    numbers = kv_numbers(model, tensor=tensor)
+    if not is_grouped and model.latent is None:
+        numbers *= model.heads // model.kv_heads
+    rate = device.memory_bytes_per_s * own.memory * share
+    return sequences * context * numbers * kv_bytes / rate + own.seconds
+
+
+def kv_numbers(model: Model, *, tensor: int = 1) -> int:
+    """Numbers that one layer keeps of one token on one of `tensor` GPUs. A key-value head is kept
+    whole, and a latent vector on each GPU."""
+    if model.latent is not None:
+        return model.latent.kv_rank + model.latent.rope_dim
+    return 2 * model.head_dim * -(-model.kv_heads // tensor)
+
+
+def _pair_numbers(model: Model) -> int:
+    if model.latent is not None:
+        return model.head_dim + model.latent.rope_dim + model.latent.value_dim
+    return 2 * model.head_dim
+
+
+def _sixteen(device: Device) -> Precision:
+    return Precision.BF16 if Precision.BF16 in device.flops else Precision.FP16

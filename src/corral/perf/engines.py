@@ -1,0 +1,72 @@
+"""Engines of inference, by what each adds to its kernels: catalog/data/engines.csv."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from corral.catalog.facts import plain, table
+
+DEFAULT: Final = "default"  # an engine that nobody has measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """`layer_seconds`: that each layer takes beside its products and its attention: small kernels
+    and what the host needs to launch them. `step_seconds`: of each step, whatever its batch.
+    `sequence_seconds`: of each sequence of a step (sampling, book keeping). `matmul`: share of the
+    rate of perf.matmul that its products reach. `attention`: share of the memory's rate that its
+    attention reads the cache at. `sum_seconds`: of each all-reduce beside what perf.collectives
+    says. `prompt_layer_seconds`: what the host needs to launch one layer of a step that has prompts
+    in it: no such layer is quicker. `sequence_layer_seconds`: of each sequence in each layer.
+    `processor_bytes_per_s`: what its kernels read on one processor at the most; 0: what the memory
+    gives. `is_grouped`: attention reads a kept head once for all the query heads that share it, or
+    once for each of them. `sums_in_one`: small all-reduces are one kernel of its own, and not
+    NCCL's.
+    """
+
+    name: str
+    layer_seconds: float
+    step_seconds: float
+    sequence_seconds: float
+    matmul: float
+    attention: float
+    sum_seconds: float = 0.0
+    prompt_layer_seconds: float = 0.0
+    sequence_layer_seconds: float = 0.0
+    processor_bytes_per_s: float = 0.0
+    is_grouped: bool = True
+    sums_in_one: bool = False
+
+
+@cache
+def engine(name: str) -> Engine:
+    """The engine of that name or version, for example "TensorRT-LLM 0.8.0" or vllm. One that nobody
+    has measured, and what a line of the table lacks, are taken from its default."""
+    known = table("engines")
+    own = _subject(name)
+    facts = {**known[DEFAULT], **known.get(own, {})}
+    return Engine(
+        name=own,
+        layer_seconds=facts["layer"].number * 1e-6,
+        step_seconds=facts["step"].number * 1e-6,
+        sequence_seconds=facts["sequence"].number * 1e-6,
+        matmul=facts["matmul"].number,
+        attention=facts["attention"].number,
+        sum_seconds=facts["sum"].number * 1e-6,
+        prompt_layer_seconds=facts["prompt_layer"].number * 1e-6,
+        sequence_layer_seconds=facts["sequence_layer"].number * 1e-6,
+        processor_bytes_per_s=facts["processor_rate"].number * 1e9,
+        sums_in_one=facts["sums_in_one"].value == "yes",
+        is_grouped=facts["grouped"].value == "yes",
+    )
+
+
+def _subject(name: str) -> str:
+    """The line whose name begins what was asked for, the longest such."""
+    wanted = plain(name)
+    best, found = 0, DEFAULT
+    for own, facts in table("engines").items():
+        for word in facts["names"].value.split(";") if "names" in facts else ():
+            if wanted.startswith(plain(word)) and len(word) > best:
+                best, found = len(word), own
+    return found

@@ -1,0 +1,289 @@
+"""Seconds of the steps that an engine of inference takes: prompts, and one new token at a time."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.models import Experts, Latent, Model
+from corral.catalog.precisions import Precision
+from corral.perf.attention import cache_attention_seconds, prompt_attention_seconds
+from corral.perf.collectives import Collective, collective_seconds, small_all_reduce_seconds
+from corral.perf.engines import Engine
+from corral.perf.matmul import matmul_seconds, streamed_seconds
+from corral.perf.wires import Group, Wires
+
+ACTIVATION_BYTES: Final = 2.0  # of one number between two layers, whatever the weights are kept in
+RESIDUAL_PASSES: Final = 8  # of a token's hidden numbers by norms and residuals of one layer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One copy of a model, on `tensor` x `pipeline` x `data` GPUs.
+
+    `data`: GPUs that each compute attention of their own sequences and share the experts among
+    each other. `expert`: GPUs that the experts are spread over; 1: each expert is cut.
+    `precision`: of the matrix products. `weight_bytes`, `kv_bytes`: of one number that is kept.
+    """
+
+    model: Model
+    device: Device
+    wires: Wires
+    engine: Engine
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    expert: int = 1
+    precision: Precision = Precision.BF16
+    weight_bytes: float = 2.0
+    kv_bytes: float = 2.0
+
+    def __post_init__(self) -> None:
+        if min(self.tensor, self.pipeline, self.data, self.expert) < 1:
+            raise ValueError("each part of a replica is at least 1")
+        if self.pipeline > self.model.layers:
+            raise ValueError(f"{self.model.layers} layers do not fill {self.pipeline} stages")
+
+    @property
+    def gpus(self) -> int:
+        return self.tensor * self.pipeline * self.data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one step computes: `prompt` tokens that see `prompt_context` tokens each on average, and
+    one new token of each of `decodes` sequences, of `context` tokens on average. `ends`: prompts
+    that end in it, of which the first token is drawn."""
+
+    prompt: float = 0.0
+    prompt_context: float = 0.0
+    ends: float = 0.0
+    decodes: float = 0.0
+    context: float = 0.0
+
+    @property
+    def tokens(self) -> float:
+        return self.prompt + self.decodes
+
+    def part(self, parts: int) -> "Work":
+        """One of `parts` equal parts."""
+        return replace(
+            self,
+            prompt=self.prompt / parts,
+            ends=self.ends / parts,
+            decodes=self.decodes / parts,
+        )
+
+
+def step_seconds(replica: Replica, work: Work) -> float:
+    """One step of an engine, from its start to its tokens.
+
+    Each GPU reads its weights once; what tensor-parallel GPUs hold apart is summed twice a layer;
+    the stages of a pipeline follow each other. Unit: seconds. Source of what an engine adds:
+    catalog/data/engines.csv.
+    """
+    if work.tokens <= 0:
+        return 0.0
+    model, engine = replica.model, replica.engine
+    each = _rows(work.tokens / replica.data)
+    common = _attention_seconds(replica, work, each) + engine.layer_seconds
+    common += engine.sequence_layer_seconds * (work.decodes + work.ends)
+    least = engine.prompt_layer_seconds if work.prompt else 0.0
+    seconds = _sends_seconds(replica, each)
+    if model.layers > model.moe_layers:
+        layer = common + _mlp_seconds(replica, each, model.ffn) + _sum_seconds(replica, each)
+        seconds += (model.layers - model.moe_layers) * max(least, layer)
+    if model.experts is not None:
+        layer = common + _experts_seconds(replica, model.experts, work.tokens)
+        seconds += model.moe_layers * max(least, layer)
+    drawn = work.ends + work.decodes
+    return seconds + _head_seconds(replica, drawn) + engine.step_seconds
+
+
+def pipelined_seconds(replica: Replica, work: Work) -> float:
+    """One step of a whole batch through the pipeline, from start to end: at once, or in as many
+    parts as there are stages, whichever is quicker. Unit: seconds."""
+    whole = step_seconds(replica, work)
+    stages = replica.pipeline
+    if stages == 1:
+        return whole
+    part = step_seconds(replica, work.part(stages))
+    return min(whole, part * (2 * stages - 1) / stages)
+
+
+def prefill_seconds(replica: Replica, *, batch: int, tokens: int) -> float:
+    """From `batch` prompts of `tokens` tokens to the first token of each. Unit: seconds."""
+    work = Work(prompt=batch * tokens, prompt_context=tokens / 2, ends=batch)
+    return pipelined_seconds(replica, work)
+
+
+def decode_seconds(replica: Replica, *, batch: int, context: float) -> float:
+    """One new token of each of `batch` sequences that have `context` tokens. Unit: seconds."""
+    return pipelined_seconds(replica, Work(decodes=batch, context=context))
+
+
+def static_batch_seconds(replica: Replica, *, batch: int, prompt: int, output: int) -> float:
+    """`batch` requests that begin and end together: a prompt each, then token by token.
+
+    The first token comes of the prompt. A step's time grows in line with its context, so that the
+    step in the middle stands for all. Unit: seconds.
+    """
+    seconds = prefill_seconds(replica, batch=batch, tokens=prompt)
+    if output <= 1:
+        return seconds
+    middle = prompt + output / 2
+    return seconds + (output - 1) * decode_seconds(replica, batch=batch, context=middle)
+
+
+def _rows(tokens: float) -> int:
+    return max(1, round(tokens))
+
+
+def _product(replica: Replica, m: int, n: int, k: int, *, groups: int = 1) -> float:
+    seconds = matmul_seconds(
+        m,
+        n,
+        k,
+        replica.device,
+        replica.precision,
+        groups=groups,
+        weight_bytes=replica.weight_bytes,
+        most_bytes_per_s_processor=replica.engine.processor_bytes_per_s,
+    )
+    return seconds / replica.engine.matmul
+
+
+def _cut(size: int, parts: int) -> int:
+    return -(-size // parts)
+
+
+def _attention_seconds(replica: Replica, work: Work, tokens: int) -> float:
+    model, parts = replica.model, replica.tensor
+    if model.latent is None:
+        numbers = model.heads * model.head_dim
+        three = _cut(numbers + 2 * model.kv_heads * model.head_dim, parts)
+        seconds = _product(replica, tokens, three, model.hidden)
+        seconds += _product(replica, tokens, model.hidden, _cut(numbers, parts))
+    else:
+        seconds = _latent_products(replica, model.latent, tokens)
+    if work.prompt > 0:
+        seconds += prompt_attention_seconds(
+            model,
+            replica.device,
+            tokens=work.prompt / replica.data,
+            context=work.prompt_context,
+            tensor=parts,
+        )
+    if work.decodes > 0:
+        seconds += cache_attention_seconds(
+            model,
+            replica.device,
+            sequences=work.decodes / replica.data,
+            context=work.context,
+            kv_bytes=replica.kv_bytes,
+            tensor=parts,
+            share=replica.engine.attention,
+            is_grouped=replica.engine.is_grouped,
+        )
+    passed = ACTIVATION_BYTES * RESIDUAL_PASSES * tokens * model.hidden
+    return seconds + streamed_seconds(passed, replica.device) + _sum_seconds(replica, tokens)
+
+
+def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
+    """Of multi-head latent attention, whose matrices upwards are folded into queries and outputs:
+    arXiv:2405.04434, section 2.1.2."""
+    model, parts = replica.model, replica.tensor
+    down = latent.query_rank + latent.kv_rank + latent.rope_dim
+    queries = _cut(model.heads * (model.head_dim + latent.rope_dim), parts)
+    both = _cut(model.heads * (model.head_dim + latent.value_dim), parts)
+    values = _cut(model.heads * latent.value_dim, parts)
+    return (
+        _product(replica, tokens, down, model.hidden)
+        + _product(replica, tokens, queries, latent.query_rank or model.hidden)
+        + _product(replica, tokens, both, latent.kv_rank)
+        + _product(replica, tokens, model.hidden, values)
+    )
+
+
+def _mlp_seconds(replica: Replica, tokens: int, ffn: int) -> float:
+    model = replica.model
+    own = _cut(ffn, replica.tensor)
+    wide = own * (2 if model.is_gated else 1)
+    seconds = _product(replica, tokens, wide, model.hidden)
+    seconds += _product(replica, tokens, model.hidden, own)
+    passed = ACTIVATION_BYTES * tokens * (wide + own)
+    return seconds + streamed_seconds(passed, replica.device)
+
+
+def experts_touched(experts: Experts, tokens: float) -> float:
+    """How many experts of a layer at least one of `tokens` tokens passes, where each token takes
+    its own by chance."""
+    missed: float = (1 - experts.per_token / experts.count) ** tokens
+    return experts.count * (1 - missed)
+
+
+def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float:
+    model = replica.model
+    touched = experts_touched(experts, tokens)
+    rows = _rows(tokens * experts.per_token / touched)
+    here = _rows(touched / replica.expert)
+    inner = _cut(experts.ffn, max(1, replica.tensor * replica.data // replica.expert))
+    wide = inner * (2 if model.is_gated else 1)
+    seconds = _product(replica, rows, wide, model.hidden, groups=here)
+    seconds += _product(replica, rows, model.hidden, inner, groups=here)
+    passed = ACTIVATION_BYTES * here * rows * (2 * model.hidden + wide + inner)
+    seconds += streamed_seconds(passed, replica.device)
+    each = _rows(tokens / replica.data)
+    if experts.shared:
+        seconds += _mlp_seconds(replica, each, experts.ffn * experts.shared)
+    if replica.data > 1:
+        return seconds + 2 * _exchange_seconds(replica, each * experts.per_token)
+    return seconds + _sum_seconds(replica, each)
+
+
+def _group(replica: Replica, size: int) -> Group:
+    inside = min(size, replica.wires.domain_gpus)
+    while size % inside:
+        inside -= 1
+    return Group(size=size, per_domain=inside)
+
+
+def _sum_seconds(replica: Replica, tokens: int) -> float:
+    """The all-reduce of half a layer over the tensor-parallel GPUs."""
+    if replica.tensor == 1:
+        return 0.0
+    size = ACTIVATION_BYTES * tokens * replica.model.hidden
+    group = _group(replica, replica.tensor)
+    if replica.engine.sums_in_one:
+        seconds = small_all_reduce_seconds(size, group, replica.wires)
+    else:
+        seconds = collective_seconds(Collective.ALL_REDUCE, size, group, replica.wires)
+    return seconds + replica.engine.sum_seconds
+
+
+def _exchange_seconds(replica: Replica, tokens: float) -> float:
+    """Tokens of all GPUs to the experts that they chose, or back."""
+    size = ACTIVATION_BYTES * tokens * replica.model.hidden
+    group = _group(replica, replica.data)
+    return collective_seconds(Collective.ALL_TO_ALL, size, group, replica.wires)
+
+
+def _sends_seconds(replica: Replica, tokens: int) -> float:
+    """From each stage of the pipeline to the next."""
+    if replica.pipeline == 1:
+        return 0.0
+    size = ACTIVATION_BYTES * tokens * replica.model.hidden / replica.tensor
+    inside = replica.gpus <= replica.wires.domain_gpus
+    group = Group(size=2, per_domain=2 if inside else 1)
+    one = collective_seconds(Collective.SEND_RECV, size, group, replica.wires)
+    return (replica.pipeline - 1) * one
+
+
+def _head_seconds(replica: Replica, drawn: float) -> float:
+    """The output matrix, kept in 16 bits, and what the engine does for each sequence."""
+    if drawn <= 0:
+        return 0.0
+    model = replica.model
+    vocab = _cut(model.vocab, replica.tensor)
+    rows = _rows(drawn / replica.data)
+    seconds = matmul_seconds(rows, vocab, model.hidden, replica.device, Precision.FP16)
+    return seconds + replica.engine.sequence_seconds * drawn

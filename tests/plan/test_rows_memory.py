@@ -28,9 +28,9 @@ def test_peak_and_steady_memory_are_near_what_was_measured() -> None:
         measured = float(row["mem_max_allocated_gb"]), float(row["mem_allocated_gb"])
         peak.append(abs(values["pred_memory_gb_per_gpu"] / measured[0] - 1))
         steady.append(abs(values["pred_memory_steady_gb_per_gpu"] / measured[1] - 1))
-    assert len(peak) >= 260
-    assert sum(peak) / len(peak) < 0.12
-    assert sum(steady) / len(steady) < 0.13
+    assert len(peak) >= 255
+    assert sum(peak) / len(peak) < 0.06
+    assert sum(steady) / len(steady) < 0.06
 
 
 def test_a_row_without_its_dimensions_is_refused_with_the_cell() -> None:
@@ -40,5 +40,11 @@ def test_a_row_without_its_dimensions_is_refused_with_the_cell() -> None:
 
 
 def test_what_was_assumed_is_told() -> None:
-    row = next(row for row in rows() if not row["dp"] and row["layers"])
+    row = next(row for row in rows() if row["family"] == "gpt" and not row["dp"])
     assert "data-parallel" in " ".join(predict(row).told)
+
+
+def test_a_model_with_parts_that_the_row_does_not_describe_is_refused() -> None:
+    row = next(row for row in rows() if row["family"] == "multimodal-llava")
+    with pytest.raises(RowRefused, match="does not describe"):
+        predict(row)

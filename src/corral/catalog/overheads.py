@@ -13,12 +13,14 @@ MIB: Final = 2.0**20
 class Overhead:
     """Bytes of a GPU that hold no number of a model.
 
-    `workspace`: of the matrix libraries, taken by the allocator. `context`: of the driver and its
+    `workspace`: of the matrix libraries, taken by the allocator; `expert_workspace`: beside it, of
+    the grouped product of experts. `context`: of the driver and its
     kernels, and `collectives`: of NCCL, both beside the allocator. `unused_share`: what the
     allocator holds beyond its peak, as a share of what comes and goes (activations and the like).
     """
 
     workspace: float
+    expert_workspace: float
     context: float
     collectives: float
     unused_share: float
@@ -32,6 +34,7 @@ def overhead(architecture: str = "") -> Overhead:
     own = {quantity: fact.number for quantity, fact in facts.items()}
     return Overhead(
         workspace=(own["cublas_workspace"] + own["engine_workspace"]) * MIB,
+        expert_workspace=own["expert_streams"] * own["engine_workspace"] * MIB,
         context=own["context"] * 1e9,
         collectives=own["collectives"] * 1e9,
         unused_share=own["unused_share"],

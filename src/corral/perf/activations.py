@@ -112,7 +112,7 @@ def _experts(step: Step, layout: Layout) -> float:
     sent = tokens * experts.per_token
     wide = _matrices(model) * element(step) + operand(step)
     inside = sent * experts.ffn * wide
-    routed = sent * model.hidden * (operand(step) + element(step))
+    routed = sent * layout.expert_tensor * model.hidden * (operand(step) + element(step))
     shared = micro_tokens(step, layout) / layout.tensor * experts.shared * experts.ffn * wide
     return router + inside + routed + shared
 

@@ -60,12 +60,18 @@ def holding(step: Step, layout: Layout, stage: int) -> Holding:
     """The parameters of one GPU of a stage."""
     model = step.model
     dense_layers, moe_layers = stage_layers(model, layout, stage)
+    ahead = step.ahead if stage == layout.pipeline - 1 else 0
+    if model.experts is None:
+        dense_layers += ahead
+    else:
+        moe_layers += ahead
     each = _attention(model, layout) + _extras(model, layout)
     dense = model.dense_ffn_parameters / layout.tensor
     beside, experts = _moe(model, layout) if moe_layers else (0.0, 0.0)
     ends = _ends(step, layout, stage)
+    joint = ahead * (2 * model.hidden**2 / layout.tensor + 3 * model.hidden)
     return Holding(
-        dense=dense_layers * (each + dense) + moe_layers * (each + beside) + ends,
+        dense=dense_layers * (each + dense) + moe_layers * (each + beside) + ends + joint,
         expert=moe_layers * experts,
         layer=each + max(dense if dense_layers else 0.0, beside + experts),
         ends=ends,
@@ -112,13 +118,15 @@ def _ends(step: Step, layout: Layout, stage: int) -> float:
         total += model.hidden
         if not model.is_tied or not is_first:
             total += matrix
+        if step.ahead and not model.is_tied and not is_first:
+            total += matrix  # what predicts further ahead embeds the token before
     return total
 
 
 def shards(layout: Layout, *, of_experts: bool) -> int:
     """GPUs that hold the same parameters, and so can share them out: data x context of them; of
     experts, those of a stage that have the same expert."""
-    copies = layout.data * layout.context
+    copies = layout.data * layout.context // layout.replicas
     if of_experts:
         copies = copies * layout.tensor // (layout.expert * layout.expert_tensor)
     return max(copies, 1)

@@ -31,6 +31,7 @@ class Layout:
 
     `interleave`: pieces of the pipeline a GPU has. `micro_batch`: sequences in one pass.
     `first_layers`, `last_layers`: of the first and the last stage, 0 where they are as the others.
+    `replicas`: of what is shared out: HSDP, several instances of the distributed optimizer.
     """
 
     data: int = 1
@@ -46,10 +47,11 @@ class Layout:
     recompute: Recompute = Recompute.NONE
     first_layers: int = 0
     last_layers: int = 0
+    replicas: int = 1
 
     def __post_init__(self) -> None:
         sizes = (self.data, self.tensor, self.pipeline, self.context, self.expert)
-        if min(*sizes, self.expert_tensor, self.interleave, self.micro_batch) < 1:
+        if min(*sizes, self.expert_tensor, self.interleave, self.micro_batch, self.replicas) < 1:
             raise ValueError(f"each part of a layout is at least 1: {self}")
 
     @property
@@ -76,6 +78,9 @@ class Step:
     `has_flash`: attention keeps no square of the sequence. `dropout`: its masks are kept.
     `vocab_multiple`: the vocabulary is padded to so many rows for each tensor-parallel GPU.
     `logit_bytes`: of one logit while the loss is computed: 2 as they come, 4 in fp32.
+    `ahead`: layers that predict a token further ahead, each with its own logits
+    (multi-token prediction: arXiv:2412.19437, section 2.2).
+    `grouped_experts`: a GPU's experts are multiplied side by side, not one after another.
     """
 
     model: Model
@@ -87,6 +92,8 @@ class Step:
     dropout: bool = False
     vocab_multiple: int = 128
     logit_bytes: float = 6.0
+    ahead: int = 0
+    grouped_experts: bool = True
 
     def micro_batches(self, layout: Layout) -> int:
         """Passes through the pipeline in one step. Raises: ValueError where they do not come out

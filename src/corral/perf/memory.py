@@ -112,7 +112,7 @@ def _on_stage(step: Step, layout: Layout, stage: int, over: Overhead) -> Memory:
         logits=logits,
         buffers=_buffers(step, layout, held),
         passing=max(inside - logits, 0.0),  # the loss comes before the first layer backwards
-        workspace=over.workspace + _between_stages(step, layout),
+        workspace=_libraries(step, over) + _between_stages(step, layout),
         over=over,
     )
 
@@ -150,6 +150,8 @@ def _activations(step: Step, layout: Layout, stage: int) -> float:
         kept += dense_layers * kept_by_layer(step, layout, has_experts=False)
     if moe_layers:
         kept += moe_layers * kept_by_layer(step, layout, has_experts=True)
+    if stage == layout.pipeline - 1 and step.ahead:
+        kept += step.ahead * _ahead(step, layout) / in_flight(step, layout, stage)
     if stage == 0 and step.dropout:
         kept += layer_input(step, layout) / element(step)  # mask after the embedding
     total = kept * in_flight(step, layout, stage)
@@ -158,9 +160,23 @@ def _activations(step: Step, layout: Layout, stage: int) -> float:
     return total
 
 
+def _ahead(step: Step, layout: Layout) -> float:
+    """Of one layer that predicts a token further ahead: a layer as the last one is, the two norms
+    and the joint input before it, the norm after it."""
+    has_experts = step.model.experts is not None
+    layer = kept_by_layer(step, layout, has_experts=has_experts)
+    return layer + 7 * layer_input(step, layout)
+
+
 def _logits(step: Step, layout: Layout) -> float:
     tokens = micro_tokens(step, layout)
-    return step.logit_bytes * tokens * padded_vocab(step, layout) / layout.tensor
+    return (1 + step.ahead) * step.logit_bytes * tokens * padded_vocab(step, layout) / layout.tensor
+
+
+def _libraries(step: Step, over: Overhead) -> float:
+    """Experts are multiplied in several streams, each with its own workspace."""
+    grouped = step.model.experts is not None and step.grouped_experts
+    return over.workspace + (over.expert_workspace if grouped else 0.0)
 
 
 def _between_stages(step: Step, layout: Layout) -> float:

@@ -1,20 +1,26 @@
 """Memory of one row of the memory_ci table: a functional test of Megatron-LM with its flags."""
 
+import re
 from collections.abc import Mapping
 from math import gcd
 from typing import Final
 
 from corral.catalog.devices import device
-from corral.catalog.models import Experts, Model
+from corral.catalog.models import Experts, Latent, Model
 from corral.catalog.precisions import Precision
 from corral.domain.errors import NotFound
-from corral.perf.layout import Layout, Recompute, Shard, Step
+from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.memory import Memory, training_memory
 from corral.plan.rows import Predicted, Row, RowRefused
 
-UNSAID_DATA: Final = 16  # data-parallel GPUs at the most where a row names no number of GPUs
+UNSAID_GPUS: Final = 8  # where a row names no number of GPUs: one node, or
+UNSAID_RELEASE_GPUS: Final = 128  # of a test of a release
+FAMILIES: Final = ("gpt", "moe", "bert", "mixtral")
 VOCABULARIES: Final = {"GPTSentencePieceTokenizer": 256_000, "Llama2Tokenizer": 32_000}
 GPT2_VOCAB: Final = 50_257
+DEEPSEEK: Final = Latent(kv_rank=512, query_rank=1536, rope_dim=64, value_dim=128)
+DEEPSEEK_HEAD: Final = 128
+MUON: Final = State(optimizer=8.0)  # fp32 master weight and one moment
 
 
 def predict(row: Row) -> Predicted:
@@ -22,6 +28,11 @@ def predict(row: Row) -> Predicted:
 
     Raises: RowRefused.
     """
+    if row["family"] not in FAMILIES:
+        raise RowRefused(
+            f"{row['family']} models have parts that the row does not describe",
+            hint=f"rows of {', '.join(FAMILIES)} models are predicted",
+        )
     told: list[str] = []
     layout = layout_of(row, told)
     memory = memory_of_training(
@@ -78,29 +89,41 @@ def number(row: Row, name: str, default: int | None = None) -> int:
 def model_of(row: Row, told: list[str]) -> Model:
     flags = flags_of(row)
     hidden, heads = number(row, "hidden"), number(row, "heads")
-    sequence = number(row, "seq_len")
-    experts = None
-    if row["num_experts"]:
-        experts = Experts(
-            count=number(row, "num_experts"),
-            per_token=number(row, "topk", 2),
-            ffn=number(row, "moe_ffn", number(row, "ffn", 4 * hidden)),
-        )
-    rotates = "rope" in row["test"] or row["family"] not in ("gpt", "moe", "bert")
+    ffn = number(row, "ffn", 4 * hidden)
+    latent = DEEPSEEK if "multi-latent-attention" in flags else None
+    if latent:
+        told.append("the ranks and widths of DeepSeek-V3's latent attention")
+    rotates = "rope" in row["test"] or latent or row["family"] not in ("gpt", "moe", "bert")
     return Model(
         name=row["test"],
         layers=number(row, "layers"),
         hidden=hidden,
         heads=heads,
         kv_heads=number(row, "kv_heads", heads),
-        head_dim=hidden // heads,
-        ffn=number(row, "ffn", 4 * hidden),
+        head_dim=DEEPSEEK_HEAD if latent else hidden // heads,
+        ffn=ffn,
         vocab=vocabulary(row["vocab_note"], told),
         is_gated=row["gated_mlp"] == "True",
         is_tied=row["untied_embeddings"] != "True",
-        has_bias="disable-bias-linear" not in flags,
-        positions=0 if rotates else sequence,
-        experts=experts,
+        has_bias=not latent and "disable-bias-linear" not in flags,
+        positions=0 if rotates else number(row, "seq_len"),
+        latent=latent,
+        experts=_experts(row, flags, ffn),
+    )
+
+
+def _experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | None:
+    if not row["num_experts"]:
+        return None
+    own = number(row, "moe_ffn", ffn)
+    shared = int(flags.get("moe-shared-expert-intermediate-size", "0"))
+    dense = re.match(r"\(\[0\]\*(\d+)", flags.get("moe-layer-freq", ""))
+    return Experts(
+        count=number(row, "num_experts"),
+        per_token=number(row, "topk", 2),
+        ffn=own,
+        shared=round(shared / own),
+        dense_layers=int(dense[1]) if dense else 0,
     )
 
 
@@ -122,9 +145,18 @@ def step_of(row: Row, told: list[str]) -> Step:
         sequence=number(row, "seq_len"),
         global_batch=batch_of(row),
         precision=Precision.FP8 if "fp8" in row["precision"] else Precision.BF16,
-        has_flash=flags.get("attention-backend") != "unfused",
+        has_flash=flags.get("attention-backend") != "unfused" and not is_local(row),
         dropout=flags.get("attention-dropout") != "0.0",
+        state=MUON if flags.get("optimizer") == "muon" else State(),
+        grouped_experts="moe-grouped-gemm" in flags,
+        ahead=int(flags.get("mtp-num-layers", "0")),
     )
+
+
+def is_local(row: Row) -> bool:
+    """Whether it runs Megatron-LM's own layers, without a flash kernel: tests without te in their
+    name do."""
+    return row["test"].startswith("gpt3_mcore_tp") and "_te_" not in row["test"]
 
 
 def batch_of(row: Row) -> int:
@@ -142,8 +174,13 @@ def layout_of(row: Row, told: list[str]) -> Layout:
     pipeline = number(row, "pp", 1)
     data = number(row, "dp", 0)
     if not data:
-        data = gcd(UNSAID_DATA, batch_of(row) // number(row, "micro_batch"))
-        told.append(f"{data} data-parallel GPUs")
+        gpus = UNSAID_RELEASE_GPUS if "release" in row["test"] else UNSAID_GPUS
+        model_parallel = number(row, "tp", 1) * pipeline * number(row, "cp", 1)
+        whole = batch_of(row) // number(row, "micro_batch")
+        data = gcd(max(gpus // model_parallel, 1), whole)
+        told.append(f"{data} data-parallel GPUs, of {gpus} GPUs")
+    flags = flags_of(row)
+    layers, (first, last, interleave) = number(row, "layers"), _split(flags, pipeline)
     pieces = number(row, "vp_layers", 0) * pipeline
     return Layout(
         data=data,
@@ -152,12 +189,29 @@ def layout_of(row: Row, told: list[str]) -> Layout:
         context=number(row, "cp", 1),
         expert=number(row, "ep", 1),
         expert_tensor=number(row, "etp", number(row, "tp", 1)),
-        interleave=max(number(row, "layers") // pieces, 1) if pieces else 1,
+        interleave=max(layers // pieces, 1) if pieces else interleave,
         micro_batch=number(row, "micro_batch"),
         shard=_shard(row),
         sequence_parallel=row["sequence_parallel"] == "True",
-        recompute=_recompute(flags_of(row)),
+        recompute=_recompute(flags),
+        first_layers=first,
+        last_layers=last,
+        replicas=gcd(data, int(flags.get("num-distributed-optimizer-instances", "1"))),
     )
+
+
+def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
+    """Layers of the first and the last stage, 0 where they are as the others, and the pieces a
+    stage has. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer, | ends a piece."""
+    written = flags.get("pipeline-model-parallel-layout", "")
+    if not written:
+        first = int(flags.get("decoder-first-pipeline-num-layers", "0"))
+        return first, int(flags.get("decoder-last-pipeline-num-layers", "0")), 1
+    plain = re.sub(r"\(([^)]*)\)\*(\d+)", lambda many: many[1] * int(many[2]), written)
+    plain = re.sub(r"(\w)\*(\d+)", lambda many: many[1] * int(many[2]), plain)
+    layers = [piece.count("t") for piece in plain.split("|")]
+    own = [sum(layers[stage::pipeline]) for stage in range(pipeline)]
+    return own[0], own[-1], len(layers) // pipeline
 
 
 def _shard(row: Row) -> Shard:

@@ -1,0 +1,147 @@
+"""Bytes that serving a model takes on a GPU: weights, keys and values, and what a step needs."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from corral.catalog.models import Model
+from corral.catalog.overheads import Overhead, overhead
+from corral.perf.holdings import holding
+from corral.perf.layout import Layout, Step
+
+ACTIVATION_BYTES: Final = 2.0
+SCORE_BYTES: Final = 4.0  # of a logit while the next token is drawn
+PAD: Final = 64  # rows to which vLLM pads a vocabulary
+CHUNK: Final = 8_192  # tokens of prompts that a step takes at once: vLLM's max_num_batched_tokens
+SCALE_BYTES: Final = {0.5: 2.0 / 128}  # a scale of 2 bytes for each 128 numbers in 4 bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """One copy of a model on `tensor` x `pipeline` GPUs, for `batch` sequences of `context` tokens.
+
+    `weight_bytes`: of one number in the layers; the ends of the model keep 2 where that is less.
+    `kv_bytes`: of one number in the cache. `chunk`: tokens of prompts in one step.
+    """
+
+    model: Model
+    context: int
+    batch: int
+    tensor: int = 1
+    pipeline: int = 1
+    weight_bytes: float = 2.0
+    kv_bytes: float = 2.0
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        if min(self.context, self.batch, self.tensor, self.pipeline, self.chunk) < 1:
+            raise ValueError("context, batch, chunk and each part of a replica are at least 1")
+        if self.pipeline > self.model.layers:
+            raise ValueError(f"{self.model.layers} layers do not fill {self.pipeline} stages")
+
+    @property
+    def gpus(self) -> int:
+        return self.tensor * self.pipeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingMemory:
+    """Bytes on the fullest GPU. The parts add up to `device`.
+
+    `cache`: keys and values. `activations`: of the largest step, and the logits of its sequences.
+    `workspace`: of the libraries. `context`: of the driver, and `collectives` beside it.
+    """
+
+    weights: float
+    cache: float
+    activations: float
+    workspace: float
+    context: float
+    collectives: float
+
+    @property
+    def device(self) -> float:
+        return sum(self.parts.values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        return {
+            "weights": self.weights,
+            "KV cache": self.cache,
+            "activations": self.activations,
+            "workspace": self.workspace,
+            "context": self.context,
+            "collectives": self.collectives,
+        }
+
+
+def serving_memory(serving: Serving, *, architecture: str = "") -> ServingMemory:
+    """Bytes on the fullest GPU of a replica.
+
+    `architecture` of the GPU chooses constants of its libraries. Source: keys and values as in
+    arXiv:2309.06180, section 3; what an engine takes beside them: catalog/data/overheads.csv.
+    """
+    over = overhead(architecture)
+    many = serving.gpus > 1
+    return ServingMemory(
+        weights=max(_weights(serving, stage) for stage in {0, serving.pipeline - 1}),
+        cache=cache_bytes(serving),
+        activations=_activations(serving),
+        workspace=_workspace(serving, over),
+        context=over.context,
+        collectives=over.collectives if many else 0.0,
+    )
+
+
+def _workspace(serving: Serving, over: Overhead) -> float:
+    return over.workspace + (over.expert_workspace if serving.model.experts else 0.0)
+
+
+def _weights(serving: Serving, stage: int) -> float:
+    step = Step(model=serving.model, sequence=1, global_batch=1, vocab_multiple=PAD)
+    layout = Layout(tensor=serving.tensor, pipeline=serving.pipeline, expert_tensor=serving.tensor)
+    held = holding(step, layout, stage)
+    each = serving.weight_bytes + SCALE_BYTES.get(serving.weight_bytes, 0.0)
+    layers = held.dense + held.expert - held.ends
+    return each * layers + max(serving.weight_bytes, ACTIVATION_BYTES) * held.ends
+
+
+def kv_token_bytes(model: Model, *, kv_bytes: float = 2.0, tensor: int = 1) -> float:
+    """Keys and values of one token in all layers, on one of `tensor` GPUs; no window is counted.
+
+    Latent attention keeps its short vector whole on each of them.
+    """
+    return model.layers * _kv_layer_bytes(model, kv_bytes, tensor)
+
+
+def _kv_layer_bytes(model: Model, kv_bytes: float, tensor: int) -> float:
+    if model.latent is not None:
+        return kv_bytes * (model.latent.kv_rank + model.latent.rope_dim)
+    return kv_bytes * 2 * model.head_dim * ceil(model.kv_heads / tensor)
+
+
+def cache_bytes(serving: Serving) -> float:
+    """Keys and values of all sequences on one GPU. Layers with a window keep no more than that."""
+    model = serving.model
+    each = _kv_layer_bytes(model, serving.kv_bytes, serving.tensor)
+    windowed = model.window_layers if model.window else 0
+    seen = min(serving.context, model.window) if windowed else 0
+    tokens = (model.layers - windowed) * serving.context + windowed * seen
+    stages = ceil(model.layers / serving.pipeline) / model.layers
+    return serving.batch * each * tokens * stages
+
+
+def _activations(serving: Serving) -> float:
+    """The residual stream and its norm, and the widest inside of a layer: queries, keys and values
+    or the MLP, of one step's tokens; experts get a copy of each token for each expert it passes."""
+    model = serving.model
+    tokens = max(min(serving.chunk, serving.batch * serving.context), serving.batch)
+    attention = (model.heads + 2 * model.kv_heads) * model.head_dim / serving.tensor
+    wide = 3 if model.is_gated else 2
+    inside = max(attention, wide * model.ffn / serving.tensor)
+    if model.experts is not None:
+        experts = model.experts
+        one = 2 * model.hidden + wide * experts.ffn / serving.tensor
+        inside = max(inside, (experts.per_token + experts.shared) * one)
+    step = ACTIVATION_BYTES * tokens * (2 * model.hidden + inside)
+    return step + SCORE_BYTES * serving.batch * model.vocab / serving.tensor

@@ -12,6 +12,7 @@ from corral.perf.collectives import (
     Collective,
     collective_seconds,
     collective_ways,
+    peer_all_reduce_seconds,
     small_all_reduce_seconds,
 )
 from corral.perf.wires import Group, Wires
@@ -131,11 +132,27 @@ def test_more_gpus_in_a_domain_than_it_has_are_refused() -> None:
         collective_seconds(Collective.ALL_REDUCE, 1e6, Group(size=16, per_domain=16), NODE)
 
 
-@given(size=sizes, gpus=st.sampled_from([2, 4, 8]))
+@given(size=sizes, gpus=st.sampled_from([4, 8]))
 def test_an_engine_of_inference_is_never_slower_than_the_library(size: float, gpus: int) -> None:
     group = Group(size=gpus, per_domain=gpus)
     usual = collective_seconds(Collective.ALL_REDUCE, size, group, NODE)
     assert 0 < small_all_reduce_seconds(size, group, NODE) <= usual
+
+
+def test_an_engine_of_inference_speaks_across_nodes_as_the_library_does() -> None:
+    group = Group(size=16, per_domain=8)
+    usual = collective_seconds(Collective.ALL_REDUCE, 1e6, group, NODE)
+    assert small_all_reduce_seconds(1e6, group, NODE) == usual
+    with pytest.raises(ValueError, match="another domain"):
+        peer_all_reduce_seconds(1e6, group, NODE)
+
+
+def test_a_message_to_one_peer_takes_the_link_and_a_start() -> None:
+    """64 MiB between two H100 of a node: measured 193 us (Vidur). At 0.74 x 450 GB/s the bytes
+    alone take 201 us."""
+    pair = Group(size=2, per_domain=2)
+    seconds = collective_seconds(Collective.SEND_RECV, 2**26, pair, NODE)
+    assert seconds == pytest.approx(193e-6, rel=0.15)
 
 
 def test_a_small_all_reduce_for_inference_takes_microseconds() -> None:

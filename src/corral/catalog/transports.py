@@ -27,6 +27,34 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Direct:
+    """Each pair of GPUs by itself. Small messages start sooner (`low_launch_s`) and go to each peer
+    at `peer_bytes_per_s`; large ones reach `efficiency` of the link.
+    """
+
+    launch_s: float
+    low_launch_s: float
+    peer_bytes_per_s: float
+    fill_s: float
+    efficiency: float
+    own_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Small:
+    """An all-reduce made for inference: one kernel, in which each GPU reads its peers' memory, all
+    of it in one shot or its share in the first of two. Engines take it below `below_bytes`.
+    """
+
+    launch_s: float
+    peer_s: float
+    efficiency: float
+    second_launch_s: float
+    second_efficiency: float
+    below_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InSwitch:
     """A reduction inside of the switch (NVLS): each GPU sends and receives a message but once.
 
@@ -45,8 +73,7 @@ class Transport:
 
     `pair_efficiency`: what two GPUs reach of a link that no switch joins. `host_bytes_per_s`: what
     a host of such a link carries for all of its GPUs; None: no bound is known. `rings`: share of
-    the link's rate by number of GPUs, where the wires between them are few. `small_*`: of an
-    all-reduce made for inference, one kernel in which each GPU reads its peers' memory.
+    the link's rate by number of GPUs, where the wires between them are few.
     """
 
     bulk: Protocol
@@ -56,9 +83,8 @@ class Transport:
     pair_efficiency: float
     host_bytes_per_s: float | None
     rings: Mapping[int, float]
-    small_launch_s: float
-    small_peer_s: float
-    small_efficiency: float
+    direct: Direct
+    small: Small
 
 
 @cache
@@ -94,9 +120,22 @@ def transport(link_name: str) -> Transport:
             for quantity, fact in facts.items()
             if quantity.startswith("share_of_")
         },
-        small_launch_s=number("small_launch") * 1e-6,
-        small_peer_s=number("small_peer") * 1e-6,
-        small_efficiency=number("small_efficiency"),
+        direct=Direct(
+            launch_s=number("direct_launch") * 1e-6,
+            low_launch_s=number("direct_low_launch") * 1e-6,
+            peer_bytes_per_s=number("direct_peer_rate") * 1e9,
+            fill_s=number("direct_fill") * 1e-6,
+            efficiency=number("direct_efficiency"),
+            own_bytes_per_s=number("direct_own") * 1e9,
+        ),
+        small=Small(
+            launch_s=number("small_launch") * 1e-6,
+            peer_s=number("small_peer") * 1e-6,
+            efficiency=number("small_efficiency"),
+            second_launch_s=number("small_second_launch") * 1e-6,
+            second_efficiency=number("small_second_efficiency"),
+            below_bytes=number("small_below") * 2**20,
+        ),
     )
 
 

@@ -185,37 +185,59 @@ def _direct(collective: Collective, size_bytes: float, group: Group, wires: Wire
     """Each GPU to each other by itself: what stays in its domain and what leaves it at once."""
     up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
     n, m = group.size, group.per_domain
-    each = size_bytes if collective is Collective.SEND_RECV else size_bytes / n
+    is_pair = collective is Collective.SEND_RECV
+    each = size_bytes if is_pair else size_bytes / n
     inside_s = across_s = 0.0
-    protocol = up.bulk
     if m > 1:
-        efficiency = _inside_efficiency(up.bulk, up, wires.scale_up, m)
-        rate = _inside_rate(wires.scale_up, up, group, wires) * efficiency
-        inside_s = each * (m - 1) / rate
+        efficiency = up.direct.efficiency
+        if m == 2 and not wires.scale_up.is_switched:
+            efficiency *= up.pair_efficiency / up.bulk.efficiency
+        peers = 1 if is_pair else m - 1
+        inside_s = each * peers / (_inside_rate(wires.scale_up, up, group, wires) * efficiency)
     if group.domains > 1:
-        protocol = out.bulk
-        rate = _across_rate(group, wires) / m * out.bulk.efficiency
-        peers = 1 if collective is Collective.SEND_RECV else n - m
-        across_s = each * peers / rate
+        peers = 1 if is_pair else n - m
+        across_s = each * peers / (_across_rate(group, wires) / m * out.direct.efficiency)
+    direct = out.direct if group.domains > 1 else up.direct
     longest = max(inside_s, across_s)
-    launch_s = (out.low if group.domains > 1 else up.low).launch_s + protocol.hop_s
-    seconds = launch_s + longest + 2 * math.sqrt(protocol.fill_s * longest)
-    return Way(algorithm=Algorithm.DIRECT, seconds=seconds)
+    if is_pair:  # one way, and nothing to wait for
+        return Way(algorithm=Algorithm.DIRECT, seconds=direct.low_launch_s + longest)
+    bulk = direct.launch_s + longest + 2 * math.sqrt(direct.fill_s * longest)
+    bulk += each / direct.own_bytes_per_s
+    low = direct.low_launch_s + each / direct.peer_bytes_per_s + longest
+    return Way(algorithm=Algorithm.DIRECT, seconds=min(bulk, low))
+
+
+def peer_all_reduce_seconds(size_bytes: float, group: Group, wires: Wires) -> float:
+    """An all-reduce as engines of inference do it inside of a domain: one kernel, in which each GPU
+    reads its peers' memory, in one shot (all of each peer) or two (a share of each, then the sums).
+    Two GPUs take one shot.
+
+    Raises: ValueError across domains. Source: vLLM's custom all-reduce; fits of
+    catalog/data/transports.csv.
+    """
+    if group.domains > 1:
+        raise ValueError(f"no GPU reads the memory of another domain: {group}")
+    carries = transport(wires.scale_up.name)
+    small, peers = carries.small, group.size - 1
+    if peers == 0:
+        return 0.0
+    rate = _inside_rate(wires.scale_up, carries, group, wires)
+    one = small.launch_s + peers * (small.peer_s + size_bytes / (rate * small.efficiency))
+    if peers == 1:
+        return one
+    share_s = size_bytes / group.size / (rate * small.second_efficiency)
+    two = small.launch_s + small.second_launch_s + 2 * peers * (small.peer_s + share_s)
+    return min(one, two)
 
 
 def small_all_reduce_seconds(size_bytes: float, group: Group, wires: Wires) -> float:
-    """An all-reduce as engines of inference do it inside of a domain: one kernel, in which each GPU
-    reads its peers' memory, in one shot (all of each peer) or two (a share of each, then the sums).
-    The quicker of it and `collective_seconds`; across domains the latter.
-
-    Source: vLLM's custom all-reduce; fits of catalog/data/transports.csv.
+    """An all-reduce as engines of inference choose it: `peer_all_reduce_seconds` inside of a domain
+    and below a size, for more than two GPUs only where it is quicker; else `collective_seconds`.
     """
+    below = transport(wires.scale_up.name).small.below_bytes
+    if group.domains == 1 and group.size <= 2 and size_bytes < below:
+        return peer_all_reduce_seconds(size_bytes, group, wires)
     usual = collective_seconds(Collective.ALL_REDUCE, size_bytes, group, wires)
-    if group.domains > 1 or group.size == 1:
+    if group.domains > 1 or size_bytes >= below:
         return usual
-    up = transport(wires.scale_up.name)
-    n = group.size
-    rate = _inside_rate(wires.scale_up, up, group, wires) * up.small_efficiency
-    one = up.small_launch_s + (n - 1) * (up.small_peer_s + size_bytes / rate)
-    two = 2 * up.small_launch_s + (n - 1) * 2 * (up.small_peer_s + size_bytes / n / rate)
-    return min(usual, one, two)
+    return min(usual, peer_all_reduce_seconds(size_bytes, group, wires))

@@ -54,9 +54,7 @@ def predict(row: Row) -> Predicted:
     if collective is Collective.ALL_GATHER and row.get("library", "").startswith("HCCL"):
         size *= place.group.size  # which counts what one rank puts in
     algorithm = row.get("algo", "").lower()
-    if "custom" in algorithm or (
-        row.get("library", "").startswith("vLLM") and collective is Collective.ALL_REDUCE
-    ):
+    if "custom" in algorithm:
         seconds = small_all_reduce_seconds(size, place.group, place.wires)
         return Predicted(values={"pred_time_us": seconds * 1e6}, told=place.told)
     ways = collective_ways(collective, size, place.group, place.wires)

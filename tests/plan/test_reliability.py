@@ -68,7 +68,7 @@ def runs(draw: st.DrawFn) -> LongRun:
         architecture=draw(st.sampled_from(("hopper", "ampere", "blackwell"))),
         stall_seconds=draw(st.floats(0.1, 300.0)),
         restart_minutes=draw(st.floats(0.5, 60.0)),
-        is_async=draw(st.booleans()),
+        async_saves=draw(st.booleans()),
         parameters=draw(st.none() | st.floats(1e8, 1e11)),
     )
 
@@ -78,7 +78,7 @@ def runs(draw: st.DrawFn) -> LongRun:
 def test_no_interval_in_the_table_beats_the_exact_one(run: LongRun) -> None:
     found = reliability(run)
     for one in found.intervals:
-        if one.interval_seconds >= found.best.interval_seconds or not run.is_async:
+        if one.interval_seconds >= found.best.interval_seconds or not run.async_saves:
             assert one.goodput <= found.best.goodput * (1 + 1e-9)
     assert found.worst.goodput <= found.best.goodput <= found.finest.goodput
     assert found.best.wall_days >= run.work_days
@@ -89,7 +89,7 @@ def test_no_interval_in_the_table_beats_the_exact_one(run: LongRun) -> None:
 def test_more_nodes_fail_sooner_and_keep_less(run: LongRun, more: int) -> None:
     small, large = reliability(run), reliability(replace(run, nodes=run.nodes + more))
     assert large.mtbf_hours < small.mtbf_hours
-    if not run.is_async:
+    if not run.async_saves:
         assert large.best.goodput <= small.best.goodput
 
 

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from corral.api import cluster, errors, imports, jobs, joining, people, queues
+from corral.api import cluster, errors, imports, jobs, joining, people, plans, queues
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.auth import hosts_of
@@ -50,6 +50,7 @@ def create_app(
         *queues.router.routes,
         *people.router.routes,
         *imports.router.routes,
+        *plans.router.routes,
         WebSocketRoute("/v1/jobs/{job}/attach", attach),
         WebSocketRoute("/v1/agents/beats", beats),
         WebSocketRoute("/v1/agents/logs", logs),

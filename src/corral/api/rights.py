@@ -8,6 +8,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from corral.domain.people import LADDER, Role
+from corral.plan.asks import ASKS
 
 Roles = frozenset[Role]
 VIEWERS: Final[Roles] = frozenset(LADDER)  # and all that may more
@@ -53,6 +54,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     LOGS: Right(VIEWERS, OPERATORS),
     ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS),
     ("WS", "/v1/jobs/{job}/attach"): Right(USERS, ADMINS, "job.attach"),
+    **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS) for kind in ASKS},
     ("GET", "/v1/events"): _any(VIEWERS),
     ("GET", "/v1/status"): _any(VIEWERS),
     ("GET", "/v1/nodes"): _any(VIEWERS),

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from corral.domain.errors import NotFound
-from corral.plan import rows_memory
+from corral.plan import rows_collectives, rows_memory
 from corral.plan.rows import Predict
 
 PREDICTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "collectives": ("pred_time_us",),
     "memory_ci": ("pred_memory_gb_per_gpu", "pred_memory_steady_gb_per_gpu"),
 }
 PREDICTORS: Final[Mapping[str, Predict]] = {
+    "collectives": rows_collectives.predict,
     "memory_ci": rows_memory.predict,
 }
 

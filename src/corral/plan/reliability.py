@@ -29,12 +29,23 @@ MORE_SPARES: Final = 3  # rows of the table beyond those that suffice
 class LongRun:
     """What is asked. None is not said: the catalog's usual value, which the answer tells.
 
-    `work_days`: of training, were there no failure. `rate`: failures that end the run, per 1,000
-    node-days of these very nodes; `counted`: how many were seen, for the band of that rate.
-    `parameters`: of the model, for the size of a save. `stall_seconds`: of the run for one save.
-    `is_async`: it is written in the background. `write_gb_per_s`: of all nodes together.
-    `restart_minutes`: from a failure until steps go on. `interval_minutes`: to be compared with
-    the best. `repair_hours`: until a broken node is back. `crews`: nodes repaired at once.
+    Attributes:
+        nodes: Nodes that the run needs at once.
+        work_days: Days of training, were there no failure.
+        node_gpus: GPUs of a node.
+        architecture: Of the GPUs, for their own rate: hopper, ampere, ...
+        rate: Failures that end the run, per 1,000 node-days of these very nodes.
+        counted: How many failures were seen, for the band of that rate.
+        parameters: Of the model, for the size of a save.
+        stall_seconds: How long the run stands still for one save.
+        async_saves: Saves are written in the background.
+        write_gb_per_s: What storage takes from all nodes together.
+        restart_minutes: From a failure until steps go on.
+        interval_minutes: Between saves, to be compared with the best.
+        repair_hours: Until a broken node is back.
+        crews: Nodes that are repaired at once.
+        availability: Share of the time in which there are to be enough nodes, spares included.
+        usd_per_gpu_hour: What a GPU costs, for what failures cost.
     """
 
     nodes: int
@@ -45,7 +56,7 @@ class LongRun:
     counted: int | None = None
     parameters: float | None = None
     stall_seconds: float | None = None
-    is_async: bool = False
+    async_saves: bool = False
     write_gb_per_s: float | None = None
     restart_minutes: float | None = None
     interval_minutes: float | None = None
@@ -144,7 +155,7 @@ def reliability(run: LongRun) -> Reliability:
     told: list[str] = []
     sources: list[str] = []
     rate, low, high = _rates(run, told, sources)
-    unsaved = _unsaved_seconds(run, told) if run.is_async else 0.0
+    unsaved = _unsaved_seconds(run, told) if run.async_saves else 0.0
     saving = _saving(run, rate, unsaved, told)
     best, worst, finest = (
         _best(run, _at_rate(run, saving, per), unsaved) for per in (rate, high, low)
@@ -229,7 +240,7 @@ def _saving(run: LongRun, rate: float, unsaved_seconds: float, told: list[str]) 
     stall = run.stall_seconds
     if stall is None:
         stall = _write_seconds(run, told)
-        if run.is_async:
+        if run.async_saves:
             stall /= recovery("async")
             told.append(f"a save in the background stalls {recovery('async'):g} times less")
     restart = run.restart_minutes

@@ -1,0 +1,22 @@
+"""Every kind of plan that answers a request at once: what is asked, and who answers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from corral.plan.reliability import LongRun, reliability
+from corral.plan.reliability_report import report as of_reliability
+from corral.plan.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """`request`: a frozen dataclass of plain values. `answer` raises a Refusal where it cannot."""
+
+    request: type
+    answer: Callable[[Any], Report]
+
+
+ASKS: Final[Mapping[str, Ask]] = {
+    "reliability": Ask(LongRun, lambda asked: of_reliability(reliability(asked))),
+}

@@ -1,0 +1,76 @@
+"""Requests for plans, and reports, as they travel."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Self, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from corral.plan import report as plan
+from corral.wire.parts import Answer
+
+MOST_LETTERS = 100_000  # of a text: a model's config.json fits
+
+
+def form_of(request: type) -> type[BaseModel]:
+    """A request's fields as a body: no others are taken, and none in another type."""
+    hints = get_type_hints(request)
+    named: dict[str, Any] = {
+        field.name: (hints[field.name], _filled(field.default)) for field in fields(request)
+    }
+    made: type[BaseModel] = create_model(
+        f"{request.__name__}Plan",
+        __config__=ConfigDict(
+            extra="forbid",
+            frozen=True,
+            allow_inf_nan=False,
+            str_max_length=MOST_LETTERS,
+            use_attribute_docstrings=True,
+        ),
+        **named,
+    )
+    return made
+
+
+def _filled(default: object) -> Any:
+    return Field() if default is MISSING else Field(default=default)
+
+
+class PlanColumn(Answer):
+    name: str
+    unit: str
+
+
+class PlanTable(Answer):
+    title: str
+    columns: list[PlanColumn]
+    rows: list[list[plan.Cell]]
+    note: str
+
+
+class PlanAnswer(Answer):
+    """`band`: the relative error either way that such numbers were measured to have."""
+
+    name: str
+    value: plan.Cell
+    unit: str
+    band: float | None
+    note: str
+
+
+class PlanReport(Answer):
+    """What a plan says; `data` has all that was computed."""
+
+    title: str
+    verdict: str
+    answers: list[PlanAnswer]
+    tables: list[PlanTable]
+    assumed: list[str]
+    sources: list[str]
+    warnings: list[str]
+    data: dict[str, Any]
+
+    @classmethod
+    def of(cls, report: plan.Report) -> Self:
+        told: Mapping[str, Any] = report.as_data()
+        return cls.model_validate({name: told[name] for name in cls.model_fields})

@@ -1,0 +1,61 @@
+"""Plans over the API: the same answers as on the command line, and requests that are none."""
+
+import json
+from typing import Any
+
+import pytest
+
+from corral.cli.main import run
+from corral.plan.asks import ASKS
+from tests.api.heads import Head
+
+SMALLEST: dict[str, dict[str, Any]] = {
+    "reliability": {"nodes": 128, "work_days": 30, "parameters": 70e9},
+}
+
+
+def test_every_kind_of_plan_has_an_example_here() -> None:
+    assert SMALLEST.keys() == ASKS.keys()
+
+
+@pytest.mark.parametrize("kind", ASKS)
+def test_a_plan_says_the_same_as_the_command(
+    kind: str, head: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = SMALLEST[kind]
+    with head.http() as http:
+        told = http.post(f"/v1/plan/{kind}", json=asked)
+    assert told.status_code == 200, told.text
+    options = [word for name, value in asked.items() for word in _option(name, value)]
+    capsys.readouterr()
+    assert run(["plan", kind, *options, "--json"]) == 0
+    typed = json.loads(capsys.readouterr().out)
+    for part in ("title", "verdict", "answers", "tables", "data"):
+        assert told.json()[part] == typed[part]
+
+
+def _option(name: str, value: Any) -> list[str]:
+    return [f"--{name.replace('_', '-')}", str(value)]
+
+
+@pytest.mark.parametrize("kind", ASKS)
+@pytest.mark.parametrize("body", [{}, {"nonsense": 1}, [], {"nodes": "many"}])
+def test_what_is_no_request_is_refused(kind: str, body: Any, head: Head) -> None:
+    with head.http() as http:
+        told = http.post(f"/v1/plan/{kind}", json=body)
+    assert told.status_code == 422
+    assert told.json()["error"]["code"] == "request_invalid"
+
+
+def test_what_cannot_be_is_refused_with_a_hint(head: Head) -> None:
+    with head.http() as http:
+        told = http.post(
+            "/v1/plan/reliability", json={"nodes": 0, "work_days": 1, "parameters": 7e9}
+        )
+    assert told.status_code == 400
+    assert told.json()["error"]["hint"] == "give a number above 0"
+
+
+def test_a_plan_needs_a_token(head: Head) -> None:
+    with head.http(None) as http:
+        assert http.post("/v1/plan/reliability", json=SMALLEST["reliability"]).status_code == 401

@@ -1,0 +1,75 @@
+"""What owning and renting GPUs is assumed to cost, each assumption with a low and a high."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache
+from math import isfinite
+
+from corral.catalog.facts import table
+from corral.domain.errors import NotFound, SpecInvalid
+
+SEE = "corral plan catalog economics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """`low` and `high`: what it may well be instead. Both are `value` where somebody knows it."""
+
+    name: str
+    title: str
+    value: float
+    low: float
+    high: float
+    unit: str
+    source: str
+    date: date | None
+
+    @property
+    def is_known(self) -> bool:
+        return self.low == self.high
+
+
+@cache
+def assumptions() -> Mapping[str, Assumption]:
+    """All of them by name, in the order of the file."""
+    return {
+        name: Assumption(
+            name=name,
+            title=facts["title"].value,
+            value=facts["value"].number,
+            low=facts["low"].number,
+            high=facts["high"].number,
+            unit=facts["value"].unit,
+            source=facts["value"].source,
+            date=facts["value"].date,
+        )
+        for name, facts in table("economics").items()
+    }
+
+
+def assume(said: Mapping[str, float], source: str = "as you say") -> dict[str, Assumption]:
+    """All of them, with what was said in the place of the catalog's.
+
+    Raises: NotFound with the nearest name, SpecInvalid for a number that cannot be.
+    """
+    known = dict(assumptions())
+    for name, value in said.items():
+        if name not in known:
+            raise NotFound("assumption", name, list(known), see=SEE)
+        _check(known[name], value)
+        known[name] = replace(
+            known[name], value=value, low=value, high=value, source=source, date=None
+        )
+    return known
+
+
+def _check(one: Assumption, value: float) -> None:
+    is_share = one.unit.startswith("share")
+    if not (isfinite(value) and value >= 0) or (is_share and value >= 1):
+        most = " and below 1, for example 0.2 for 20 %" if is_share else ""
+        raise SpecInvalid(f"{one.name} is {value:g}", hint=f"give a number from 0 on{most}")
+    if one.name == "pue" and value < 1:
+        raise SpecInvalid(
+            f"a PUE of {value:g}", hint="it is 1 at the least: all power over the IT's"
+        )

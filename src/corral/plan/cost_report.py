@@ -1,0 +1,255 @@
+"""The answer on cost as a report."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from corral.plan.bills import RENTS
+from corral.plan.cost import OWN, Costs, Way
+from corral.plan.hybrid import Hybrid
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+
+SHOWN: Final = 12  # bars of the tornado
+
+
+def report(found: Costs) -> Report:
+    request = found.request
+    tables = [_ways(found), _bill(found)]
+    figures = [_use_figure(found), _swing_figure(found)]
+    if found.hybrid is not None:
+        tables.append(_hybrid(found.hybrid))
+        figures.append(_hybrid_figure(found.hybrid))
+    return Report(
+        title=f"Cost of {request.gpus:,} {request.gpu} for {request.years:g} years",
+        verdict=_verdict(found),
+        answers=tuple(_answers(found)),
+        tables=(*tables, _swings(found)),
+        figures=tuple(figures),
+        assumed=(
+            f"the GPUs are used for {request.utilisation:.0%} of all hours",
+            *found.told,
+        ),
+        sources=tuple(dict.fromkeys(_source(one.source) for one in found.known.values())),
+        warnings=("List prices change weekly, and large buyers pay less: bring your own offers.",),
+        data=_data(found),
+    )
+
+
+def _verdict(found: Costs) -> str:
+    best, use = found.cheapest, found.request.utilisation
+    own, rent = found.way(OWN), found.way("on demand")
+    even = rent.even_use
+    meets = (
+        "owning never comes out cheaper than renting on demand"
+        if even is None
+        else f"owning is cheaper than renting on demand from {even:.0%} of the hours on"
+    )
+    return (
+        f"At {use:.0%} use {best.name} is cheapest, {_usd(best.bill.usd)}: owning comes to "
+        f"{_usd(own.bill.usd)}, renting on demand to {_usd(rent.bill.usd)}; {meets}."
+    )
+
+
+def _answers(found: Costs) -> Iterator[Answer]:
+    for way in found.ways:
+        yield Answer(
+            name=f"{way.name}, a used GPU-hour",
+            value=way.per_hour,
+            unit="USD",
+            band=_band(way),
+            note="" if way.band is None else f"{way.band.low:.2f} to {way.band.high:.2f}",
+        )
+    rent = found.way("on demand")
+    spread = found.even_use_band
+    yield Answer(
+        name="break-even use",
+        value="never" if rent.even_use is None else 100 * rent.even_use,
+        unit="" if rent.even_use is None else "% of the hours",
+        note="" if spread is None else f"{_share(spread.low)} to {_share(spread.high)}",
+    )
+    yield Answer(
+        name="break-even month",
+        value=rent.even_month if rent.even_month is not None else "not in these years",
+        note="of payments alone, against renting on demand",
+    )
+    low, high = found.saving_band.low, found.saving_band.high
+    yield Answer(
+        name="owning saves", value=found.saving, unit="USD", note=f"{_usd(low)} to {_usd(high)}"
+    )
+    if found.bought is not None:
+        budget, own = found.request.budget_usd or 0.0, found.bought
+        note = f"{_usd(budget)}, paid at the start, without what runs them"
+        yield Answer(name="GPUs that the budget buys", value=own.by_capital, note=note)
+        note = f"{_usd(budget)} for all, over the years"
+        yield Answer(name="GPUs that it buys and runs", value=own.by_whole_cost, note=note)
+        note = f"{own.rented_gpus:.1f} GPUs around the clock"
+        yield Answer(
+            name="GPU-hours that it rents", value=own.rented_hours, unit="GPU h", note=note
+        )
+    if found.hybrid is not None:
+        best = found.hybrid.best
+        yield Answer(
+            name="GPUs to own",
+            value=best.owned,
+            note=f"{best.owned_share:.0%} of the GPU-hours; the rest is rented on demand",
+        )
+        yield Answer(name="cost of that mix", value=best.usd, unit="USD")
+
+
+def _ways(found: Costs) -> Table:
+    return Table(
+        title="Own or rent",
+        columns=columns(
+            "way",
+            ("at the start", "USD"),
+            ("a month", "USD"),
+            ("in all, worth now", "USD"),
+            ("a used GPU-hour", "USD"),
+            ("owning is no dearer from", "% of the hours"),
+            ("and from month", ""),
+            ("owning wins", "% of the draws"),
+        ),
+        rows=tuple(
+            (
+                way.name,
+                way.bill.once,
+                sum(line.monthly for line in way.bill.lines),
+                way.bill.usd,
+                way.per_hour,
+                None if way.even_use is None else 100 * way.even_use,
+                way.even_month,
+                None if way.own_wins is None else 100 * way.own_wins,
+            )
+            for way in found.ways
+        ),
+        note="Rents by the hour are those of the first month; later they fall.",
+    )
+
+
+def _bill(found: Costs) -> Table:
+    rows = [
+        (way.name, line.name, line.once or None, line.monthly or None, line.usd)
+        for way in (found.way(OWN), found.way("on demand"))
+        for line in way.bill.lines
+        if line.usd
+    ]
+    return Table(
+        title="The bills, line by line",
+        columns=columns(
+            "way", "what", ("at the start", "USD"), ("a month", "USD"), ("worth now", "USD")
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _hybrid(found: Hybrid) -> Table:
+    named = ((found.best, "best"), (found.all_own, "all own"), (found.all_rent, "all rented"))
+    return Table(
+        title="Own a base, rent the peaks",
+        columns=columns("mix", "own GPUs", ("of the GPU-hours", "%"), ("worth now", "USD")),
+        rows=tuple((name, mix.owned, 100 * mix.owned_share, mix.usd) for mix, name in named),
+    )
+
+
+def _hybrid_figure(found: Hybrid) -> Figure:
+    points = tuple((float(mix.owned), mix.usd) for mix in found.tried)
+    return Figure(
+        title="Cost by how many GPUs are owned",
+        x=Column(name="own GPUs"),
+        y=Column(name="worth now", unit="USD"),
+        series=(Series(name=f"the rest {found.kind}", points=points),),
+    )
+
+
+def _use_figure(found: Costs) -> Figure:
+    return Figure(
+        title="Cost by use",
+        x=Column(name="used", unit="% of the hours"),
+        y=Column(name="worth now", unit="USD"),
+        series=tuple(
+            Series(
+                name=name,
+                points=tuple((100 * used, usd[at]) for used, usd in found.by_use),
+            )
+            for at, name in enumerate((OWN, *RENTS))
+        ),
+    )
+
+
+def _swings(found: Costs) -> Table:
+    return Table(
+        title="What the answer hangs on: what owning saves against renting on demand",
+        columns=columns(
+            "assumption",
+            ("low", ""),
+            ("high", ""),
+            ("saved at the low", "USD"),
+            ("saved at the high", "USD"),
+        ),
+        rows=tuple(
+            (
+                swing.name,
+                found.known[swing.name].low,
+                found.known[swing.name].high,
+                swing.low,
+                swing.high,
+            )
+            for swing in found.swings
+        ),
+        note="One assumption at a time; the bands have all of them off at once.",
+    )
+
+
+def _swing_figure(found: Costs) -> Figure:
+    most = found.swings[:SHOWN]
+    return Figure(
+        title="What the answer hangs on",
+        x=Column(name="assumption"),
+        y=Column(name="owning saves", unit="USD"),
+        series=tuple(
+            Series(
+                name=name,
+                points=tuple(
+                    (float(at), swing.low if name == "low" else swing.high)
+                    for at, swing in enumerate(most)
+                ),
+            )
+            for name in ("low", "high")
+        ),
+        kind="points",
+        x_marks=tuple((float(at), swing.name) for at, swing in enumerate(most)),
+    )
+
+
+def _band(way: Way) -> float | None:
+    if way.band is None or not way.per_hour:
+        return None
+    return max(way.band.high / way.per_hour - 1, 1 - way.band.low / way.per_hour)
+
+
+def _share(used: float) -> str:
+    return "never" if used > 1 else f"{used:.0%}"
+
+
+def _source(source: str) -> str:
+    return source.split(": replace")[0]
+
+
+def _usd(usd: float) -> str:
+    sign, usd = "-" if usd < 0 else "", abs(usd)
+    if usd >= 1e6:
+        return f"{sign}{usd / 1e6:.2f} million USD"
+    return f"{sign}{usd:,.0f} USD"
+
+
+def _data(found: Costs) -> dict[str, Any]:
+    return {
+        "request": asdict(found.request) | {"assume": dict(found.request.assume)},
+        "assumptions": {name: asdict(one) for name, one in found.known.items()},
+        "ways": {way.name: asdict(way) | {"usd": way.bill.usd} for way in found.ways},
+        "saving_usd": found.saving,
+        "saving_usd_band": asdict(found.saving_band),
+        "swings": [asdict(swing) for swing in found.swings],
+        "bought": None if found.bought is None else asdict(found.bought),
+        "hybrid": None if found.hybrid is None else asdict(found.hybrid),
+    }

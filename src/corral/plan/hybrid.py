@@ -1,0 +1,72 @@
+"""How many GPUs to own and how many to rent for the peaks of a demand."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+
+from corral.domain.errors import SpecInvalid
+from corral.plan.bills import Prices
+
+Demand = tuple[tuple[float, float], ...]  # (GPUs, hours or any weight), in any order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """So many owned GPUs, and what all costs with the rest rented."""
+
+    owned: int
+    usd: float
+    owned_share: float  # of the GPU-hours
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hybrid:
+    """`tried`: every number of owned GPUs that can be best, from none to the greatest demand."""
+
+    kind: str
+    best: Mix
+    all_own: Mix
+    all_rent: Mix
+    tried: tuple[Mix, ...]
+
+
+def duration_curve(loads: Sequence[float]) -> Demand:
+    """How long each load lasted, of a series of GPUs in use at equal steps; the highest first."""
+    return tuple(sorted(((load, float(n)) for load, n in Counter(loads).items()), reverse=True))
+
+
+def best_mix(prices: Prices, demand: Demand, kind: str = "on demand") -> Hybrid:
+    """The cheapest mix, in whole nodes.
+
+    Between two loads of the demand the cost is a straight line in the number owned, but for the
+    step at the first node: so only whole nodes beside a load can be best, and all these are tried.
+
+    Raises: SpecInvalid where nothing is asked for.
+    """
+    hours = sum(weight for _, weight in demand)
+    peak = max((gpus for gpus, _ in demand), default=0.0)
+    if hours <= 0 or peak <= 0 or min(min(pair) for pair in demand) < 0:
+        hint = "give GPUs and hours, for example 64:2000,16:6760"
+        raise SpecInvalid("the demand asks for no GPU at any hour", hint=hint)
+    shares = tuple((gpus, weight / hours) for gpus, weight in demand)
+    node = prices.node_gpus
+    work = sum(gpus * share for gpus, share in shares)
+    able = {0, node, ceil(peak / node) * node}
+    for gpus, _ in shares:
+        able |= {floor(gpus / node) * node, ceil(gpus / node) * node}
+    tried = tuple(
+        Mix(
+            owned=owned,
+            usd=prices.mix(owned, shares, kind).usd,
+            owned_share=sum(min(gpus, owned) * share for gpus, share in shares) / work,
+        )
+        for owned in sorted(able)
+    )
+    return Hybrid(
+        kind=kind,
+        best=min(tried, key=lambda mix: mix.usd),
+        all_own=tried[-1],
+        all_rent=tried[0],
+        tried=tried,
+    )

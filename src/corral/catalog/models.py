@@ -2,6 +2,14 @@
 
 from dataclasses import dataclass
 
+from corral.domain.errors import Refusal
+
+
+class ModelRefused(Refusal):
+    """A model that is not told in full, or that is no decoder of attention and MLPs."""
+
+    code = "model_refused"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latent:
@@ -18,9 +26,10 @@ class Latent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
-    """Mixture of experts in the layers from `dense_layers` on.
+    """Mixture of experts in the layers from `dense_layers` on, in each `every`th of these.
 
-    `ffn`: of one expert. `shared`: experts that each token passes, of the same size.
+    `ffn`: of one expert. `shared`: experts that each token passes, of the same size; `shared_ffn`:
+    of one beside them, of a size of its own. `has_bias`: of the products in an expert.
     """
 
     count: int
@@ -28,6 +37,13 @@ class Experts:
     ffn: int
     shared: int = 0
     dense_layers: int = 0
+    every: int = 1
+    shared_ffn: int = 0
+    has_bias: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.per_token <= self.count or self.every < 1:
+            raise ValueError(f"a token passes 1 to {self.count} experts: {self}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +52,8 @@ class Model:
 
     `window`: tokens that attention looks back, 0 for all; `window_layers`: how many layers do so.
     `positions`: rows of a learned position embedding, 0 where there is none.
+    `layer_vectors`: parameters of a layer that are in no matrix, its norms and biases; where it is
+    None, two norms and, with `has_bias`, the biases. `outer_vectors`: those outside of layers.
     """
 
     name: str
@@ -55,6 +73,8 @@ class Model:
     window_layers: int = 0
     latent: Latent | None = None
     experts: Experts | None = None
+    layer_vectors: int | None = None
+    outer_vectors: int | None = None
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.hidden, self.heads, self.kv_heads, self.head_dim, self.vocab)
@@ -65,7 +85,10 @@ class Model:
 
     @property
     def moe_layers(self) -> int:
-        return self.layers - self.experts.dense_layers if self.experts else 0
+        """Those with experts."""
+        if self.experts is None:
+            return 0
+        return (self.layers - self.experts.dense_layers) // self.experts.every
 
     @property
     def attention_parameters(self) -> int:
@@ -91,14 +114,18 @@ class Model:
     @property
     def dense_ffn_parameters(self) -> int:
         """Of one dense layer's MLP, without biases."""
-        return self._matrices * self.hidden * self.ffn
+        return self._expert(self.ffn)
 
     @property
     def expert_parameters(self) -> int:
         """Of one expert. Raises: ValueError where there are none."""
         if self.experts is None:
             raise ValueError(f"{self.name} has no experts")
-        return self._matrices * self.hidden * self.experts.ffn
+        biases = (self._matrices - 1) * self.experts.ffn + self.hidden
+        return self._expert(self.experts.ffn) + (biases if self.experts.has_bias else 0)
+
+    def _expert(self, ffn: int) -> int:
+        return self._matrices * self.hidden * ffn
 
     @property
     def embedding_parameters(self) -> int:
@@ -112,7 +139,10 @@ class Model:
 
     @property
     def layer_extras(self) -> int:
-        """Norms of one layer, and its biases: of attention 4 and of the MLP 2 vectors."""
+        """Norms of one layer, and its biases: where nothing else is said, of attention 4 and of the
+        MLP 2 vectors."""
+        if self.layer_vectors is not None:
+            return self.layer_vectors
         norms = 2 * self.hidden * (2 if self.has_bias else 1)
         if not self.has_bias:
             return norms
@@ -131,8 +161,10 @@ class Model:
 
     @property
     def _outside(self) -> int:
-        final_norm = self.hidden * (2 if self.has_bias else 1)
-        return self.embedding_parameters + self.head_parameters + final_norm
+        vectors = self.outer_vectors
+        if vectors is None:
+            vectors = self.hidden * (2 if self.has_bias else 1)  # the last norm
+        return self.embedding_parameters + self.head_parameters + vectors
 
     def _layers_with(self, *, per_token: bool) -> int:
         each = self.attention_parameters + self.layer_extras
@@ -142,5 +174,75 @@ class Model:
             return total
         passed = self.experts.per_token if per_token else self.experts.count
         router = self.hidden * self.experts.count
-        own = (passed + self.experts.shared) * self.expert_parameters + router
+        shared = self._expert(self.experts.shared_ffn)
+        own = (passed + self.experts.shared) * self.expert_parameters + shared + router
         return total + self.moe_layers * own
+
+
+def model_of_dimensions(
+    *,
+    layers: int,
+    hidden: int,
+    heads: int,
+    vocab: int,
+    kv_heads: int = 0,
+    head_dim: int = 0,
+    ffn: int = 0,
+    is_gated: bool | None = None,
+    is_tied: bool | None = None,
+    experts: Experts | None = None,
+    positions: int = 0,
+    parameters: float = 0,
+    name: str = "",
+) -> Model:
+    """A model of these dimensions. What is 0 or None is taken as is usual: as many key-value heads
+    as heads, heads that share the hidden size, an MLP of four times it.
+
+    Whether its MLP is gated and its embedding tied is found by `parameters`, where they are given:
+    the form that comes nearest. Else it is gated unless its MLP is four times as wide, and tied
+    unless it is gated, as the models of the GPT and of the Llama line are. One without gate has
+    biases.
+
+    Raises: ModelRefused, with the dimension that does not fit the others.
+    """
+    _refuse_what_does_not_fit(layers, hidden, heads, vocab, kv_heads, head_dim)
+    width = ffn or 4 * hidden
+    guess = width != 4 * hidden or experts is not None
+    gates = (guess, not guess) if is_gated is None else (is_gated,)
+    forms = [
+        Model(
+            name=name or f"{layers} layers of {hidden}",
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            kv_heads=kv_heads or heads,
+            head_dim=head_dim or hidden // heads,
+            ffn=width,
+            vocab=vocab,
+            is_gated=gate,
+            is_tied=tied,
+            has_bias=not gate,
+            positions=positions,
+            experts=experts,
+        )
+        for gate in gates
+        for tied in ((not gate, gate) if is_tied is None else (is_tied,))
+    ]
+    if not parameters:
+        return forms[0]
+    return min(forms, key=lambda form: abs(form.parameters - parameters))
+
+
+def _refuse_what_does_not_fit(
+    layers: int, hidden: int, heads: int, vocab: int, kv_heads: int, head_dim: int
+) -> None:
+    sizes = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab}
+    for what, size in sizes.items():
+        if size < 1:
+            raise ModelRefused(f"a model has {size} {what}", hint=f"give {what}, at least 1")
+    if not head_dim and hidden % heads:
+        raise ModelRefused(
+            f"{hidden} does not come out even over {heads} heads", hint="give the size of a head"
+        )
+    if heads % (kv_heads or heads):
+        raise ModelRefused(f"{heads} heads do not share {kv_heads} key-value heads")

@@ -1,0 +1,248 @@
+"""A Hugging Face config.json, read as a Model. Pure: a mapping goes in."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+from corral.catalog.model_families import FAMILIES, REFUSED, Family, QueryNorm, Windows
+from corral.catalog.models import Experts, Latent, Model, ModelRefused
+
+LAYERS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+HIDDEN: Final = ("hidden_size", "n_embd", "d_model", "n_embed")
+HEADS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+KV_HEADS: Final = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
+FFN: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+VOCAB: Final = ("vocab_size", "padded_vocab_size")
+CONTEXT: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
+TEXT: Final = ("text_config", "llm_config", "language_config")  # of one that sees, too
+
+
+class Config:
+    """A config.json with the defaults of its family under it."""
+
+    def __init__(self, given: Mapping[str, Any], family: Family) -> None:
+        self._given = {**family.defaults, **{k: v for k, v in given.items() if v is not None}}
+
+    def get(self, *names: str, default: Any = None) -> Any:
+        return next((self._given[name] for name in names if name in self._given), default)
+
+    def number(self, *names: str, default: int | None = None) -> int:
+        """Raises: ModelRefused, with the field, where it is missing and has no default."""
+        value = self.get(*names, default=default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            said = "has no" if value is None else f"has {value!r} as its"
+            raise ModelRefused(
+                f"the configuration {said} {names[0]}",
+                hint=f"add {' or '.join(names)}, a whole number",
+            )
+        return value
+
+
+def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
+    """The model that a Hugging Face config.json describes. The words of one that sees or hears are
+    taken alone, without what turns pictures and sound into tokens.
+
+    Raises: ModelRefused, with the field that is missing, or why such a model is not known.
+    Source: configuration_*.py and modeling_*.py of huggingface/transformers.
+    """
+    kind = str(config.get("model_type", ""))
+    if kind not in FAMILIES and kind not in REFUSED:
+        for key in TEXT:
+            if isinstance(inner := config.get(key), Mapping):
+                return model_of_config({"model_type": f"{kind}_text", **inner}, name or kind)
+    family = _family(kind)
+    read = Config(config, family)
+    _refuse_what_is_not_plain(read)
+    hidden, heads = read.number(*HIDDEN), read.number(*HEADS)
+    layers = read.number(*LAYERS)
+    context = read.number(*CONTEXT, default=0)
+    latent = _latent(read) if family.latent else None
+    head_dim = latent[1] if latent else _head_dim(read, hidden, heads)
+    experts = _experts(read, family, layers)
+    window, window_layers = _windows(read, family, layers)
+    base = Model(
+        name=name or str(config.get("_name_or_path") or kind),
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_kv_heads(read, kind, heads),
+        head_dim=head_dim,
+        ffn=_ffn(read, kind, hidden),
+        vocab=read.number(*VOCAB),
+        is_gated=family.is_gated,
+        is_tied=bool(read.get("tie_word_embeddings", default=family.is_tied)),
+        has_bias=family.qkv_bias and family.mlp_bias,
+        positions=_positions(read, kind, family, context),
+        context=context,
+        window=window,
+        window_layers=window_layers,
+        latent=latent[0] if latent else None,
+        experts=experts,
+    )
+    return replace(
+        base,
+        layer_vectors=_layer_vectors(base, kind, family, read),
+        outer_vectors=_outer_vectors(base, family),
+    )
+
+
+def _family(kind: str) -> Family:
+    if kind in FAMILIES:
+        return FAMILIES[kind]
+    if kind in REFUSED:
+        raise ModelRefused(
+            f"a model of type {kind} is not known: {REFUSED[kind]}",
+            hint="give the dimensions of a plain decoder that comes near",
+        )
+    if not kind:
+        raise ModelRefused("the configuration has no model_type", hint="add model_type: llama")
+    near = get_close_matches(kind, FAMILIES, n=1)
+    raise ModelRefused(
+        f"a model of type {kind} is not known",
+        hint=f"if it is built as {near[0] if near else 'llama'} is, say so in model_type",
+    )
+
+
+def _refuse_what_is_not_plain(read: Config) -> None:
+    if read.get("is_encoder_decoder", default=False):
+        raise ModelRefused("a model with an encoder beside its decoder is not known")
+    if (inner := read.get("word_embed_proj_dim")) not in (None, read.get(*HIDDEN)):
+        raise ModelRefused(
+            f"word_embed_proj_dim is {inner}: embeddings of another width than "
+            "the layers are not known"
+        )
+
+
+def _head_dim(read: Config, hidden: int, heads: int) -> int:
+    if (said := read.get("head_dim", "attention_head_size")) is not None:
+        return int(said)
+    if hidden % heads:
+        raise ModelRefused(
+            f"the configuration has no head_dim, and {hidden} does not come out even over "
+            f"{heads} heads",
+            hint="add head_dim",
+        )
+    return hidden // heads
+
+
+def _kv_heads(read: Config, kind: str, heads: int) -> int:
+    if kind == "gpt_bigcode":
+        return 1 if read.get("multi_query", default=True) else heads
+    if kind == "falcon" and not read.get("new_decoder_architecture", default=False):
+        return 1 if read.get("multi_query", default=True) else heads
+    attention = read.get("attn_config", default={})
+    if isinstance(attention, Mapping) and "kv_n_heads" in attention:
+        return int(attention["kv_n_heads"])
+    return read.number(*KV_HEADS, default=heads)
+
+
+def _ffn(read: Config, kind: str, hidden: int) -> int:
+    if kind == "mpt":
+        return hidden * int(read.get("expansion_ratio", default=4))
+    if kind == "llama4_text" and read.get("interleave_moe_layer_step", default=1) > 1:
+        return read.number("intermediate_size_mlp")
+    fourfold = {"gpt2", "gptj", "gpt_neo", "gpt_bigcode", "bloom", "falcon"}
+    return read.number(*FFN, default=4 * hidden if kind in fourfold else None)
+
+
+def _positions(read: Config, kind: str, family: Family, context: int) -> int:
+    if kind == "mpt":
+        alibi = read.get("attn_config", default={}).get("alibi", False)
+        return 0 if alibi or not read.get("learned_pos_emb", default=True) else context
+    if family.positions_extra is None:
+        return 0
+    return context + family.positions_extra
+
+
+def _latent(read: Config) -> tuple[Latent, int]:
+    latent = Latent(
+        kv_rank=read.number("kv_lora_rank"),
+        query_rank=read.number("q_lora_rank", default=0),
+        rope_dim=read.number("qk_rope_head_dim"),
+        value_dim=read.number("v_head_dim"),
+    )
+    return latent, read.number("qk_nope_head_dim")
+
+
+def _experts(read: Config, family: Family, layers: int) -> Experts | None:
+    keys = family.expert_keys
+    if not keys:
+        return None
+    count = read.number(keys["count"])
+    if count <= 1:
+        return None
+    every = read.number(keys["every"], default=1) if "every" in keys else 1
+    return Experts(
+        count=count,
+        per_token=read.number(keys["per_token"], "experts_per_token"),
+        ffn=read.number(keys.get("ffn", "intermediate_size"), "intermediate_size"),
+        shared=read.number(keys["shared"], default=0) if "shared" in keys else 0,
+        dense_layers=_dense_layers(read, keys, layers),
+        every=every,
+        shared_ffn=read.number(keys["shared_ffn"], default=0) if "shared_ffn" in keys else 0,
+        has_bias=family.sinks,
+    )
+
+
+def _dense_layers(read: Config, keys: Mapping[str, str], layers: int) -> int:
+    if "dense_layers" in keys:
+        return read.number(keys["dense_layers"], default=0)
+    return min(len(read.get("mlp_only_layers", default=())), layers)
+
+
+def _windows(read: Config, family: Family, layers: int) -> tuple[int, int]:
+    """How far back, and in how many layers."""
+    if family.windows is Windows.CHUNKS:
+        chunk = read.number("attention_chunk_size", default=0)
+        return chunk, layers * 3 // 4 if chunk else 0
+    window = read.number("sliding_window", "window_size", default=0)
+    if not window or family.windows is Windows.NONE:
+        return 0, 0
+    if read.get("use_sliding_window", default=True) is False:
+        return 0, 0
+    if isinstance(types := read.get("layer_types"), list):
+        return window, sum("sliding" in kind for kind in types)
+    if family.windows is Windows.ALL:
+        return window, layers
+    nth = read.number("sliding_window_pattern", "_sliding_window_pattern", default=2)
+    return window, layers - layers // nth
+
+
+def _layer_vectors(model: Model, kind: str, family: Family, read: Config) -> int:
+    """Parameters of the norms and biases of one layer."""
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    norms = _norms(kind, family, read) * family.norm_vectors * model.hidden
+    norms += _query_norms(model, family, read)
+    says = read.get("attention_bias", "use_qkv_bias", "bias")
+    qkv = family.qkv_bias if says is None else bool(says)
+    out = family.out_bias if says is None else qkv and (family.out_bias or not family.qkv_bias)
+    mlp = read.get("mlp_bias", "bias" if kind == "falcon" else "mlp_bias", default=family.mlp_bias)
+    biases = (queries + 2 * keys) * qkv + model.hidden * out
+    biases += ((2 if family.is_gated else 1) * model.ffn + model.hidden) * bool(mlp)
+    if model.experts and (family.sinks or read.get("topk_method") == "noaux_tc"):
+        biases += model.experts.count  # of the router
+    gate = model.hidden if kind == "qwen2_moe" else 0  # of the shared expert
+    return norms + biases + gate + (model.heads if family.sinks else 0)
+
+
+def _norms(kind: str, family: Family, read: Config) -> int:
+    if kind == "falcon" and read.get("new_decoder_architecture", default=False):
+        return read.number("num_ln_in_parallel_attn", default=2)
+    if kind == "falcon" and not read.get("parallel_attn", default=True):
+        return 2
+    return family.norms
+
+
+def _query_norms(model: Model, family: Family, read: Config) -> int:
+    if model.latent is not None:
+        return model.latent.kv_rank + model.latent.query_rank
+    if not read.get("use_qk_norm", default=True):
+        return 0
+    heads = {QueryNorm.NONE: 0, QueryNorm.HEAD: 2, QueryNorm.WHOLE: model.heads + model.kv_heads}
+    return heads[family.query_norm] * model.head_dim
+
+
+def _outer_vectors(model: Model, family: Family) -> int:
+    norms = (2 if family.embedding_norm else 1) * family.norm_vectors * model.hidden
+    return norms + (model.vocab if family.head_bias else 0)

@@ -1,0 +1,101 @@
+"""Models of the catalog, by any name that people give them."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from corral.catalog.facts import Fact, subject, table
+from corral.catalog.model_families import REFUSED
+from corral.catalog.models import Experts, Latent, Model, ModelRefused
+
+SILENT: Final = re.compile(  # what tells of tuning, form or date, and not of dimensions
+    r"instruct|chat|hf|it|pt|base|meta|bf16|fp16|fp8|fp4|nvfp4|mxfp4|int8|int4|4bit|8bit|w[48]a(8|16)"
+    r"|dynamic|gguf|awq|gptq|bnb|quantized|maxtext|thinking|v0\.1|[0-9]{4}"
+)
+
+
+@cache
+def model(name: str) -> Model:
+    """The model of that name: llama-3.1-70b, "Llama 3.1 70B", meta-llama/Llama-3.1-70B-Instruct.
+
+    Raises: NotFound, with the nearest name; ModelRefused where such a model is not known, and why.
+    """
+    for word in _words(name):
+        if word in REFUSED:
+            raise ModelRefused(f"{name} is not known: {REFUSED[word]}")
+    return _model(subject("model", name, table("models"), aliases(), _spelled))
+
+
+def models() -> tuple[Model, ...]:
+    """All of them, in the order of the file."""
+    return tuple(_model(facts) for facts in table("models").values())
+
+
+def aliases() -> dict[str, str]:
+    """Other names of models, their titles among them, to their own."""
+    named: dict[str, str] = {}
+    for name, facts in table("models").items():
+        others = facts["aliases"].value.split(";") if "aliases" in facts else []
+        named |= dict.fromkeys((*others, facts["title"].value), name)
+    return named
+
+
+def _words(name: str) -> list[str]:
+    own = re.sub(r"\(.*?\)", " ", name).rsplit("/", 1)[-1]
+    return re.findall(r"[a-z0-9.+]+", own.lower().replace("\u00d7", "x"))
+
+
+def _spelled(name: str) -> str:
+    words = _words(name)
+    return "".join(word for word in words if not SILENT.fullmatch(word)) or "".join(words)
+
+
+def _model(facts: Mapping[str, Fact]) -> Model:
+    def number(quantity: str) -> int:
+        return round(facts[quantity].number) if quantity in facts else 0
+
+    def says(quantity: str) -> bool:
+        return quantity in facts and facts[quantity].value == "yes"
+
+    return Model(
+        name=facts["title"].subject,
+        layers=number("layers"),
+        hidden=number("hidden"),
+        heads=number("heads"),
+        kv_heads=number("kv_heads"),
+        head_dim=number("head_dim"),
+        ffn=number("ffn"),
+        vocab=number("vocab"),
+        is_gated=says("gated"),
+        is_tied=says("tied"),
+        has_bias=says("biased"),
+        positions=number("positions"),
+        context=number("context"),
+        window=number("window"),
+        window_layers=number("window_layers"),
+        latent=_latent(facts),
+        experts=_experts(facts),
+        layer_vectors=number("layer_vectors"),
+        outer_vectors=number("outer_vectors"),
+    )
+
+
+def _latent(facts: Mapping[str, Fact]) -> Latent | None:
+    if "latent_kv_rank" not in facts:
+        return None
+    named = {
+        quantity: round(facts[f"latent_{quantity}"].number)
+        for quantity in ("kv_rank", "query_rank", "rope_dim", "value_dim")
+    }
+    return Latent(**named)
+
+
+def _experts(facts: Mapping[str, Fact]) -> Experts | None:
+    if "experts_count" not in facts:
+        return None
+    sizes = ("count", "per_token", "ffn", "shared", "dense_layers", "every", "shared_ffn")
+    named = {
+        size: round(facts[f"experts_{size}"].number) for size in sizes if f"experts_{size}" in facts
+    }
+    return Experts(**named, has_bias="experts_biased" in facts)

@@ -21,7 +21,9 @@ class Engine:
     `processor_bytes_per_s`: what its kernels read on one processor at the most; 0: what the memory
     gives. `is_grouped`: attention reads a kept head once for all the query heads that share it, or
     once for each of them. `sums_in_one`: small all-reduces are one kernel of its own, and not
-    NCCL's.
+    NCCL's. `request_seconds`: of each request outside of its steps: to read it, cut it into tokens
+    and place it, and to send the first token back.
+    `experts_seconds`: of each layer with experts, to choose them and to sort tokens by them.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Engine:
     processor_bytes_per_s: float = 0.0
     is_grouped: bool = True
     sums_in_one: bool = False
+    request_seconds: float = 0.0
+    experts_seconds: float = 0.0
 
 
 @cache
@@ -56,6 +60,8 @@ def engine(name: str) -> Engine:
         prompt_layer_seconds=facts["prompt_layer"].number * 1e-6,
         sequence_layer_seconds=facts["sequence_layer"].number * 1e-6,
         processor_bytes_per_s=facts["processor_rate"].number * 1e9,
+        experts_seconds=facts["experts"].number * 1e-6,
+        request_seconds=facts["request"].number * 1e-6,
         sums_in_one=facts["sums_in_one"].value == "yes",
         is_grouped=facts["grouped"].value == "yes",
     )

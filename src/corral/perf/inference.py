@@ -9,7 +9,8 @@ from corral.catalog.precisions import Precision
 from corral.perf.attention import cache_attention_seconds, prompt_attention_seconds
 from corral.perf.collectives import Collective, collective_seconds, small_all_reduce_seconds
 from corral.perf.engines import Engine
-from corral.perf.matmul import matmul_seconds, streamed_seconds
+from corral.perf.kernels import kernels
+from corral.perf.matmul import matmul_seconds
 from corral.perf.wires import Group, Wires
 
 ACTIVATION_BYTES: Final = 2.0  # of one number between two layers, whatever the weights are kept in
@@ -94,6 +95,7 @@ def step_seconds(replica: Replica, work: Work) -> float:
         seconds += (model.layers - model.moe_layers) * max(least, layer)
     if model.experts is not None:
         layer = common + _experts_seconds(replica, model.experts, work.tokens)
+        layer += engine.experts_seconds
         seconds += model.moe_layers * max(least, layer)
     drawn = work.ends + work.decodes
     return seconds + _head_seconds(replica, drawn) + engine.step_seconds
@@ -152,6 +154,12 @@ def _product(replica: Replica, m: int, n: int, k: int, *, groups: int = 1) -> fl
     return seconds / replica.engine.matmul
 
 
+def _moved_seconds(replica: Replica, size_bytes: float) -> float:
+    """Of small kernels; what it takes to start them is in the engine's `layer_seconds`."""
+    device = replica.device
+    return size_bytes / (device.memory_bytes_per_s * kernels(device.architecture).memory)
+
+
 def _cut(size: int, parts: int) -> int:
     return -(-size // parts)
 
@@ -185,7 +193,7 @@ def _attention_seconds(replica: Replica, work: Work, tokens: int) -> float:
             is_grouped=replica.engine.is_grouped,
         )
     passed = ACTIVATION_BYTES * RESIDUAL_PASSES * tokens * model.hidden
-    return seconds + streamed_seconds(passed, replica.device) + _sum_seconds(replica, tokens)
+    return seconds + _moved_seconds(replica, passed) + _sum_seconds(replica, tokens)
 
 
 def _latent_products(replica: Replica, latent: Latent, tokens: int) -> float:
@@ -211,7 +219,7 @@ def _mlp_seconds(replica: Replica, tokens: int, ffn: int) -> float:
     seconds = _product(replica, tokens, wide, model.hidden)
     seconds += _product(replica, tokens, model.hidden, own)
     passed = ACTIVATION_BYTES * tokens * (wide + own)
-    return seconds + streamed_seconds(passed, replica.device)
+    return seconds + _moved_seconds(replica, passed)
 
 
 def experts_touched(experts: Experts, tokens: float) -> float:
@@ -231,7 +239,7 @@ def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float
     seconds = _product(replica, rows, wide, model.hidden, groups=here)
     seconds += _product(replica, rows, model.hidden, inner, groups=here)
     passed = ACTIVATION_BYTES * here * rows * (2 * model.hidden + wide + inner)
-    seconds += streamed_seconds(passed, replica.device)
+    seconds += _moved_seconds(replica, passed)
     each = _rows(tokens / replica.data)
     if experts.shared:
         seconds += _mlp_seconds(replica, each, experts.ffn * experts.shared)

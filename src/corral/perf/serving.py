@@ -1,0 +1,274 @@
+"""Requests that come to one replica: how long each waits for its first token and for the next."""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from corral.perf.inference import Replica, Work, step_seconds
+
+ROUNDS: Final = 26  # of halving: to a hundred-millionth of what it began with
+TILE: Final = 128  # tokens: the rows of a tile of matrix products, by which steps grow
+HELD_STEPS: Final = 1.0  # running and scheduled ones, that a new request waits for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Requests a second of one replica, each of `prompt` tokens in and `output` tokens out.
+
+    `shared`: tokens of the prompt that are in the cache already. Arrivals are Poisson.
+    """
+
+    rate: float
+    prompt: float
+    output: float
+    shared: float = 0.0
+
+    @property
+    def new(self) -> float:
+        """Tokens of a prompt that are computed."""
+        return max(1.0, self.prompt - self.shared)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`sequences` of a step at the most, and `tokens`: a longer prompt is taken in parts between
+    the others' tokens (chunked prefill, arXiv:2308.16369)."""
+
+    sequences: int = 256
+    tokens: int = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """How requests fare. Seconds. `busy`: share of the most that could be served; from 1 on the
+    queue only grows, and all times are infinite.
+
+    `running`: requests in the batch on average. `queue_seconds`: mean wait for a place in it.
+    """
+
+    load: Load
+    running: float
+    busy: float
+    queue_seconds: float
+    decode_step: float
+    prompt_step: float  # that is added to the others' steps by each prompt, all its parts
+    parts: int  # steps that a prompt takes
+    request_seconds: float
+    ttft: float
+    itl: float
+
+    @property
+    def latency(self) -> float:
+        """From arrival to the last token, on average."""
+        return self.ttft + max(0.0, self.load.output - 1) * self.itl
+
+    @property
+    def output_rate(self) -> float:
+        """Tokens a second."""
+        return self.load.rate * self.load.output
+
+    def ttft_quantile(self, share: float) -> float:
+        """The time to the first token that `share` of all requests stay below.
+
+        What is left of the running step is uniform; the wait for a place and for earlier prompts
+        is none for most and exponential for the rest.
+        """
+        if math.isinf(self.ttft):
+            return math.inf
+        prompts_busy = min(0.999, self.load.rate * self.prompt_step)
+        waiting = max(prompts_busy, min(1.0, self.busy) if self.queue_seconds > 0 else 0.0)
+        least = self.request_seconds + self.decode_step + self.prompt_step
+        step = self.decode_step
+        mean_wait = max(0.0, self.ttft - least - step / 2)
+
+        def above(seconds: float) -> float:
+            return _above(seconds - least, step, waiting, mean_wait)
+
+        low, high = least, least + step + 50 * (mean_wait / max(waiting, 1e-9)) + 1e-9
+        for _ in range(ROUNDS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if above(middle) > 1 - share else (low, middle)
+        return high
+
+    def itl_quantile(self, share: float) -> float:
+        """The time between two tokens of a request that `share` of all stay below: of steps with
+        none and with one part of a prompt in them."""
+        if math.isinf(self.itl):
+            return math.inf
+        with_prompt = min(1.0, self.load.rate * self.parts * self.itl)
+        return self.decode_step + (
+            self.prompt_step / self.parts if share > 1 - with_prompt else 0.0
+        )
+
+
+def served(replica: Replica, load: Load, limits: Limits = Limits()) -> Served:
+    """One replica under a load of independent requests.
+
+    A prompt's tokens ride in the steps of the others, and lengthen them; so a step takes what its
+    new tokens take, drawn out by the share of time that prompts take. How many run together is the
+    rate times how long each runs (Little's law), and how long each runs depends on how many run:
+    the smaller solution of both is found by halving. The wait for a place in the batch is that of
+    a queue with as many servers as places (Sakasegawa 1977, doi:10.1007/BF02911636).
+    """
+    limit = float(limits.sequences)
+
+    def running(others: float) -> float:
+        """How many others run, where each step has `others` of them."""
+        return load.rate * max(0.0, load.output - 1) * _itl(replica, load, limits, others)
+
+    most = capacity(replica, load, limits)
+    if load.rate >= most:
+        return _overrun(replica, load, limits)
+    low, high = 0.0, limit
+    for _ in range(ROUNDS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if running(middle) > middle else (low, middle)
+    return _steady(replica, load, limits, high, load.rate / most)
+
+
+def served_together(
+    replica: Replica, load: Load, concurrency: int, limits: Limits = Limits()
+) -> Served:
+    """As `served`, where a fixed number of requests is always there: each that ends is followed by
+    the next. The rate of `load` is not looked at; that of the answer is what comes of it."""
+    others = min(concurrency, limits.sequences) - 1.0
+    low, high = 0.0, capacity(replica, load, limits)
+    for _ in range(ROUNDS):
+        rate = (low + high) / 2
+        one = _steady(replica, _at(load, rate), limits, others, 0.0)
+        low, high = (rate, high) if rate * one.latency < concurrency else (low, rate)
+    return _steady(replica, _at(load, low), limits, others, 0.0)
+
+
+def capacity(replica: Replica, load: Load, limits: Limits = Limits()) -> float:
+    """The most requests a second that a replica serves for good, whatever they wait: that of a full
+    batch. Unit: requests/s."""
+    full = float(limits.sequences)
+    decode = _decode_step(replica, load, full)
+    prompt = _prompt_step(replica, load, limits, full)
+    # In one second: rate x prompt of prompts, and of the rest steps of `full` tokens each.
+    # rate x output / full x decode + rate x prompt = 1
+    return 1.0 / (max(0.0, load.output - 1) / full * decode + prompt)
+
+
+def _at(load: Load, rate: float) -> Load:
+    return Load(rate=rate, prompt=load.prompt, output=load.output, shared=load.shared)
+
+
+def _lanes(replica: Replica) -> int:
+    """Batches that are under way at once: one in each stage of a pipeline."""
+    return replica.pipeline
+
+
+def _decode_step(replica: Replica, load: Load, sequences: float) -> float:
+    context = load.prompt + load.output / 2
+    work = Work(decodes=max(1.0, sequences / _lanes(replica)), context=context)
+    return step_seconds(replica, work)
+
+
+def _parts(load: Load, limits: Limits) -> int:
+    return max(1, math.ceil(load.new / limits.tokens))
+
+
+def _prompt_step(replica: Replica, load: Load, limits: Limits, others: float) -> float:
+    """What one prompt adds to the steps that it rides in, of the time of one stage's batch."""
+    parts = _parts(load, limits)
+    decodes = max(0.0, others / _lanes(replica))
+    context = load.prompt + load.output / 2
+    alone = Work(decodes=decodes, context=context)
+    base = step_seconds(replica, alone)
+
+    def with_prompt(tokens: float) -> float:
+        work = Work(
+            prompt=max(1.0, tokens - decodes),
+            prompt_context=load.shared + load.new / 2,
+            ends=1 / parts,
+            decodes=decodes,
+            context=context,
+        )
+        return step_seconds(replica, work) - base
+
+    tokens = load.new / parts + decodes
+    below = TILE * math.floor(tokens / TILE)
+    above = (tokens - below) / TILE
+    seconds = with_prompt(below + TILE) * above
+    if below:
+        seconds += with_prompt(below) * (1 - above)
+    return parts * max(0.0, seconds)
+
+
+def _itl(replica: Replica, load: Load, limits: Limits, others: float) -> float:
+    """Between two tokens of a request beside `others` of them."""
+    prompts = load.rate * _prompt_step(replica, load, limits, others) / _lanes(replica)
+    if prompts >= 1:
+        return math.inf
+    return _decode_step(replica, load, others + 1) / (1 - prompts)
+
+
+def _steady(replica: Replica, load: Load, limits: Limits, others: float, busy: float) -> Served:
+    itl = _itl(replica, load, limits, others)
+    decode = _decode_step(replica, load, others) if others > 0 else 0.0
+    prompt = _prompt_step(replica, load, limits, others)
+    parts = _parts(load, limits)
+    service = (load.output - 1) * itl + decode + prompt
+    queue = _queue_seconds(busy, limits.sequences, service)
+    share = min(0.999, load.rate * prompt / _lanes(replica))
+    behind = share / (1 - share) * prompt / 2  # earlier prompts: M/D/1
+    chance = min(1.0, others)  # that a step runs where the request comes
+    request = replica.engine.request_seconds
+    ttft = request + queue + behind + chance * decode * HELD_STEPS + parts * decode + prompt
+    return Served(
+        load=load,
+        running=others,
+        busy=busy,
+        queue_seconds=queue,
+        decode_step=decode,
+        prompt_step=prompt,
+        parts=parts,
+        request_seconds=request,
+        ttft=ttft,
+        itl=itl,
+    )
+
+
+def _queue_seconds(busy: float, places: int, service: float) -> float:
+    """The mean wait where each request holds one of `places` for about the same time: half of what
+    it is where the times are exponential."""
+    if busy <= 0:
+        return 0.0
+    power = math.sqrt(2 * (places + 1)) - 1
+    wait: float = 0.5 * service / places * busy**power / (1 - busy)
+    return wait
+
+
+def _overrun(replica: Replica, load: Load, limits: Limits) -> Served:
+    full = float(limits.sequences)
+    return Served(
+        load=load,
+        running=full,
+        busy=load.rate / capacity(replica, load, limits),
+        queue_seconds=math.inf,
+        decode_step=_decode_step(replica, load, full),
+        prompt_step=_prompt_step(replica, load, limits, full),
+        parts=_parts(load, limits),
+        request_seconds=replica.engine.request_seconds,
+        ttft=math.inf,
+        itl=math.inf,
+    )
+
+
+def _above(seconds: float, step: float, waiting: float, mean: float) -> float:
+    """How likely a uniform part of `step` and a wait that `waiting` of all have, `mean` over all,
+    come to more than `seconds`."""
+    if seconds < 0:
+        return 1.0
+    left = max(0.0, 1 - seconds / step) if step > 0 else 0.0
+    if mean <= 0 or waiting <= 0:
+        return left
+    scale = mean / waiting
+    early = min(seconds, step)
+    if step <= 0:
+        return waiting * math.exp(-seconds / scale)
+    # The uniform part u is below `seconds`, and the wait is more than what is left of it.
+    tail = scale / step * (math.exp(-(seconds - early) / scale) - math.exp(-seconds / scale))
+    return left + waiting * tail

@@ -17,6 +17,7 @@ class Overhead:
     the grouped product of experts. `context`: of the driver and its
     kernels, and `collectives`: of NCCL, both beside the allocator. `unused_share`: what the
     allocator holds beyond its peak, as a share of what comes and goes (activations and the like).
+    `kept_free`: the share of a GPU's memory that a plan leaves alone.
     """
 
     workspace: float
@@ -24,6 +25,7 @@ class Overhead:
     context: float
     collectives: float
     unused_share: float
+    kept_free: float
 
 
 @cache
@@ -38,4 +40,5 @@ def overhead(architecture: str = "") -> Overhead:
         context=own["context"] * 1e9,
         collectives=own["collectives"] * 1e9,
         unused_share=own["unused_share"],
+        kept_free=own["kept_free"],
     )

@@ -192,6 +192,6 @@ def _buffers(step: Step, layout: Layout, held: Holding) -> float:
     compute = element(step)
     if layout.shard is Shard.PARAMETERS and shards(layout, of_experts=False) > 1:
         total += compute * (2 * held.layer + held.ends)
-    if layout.shard in (Shard.PARAMETERS, Shard.GRADIENTS):
+    if step.state.gradient and layout.shard in (Shard.PARAMETERS, Shard.GRADIENTS):
         total += compute * held.layer
     return total

@@ -1,0 +1,59 @@
+"""Fine-tuning of small matrices beside frozen weights (LoRA): parameters and memory."""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.catalog.models import Model
+from corral.perf.holdings import shards, stage_layers
+from corral.perf.layout import Layout, Shard, State, Step
+from corral.perf.memory import Memory, training_memory
+
+ADAPTER: Final = State(weight=2.0, gradient=2.0, optimizer=12.0)  # bytes a parameter of an adapter
+
+
+def adapter_parameters(model: Model, rank: int) -> int:
+    """Of adapters of that rank beside every matrix of attention and of dense MLPs; experts get
+    none. A matrix of n by m has rank x (n + m) of them.
+
+    Source: Hu et al. 2021, arXiv:2106.09685, section 4.1. Raises: ValueError on no rank.
+    """
+    if rank < 1:
+        raise ValueError(f"a rank of {rank}: need 1 or more")
+    dense = model.layers - model.moe_layers
+    mlp = (3 if model.is_gated else 2) * (model.hidden + model.ffn)
+    return rank * (model.layers * _attention_sides(model) + dense * mlp)
+
+
+def _attention_sides(model: Model) -> int:
+    """Rows plus columns of each matrix of attention."""
+    hidden, query = model.hidden, model.heads * model.head_dim
+    if model.latent is None:
+        return 2 * (hidden + query) + 2 * (hidden + model.kv_heads * model.head_dim)
+    latent = model.latent
+    query_out = model.heads * (model.head_dim + latent.rope_dim)
+    into = hidden + query_out
+    if latent.query_rank:
+        into += 2 * latent.query_rank
+    down = hidden + latent.kv_rank + latent.rope_dim
+    up = latent.kv_rank + model.heads * (model.head_dim + latent.value_dim)
+    return into + down + up + model.heads * latent.value_dim + hidden
+
+
+def adapter_memory(step: Step, layout: Layout, *, rank: int, architecture: str = "") -> Memory:
+    """Memory of LoRA on the fullest GPU: weights as `step.state.weight` says, without gradients and
+    optimizer; those only of the adapters.
+
+    Raises: ValueError on no rank, or where the layout is impossible.
+    """
+    frozen = replace(step, state=State(weight=step.state.weight, gradient=0.0, optimizer=0.0))
+    base = training_memory(frozen, layout, architecture=architecture)
+    share = sum(stage_layers(step.model, layout, base.stage)) / step.model.layers
+    own = adapter_parameters(step.model, rank) * share / layout.tensor
+    if layout.shard is Shard.PARAMETERS:
+        own /= shards(layout, of_experts=False)
+    return replace(
+        base,
+        weights=base.weights + ADAPTER.weight * own,
+        gradients=ADAPTER.gradient * own,
+        optimizer=ADAPTER.optimizer * own,
+    )

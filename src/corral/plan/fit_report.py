@@ -1,0 +1,203 @@
+"""The answer on what fits as a report."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from corral.catalog.overheads import overhead
+from corral.perf.serving_memory import kv_token_bytes
+from corral.plan.fit import Ask, Fit, Fitting, Purpose, Tried, on_gpus
+from corral.plan.report import Answer, Cell, Column, Figure, Report, Series, Table, columns
+
+BAND: Final = 0.08  # mean error that tests/plan/test_rows_memory.py bounds
+POINTS: Final = 24
+GB: Final = 1e9
+SOURCES: Final = (
+    "what training keeps: arXiv:2205.05198; sharing out: arXiv:1910.02054; keys and values: "
+    "arXiv:2309.06180",
+    "memory of libraries, driver and NCCL: catalog/data/overheads.csv",
+)
+
+
+def report(found: Fitting, *, band: float | None = BAND, assumed: tuple[str, ...] = ()) -> Report:
+    """`band`: the relative error of memory, as measured. `assumed`: what the caller took."""
+    ask = found.ask
+    return Report(
+        title=f"{ask.model.name} on {ask.device.title}",
+        verdict=_verdict(found),
+        answers=tuple(_answers(found, band)),
+        tables=(_by_purpose(found), _by_part(found), _tried(found)),
+        figures=_figures(found),
+        assumed=(*assumed, *_assumed(ask)),
+        sources=SOURCES,
+        warnings=tuple(_warnings(ask)),
+        data=_data(found),
+    )
+
+
+def _verdict(found: Fitting) -> str:
+    ask, serving = found.ask, found.of(Purpose.INFERENCE)
+    asked = f"{ask.batch:,} sequences of {ask.context:,} tokens in {ask.precision}"
+    trained = "; ".join(
+        f"{fit.purpose} {_count(fit)}" for fit in found.fits if fit.purpose is not Purpose.INFERENCE
+    )
+    if serving.gpus is None:
+        first = f"{asked} do not fit on {serving.best.gpus:,} GPUs: {_shortage(serving.best)}"
+        near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
+        return f"{first}.{near} {_capital(trained)}."
+    layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
+    return f"Serving {asked} needs {_gpus(serving.gpus)}{layout}; {trained}."
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count:,} GPUs"
+
+
+def _count(fit: Fit) -> str:
+    return "does not fit" if fit.gpus is None else _gpus(fit.gpus)
+
+
+def _shortage(tried: Tried) -> str:
+    """Why it is too tight, with its largest parts."""
+    largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
+    parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in largest)
+    need, usable = tried.needed / GB, tried.usable / GB
+    return f"{need:.1f} GB a GPU ({parts}) where {usable:.1f} can be used"
+
+
+def _answers(found: Fitting, band: float | None) -> Iterator[Answer]:
+    ask = found.ask
+    yield Answer(name="parameters", value=ask.model.parameters / 1e9, unit="billion")
+    each = kv_token_bytes(ask.model, kv_bytes=ask.kv_precision.bytes)
+    yield Answer(name="KV cache of a token", value=each / 1e3, unit="kB", note="all layers")
+    for fit in found.fits:
+        note = fit.best.layout if fit.gpus else f"nearest: {'; '.join(fit.nearest) or 'none'}"
+        yield Answer(name=f"GPUs for {fit.purpose}", value=fit.gpus, note=note)
+        yield Answer(
+            name=f"memory for {fit.purpose}",
+            value=fit.best.needed / GB,
+            unit="GB a GPU",
+            band=band,
+            note=f"of {fit.best.usable / GB:.1f} on {_gpus(fit.best.gpus)}",
+        )
+    on = _gpus(found.of(Purpose.INFERENCE).best.gpus)
+    longest, most = found.longest, found.most
+    yield Answer(name="longest context", value=longest, unit="tokens", band=band, note=on)
+    yield Answer(name="largest batch", value=most, unit="sequences", band=band, note=on)
+
+
+def _by_purpose(found: Fitting) -> Table:
+    return Table(
+        title="What fits",
+        columns=columns("purpose", "GPUs", "layout", ("memory", "GB a GPU"), "instead"),
+        rows=tuple(
+            (
+                fit.purpose,
+                fit.gpus,
+                fit.best.layout,
+                round(fit.best.needed / GB, 1),
+                "; ".join(fit.nearest),
+            )
+            for fit in found.fits
+        ),
+        note=f"{found.ask.usable_bytes / GB:.1f} GB of each GPU can be used",
+    )
+
+
+def _by_part(found: Fitting) -> Table:
+    names = list(dict.fromkeys(name for fit in found.fits for name in fit.best.parts))
+    rows: list[tuple[Cell, ...]] = [
+        (name, *(_gb(fit.best.parts.get(name)) for fit in found.fits)) for name in names
+    ]
+    rows.append(("sum", *(_gb(fit.best.needed) for fit in found.fits)))
+    return Table(
+        title="Memory of the fullest GPU by part",
+        columns=(Column(name="part"), *(Column(name=fit.purpose, unit="GB") for fit in found.fits)),
+        rows=tuple(rows),
+    )
+
+
+def _gb(size: float | None) -> float | None:
+    return None if size is None else round(size / GB, 2)
+
+
+def _tried(found: Fitting) -> Table:
+    return Table(
+        title="What was tried",
+        columns=columns("purpose", "GPUs", "layout", ("memory", "GB a GPU"), "verdict"),
+        rows=tuple(
+            (
+                fit.purpose,
+                one.gpus,
+                one.layout,
+                round(one.needed / GB, 1),
+                "fits" if one.fits else _shortage(one),
+            )
+            for fit in found.fits
+            for one in fit.tried
+        ),
+    )
+
+
+def _figures(found: Fitting) -> tuple[Figure, ...]:
+    """Memory of the serving layout over the context; empty where nothing serves."""
+    ask, best = found.ask, found.of(Purpose.INFERENCE).best
+    if not best.fits:
+        return ()
+    longest = max(found.longest, ask.context)
+    contexts = sorted({max(1, round(longest * 2 * at / POINTS)) for at in range(1, POINTS + 1)})
+    laid = [(size, on_gpus(replace(ask, context=size), best.gpus)) for size in contexts]
+    needed = tuple((float(size), one.needed / GB) for size, one in laid if one)
+    usable = tuple((float(size), best.usable / GB) for size in (contexts[0], contexts[-1]))
+    return (
+        Figure(
+            title=f"Memory of {ask.batch:,} sequences on {_gpus(best.gpus)}",
+            x=Column(name="context", unit="tokens"),
+            y=Column(name="memory", unit="GB a GPU"),
+            series=(
+                Series(name="needed", points=needed),
+                Series(name="can be used", points=usable),
+            ),
+        ),
+    )
+
+
+def _assumed(ask: Ask) -> Iterator[str]:
+    share = overhead(ask.device.architecture).kept_free
+    yield f"{share:.0%} of a GPU's memory is kept free, as vLLM does"
+    yield f"keys and values in {ask.kv_precision}; --kv-precision says otherwise"
+    yield f"LoRA of rank {ask.rank} beside all matrices but those of experts; --rank says otherwise"
+    yield (
+        "training on one sequence of the context a GPU and pass: 16 bytes a parameter in "
+        "fine-tuning (ZeRO), 18 in pre-training (Megatron-LM with a distributed optimizer)"
+    )
+
+
+def _warnings(ask: Ask) -> Iterator[str]:
+    made_for = ask.model.context
+    if made_for and ask.context > made_for:
+        yield f"{ask.model.name} was made for {made_for:,} tokens of context, not {ask.context:,}."
+
+
+def _data(found: Fitting) -> dict[str, Any]:
+    return {
+        "model": found.ask.model.name,
+        "device": found.ask.device.name,
+        "usable_bytes": found.ask.usable_bytes,
+        "longest_context": found.longest,
+        "largest_batch": found.most,
+        "fits": [
+            {
+                "purpose": str(fit.purpose),
+                "gpus": fit.gpus,
+                "layout": fit.best.layout,
+                "bytes": dict(fit.best.parts),
+                "nearest": list(fit.nearest),
+            }
+            for fit in found.fits
+        ],
+    }

@@ -4,15 +4,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from corral.domain.errors import NotFound
-from corral.plan import rows_collectives, rows_memory
+from corral.plan import rows_collectives, rows_memory, rows_training
 from corral.plan.rows import Predict
 
 PREDICTED: Final[Mapping[str, tuple[str, ...]]] = {
     "collectives": ("pred_time_us",),
+    "training": (
+        "pred_step_time_s",
+        "pred_tokens_per_s_per_gpu",
+        "pred_memory_gb_per_gpu",
+    ),
     "memory_ci": ("pred_memory_gb_per_gpu", "pred_memory_steady_gb_per_gpu"),
 }
 PREDICTORS: Final[Mapping[str, Predict]] = {
     "collectives": rows_collectives.predict,
+    "training": rows_training.predict,
     "memory_ci": rows_memory.predict,
 }
 

@@ -1,0 +1,223 @@
+"""What one GPU computes of one layer, and of the output layer, for one micro batch."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+from corral.perf.layout import Layout, Step
+from corral.perf.matmul import matmul_seconds, streamed_seconds
+from corral.perf.software import Software, sustained
+
+# Bytes that fused kernels move for a number of the residual stream in one layer: two norms (read,
+# write) and two additions with dropout (read two, write one and a mask), in 16 bits; backward a
+# norm reads two and writes one and an addition hands two on.
+_STREAM_FORWARD: Final = 22.0
+_STREAM_BACKWARD: Final = 36.0
+_INNER_FORWARD: Final = 4.0  # activations, and turning queries, keys and values: read and write
+_INNER_BACKWARD: Final = 6.0
+# Attention without a flash kernel, for a number of its square: scale, mask, softmax and dropout,
+# each a kernel. Source: fit: validation/data/training.csv.gz, SC21 and vTrain rows.
+_SQUARE_FORWARD: Final = 12.5
+_SQUARE_BACKWARD: Final = 25.0
+_FLASH_BACKWARD_PRODUCTS: Final = 2.5  # five products, two in the forward pass: arXiv:2307.08691
+_CAUSAL: Final = 0.5  # half of the square is masked, and a flash kernel skips it
+_KERNELS: Final = 6  # elementwise kernels of one pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """Seconds of a GPU in one direction through one layer."""
+
+    matmul: float
+    attention: float
+    elementwise: float
+
+    @property
+    def seconds(self) -> float:
+        return self.matmul + self.attention + self.elementwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one GPU has of a micro batch, and of a layer."""
+
+    tokens: int  # of a micro batch, after context parallelism
+    sequence: int  # that its queries come from
+    heads: int
+    kv_heads: int
+    ffn: int
+    stream: int  # GPUs that the norms are shared out over
+
+
+def share(step: Step, layout: Layout) -> Share:
+    model, tensor = step.model, layout.tensor
+    sequence = max(step.sequence // layout.context, 1)
+    return Share(
+        tokens=layout.micro_batch * sequence,
+        sequence=sequence,
+        heads=max(model.heads // tensor, 1),
+        kv_heads=max(model.kv_heads // tensor, 1),
+        ffn=max(model.ffn // tensor, 1),
+        stream=tensor if layout.sequence_parallel else 1,
+    )
+
+
+Product = tuple[int, int, int, int]  # rows, columns, inner size, how many side by side
+
+
+def layer_passes(
+    step: Step, layout: Layout, device: Device, software: Software, *, has_experts: bool
+) -> tuple[Pass, Pass]:
+    """Forward and backward through one layer, on one of its tensor-parallel GPUs.
+
+    Unit: seconds of one micro batch. A frozen model (its gradients have no bytes, as in LoRA)
+    needs no gradients of its weights.
+    Source: arXiv:2205.05198, appendix A, for the products; constants: perf/software.py.
+    """
+    own = share(step, layout)
+    products = _products(step.model, layout, own, has_experts=has_experts)
+    forward = sum(_product_seconds(one, step, device) for one in products)
+    backward = sum(_backward_seconds(one, step, device) for one in products)
+    attention_forward, attention_backward = _attention(step, layout, own, device, software)
+    stream = own.tokens * step.model.hidden / own.stream
+    inner = own.tokens * _inner_numbers(step.model, own, has_experts=has_experts)
+    bytes_forward = _STREAM_FORWARD * stream + _INNER_FORWARD * inner
+    bytes_backward = _STREAM_BACKWARD * stream + _INNER_BACKWARD * inner
+    own_kernel = streamed_seconds(0.0, device)
+    return (
+        Pass(
+            matmul=forward,
+            attention=attention_forward,
+            elementwise=streamed_seconds(bytes_forward * software.elementwise, device)
+            + (_KERNELS - 1) * own_kernel,
+        ),
+        Pass(
+            matmul=backward,
+            attention=attention_backward,
+            elementwise=streamed_seconds(bytes_backward * software.elementwise, device)
+            + (_KERNELS - 1) * own_kernel,
+        ),
+    )
+
+
+def _products(model: Model, layout: Layout, own: Share, *, has_experts: bool) -> list[Product]:
+    queries = own.heads * model.head_dim
+    ahead = queries + 2 * own.kv_heads * model.head_dim
+    if model.latent is not None:
+        ahead = queries = max(model.attention_parameters // (2 * model.hidden * layout.tensor), 1)
+    up = 2 if model.is_gated else 1
+    products = [(own.tokens, ahead, model.hidden, 1), (own.tokens, model.hidden, queries, 1)]
+    if not has_experts or model.experts is None:
+        products += [
+            (own.tokens, up * own.ffn, model.hidden, 1),
+            (own.tokens, model.hidden, own.ffn, 1),
+        ]
+        return products
+    experts = model.experts
+    here = max(experts.count // layout.expert, 1)
+    rows = max(own.tokens * experts.per_token // here // (experts.count // here), 1)
+    # each of the `expert` GPUs sends its tokens, so that a GPU has those of all for its experts
+    rows *= layout.expert
+    ffn = max(experts.ffn // layout.expert_tensor, 1)
+    products += [(rows, up * ffn, model.hidden, here), (rows, model.hidden, ffn, here)]
+    if experts.shared:
+        wide = max(experts.shared * experts.ffn // layout.tensor, 1)
+        products += [
+            (own.tokens, up * wide, model.hidden, 1),
+            (own.tokens, model.hidden, wide, 1),
+        ]
+    return products
+
+
+def _inner_numbers(model: Model, own: Share, *, has_experts: bool) -> float:
+    """Numbers a token between the products of a layer: what an activation reads, and attention."""
+    up = 2 if model.is_gated else 1
+    ffn = float(own.ffn)
+    if has_experts and model.experts is not None:
+        ffn = float((model.experts.per_token + model.experts.shared) * model.experts.ffn)
+    return up * ffn + (own.heads + 2 * own.kv_heads) * model.head_dim
+
+
+def _product_seconds(one: Product, step: Step, device: Device) -> float:
+    rows, columns, inner, groups = one
+    return matmul_seconds(rows, columns, inner, device, step.precision, groups=groups) / (
+        sustained(device.architecture).matmul
+    )
+
+
+def _backward_seconds(one: Product, step: Step, device: Device) -> float:
+    rows, columns, inner, groups = one
+    inputs = _product_seconds((rows, inner, columns, groups), step, device)
+    if not step.state.gradient:
+        return inputs
+    return inputs + _product_seconds((inner, columns, rows, groups), step, device)
+
+
+def _attention(
+    step: Step, layout: Layout, own: Share, device: Device, software: Software
+) -> tuple[float, float]:
+    model = step.model
+    groups = layout.micro_batch * own.heads
+    if step.has_flash:
+        looked = _looked_at(step)
+        flops = 4.0 * groups * own.sequence * looked * model.head_dim
+        held = sustained(device.architecture)
+        peak = device.flops[Precision.BF16 if Precision.BF16 in device.flops else Precision.FP16]
+        rate = peak * software.attention
+        forward = flops / (rate * held.flash_forward)
+        backward = _FLASH_BACKWARD_PRODUCTS * flops / (rate * held.flash_backward)
+        return forward, backward
+    square = float(groups) * own.sequence * step.sequence
+    scores = (own.sequence, step.sequence, model.head_dim, groups)
+    values = (own.sequence, model.head_dim, step.sequence, groups)
+    both = _wide(scores, step, device) + _wide(values, step, device)
+    return (
+        both + streamed_seconds(square * _SQUARE_FORWARD, device),
+        2 * both + streamed_seconds(square * _SQUARE_BACKWARD, device),
+    )
+
+
+def _looked_at(step: Step) -> float:
+    """Tokens that a query looks at, mean over layers and positions."""
+    model = step.model
+    whole = step.sequence * _CAUSAL
+    if not model.window or model.window >= step.sequence:
+        return whole
+    near = model.window * (1 - _CAUSAL * model.window / step.sequence)
+    shared = model.window_layers / model.layers
+    return shared * near + (1 - shared) * whole
+
+
+def _wide(one: Product, step: Step, device: Device) -> float:
+    """A product in 16 bits, whatever the layers' products have."""
+    rows, columns, inner, groups = one
+    precision = step.precision if step.precision.bytes >= 2 else Precision.BF16
+    return matmul_seconds(rows, columns, inner, device, precision, groups=groups) / (
+        sustained(device.architecture).matmul
+    )
+
+
+def ends_seconds(
+    step: Step, layout: Layout, device: Device, software: Software
+) -> tuple[Pass, Pass]:
+    """Output layer with its loss, and input embedding, forward and backward together.
+
+    Unit: seconds of one micro batch. Both are split over the tensor-parallel GPUs.
+    """
+    own = share(step, layout)
+    vocab = -(-step.model.vocab // layout.tensor)
+    hidden = step.model.hidden
+    trained = 2 if step.state.gradient else 1
+    product = _wide((own.tokens, vocab, hidden, 1), step, device)
+    product += trained * _wide((own.tokens, hidden, vocab, 1), step, device)
+    loss = streamed_seconds(float(own.tokens) * vocab * software.logit_bytes, device)
+    looked_up = streamed_seconds(own.tokens * hidden * _EMBEDDING_BYTES, device)
+    return (
+        Pass(matmul=product, attention=0.0, elementwise=loss),
+        Pass(matmul=0.0, attention=0.0, elementwise=looked_up),
+    )
+
+
+_EMBEDDING_BYTES: Final = 12.0  # a number of it: read, written, and its gradient added up

@@ -1,0 +1,101 @@
+"""What a training library does well or badly: catalog/data/software.csv."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from corral.catalog.facts import table
+
+DEFAULT: Final = "megatron-core"  # what is taken where nobody says which
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """Constants of a library, each with its source in the table.
+
+    `elementwise`: bytes that its norms, activations and dropouts move, over those of fused kernels.
+    `logit_bytes`: that the loss moves for each logit. `attention`: of its attention kernel's rate
+    over the best of the architecture. `host_forward`, `host_backward`: seconds that Python and the
+    driver need to launch one layer. `host_tensor`: more of it where layers are split.
+    `gradient_bytes`: of one gradient on the wire. `*_hidden`: shares of a communication that run
+    beside computing; what runs beside it costs `slowdown` of its time all the same.
+    `interleaves`: it splits pipelines into pieces by itself. `scatters`: tensor-parallel GPUs
+    share what goes to the next stage. `step`: seconds that each step takes besides.
+    """
+
+    name: str
+    elementwise: float
+    logit_bytes: float
+    attention: float
+    host_forward: float
+    host_backward: float
+    host_tensor: float
+    gradient_bytes: float
+    tensor_hidden: float
+    data_hidden: float
+    pipeline_hidden: float
+    slowdown: float
+    interleaves: bool
+    scatters: bool
+    step: float
+
+
+@cache
+def software(name: str = DEFAULT) -> Software:
+    """The library of that name; what it has no own value for is that of "any".
+
+    Raises: KeyError where nobody has described it.
+    """
+    known = table("software")
+    facts = {**known["any"], **known[name]}
+    own = {quantity: fact.number for quantity, fact in facts.items()}
+    return Software(
+        name=name,
+        elementwise=own["elementwise"],
+        logit_bytes=own["logit_bytes"],
+        attention=own["attention"],
+        host_forward=own["host_forward"] * 1e-3,
+        host_backward=own["host_backward"] * 1e-3,
+        host_tensor=own["host_tensor"] * 1e-3,
+        gradient_bytes=own["gradient_bytes"],
+        tensor_hidden=own["tensor_hidden"],
+        data_hidden=own["data_hidden"],
+        pipeline_hidden=own["pipeline_hidden"],
+        slowdown=own["slowdown"],
+        interleaves=own["interleaves"] > 0,
+        scatters=own["scatters"] > 0,
+        step=own["step"] * 1e-3,
+    )
+
+
+def softwares() -> tuple[str, ...]:
+    """Those that are described."""
+    return tuple(name for name in table("software") if name != "any")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sustained:
+    """What an architecture holds for hours, not for the moment of a benchmark.
+
+    `matmul`: over the rate of single products: at its power limit a GPU lowers its clock.
+    `flash_forward`, `flash_backward`: of fused attention kernels, over the dense peak.
+    `skew`: what the slowest GPU costs, for each doubling beyond one domain.
+    """
+
+    matmul: float
+    flash_forward: float
+    flash_backward: float
+    skew: float
+
+
+@cache
+def sustained(architecture: str) -> Sustained:
+    """That of the architecture; what it has no own value for is that of "any"."""
+    known = table("sustained")
+    facts = {**known["any"], **known.get(architecture, {})}
+    return Sustained(
+        matmul=facts["matmul"].number,
+        flash_forward=facts["flash_forward"].number,
+        flash_backward=facts["flash_backward"].number,
+        skew=facts["skew"].number,
+    )

@@ -1,0 +1,320 @@
+"""Step time and memory of one row of the training table, read as a user would write its cells."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from corral.catalog.devices import Device, device
+from corral.catalog.links import Link, link
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+from corral.domain.errors import NotFound
+from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.memory import training_memory
+from corral.perf.software import DEFAULT, Software, software
+from corral.perf.train_step import step_time
+from corral.perf.wires import Wires
+from corral.plan.rows import Predicted, Row, RowRefused
+
+LORA: Final = State(gradient=0.0, optimizer=0.0)  # the model is frozen, its adapters are small
+VOCABULARY: Final = 51_200  # GPT-2's, padded as Megatron pads it
+# Libraries by the words that a row uses of them, the more special ones first.
+LIBRARIES: Final = (
+    (r"maxtext|\bjax\b|\btpu\b|\bici\b", "maxtext"),
+    (r"llm-foundry|mosaic", "llm-foundry"),
+    (r"torchtitan|fsdp2", "torchtitan"),
+    (r"torchtune", "torchtune"),
+    (r"megatron-deepspeed|no gradient bucketing|bigscience|neox|glm-130b", "megatron-2021"),
+    (r"2104\.04473|2201\.11990|2205\.05198|readme 2020|none \(ddp\)", "megatron-2021"),
+    (r"deepspeed|zero-[23]|\bfsdp\b|full_shard|torch\.compile|hugging", "pytorch"),
+)  # fmt: skip
+# Fabrics by the words of an interconnect cell.
+FABRICS: Final = (
+    (r"efa", "efa-p5"),
+    (r"omni-?path", "omni-path-100"),
+    (r"slingshot", "slingshot-11"),
+    (r"roce.*1600 gb/s per node|roce.*200", "roce-200"),
+    (r"800 gb/s per 8-gpu", "ib-edr"),
+    (r"cx8|800 gb/s|xdr", "ib-xdr"),
+    (r"cx-?7|connectx-7|400 ?gb|ndr", "ib-ndr"),
+    (r"hdr|200 ?gb", "ib-hdr"),
+)
+_MATRICES: Final = ((2, True), (2, False), (3, True), (3, False))  # of an MLP; whether tied
+_PLAIN: Final = re.compile(r"gpt|mpt|opt|bloom|megatron|nemotron|palm", re.I)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A row in the planner's words."""
+
+    step: Step
+    layout: Layout
+    device: Device
+    wires: Wires
+    by: Software
+    batch: float  # sequences that the row says; the step's may be a little more, to come out even
+    batch_is_told: bool
+    told: tuple[str, ...]
+
+
+def predict(row: Row) -> Predicted:
+    """Seconds of a step, tokens a second and GPU, and memory. Raises: RowRefused."""
+    run = read(row)
+    seconds = step_time(run.step, run.layout, run.device, run.wires, by=run.by).seconds
+    rate = run.step.tokens / seconds / run.layout.gpus
+    memory = training_memory(run.step, run.layout, architecture=run.device.architecture)
+    values = {
+        "pred_tokens_per_s_per_gpu": rate,
+        "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
+    }
+    if run.batch_is_told:
+        values["pred_step_time_s"] = seconds * run.batch / run.step.global_batch
+    return Predicted(values=values, told=run.told)
+
+
+def read(row: Row) -> Run:
+    """What a row says, with defaults where it says nothing. Raises: RowRefused."""
+    told: list[str] = []
+    used = _device(row)
+    by = software(library(row))
+    model = _model(row, told)
+    sequence = _whole(row, "seq_len")
+    if sequence is None:
+        raise RowRefused(
+            "the row does not say how long a sequence is", hint="fill the column seq_len"
+        )
+    gpus = _whole(row, "n_gpus") or _gpus_of_parts(row)
+    layout = _layout(row, gpus, by, model, told)
+    batch = _whole(row, "global_batch")
+    even = layout.data * layout.micro_batch
+    if batch is not None and batch < even:
+        layout = replace(layout, micro_batch=max(batch // layout.data, 1))
+        even = layout.data * layout.micro_batch
+    asked = batch if batch is not None else even
+    if batch is None:
+        told.append(f"one micro batch on each of {layout.data} data-parallel GPUs")
+    count = max(round(asked / even), 1)
+    step = Step(
+        model=model,
+        sequence=sequence,
+        global_batch=count * even,
+        precision=_precision(row),
+        state=LORA if _is_frozen(row) else State(),
+        has_flash=_has_flash(row, by, told),
+    )
+    run = Run(
+        step=step,
+        layout=layout,
+        device=used,
+        wires=_wires(row, used, gpus),
+        by=by,
+        batch=float(asked),
+        batch_is_told=batch is not None,
+        told=tuple(told),
+    )
+    return _to_fit(row, run)
+
+
+def _to_fit(row: Row, run: Run) -> Run:
+    """Where nobody says what is recomputed: nothing, if it fits, with gradients of 16 bits if need
+    be; or else each layer; and if even that does not fit, what the row says."""
+    said = row.get("activation_checkpointing", "").lower()
+    if said and not said.startswith(("not stated", "see ", "recipe default")):
+        return run
+    short = replace(
+        run.step, state=replace(run.step.state, gradient=min(2.0, run.step.state.gradient))
+    )
+    full = replace(run.layout, recompute=Recompute.FULL)
+    for step, layout, what in (
+        (run.step, run.layout, "nothing is recomputed"),
+        (short, run.layout, "nothing is recomputed, and gradients have 16 bits to fit"),
+        (run.step, full, "each layer is recomputed, to fit"),
+        (short, full, "each layer is recomputed and gradients have 16 bits, to fit"),
+    ):
+        needed = training_memory(step, layout, architecture=run.device.architecture)
+        if needed.device <= run.device.memory_bytes:
+            return replace(run, step=step, layout=layout, told=(*run.told, what))
+    return replace(run, told=(*run.told, "nothing is recomputed, though it does not fit"))
+
+
+def library(row: Row) -> str:
+    """The library by what a row says of itself, or the default one."""
+    cells = ("fsdp_zero_stage", "source", "url_or_repo_path", "notes", "interconnect", "gpu")
+    text = " ".join(row.get(cell, "") for cell in cells).lower()
+    for words, name in LIBRARIES:
+        if re.search(words, text):
+            return name
+    return DEFAULT
+
+
+def _is_frozen(row: Row) -> bool:
+    return bool(re.search(r"lora", row.get("model", ""), re.I)) or bool(
+        re.match(r"q?lora\b", row.get("notes", ""), re.I)
+    )
+
+
+def _device(row: Row) -> Device:
+    try:
+        return device(row.get("gpu", ""))
+    except NotFound as wrong:
+        raise RowRefused(f"GPU {row.get('gpu') or 'not said'} is not known") from wrong
+
+
+def _number(row: Row, column: str) -> float | None:
+    try:
+        return float(row.get(column) or "")
+    except ValueError:
+        return None
+
+
+def _whole(row: Row, column: str) -> int | None:
+    found = _number(row, column)
+    return None if found is None or found < 1 else round(found)
+
+
+def _gpus_of_parts(row: Row) -> int:
+    parts = [_whole(row, name) or 1 for name in ("dp", "tp", "pp", "cp")]
+    return parts[0] * parts[1] * parts[2] * parts[3]
+
+
+def _model(row: Row, told: list[str]) -> Model:
+    layers, hidden, heads = (_whole(row, name) for name in ("layers", "hidden", "heads"))
+    if layers is None or hidden is None or heads is None:
+        raise RowRefused(
+            f"the dimensions of {row.get('model') or 'the model'} are not said",
+            hint="fill the columns layers, hidden and heads",
+        )
+    vocab = _whole(row, "vocab")
+    if vocab is None:
+        vocab = VOCABULARY
+        told.append(f"a vocabulary of {VOCABULARY} tokens")
+    kv_heads = _whole(row, "kv_heads") or heads
+    plain = Model(
+        name=row.get("model", ""),
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=kv_heads if heads % kv_heads == 0 else heads,
+        head_dim=max(hidden // heads, 1),
+        ffn=_whole(row, "ffn") or 4 * hidden,
+        vocab=vocab,
+        is_gated=False,
+    )
+    return _gated(plain, _number(row, "params"), told)
+
+
+def _gated(plain: Model, parameters: float | None, told: list[str]) -> Model:
+    """With the form of MLP and output layer that comes nearest to what the model weighs."""
+    forms = [replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES]
+    if parameters:
+        return min(forms, key=lambda one: abs(one.parameters - parameters))
+    is_plain = bool(_PLAIN.search(plain.name))
+    told.append("an MLP of two matrices" if is_plain else "an MLP of three matrices (SwiGLU)")
+    return replace(plain, is_gated=not is_plain, is_tied=is_plain)
+
+
+def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) -> Layout:
+    tensor, pipeline, context, expert = (
+        _whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep")
+    )
+    apart = tensor * pipeline * context
+    if gpus % apart:
+        raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
+    micro = _whole(row, "micro_batch")
+    if micro is None:
+        micro = 1
+        told.append("a micro batch of one sequence")
+    said = row.get("activation_checkpointing", "").lower()
+    in_sequence = "sequence parallel" in said
+    if by.interleaves and tensor > 1 and not in_sequence:
+        in_sequence = True
+        told.append("sequence parallelism beside tensor parallelism")
+    return Layout(
+        data=gpus // apart,
+        tensor=tensor,
+        pipeline=pipeline,
+        context=context,
+        expert=expert,
+        interleave=_pieces(row, pipeline, by, model, told),
+        micro_batch=micro,
+        shard=_sharding(row, told),
+        sequence_parallel=in_sequence,
+        recompute=_recompute(said),
+    )
+
+
+def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]) -> int:
+    if pipeline == 1:
+        return 1
+    said = _whole(row, "vp")
+    if said is not None:
+        return said
+    if not by.interleaves or model.layers % pipeline:
+        return 1
+    told.append("a pipeline in pieces of one layer")
+    return model.layers // pipeline
+
+
+def _sharding(row: Row, told: list[str]) -> Shard:
+    said = row.get("fsdp_zero_stage", "").lower()
+    if not said and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
+        told.append("everything is sharded (FSDP)")
+        return Shard.PARAMETERS
+    return _shard(said)
+
+
+def _shard(said: str) -> Shard:
+    if "zero-2" in said or "shard_grad_op" in said or "zero2" in said:
+        return Shard.GRADIENTS
+    if "fsdp" in said or "zero-3" in said or "zero3" in said:
+        return Shard.PARAMETERS
+    if "zero-1" in said or "zero1" in said or "distributed" in said:
+        return Shard.OPTIMIZER
+    return Shard.NONE
+
+
+def _recompute(said: str) -> Recompute:
+    if said.startswith("full"):
+        return Recompute.FULL
+    return Recompute.SELECTIVE if "selective" in said else Recompute.NONE
+
+
+def _precision(row: Row) -> Precision:
+    said = row.get("precision", "").lower()
+    if "fp4" in said:
+        return Precision.FP4
+    if "fp8" in said or "float8" in said:
+        return Precision.FP8
+    if "int8" in said:
+        return Precision.INT8
+    return Precision.FP16 if "fp16" in said and "bf16" not in said else Precision.BF16
+
+
+def _has_flash(row: Row, by: Software, told: list[str]) -> bool:
+    if by.name == "megatron-2021":
+        told.append("attention without a flash kernel, as libraries had it before 2023")
+        return False
+    return True
+
+
+def _wires(row: Row, used: Device, gpus: int) -> Wires:
+    nodes = _whole(row, "nodes") or 1
+    each = max(gpus // nodes, 1)
+    domain = used.domain_gpus
+    if nodes > 1 and each < used.node_gpus:
+        domain = min(domain, each)  # smaller nodes than usual
+    said = row.get("interconnect", "").lower()
+    return Wires(scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(said, used))
+
+
+@lru_cache(maxsize=4096)
+def _named_fabric(said: str) -> Link | None:
+    for words, name in FABRICS:
+        if re.search(words, said):
+            return link(name)
+    return None
+
+
+def _fabric(said: str, used: Device) -> Link:
+    return _named_fabric(said) or used.fabric

@@ -1,0 +1,133 @@
+"""A step takes what its parts take, and better hardware never makes it longer."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.catalog.devices import Device, device
+from corral.catalog.models import Model
+from corral.catalog.precisions import Precision
+from corral.perf.layer_step import layer_passes
+from corral.perf.layout import Layout, Recompute, Shard, State, Step
+from corral.perf.software import software, softwares
+from corral.perf.train_step import step_time
+from corral.perf.wires import Wires
+
+H100 = device("h100-sxm")
+A100 = device("a100-sxm-80")
+LLAMA_70B = Model(
+    name="Llama 3.1 70B",
+    layers=80,
+    hidden=8192,
+    heads=64,
+    kv_heads=8,
+    head_dim=128,
+    ffn=28672,
+    vocab=128256,
+    is_gated=True,
+)
+STEP = Step(model=LLAMA_70B, sequence=8192, global_batch=256)
+
+
+def wires(of: Device = H100) -> Wires:
+    return Wires(scale_up=of.scale_up, domain_gpus=of.domain_gpus, fabric=of.fabric)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    tensor = draw(st.sampled_from((1, 2, 4, 8)))
+    pipeline = draw(st.sampled_from((1, 2, 4, 8)))
+    return Layout(
+        data=draw(st.sampled_from((1, 2, 4, 8))),
+        tensor=tensor,
+        pipeline=pipeline,
+        context=draw(st.sampled_from((1, 2))),
+        interleave=draw(st.sampled_from((1, 5))) if pipeline > 1 else 1,
+        micro_batch=draw(st.sampled_from((1, 2, 4))),
+        shard=draw(st.sampled_from(Shard)),
+        sequence_parallel=tensor > 1 and draw(st.booleans()),
+        recompute=draw(st.sampled_from(Recompute)),
+    )
+
+
+libraries = st.sampled_from(softwares())
+
+
+@given(layout=layouts(), name=libraries)
+def test_the_parts_are_the_whole_and_none_is_negative(layout: Layout, name: str) -> None:
+    time = step_time(STEP, layout, H100, wires(), by=software(name))
+    assert min(time.parts.values()) >= 0
+    assert sum(time.parts.values()) == pytest.approx(time.seconds)
+    assert time.seconds > 6 * 70e9 * STEP.tokens / (layout.gpus * H100.flops[Precision.BF16])
+
+
+@given(layout=layouts(), name=libraries, times=st.floats(1, 20))
+def test_more_bandwidth_is_never_slower(layout: Layout, name: str, times: float) -> None:
+    own = wires()
+    scale_up = replace(own.scale_up, bytes_per_s=own.scale_up.bytes_per_s * times)
+    fabric = replace(own.fabric, bytes_per_s=own.fabric.bytes_per_s * times)
+    for better in (replace(own, scale_up=scale_up), replace(own, fabric=fabric)):
+        before = step_time(STEP, layout, H100, own, by=software(name)).seconds
+        after = step_time(STEP, layout, H100, better, by=software(name)).seconds
+        assert after <= before * (1 + 1e-9)
+
+
+@given(layout=layouts(), name=libraries, times=st.floats(1, 20))
+def test_a_faster_gpu_is_never_slower(layout: Layout, name: str, times: float) -> None:
+    rates = {precision: rate * times for precision, rate in H100.flops.items()}
+    wider = replace(H100, memory_bytes_per_s=H100.memory_bytes_per_s * times)
+    before = step_time(STEP, layout, H100, wires(), by=software(name)).seconds
+    for better in (replace(H100, flops=rates), wider):
+        after = step_time(STEP, layout, better, wires(), by=software(name)).seconds
+        assert after <= before * (1 + 1e-9)
+
+
+def test_a_pipeline_idles_as_its_paper_says() -> None:
+    # Megatron, arXiv:2104.04473: (p - 1) / m of the time of the m micro batches, and 1 / v of that
+    # in v pieces. p = 8, m = 64: 7 / 64 = 0.109 without pieces, 0.0137 in 8. A little
+    # less of the last stage's time, which has the output layer besides.
+    plain = Layout(data=4, tensor=8, pipeline=8, recompute=Recompute.NONE)
+    pieces = replace(plain, interleave=5)
+    busy = step_time(STEP, plain, H100, wires())
+    parts = (busy.matmul, busy.attention, busy.elementwise, busy.host, busy.tensor, busy.pipeline)
+    assert busy.bubble / sum(parts) == pytest.approx(7 / 64, rel=0.1)
+    assert step_time(STEP, pieces, H100, wires()).bubble == pytest.approx(busy.bubble / 5, rel=0.1)
+
+
+def test_one_layer_by_hand() -> None:
+    # Llama 3.1 70B, 8192 tokens, tensor parallel 4. Products of one GPU forward, 2 FLOPs a MAC:
+    # 2 x 8192 x 8192 x (2048 + 512) + 2 x 8192 x 2048 x 8192     = 0.344e12 + 0.275e12
+    # 2 x 8192 x 8192 x (2 x 7168)    + 2 x 8192 x 7168 x 8192    = 1.924e12 + 0.962e12
+    # in all 3.505e12: at 0.82 x 0.913 of 989 TFLOPS 4.73 ms; some waves of tiles are not full.
+    # Attention: 4 x 16 heads x 8192 x 4096 (half is masked) x 128 = 0.275e12, at 0.54: 0.515 ms.
+    layout = Layout(tensor=4, sequence_parallel=True)
+    forward, backward = layer_passes(STEP, layout, H100, software(), has_experts=False)
+    assert forward.matmul == pytest.approx(4.73e-3, rel=0.06)
+    assert forward.attention == pytest.approx(0.515e-3, rel=0.01)
+    assert backward.matmul == pytest.approx(2 * forward.matmul, rel=0.05)
+
+
+def test_a_frozen_model_needs_no_gradients_of_its_weights() -> None:
+    layout = Layout(data=2, tensor=4)
+    frozen = replace(STEP, state=State(gradient=0.0, optimizer=0.0))
+    ratio = (
+        step_time(frozen, layout, H100, wires()).matmul
+        / step_time(STEP, layout, H100, wires()).matmul
+    )
+    assert ratio == pytest.approx(2 / 3, rel=0.02)  # 4 FLOPs a parameter and token, not 6
+
+
+def test_without_buckets_nothing_of_the_gradients_is_hidden() -> None:
+    layout = Layout(data=32, tensor=2, shard=Shard.NONE)
+    old, new = (
+        step_time(STEP, layout, A100, wires(A100), by=software(name)).data
+        for name in ("megatron-2021", "megatron-core")
+    )
+    assert old > 2 * new
+
+
+def test_a_batch_that_does_not_come_out_even_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not come out even"):
+        step_time(STEP, Layout(data=3), H100, wires())

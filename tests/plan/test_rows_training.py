@@ -1,0 +1,94 @@
+"""Rows of the training table are read as they are written, and predicted not far off."""
+
+import csv
+import gzip
+from pathlib import Path
+
+import pytest
+
+from corral.perf.layout import Recompute, Shard
+from corral.plan.measures import MEASURES, SLICES
+from corral.plan.rows import Row, RowRefused
+from corral.plan.rows_training import predict, read
+from corral.plan.validate import errors_of, hold
+
+TABLE = Path(__file__).parents[2] / "validation" / "data" / "training.csv.gz"
+LLAMA = {
+    "model": "Llama 3.1 70b BF16",
+    "params": "70553706496",
+    "layers": "80",
+    "hidden": "8192",
+    "heads": "64",
+    "kv_heads": "8",
+    "ffn": "28672",
+    "vocab": "128256",
+    "seq_len": "8192",
+    "global_batch": "128",
+    "micro_batch": "1",
+    "gpu": "H100 SXM 80GB",
+    "n_gpus": "64",
+    "nodes": "8",
+    "interconnect": "NVLink4 NVL8 + CX7 400 Gb/s InfiniBand per GPU",
+    "tp": "4",
+    "pp": "4",
+    "cp": "2",
+    "vp": "5",
+    "fsdp_zero_stage": "DDP + distributed optimizer (ZeRO-1)",
+    "activation_checkpointing": "none",
+    "precision": "bf16",
+}
+
+
+def test_a_row_is_read() -> None:
+    run = read(LLAMA)
+    assert (run.layout.data, run.layout.tensor, run.layout.pipeline) == (2, 4, 4)
+    assert run.layout.shard is Shard.OPTIMIZER
+    assert run.step.model.is_gated
+    assert not run.step.model.is_tied
+    assert run.wires.fabric.name == "ib-ndr"
+    assert run.by.name == "megatron-core"
+
+
+def test_a_run_of_llama_70b_takes_what_it_took() -> None:
+    # NVIDIA DGX Cloud recipes v25.04.02: 14.66 s a step, 1,117.6 tokens/s and GPU.
+    values = predict(LLAMA).values
+    assert values["pred_step_time_s"] == pytest.approx(14.66, rel=0.05)
+    assert values["pred_tokens_per_s_per_gpu"] == pytest.approx(1117.6, rel=0.05)
+
+
+def test_what_is_not_said_is_told() -> None:
+    told = read(LLAMA | {"vp": "", "micro_batch": "", "vocab": ""}).told
+    assert len(told) == 4  # and sequence parallelism
+
+
+def test_what_does_not_fit_is_recomputed_where_nobody_says() -> None:
+    heavy = LLAMA | {"activation_checkpointing": "", "tp": "1", "cp": "1", "micro_batch": "4"}
+    heavy |= {"fsdp_zero_stage": "FSDP", "pp": "1"}
+    assert read(heavy).layout.recompute is Recompute.FULL
+    assert read(heavy | {"activation_checkpointing": "none"}).layout.recompute is Recompute.NONE
+
+
+@pytest.mark.parametrize("missing", ["layers", "seq_len", "gpu"])
+def test_a_row_that_says_too_little_is_refused(missing: str) -> None:
+    with pytest.raises(RowRefused):
+        predict(LLAMA | {missing: ""})
+
+
+def test_rows_are_not_predicted_by_what_was_measured() -> None:
+    measured = {"step_time_s": "1", "tokens_per_s_per_gpu": "1", "tflops_per_gpu": "1", "mfu": "1"}
+    assert predict(LLAMA | measured) == predict(LLAMA)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("training.step_time.nodes", 0.07), ("training.step_time.one_node", 0.095)],
+)
+def test_errors_stay_where_they_are(name: str, most: float) -> None:
+    (part,) = (one for one in SLICES if one.name == name)
+    with gzip.open(TABLE, "rt", encoding="utf-8") as file:
+        rows: list[Row] = [row for row in csv.DictReader(file) if part.holds(row)]
+    outcome = hold(rows, predict, MEASURES["training"])
+    errors = errors_of(outcome.pairs["step time"])
+    assert errors is not None
+    assert errors.rows > 240
+    assert errors.mean < most

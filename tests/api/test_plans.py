@@ -10,6 +10,7 @@ from corral.plan.asks import ASKS
 from tests.api.heads import Head
 
 SMALLEST: dict[str, dict[str, Any]] = {
+    "cost": {"gpus": 16, "utilisation": 0.6},
     "reliability": {"nodes": 128, "work_days": 30, "parameters": 70e9},
 }
 
@@ -39,7 +40,7 @@ def _option(name: str, value: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ASKS)
-@pytest.mark.parametrize("body", [{}, {"nonsense": 1}, [], {"nodes": "many"}])
+@pytest.mark.parametrize("body", [{"nonsense": 1}, [], {"gpus": "many", "nodes": "many"}])
 def test_what_is_no_request_is_refused(kind: str, body: Any, head: Head) -> None:
     with head.http() as http:
         told = http.post(f"/v1/plan/{kind}", json=body)

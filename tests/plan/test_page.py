@@ -1,6 +1,8 @@
 """A report as a page: whole without anything from elsewhere, with marks that people read."""
 
-from math import isclose
+import json
+from datetime import date
+from math import inf, isclose
 from xml.etree import ElementTree
 
 import pytest
@@ -52,6 +54,16 @@ def test_a_report_is_one_page_with_all_that_it_says() -> None:
         assert text in told
     assert "<script" not in told
     assert "http" not in told
+
+
+def test_a_report_is_json_whatever_was_computed() -> None:
+    data = {"day": date(2026, 1, 2), "endless": inf, "series": LINES.series, "by": {1: (2.0, None)}}
+    told = Report(title="t", verdict="", answers=(), data=data).as_data()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert told["data"]["day"] == "2026-01-02"
+    assert told["data"]["endless"] is None
+    assert told["data"]["by"] == {"1": [2.0, None]}
+    assert told["data"]["series"][0]["name"] == "one"
 
 
 def test_lines_have_their_band_and_a_legend() -> None:

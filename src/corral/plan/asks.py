@@ -4,6 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from corral.plan.bills import CostRequest
+from corral.plan.cost import cost
+from corral.plan.cost_report import report as of_cost
 from corral.plan.reliability import LongRun, reliability
 from corral.plan.reliability_report import report as of_reliability
 from corral.plan.report import Report
@@ -18,5 +21,6 @@ class Ask:
 
 
 ASKS: Final[Mapping[str, Ask]] = {
+    "cost": Ask(CostRequest, lambda asked: of_cost(cost(asked))),
     "reliability": Ask(LongRun, lambda asked: of_reliability(reliability(asked))),
 }

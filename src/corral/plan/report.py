@@ -1,6 +1,8 @@
 """An answer of the planner, in the form that a terminal, a page and a program show alike."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from math import isfinite
 from typing import Any, Literal
 
 Cell = str | float | int | bool | None
@@ -74,8 +76,9 @@ class Report:
     data: dict[str, Any] = field(default_factory=dict)  # whole, for programs
 
     def as_data(self) -> dict[str, Any]:
-        """All of it for programs: what was computed under `data`, the rest as it is shown."""
-        return asdict(self)
+        """All of it for programs, as JSON has it: what was computed under `data`, the rest as it is
+        shown. A number without end is None."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def answer(self, name: str) -> Answer:
         """Raises: KeyError."""
@@ -91,3 +94,15 @@ def columns(*names: str | tuple[str, str]) -> tuple[Column, ...]:
         Column(name=one) if isinstance(one, str) else Column(name=one[0], unit=one[1])
         for one in names
     )
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [_plain(one) for one in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)

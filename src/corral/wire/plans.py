@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from dataclasses import Field as DataclassField
 from typing import Any, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -16,7 +17,7 @@ def form_of(request: type) -> type[BaseModel]:
     """A request's fields as a body: no others are taken, and none in another type."""
     hints = get_type_hints(request)
     named: dict[str, Any] = {
-        field.name: (hints[field.name], _filled(field.default)) for field in fields(request)
+        field.name: (hints[field.name], _filled(field)) for field in fields(request)
     }
     made: type[BaseModel] = create_model(
         f"{request.__name__}Plan",
@@ -32,8 +33,14 @@ def form_of(request: type) -> type[BaseModel]:
     return made
 
 
-def _filled(default: object) -> Any:
-    return Field() if default is MISSING else Field(default=default)
+def _filled(field: DataclassField[Any]) -> Any:
+    if field.default is not MISSING:
+        return Field(default=field.default)
+    return (
+        Field()
+        if field.default_factory is MISSING
+        else Field(default_factory=field.default_factory)
+    )
 
 
 class PlanColumn(Answer):

@@ -1,0 +1,39 @@
+"""plan cost as it is typed."""
+
+import json
+
+import pytest
+
+from corral.cli.main import run
+
+
+def test_any_assumption_is_replaced_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "cost", "--gpus", "16", "--json", "--assume", "pue=1.2", "kwh=0.2"]
+    assert run(words) == 0
+    assumed = json.loads(capsys.readouterr().out)["assumed"]
+    assert any(line.startswith("pue = 1.2 times, as you say") for line in assumed)
+    assert any(line.startswith("kwh = 0.2 ") for line in assumed)
+
+
+def test_a_demand_has_a_best_mix(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "cost", "--demand", "64:1000", "16:7760"]) == 0
+    assert "GPUs to own" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--assume", "pue"], 2, "write --assume NAME=NUMBER"),
+        (["--assume", "pue=low"], 2, "'low' of --assume is no number"),
+        (["--assume", "puee=1"], 3, "did you mean pue?"),
+        (["--demand", "64"], 2, "write --demand GPUS:HOURS"),
+        (["--demand", "all:8760"], 2, "'all' of --demand is no number"),
+        (["--gpus", "0"], 3, "give a number above 0"),
+        (["--gpu", "h1000"], 3, "did you mean H100?"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_form(
+    words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "cost", *words]) == code
+    assert said in capsys.readouterr().err

@@ -8,11 +8,11 @@ with grouped queries the queries are cut out of the joint product by a copy.
 from math import ceil
 from typing import Final
 
-from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.perf.layout import Layout, Recompute, Step
 
 MASK_BYTES: Final = 1.0  # of one element
+WIDE_BYTES: Final = 4.0  # a norm that is not fused computes in fp32, and keeps that
 SCORE_BYTES: Final = 4.0  # the router's scores are kept in fp32
 
 
@@ -53,6 +53,8 @@ def kept_by_layer(
     masks = 2 * MASK_BYTES / element(step) * layer_input(step, layout) if step.dropout else 0.0
     mlp = _experts(step, layout) if has_experts else _dense(step, layout)
     core = 0.0 if chosen is Recompute.SELECTIVE else scores(step, layout)
+    if not step.fused:
+        norms += 2 * WIDE_BYTES / element(step) * layer_input(step, layout)
     return norms + masks + _attention(step, layout) + core + mlp
 
 
@@ -91,15 +93,17 @@ def scores(step: Step, layout: Layout) -> float:
     return element_bytes * pairs * step.model.heads / layout.tensor
 
 
-def _matrices(model: Model) -> int:
-    return 2 if model.is_gated else 1
+def _wide(step: Step) -> float:
+    """Bytes of one number inside of an MLP: before the nonlinearity (two where it is gated), the
+    product's operand after it, and between gate and nonlinearity where these are not fused."""
+    kept = (2 if step.model.is_gated else 1) + (step.model.is_gated and not step.fused)
+    return kept * element(step) + operand(step)
 
 
 def _dense(step: Step, layout: Layout) -> float:
     """Before the nonlinearity (twice as wide where it is gated), and after."""
     tokens = micro_tokens(step, layout) / layout.tensor
-    wide = _matrices(step.model) * element(step) + operand(step)
-    return tokens * step.model.ffn * wide
+    return tokens * step.model.ffn * _wide(step)
 
 
 def _experts(step: Step, layout: Layout) -> float:
@@ -110,7 +114,7 @@ def _experts(step: Step, layout: Layout) -> float:
     tokens = micro_tokens(step, layout) / cut(layout)
     router = SCORE_BYTES * tokens * experts.count
     sent = tokens * experts.per_token
-    wide = _matrices(model) * element(step) + operand(step)
+    wide = _wide(step)
     inside = sent * experts.ffn * wide
     routed = sent * layout.expert_tensor * model.hidden * (operand(step) + element(step))
     shared = micro_tokens(step, layout) / layout.tensor * experts.shared * experts.ffn * wide
@@ -135,7 +139,7 @@ def passing(step: Step, layout: Layout, *, has_experts: bool) -> float:
 def _inside(step: Step, layout: Layout, *, has_experts: bool) -> float:
     """Elements of the gradients inside the MLP."""
     model, tokens = step.model, micro_tokens(step, layout)
-    wide = _matrices(model) + 1
+    wide = 3 if model.is_gated else 2
     if not has_experts or model.experts is None:
         return wide * tokens * model.ffn / layout.tensor
     sent = tokens / cut(layout) * model.experts.per_token

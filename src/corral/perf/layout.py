@@ -80,6 +80,8 @@ class Step:
     `logit_bytes`: of one logit while the loss is computed: 2 as they come, 4 in fp32.
     `ahead`: layers that predict a token further ahead, each with its own logits
     (multi-token prediction: arXiv:2412.19437, section 2.2).
+    `fused`: norms and gates are one kernel each (Transformer Engine, torch.compile, Liger); where
+    they are not, each keeps what lies between its operations.
     `grouped_experts`: a GPU's experts are multiplied side by side, not one after another.
     """
 
@@ -93,6 +95,7 @@ class Step:
     vocab_multiple: int = 128
     logit_bytes: float = 6.0
     ahead: int = 0
+    fused: bool = True
     grouped_experts: bool = True
 
     def micro_batches(self, layout: Layout) -> int:

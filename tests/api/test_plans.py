@@ -11,6 +11,7 @@ from tests.api.heads import Head
 
 SMALLEST: dict[str, dict[str, Any]] = {
     "cost": {"gpus": 16, "utilisation": 0.6},
+    "model": {"model": "llama-3.1-8b", "gpu": "h100"},
     "reliability": {"nodes": 128, "work_days": 30, "parameters": 70e9},
 }
 

@@ -78,6 +78,7 @@ COMMANDS: Final = (
     Command("queue set", "queues:put", "Make a queue, or change one."),
     Command("queue rm", "queues:rm", "Take a queue away.", alias="remove"),
     Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
+    Command("plan model", "planner.model:model", "Does a model fit, and in how many GPUs."),
     Command("plan cost", "planner.cost:cost", "Own or rent: what each costs."),
     Command("plan reliability", "planner.reliability:reliability", "How often it will fail."),
     Command("plan predict", "planner.predict:predict", "Predict each row of a table."),

@@ -7,6 +7,8 @@ from typing import Any, Final
 from corral.plan.bills import CostRequest
 from corral.plan.cost import cost
 from corral.plan.cost_report import report as of_cost
+from corral.plan.fit_request import FitRequest
+from corral.plan.fit_request import answer as of_fit
 from corral.plan.reliability import LongRun, reliability
 from corral.plan.reliability_report import report as of_reliability
 from corral.plan.report import Report
@@ -22,5 +24,6 @@ class Ask:
 
 ASKS: Final[Mapping[str, Ask]] = {
     "cost": Ask(CostRequest, lambda asked: of_cost(cost(asked))),
+    "model": Ask(FitRequest, of_fit),
     "reliability": Ask(LongRun, lambda asked: of_reliability(reliability(asked))),
 }

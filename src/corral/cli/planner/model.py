@@ -1,0 +1,17 @@
+"""plan model: does it fit, and in how many GPUs."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.planner.models import with_config
+from corral.cli.planner.output import Out
+from corral.plan.fit_request import FitRequest, answer
+
+
+def model(request: Annotated[FitRequest, Parameter(name="*")], *, out: Out | None = None) -> None:
+    """Say in how many GPUs a model fits, for serving, LoRA, full fine-tuning and pre-training.
+
+    For example: corral plan model llama-3.1-70b --gpu h200
+    """
+    (out or Out()).show(answer(with_config(request)))

@@ -1,0 +1,68 @@
+"""Models and precisions as people say them."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from corral.catalog.model_config import model_of_config
+from corral.catalog.model_names import model
+from corral.catalog.models import Model, ModelRefused, model_of_dimensions
+from corral.catalog.precisions import Precision
+from corral.domain.errors import NotFound
+
+_DIMENSIONS: Final = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+_FORM: Final = "write for example layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
+
+
+def model_said(text: str) -> Model:
+    """A model by its name, by the text of its config.json, or by its dimensions.
+
+    Raises: NotFound with the nearest name, ModelRefused.
+    """
+    said = text.strip()
+    if said.startswith("{"):
+        return model_of_config(_config(said))
+    return _of_dimensions(said) if "=" in said else model(said)
+
+
+def _config(text: str) -> Mapping[str, Any]:
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        hint = "give a config.json as Hugging Face has it"
+        raise ModelRefused(f"the model's config is no JSON: {error}", hint=hint) from error
+    if not isinstance(config, dict):
+        raise ModelRefused("the model's config is no JSON object", hint="give the whole file")
+    return config
+
+
+def _of_dimensions(text: str) -> Model:
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = (word.strip() for word in part.partition("="))
+        if name not in _DIMENSIONS:
+            raise NotFound("dimension of a model", name, _DIMENSIONS)
+        if not value.isdecimal():
+            raise ModelRefused(f"{name} of the model is {value!r}", hint=_FORM)
+        sizes[name] = int(value)
+    if missing := [name for name in ("layers", "hidden", "heads", "vocab") if name not in sizes]:
+        raise ModelRefused(f"the model has no {' and no '.join(missing)}", hint=_FORM)
+    return model_of_dimensions(
+        layers=sizes["layers"],
+        hidden=sizes["hidden"],
+        heads=sizes["heads"],
+        vocab=sizes["vocab"],
+        kv_heads=sizes.get("kv_heads", 0),
+        head_dim=sizes.get("head_dim", 0),
+        ffn=sizes.get("ffn", 0),
+    )
+
+
+def precision_said(text: str) -> Precision:
+    """Raises: NotFound with the nearest name."""
+    said = {"nvfp4": "fp4", "mxfp4": "fp4", "float8": "fp8", "bfloat16": "bf16", "half": "fp16"}
+    word = text.strip().lower()
+    word = said.get(word, word)
+    if word not in list(Precision):
+        raise NotFound("precision", text, [str(one) for one in Precision])
+    return Precision(word)

@@ -60,7 +60,7 @@ def device(name: str) -> Device:
 
     Raises: NotFound, with the nearest name.
     """
-    facts = subject("GPU", name, table("devices"), aliases(), _spelled)
+    facts = subject("GPU", name, table("devices"), aliases(), spelled)
     return Device(
         name=facts["title"].subject,
         title=facts["title"].value,
@@ -85,7 +85,7 @@ def devices() -> tuple[Device, ...]:
     return tuple(device(name) for name in table("devices"))
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
     """A name without what its writers do differently: vendor, memory's kind, power limit."""
     words = re.findall(r"[a-z0-9]+", name.lower())
     return "".join(SOCKETS.get(word, word) for word in words if not SILENT.fullmatch(word))

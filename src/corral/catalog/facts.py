@@ -65,14 +65,22 @@ def _fact(row: Sequence[str]) -> Fact:
 def table(name: str) -> Facts:
     """The facts of catalog/data/NAME.csv. It comes with the package, and is read once.
 
-    Raises: Bug where a quantity is given twice.
+    Raises: Bug where it is not in order.
     """
     text = files(__package__).joinpath("data", f"{name}.csv").read_text(encoding="utf-8")
+    try:
+        return by_subject(read_facts(text.splitlines()))
+    except ValueError as error:
+        raise Bug(f"catalog/data/{name}.csv: {error}") from error
+
+
+def by_subject(facts: Iterable[Fact]) -> Facts:
+    """Raises: ValueError where a quantity is given twice."""
     named: dict[str, dict[str, Fact]] = {}
-    for fact in read_facts(text.splitlines()):
+    for fact in facts:
         own = named.setdefault(fact.subject, {})
         if fact.quantity in own:
-            raise Bug(f"catalog/data/{name}.csv gives {fact.quantity} of {fact.subject} twice")
+            raise ValueError(f"{fact.quantity} of {fact.subject} is given twice")
         own[fact.quantity] = fact
     return named
 

@@ -24,7 +24,7 @@ def model(name: str) -> Model:
     for word in _words(name):
         if word in REFUSED:
             raise ModelRefused(f"{name} is not known: {REFUSED[word]}")
-    return _model(subject("model", name, table("models"), aliases(), _spelled))
+    return _model(subject("model", name, table("models"), aliases(), spelled))
 
 
 def models() -> tuple[Model, ...]:
@@ -46,7 +46,8 @@ def _words(name: str) -> list[str]:
     return re.findall(r"[a-z0-9.+]+", own.lower().replace("\u00d7", "x"))
 
 
-def _spelled(name: str) -> str:
+def spelled(name: str) -> str:
+    """A name without what tells of its tuning, form or date."""
     words = _words(name)
     return "".join(word for word in words if not SILENT.fullmatch(word)) or "".join(words)
 

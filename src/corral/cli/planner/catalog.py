@@ -8,7 +8,7 @@ from corral.cli.output import print_json, say, show_table, table
 from corral.domain.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from corral.catalog.facts import Fact
 
@@ -44,7 +44,7 @@ def catalog(
                 say(one)
         return
     word = "GPU" if kind == "gpus" else kind.removesuffix("s")
-    facts = subject(word, name, known, _aliases(kind))
+    facts = subject(word, name, known, *_spelling(kind))
     if json:
         print_json({"facts": [_data(fact) for fact in facts.values()]})
     else:
@@ -65,10 +65,15 @@ def _file(kind: str, files: "tuple[str, ...]") -> str:
     return file
 
 
-def _aliases(kind: str) -> dict[str, str]:
-    from corral.catalog import devices
+def _spelling(kind: str) -> "tuple[dict[str, str], Callable[[str], str]]":
+    """Other names of what is of that kind, and what makes two spellings of a name one."""
+    from corral.catalog import carbon, devices, facts, model_names
 
-    return devices.aliases() if kind == "gpus" else {}
+    if kind == "gpus":
+        return devices.aliases(), devices.spelled
+    if kind == "models":
+        return model_names.aliases(), model_names.spelled
+    return (carbon.region_aliases() if kind == "carbon" else {}), facts.plain
 
 
 def _data(fact: "Fact") -> dict[str, str]:

@@ -1,0 +1,58 @@
+"""What a kWh costs the climate and the payer by region, and what cooling adds to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from corral.catalog.facts import Facts, subject, table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """A country, a state, or a cloud's region in one of these, over a year.
+
+    `electricity_usd_per_kwh`: of a large customer; None where the catalog has no source for it.
+    """
+
+    name: str
+    title: str
+    carbon_g_per_kwh: float
+    electricity_usd_per_kwh: float | None
+
+
+@cache
+def region(name: str) -> Region:
+    """The region of that name: fr, France, us-tx, Texas, eu-north-1.
+
+    Raises: NotFound, with the nearest name.
+    """
+    facts = subject("region", name, _with("carbon"), region_aliases())
+    price = facts.get("electricity")
+    return Region(
+        name=facts["title"].subject,
+        title=facts["title"].value,
+        carbon_g_per_kwh=facts["carbon"].number,
+        electricity_usd_per_kwh=price.number if price else None,
+    )
+
+
+def regions() -> tuple[Region, ...]:
+    return tuple(region(name) for name in _with("carbon"))
+
+
+def usual_pue() -> Mapping[str, float]:
+    """What a data centre draws for each watt of its machines, by kind of data centre."""
+    return {name: facts["pue"].number for name, facts in _with("pue").items()}
+
+
+def region_aliases() -> dict[str, str]:
+    """Other names of regions, their titles among them, to their own."""
+    named: dict[str, str] = {}
+    for name, facts in _with("carbon").items():
+        others = facts["aliases"].value.split(";") if "aliases" in facts else []
+        named |= dict.fromkeys((*others, facts["title"].value), name)
+    return named
+
+
+def _with(quantity: str) -> Facts:
+    return {name: facts for name, facts in table("carbon").items() if quantity in facts}

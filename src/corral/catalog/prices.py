@@ -1,0 +1,141 @@
+"""What GPUs are rented and sold for: dated lists, which users replace by their own."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from statistics import median
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.facts import Fact, by_subject, read_facts, table
+from corral.domain.errors import NotFound, SpecInvalid
+
+KINDS: Final = ("on_demand", "reserved_1y", "reserved_3y", "spot")  # of rent, USD a GPU-hour
+SALES: Final = ("gpu", "server", "used_gpu")  # USD for one, or for a server full of them
+BOUGHT: Final = "buy"  # who is named where nobody rents out
+ABOUT: Final = ("instance", "region")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rent:
+    """What a GPU-hour of one kind costs at one cloud. `kind`: one of KINDS."""
+
+    cloud: str
+    device: str
+    kind: str
+    usd_per_gpu_hour: float
+    instance: str
+    region: str
+    source: str
+    date: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sale:
+    """What one GPU costs to buy, new or used, or a server with all of its GPUs."""
+
+    device: str
+    what: str
+    usd: float
+    source: str
+    date: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    rents: tuple[Rent, ...]
+    sales: tuple[Sale, ...]
+
+    def rent(self, device: str, kind: str = "on_demand", cloud: str = "") -> tuple[Rent, ...]:
+        """The offers of a device, the cheapest first; of one cloud, where that is named."""
+        fit = [one for one in self.rents if one.device == device and one.kind == kind]
+        own = [one for one in fit if cloud in ("", one.cloud)]
+        return tuple(sorted(own, key=lambda one: (one.usd_per_gpu_hour, one.cloud)))
+
+    def typical(self, device: str, kind: str = "on_demand") -> float:
+        """The median of what the clouds ask, in USD a GPU-hour.
+
+        Raises: NotFound, with the devices that have such a price.
+        """
+        offers = self.rent(device, kind)
+        if not offers:
+            known = sorted({one.device for one in self.rents if one.kind == kind})
+            raise NotFound(f"price {kind} of", device, known, see="corral plan catalog prices")
+        return median(one.usd_per_gpu_hour for one in offers)
+
+    def sale(self, device: str, what: str = "gpu") -> Sale | None:
+        """The newest price of it; None where there is none."""
+        fit = [one for one in self.sales if (one.device, one.what) == (device, what)]
+        return max(fit, key=lambda one: one.date, default=None)
+
+    def or_else(self, other: "Prices") -> "Prices":
+        """These, and the other's of what these say nothing of: a list of one's own goes first."""
+        said = {(one.cloud, one.device, one.kind) for one in self.rents}
+        sold = {(one.device, one.what) for one in self.sales}
+        rents = (one for one in other.rents if (one.cloud, one.device, one.kind) not in said)
+        sales = (one for one in other.sales if (one.device, one.what) not in sold)
+        return Prices(rents=(*self.rents, *rents), sales=(*self.sales, *sales))
+
+
+@cache
+def prices() -> Prices:
+    """Those of the catalog."""
+    return _prices(fact for facts in table("prices").values() for fact in facts.values())
+
+
+def read_prices(lines: Iterable[str]) -> Prices:
+    """Prices in the form of catalog/data/prices.csv: subject CLOUD:GPU, or buy:GPU.
+
+    Raises: SpecInvalid, with the line that is not in order; NotFound for an unknown GPU.
+    """
+    try:
+        facts = read_facts(lines)
+        by_subject(facts)
+        return _prices(facts)
+    except ValueError as error:
+        raise SpecInvalid(
+            f"the list of prices is not in order: {error}",
+            hint="run: corral plan catalog prices --json",
+        ) from error
+
+
+def _prices(facts: Iterable[Fact]) -> Prices:
+    rents: list[Rent] = []
+    sales: list[Sale] = []
+    listed = list(facts)
+    about = {(one.subject, one.quantity): one.value for one in listed if one.quantity in ABOUT}
+    for fact in listed:
+        cloud, _, name = fact.subject.partition(":")
+        if not name:
+            raise ValueError(f"{fact.subject} is not of the form CLOUD:GPU")
+        if fact.quantity in ABOUT:
+            continue
+        if fact.quantity not in (SALES if cloud == BOUGHT else KINDS):
+            raise ValueError(f"{fact.subject} has an unknown kind of price, {fact.quantity}")
+        if not 0 < fact.number < float("inf"):
+            raise ValueError(f"{fact.quantity} of {fact.subject} is {fact.value}")
+        if cloud == BOUGHT:
+            sales.append(_sale(fact, device(name).name))
+        else:
+            rents.append(_rent(fact, cloud, device(name).name, about))
+    return Prices(rents=tuple(rents), sales=tuple(sales))
+
+
+def _rent(fact: Fact, cloud: str, device: str, about: dict[tuple[str, str], str]) -> Rent:
+    return Rent(
+        cloud=cloud,
+        device=device,
+        kind=fact.quantity,
+        usd_per_gpu_hour=fact.number,
+        instance=about.get((fact.subject, "instance"), ""),
+        region=about.get((fact.subject, "region"), ""),
+        source=fact.source,
+        date=fact.date,
+    )
+
+
+def _sale(fact: Fact, device: str) -> Sale:
+    return Sale(
+        device=device, what=fact.quantity, usd=fact.number, source=fact.source, date=fact.date
+    )

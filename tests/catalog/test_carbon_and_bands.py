@@ -1,0 +1,67 @@
+"""Regions and their electricity; bands of error, written and read."""
+
+from datetime import date
+
+import pytest
+
+from corral.catalog.bands import Band, band, bands, read_bands, written
+from corral.catalog.carbon import region, regions, usual_pue
+from corral.domain.errors import NotFound
+
+DAY = date(2026, 11, 22)
+
+
+def test_each_region_is_plausible() -> None:
+    for one in regions():
+        assert 10 <= one.carbon_g_per_kwh <= 900
+        price = one.electricity_usd_per_kwh
+        assert price is None or 0.03 <= price <= 0.4
+    assert all(1 <= pue <= 2 for pue in usual_pue().values())
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [("fr", "fr"), ("France", "fr"), ("Texas", "us-tx"), ("eu-north-1", "se"), ("us_tx", "us-tx")],
+)
+def test_a_region_is_found_by_any_of_its_names(spelling: str, name: str) -> None:
+    assert region(spelling).name == name
+
+
+def test_a_misspelt_region_gets_the_nearest() -> None:
+    with pytest.raises(NotFound) as refused:
+        region("Germny")
+    assert "Germany" in refused.value.hint
+
+
+def made(name: str, mean: float = 0.061) -> Band:
+    return Band(
+        name=name, mean=mean, median=0.05, p90=0.125, rows=812, source="make validate", date=DAY
+    )
+
+
+def test_bands_are_read_as_they_were_written() -> None:
+    own = [made("training.step_time"), made("inference.decode", 0.2)]
+    assert read_bands(written(own).splitlines()) == {one.name: one for one in own}
+    assert written(own) == written(reversed(own))
+
+
+def test_a_band_without_its_rows_is_refused() -> None:
+    lines = [line for line in written([made("a.b")]).splitlines() if ",rows," not in line]
+    with pytest.raises(ValueError, match="no rows"):
+        read_bands(lines)
+
+
+def test_an_error_below_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        made("a", -0.1)
+
+
+def test_a_part_without_a_band_has_that_of_its_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"training.step_time": made("training.step_time")}
+    monkeypatch.setattr("corral.catalog.bands.bands", lambda: known)
+    assert band("training.step_time.gb200") == known["training.step_time"]
+    assert band("serving.ttft") is None
+
+
+def test_the_bands_of_the_catalog_can_be_read() -> None:
+    assert all(one.name == name for name, one in bands().items())

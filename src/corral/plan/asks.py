@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from corral.plan.bills import CostRequest
+from corral.plan.cluster import ClusterRequest, plan_cluster
+from corral.plan.cluster_report import report as of_cluster
 from corral.plan.cost import cost
 from corral.plan.cost_report import report as of_cost
 from corral.plan.fit_request import FitRequest
@@ -25,5 +27,6 @@ class Ask:
 ASKS: Final[Mapping[str, Ask]] = {
     "cost": Ask(CostRequest, lambda asked: of_cost(cost(asked))),
     "model": Ask(FitRequest, of_fit),
+    "cluster": Ask(ClusterRequest, lambda asked: of_cluster(plan_cluster(asked))),
     "reliability": Ask(LongRun, lambda asked: of_reliability(reliability(asked))),
 }

@@ -1,0 +1,136 @@
+"""What a cluster is built of: servers, switches, networks, racks and what goes with them."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from corral.catalog.devices import Device
+from corral.catalog.economics import assumptions
+from corral.catalog.facts import subject, table
+from corral.domain.errors import NotFound
+
+EQUIPMENT: Final = "equipment"
+CARDS: Final = ("pcie",)  # links of GPUs that sit in slots, not on a board of their own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """`ports` at `port_gbps`; each may be split into `splits` slower ones. `watts` is without the
+    modules, of which each holds `links_per_module` links of a port's rate."""
+
+    name: str
+    title: str
+    ports: int
+    port_gbps: float
+    splits: int
+    watts: float
+    units: int
+    weight_kg: float
+    links_per_module: int
+    module_watts: float
+
+    def ports_of(self, gbps: float) -> int:
+        """How many links of that rate it takes; 0 where it is too slow."""
+        return self.ports * min(self.splits, int(self.port_gbps // gbps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """A fabric as it is bought: adapters of one rate, and the switch that they go to."""
+
+    name: str
+    adapter_gbps: float
+    adapter_module_watts: float
+    switch: Switch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What is bought at once: a node, or a rack of them. `watts`: the most that it draws.
+
+    `gpus`: in it. `liquid_share`: of its heat that leaves in water.
+    """
+
+    name: str
+    title: str
+    gpus: int
+    watts: float
+    units: int
+    weight_kg: float
+    liquid_share: float
+
+
+def _named(kind: str) -> list[str]:
+    return [name for name, facts in table(EQUIPMENT).items() if facts["kind"].value == kind]
+
+
+@cache
+def switch(name: str) -> Switch:
+    """The switch of that name, for example qm9700. Raises: NotFound, with the nearest name."""
+    known = {one: table(EQUIPMENT)[one] for one in _named("switch")}
+    facts = subject("switch", name, known, {})
+    return Switch(
+        name=facts["title"].subject,
+        title=facts["title"].value,
+        ports=round(facts["ports"].number),
+        port_gbps=facts["port_rate"].number,
+        splits=round(facts["splits"].number),
+        watts=facts["watts"].number,
+        units=round(facts["units"].number),
+        weight_kg=facts["weight"].number,
+        links_per_module=round(facts["links_per_module"].number),
+        module_watts=facts["module_watts"].number,
+    )
+
+
+@cache
+def network(fabric: str) -> Network:
+    """Of a link between nodes that can be bought.
+
+    Raises: NotFound for one that cannot: a cloud's own, or none of the catalog.
+    """
+    known = {one: table(EQUIPMENT)[one] for one in _named("network")}
+    if fabric not in known:
+        raise NotFound("network to buy", fabric, list(known))
+    facts = known[fabric]
+    return Network(
+        name=fabric,
+        adapter_gbps=facts["adapter_rate"].number,
+        adapter_module_watts=facts["adapter_module_watts"].number,
+        switch=switch(facts["switch"].value),
+    )
+
+
+def networks() -> tuple[str, ...]:
+    return tuple(_named("network"))
+
+
+def server(gpu: Device) -> Server:
+    """What that GPU is bought in. One that the catalog does not know is taken to be as large as
+    others of its kind, and to draw as much more than its GPUs as these do."""
+    held = [name for name in _named("server") if gpu.name in _gpus_of(name)]
+    is_card = gpu.scale_up.name.startswith(CARDS)
+    name = held[0] if held else "any-pcie" if is_card else "any"
+    facts = table(EQUIPMENT)[name]
+    gpus = round(facts["node_gpus"].number) if held else gpu.node_gpus
+    watts = facts["watts"].number
+    if not held:
+        watts = gpus * gpu.tdp_watts * assumptions()["node_watts"].value
+    return Server(
+        name=name,
+        title=facts["title"].value if held else f"{facts['title'].value}: {gpus} x {gpu.title}",
+        gpus=gpus,
+        watts=watts,
+        units=round(facts["units"].number),
+        weight_kg=facts["weight"].number,
+        liquid_share=facts["liquid_share"].number,
+    )
+
+
+def _gpus_of(name: str) -> list[str]:
+    return table(EQUIPMENT)[name]["gpus"].value.split(";")
+
+
+def rule(name: str, quantity: str) -> float:
+    """One number of what is neither server nor switch: a rack, the grid, a head node."""
+    return table(EQUIPMENT)[name][quantity].number

@@ -1,0 +1,243 @@
+"""The answer on a cluster as a report."""
+
+from dataclasses import asdict
+from math import ceil, log10, prod
+from typing import Any, Final
+
+from corral.catalog.economics import assumptions
+from corral.catalog.equipment import rule
+from corral.plan.cluster import ClusterPlan
+from corral.plan.materials import Net
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.plan.storage import save_idle
+
+TON_WATTS: Final = 3_517.0  # of refrigeration
+POINTS: Final = 30
+SPAN: Final = 10.0  # times the write rate, either way, that the figure shows
+WIDE: Final = 0.05  # of the time waited for storage, from which on it is warned
+FLOOR_KG: Final = 1_200.0  # a m2: what raised floors of data centres usually bear
+
+
+def report(plan: ClusterPlan) -> Report:
+    tree = plan.compute.fabric
+    joined = f"{tree.switches} switches of the GPUs' network" if tree.switches else "no switch"
+    return Report(
+        title=f"Cluster: {plan.gpus:,} x {plan.gpu.title}",
+        verdict=(
+            f"{plan.servers:,} x {plan.server.title} in {plan.racks.count:,} racks, with {joined}. "
+            f"{_watts(plan.most_watts)} at the most, {_watts(plan.site_watts)} with cooling; the "
+            f"GPUs alone {_watts(plan.gpu_watts)}."
+        ),
+        answers=_answers(plan),
+        tables=(_bill(plan), _networks(plan), _storage(plan), _site(plan)),
+        figures=(_waiting(plan),) if plan.nodes > 1 else (),
+        assumed=plan.told,
+        sources=(
+            "switches, servers and racks: catalog/data/equipment.csv",
+            "counts of switches: NVIDIA DGX SuperPOD reference architectures for H100 and B200",
+            "share of the power, PUE: catalog/data/economics.csv",
+        ),
+        warnings=_warnings(plan),
+        data=_data(plan),
+    )
+
+
+def _answers(plan: ClusterPlan) -> tuple[Answer, ...]:
+    tree, request = plan.compute.fabric, plan.request
+    return (
+        Answer(name="GPUs", value=plan.gpus),
+        Answer(name="nodes", value=plan.nodes),
+        Answer(name="rails", value=plan.rails, note=f"adapters of {plan.network.adapter_gbps:g}"
+               " Gb/s in a node"),
+        Answer(name="leaf switches", value=tree.leaves),
+        Answer(name="spine switches", value=tree.spines),
+        Answer(name="core switches", value=tree.cores),
+        Answer(name="cables", value=sum(net.fabric.links for net in plan.nets)),
+        Answer(name="bisection", value=plan.bisection_bytes_per_s / 1e12, unit="TB/s",
+               note=f"one way; {tree.bisection_share:.0%} of what the nodes can send"),
+        Answer(name="storage, read", value=plan.storage.need_read, unit="GB/s", note="needed"),
+        Answer(name="storage, write", value=plan.storage.need_write, unit="GB/s", note="needed"),
+        Answer(name="idle for storage", value=100 * plan.storage.idle, unit="%",
+               note="of the GPUs' time, with what there is"),
+        Answer(name="racks", value=plan.racks.count),
+        Answer(name="GPU power", value=plan.gpu_watts / 1e3, unit="kW"),
+        Answer(name="machine power", value=plan.most_watts / 1e3, unit="kW", note="at the most"),
+        Answer(name="site power", value=plan.site_watts / 1e3, unit="kW", note="to be provided",
+               band=_band(pue=request.pue)),
+        Answer(name="energy", value=plan.year_kwh / 1e3, unit="MWh a year",
+               band=_band(pue=request.pue, busy_draw=request.load)),
+        Answer(name="carbon", value=plan.year_carbon_kg / 1e3, unit="t CO2 a year",
+               band=_band(pue=request.pue, busy_draw=request.load)),
+        Answer(name="weight", value=plan.weight_kg / 1e3, unit="t"),
+    )  # fmt: skip
+
+
+def _band(**said: float | None) -> float | None:
+    """By how much a product is off where assumptions of it are: those that were said are not."""
+    known = [assumptions()[name] for name, value in said.items() if value is None]
+    if not known:
+        return None
+    most = prod(one.high / one.value for one in known) - 1
+    return max(most, 1 - prod(one.low / one.value for one in known))
+
+
+def _bill(plan: ClusterPlan) -> Table:
+    rows = tuple(
+        (line.what, line.count, line.note, line.watts / 1e3, line.units or None, line.weight_kg)
+        for line in plan.bought
+    )
+    return Table(
+        title="To be bought",
+        columns=columns("what", "count", "for", ("power", "kW"), ("space", "U"), ("weight", "kg")),
+        rows=rows,
+        note="Cables by their number; lengths depend on the hall. Power is the most that is drawn.",
+    )
+
+
+def _networks(plan: ClusterPlan) -> Table:
+    def row(net: Net) -> tuple[str | int | float, ...]:
+        tree = net.fabric
+        return (
+            net.name,
+            net.switch.title,
+            tree.tiers,
+            tree.leaves,
+            tree.spines,
+            tree.cores,
+            tree.node_links,
+            tree.leaf_links,
+            tree.spine_links,
+            100 * tree.bisection_share,
+        )
+
+    return Table(
+        title="Networks",
+        columns=columns("of", "switch", "tiers", "leaves", "spines", "cores", "node cables",
+                        "leaf-spine cables", "spine-core cables", ("bisection", "%")),
+        rows=tuple(row(net) for net in plan.nets),
+    )  # fmt: skip
+
+
+def _storage(plan: ClusterPlan) -> Table:
+    kept = plan.storage
+    every = kept.interval_seconds / 60
+    return Table(
+        title="Storage",
+        columns=columns("what", "value", "unit"),
+        rows=(
+            ("a checkpoint", kept.checkpoint_bytes / 1e9, "GB"),
+            ("saved every", every, "min"),
+            ("to write one", kept.save_seconds, "s"),
+            ("to read one back", kept.load_seconds, "s"),
+            ("data that all GPUs read", kept.data_gb_per_s, "GB/s"),
+            ("read, needed", kept.need_read, "GB/s"),
+            ("read, there", kept.read, "GB/s"),
+            ("write, needed", kept.need_write, "GB/s"),
+            ("write, there", kept.write, "GB/s"),
+            ("GPUs wait for checkpoints", 100 * kept.save_idle, "%"),
+            ("GPUs wait for data", 100 * kept.data_idle, "%"),
+            ("GPUs that this is worth", kept.idle * plan.gpus, "GPUs"),
+        ),
+        note="Saves are in the background." if kept.async_saves else "Training stops for a save.",
+    )
+
+
+def _site(plan: ClusterPlan) -> Table:
+    """Heat is what the machines draw; air and water carry it away by their capacity."""
+    water_watts = plan.liquid_watts
+    air_watts = plan.most_watts - water_watts
+    air = air_watts / 1e3 / rule("air", "heat") / rule("air", "warmer") * 3_600
+    water = water_watts / 1e3 / rule("water", "heat") / rule("water", "warmer") * 60_000
+    racks = plan.racks
+    return Table(
+        title="Site",
+        columns=columns("what", "value", "unit"),
+        rows=(
+            ("racks with servers", racks.servers, "racks"),
+            ("racks with switches, storage and heads", racks.others, "racks"),
+            ("servers in a full rack", racks.each, "servers"),
+            ("power of a rack of servers", racks.most_watts / 1e3, "kW"),
+            ("weight of the heaviest rack", racks.heaviest_kg, "kg"),
+            ("load on the floor below it", _floor(plan), "kg/m2"),
+            ("floor below the racks", racks.count * rule("rack", "area"), "m2"),
+            ("power of all machines", plan.most_watts / 1e3, "kW"),
+            ("on the average", plan.mean_watts / 1e3, "kW"),
+            ("with cooling and losses", plan.site_watts / 1e3, "kW"),
+            ("cooling", plan.most_watts / TON_WATTS, "tons of refrigeration"),
+            ("air through the machines", air, "m3/h"),
+            ("water through the racks", water, "l/min"),
+        ),
+    )
+
+
+def _floor(plan: ClusterPlan) -> float:
+    return plan.racks.heaviest_kg / rule("rack", "area")
+
+
+def _waiting(plan: ClusterPlan) -> Figure:
+    """How long GPUs wait for checkpoints, by what the storage writes."""
+    kept = plan.storage
+    middle = log10(kept.write)
+    points = []
+    for step in range(POINTS + 1):
+        rate = 10 ** (middle + log10(SPAN) * (2 * step / POINTS - 1))
+        seconds = kept.checkpoint_bytes / 1e9 / rate
+        share = save_idle(seconds, kept.interval_seconds, async_saves=kept.async_saves)
+        points.append((rate, 100 * share))
+    return Figure(
+        title="GPUs waiting for checkpoints",
+        x=Column(name="write rate of the storage", unit="GB/s"),
+        y=Column(name="share of the time", unit="%"),
+        series=(Series(name="idle", points=tuple(points)),),
+        x_is_log=True,
+    )
+
+
+def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
+    found = []
+    kept = plan.storage
+    if kept.idle > WIDE:
+        found.append(
+            f"GPUs wait {kept.idle:.0%} of the time for storage, as {ceil(kept.idle * plan.gpus):,}"
+            f" GPUs less would: read {kept.need_read:.0f} and write {kept.need_write:.0f} GB/s"
+        )
+    if plan.request.rail_only and plan.nodes > 1:
+        found.append("Between rails there is no way but through the links inside of a node.")
+    if _floor(plan) > FLOOR_KG:
+        found.append(
+            f"The floor bears {_floor(plan):.0f} kg a m2 below a rack, where raised floors usually "
+            f"bear {FLOOR_KG:.0f}"
+        )
+    return tuple(found)
+
+
+def _data(plan: ClusterPlan) -> dict[str, Any]:
+    return {
+        "request": asdict(plan.request),
+        "gpu": plan.gpu.name,
+        "gpus": plan.gpus,
+        "nodes": plan.nodes,
+        "server": plan.server.name,
+        "rails": plan.rails,
+        "fabric": plan.network.name,
+        "networks": {
+            net.name: asdict(net.fabric)
+            | {"switch": net.switch.name, "modules": net.modules, "watts": net.watts}
+            for net in plan.nets
+        },
+        "bought": [asdict(line) for line in plan.bought],
+        "racks": asdict(plan.racks) | {"count": plan.racks.count},
+        "bisection_bytes_per_s": plan.bisection_bytes_per_s,
+        "storage": asdict(plan.storage) | {"idle": plan.storage.idle},
+        "gpu_watts": plan.gpu_watts,
+        "most_watts": plan.most_watts,
+        "mean_watts": plan.mean_watts,
+        "site_watts": plan.site_watts,
+        "year_kwh": plan.year_kwh,
+        "year_carbon_kg": plan.year_carbon_kg,
+        "weight_kg": plan.weight_kg,
+    }
+
+
+def _watts(watts: float) -> str:
+    return f"{watts / 1e6:.3g} MW" if watts >= 1e6 else f"{watts / 1e3:.3g} kW"

@@ -1,0 +1,139 @@
+"""How many switches and cables join so many nodes: rail-optimised fat trees of one to three tiers.
+
+Each rail (the first adapter of every node, the second, ...) has its own leaf, so that GPUs of one
+place in their nodes are one hop apart. Source: NVIDIA DGX SuperPOD reference architectures for
+H100 and B200, whose counts the tests repeat; Leiserson 1985, doi:10.1109/TC.1985.6312192.
+"""
+
+from dataclasses import dataclass
+
+from corral.domain.errors import SpecInvalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """`tiers` is 0 where there is nothing to join. `down` and `up`: ports of a full leaf that way.
+
+    `pods`: of leaves and spines below the cores; 0 without cores. `node_links`, `leaf_links` and
+    `spine_links` go from a node, leaf or spine to the tier above.
+    """
+
+    tiers: int
+    radix: int
+    leaves: int = 0
+    spines: int = 0
+    cores: int = 0
+    down: int = 0
+    up: int = 0
+    pods: int = 0
+    node_links: int = 0
+    leaf_links: int = 0
+    spine_links: int = 0
+
+    @property
+    def switches(self) -> int:
+        return self.leaves + self.spines + self.cores
+
+    @property
+    def links(self) -> int:
+        return self.node_links + self.leaf_links + self.spine_links
+
+    @property
+    def switch_ports(self) -> int:
+        """Ports that cables take on switches: one of a node's cable, two of any other."""
+        return self.node_links + 2 * (self.leaf_links + self.spine_links)
+
+    @property
+    def bisection_share(self) -> float:
+        """Of what the nodes could send to each other at once, half to half."""
+        if self.tiers < 2:
+            return 1.0
+        return min(1.0, self.leaf_links / self.node_links)
+
+
+def fat_tree(
+    nodes: int,
+    rails: int,
+    radix: int,
+    *,
+    oversubscription: float = 1.0,
+    rail_only: bool = False,
+) -> Fabric:
+    """The least fabric for `nodes` of `rails` adapters each, of switches with `radix` ports.
+
+    `oversubscription`: ports to nodes against ports upwards, in the leaves. `rail_only`: rails are
+    joined by nothing but the links inside of the nodes (arXiv:2307.12169).
+    Raises: SpecInvalid where three tiers do not suffice.
+    """
+    ends = nodes * rails
+    if nodes <= 1 or ends == 0:
+        return Fabric(tiers=0, radix=radix)
+    if ends <= radix:
+        return Fabric(tiers=1, radix=radix, leaves=1, down=radix, node_links=ends)
+    if rail_only:
+        return _rails(nodes, rails, radix)
+    down = int(radix * oversubscription / (1 + oversubscription))
+    up = -int(-down // oversubscription)  # rounded up, so that no more is oversubscribed
+    leaves = _leaves(nodes, rails, down)
+    if leaves <= radix:
+        spines = _dividing(up, least=leaves * up / radix)
+        return Fabric(
+            tiers=2,
+            radix=radix,
+            leaves=leaves,
+            spines=spines,
+            down=down,
+            up=up,
+            node_links=ends,
+            leaf_links=leaves * up,
+        )
+    return _three_tiers(leaves, ends, radix, down, up)
+
+
+def _rails(nodes: int, rails: int, radix: int) -> Fabric:
+    if nodes > radix:
+        raise SpecInvalid(
+            f"rails of {nodes} nodes do not fit on switches of {radix} ports",
+            hint=f"plan {radix} nodes or fewer, or leave out rail-only for a tree of more tiers",
+        )
+    leaves = -(-rails // (radix // nodes))
+    return Fabric(tiers=1, radix=radix, leaves=leaves, down=radix, node_links=nodes * rails)
+
+
+def _leaves(nodes: int, rails: int, down: int) -> int:
+    """A leaf a rail for each group of `down` nodes; rails of few nodes share a leaf."""
+    if nodes >= down:
+        return -(-nodes // down) * rails
+    return -(-rails // (down // nodes))
+
+
+def _three_tiers(leaves: int, ends: int, radix: int, down: int, up: int) -> Fabric:
+    """Pods of as many leaves as a spine has ports downwards, with a spine for each port upwards of
+    a leaf; the spines of one place in their pods share a plane of cores."""
+    half = radix // 2
+    pods = -(-leaves // half)
+    if pods > radix:
+        most = radix * half * down
+        raise SpecInvalid(
+            f"{ends:,} adapters do not fit under three tiers of switches with {radix} ports",
+            hint=f"plan {most:,} or fewer, or a switch with more ports",
+        )
+    each_plane = _dividing(half, least=pods * half / radix)
+    return Fabric(
+        tiers=3,
+        radix=radix,
+        leaves=leaves,
+        spines=pods * up,
+        cores=up * each_plane,
+        down=down,
+        up=up,
+        pods=pods,
+        node_links=ends,
+        leaf_links=leaves * up,
+        spine_links=pods * up * half,
+    )
+
+
+def _dividing(whole: int, *, least: float) -> int:
+    """The least number that divides it and is not below `least`: links spread evenly."""
+    return next(part for part in range(1, whole + 1) if whole % part == 0 and part >= least)

@@ -33,7 +33,7 @@ def test_a_config_file_says_the_same_as_its_name(
         (["bytes.json"], 3, "bytes.json cannot be read"),
         (["llama-3.1-8b", "--gpu", "h1000"], 3, "did you mean H100?"),
         (["llama-3.1-8b", "--batch", "0"], 3, "batch is 0"),
-        ([], 2, "MODEL"),
+        ([], 2, "run: corral plan model --help"),
     ],
 )
 def test_what_cannot_be_planned_is_told(

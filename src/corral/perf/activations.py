@@ -49,6 +49,8 @@ def kept_by_layer(
     chosen = layout.recompute if recompute is None else recompute
     if chosen is Recompute.FULL:
         return layer_input(step, layout)
+    if chosen is Recompute.ALTERNATE:
+        return _alternate(step, layout, has_experts=has_experts)
     norms = (element(step) + operand(step)) * 2 / element(step) * layer_input(step, layout)
     masks = 2 * MASK_BYTES / element(step) * layer_input(step, layout) if step.dropout else 0.0
     mlp = _experts(step, layout) if has_experts else _dense(step, layout)
@@ -56,6 +58,17 @@ def kept_by_layer(
     if not step.fused:
         norms += 2 * WIDE_BYTES / element(step) * layer_input(step, layout)
     return norms + masks + _attention(step, layout) + core + mlp
+
+
+def _alternate(step: Step, layout: Layout, *, has_experts: bool) -> float:
+    """The layer's input, what attention gives, and of the seven products those at odd places:
+    queries, values, the MLP's first and its last. Source: torchtitan, activation_checkpoint.py."""
+    model, width = step.model, element(step) * micro_tokens(step, layout)
+    query, values = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    experts = model.experts
+    wide = experts.ffn * experts.per_token if experts and has_experts else model.ffn
+    inside = width * (2 * query + values + wide) / layout.tensor
+    return inside + 2 * layer_input(step, layout)
 
 
 def _attention(step: Step, layout: Layout) -> float:
@@ -128,7 +141,7 @@ def passing(step: Step, layout: Layout, *, has_experts: bool) -> float:
     model = step.model
     tokens = micro_tokens(step, layout)
     again = 0.0
-    if layout.recompute is Recompute.FULL:
+    if layout.recompute in (Recompute.ALTERNATE, Recompute.FULL):
         again = kept_by_layer(step, layout, has_experts=has_experts, recompute=Recompute.NONE)
     elif layout.recompute is Recompute.SELECTIVE:
         again = scores(step, layout)

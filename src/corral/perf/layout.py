@@ -21,6 +21,7 @@ class Recompute(StrEnum):
 
     NONE = "none"
     SELECTIVE = "selective"  # the core of attention; a flash kernel does so by itself
+    ALTERNATE = "alternate"  # all but attention and every second product: torchtitan's selective
     FULL = "full"  # each layer, from its input
 
 

@@ -16,6 +16,7 @@ from corral.perf.software import DEFAULT, Software, software
 from corral.perf.train_step import step_time
 from corral.perf.wires import Wires
 from corral.plan.rows import Predicted, Row, RowRefused
+from corral.plan.rows_training_memory import row_memory_gb
 
 LORA: Final = State(gradient=0.0, optimizer=0.0)  # the model is frozen, its adapters are small
 VOCABULARY: Final = 51_200  # GPT-2's, padded as Megatron pads it
@@ -63,10 +64,12 @@ def predict(row: Row) -> Predicted:
     run = read(row)
     seconds = step_time(run.step, run.layout, run.device, run.wires, by=run.by).seconds
     rate = run.step.tokens / seconds / run.layout.gpus
-    memory = training_memory(run.step, run.layout, architecture=run.device.architecture)
+    memory_gb = row_memory_gb(
+        row, run.step, run.layout, library=run.by.name, architecture=run.device.architecture
+    )
     values = {
         "pred_tokens_per_s_per_gpu": rate,
-        "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
+        "pred_memory_gb_per_gpu": memory_gb,
     }
     if run.batch_is_told:
         values["pred_step_time_s"] = seconds * run.batch / run.step.global_batch

@@ -93,6 +93,10 @@ def _show_counts(kinds: dict[str, int]) -> None:
 def _show_facts(facts: "Mapping[str, Fact]") -> None:
     shown = table("quantity", "value", "unit", "date", "source", right=("value",))
     for fact in facts.values():
+        if fact.quantity == "aliases":  # as long as a table is wide
+            continue
         unit = "" if fact.unit == "text" else fact.unit
         shown.add_row(fact.quantity, fact.value, unit, fact.date.isoformat(), fact.source)
     show_table(shown)
+    if "aliases" in facts:
+        say(f"also: {', '.join(facts['aliases'].value.split(';'))}")

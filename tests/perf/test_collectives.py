@@ -160,3 +160,15 @@ def test_a_small_all_reduce_for_inference_takes_microseconds() -> None:
     group = Group(size=8, per_domain=8)
     assert small_all_reduce_seconds(65536, group, NODE) == pytest.approx(5.6e-6, rel=0.2)
     assert collective_seconds(Collective.ALL_REDUCE, 65536, group, NODE) > 12e-6
+
+
+def test_gpus_with_a_link_to_each_peer_have_few_of_them_among_few() -> None:
+    """MI300X: 7 links of 64 GB/s, one to each peer; two GPUs have one of them. 1 GB at 0.75 x 64
+    GB/s takes 20.8 ms, and an all-reduce of two moves it once."""
+    node = Wires(scale_up=link("xgmi-mi300"), domain_gpus=8, fabric=link("roce-400"))
+    two, eight = (
+        collective_seconds(Collective.ALL_REDUCE, 1e9, Group(size=gpus, per_domain=gpus), node)
+        for gpus in (2, 8)
+    )
+    assert two == pytest.approx(20.8e-3, rel=0.1)
+    assert eight < two / 3

@@ -80,10 +80,13 @@ def _moved(collective: Collective, size_bytes: float, gpus: int) -> float:
     return _steps(collective, gpus) / gpus * size_bytes
 
 
-def _inside_rate(link: Link, carries: Transport, group: Group, wires: Wires) -> float:
-    """Bytes a second of one GPU towards the others of its domain, protocol aside."""
+def _inside_rate(
+    link: Link, carries: Transport, group: Group, wires: Wires, *, among: int | None = None
+) -> float:
+    """Bytes a second of one GPU towards the others of its domain, protocol aside. `among`: so many
+    of the group speak with each other."""
     busy = group.per_domain * group.beside
-    rate = link.bytes_per_s * carries.rings.get(group.per_domain, 1.0)
+    rate = link.bytes_per_s * carries.rings.get(among or group.per_domain, 1.0)
     rate *= min(1.0, wires.domain_gpus / busy)
     if carries.host_bytes_per_s is not None and busy > 2:
         rate = min(rate, carries.host_bytes_per_s / busy / carries.bulk.efficiency)
@@ -192,8 +195,9 @@ def _direct(collective: Collective, size_bytes: float, group: Group, wires: Wire
         efficiency = up.direct.efficiency
         if m == 2 and not wires.scale_up.is_switched:
             efficiency *= up.pair_efficiency / up.bulk.efficiency
-        peers = 1 if is_pair else m - 1
-        inside_s = each * peers / (_inside_rate(wires.scale_up, up, group, wires) * efficiency)
+        among = 2 if is_pair else m
+        rate = _inside_rate(wires.scale_up, up, group, wires, among=among) * efficiency
+        inside_s = each * (among - 1) / rate
     if group.domains > 1:
         peers = 1 if is_pair else n - m
         across_s = each * peers / (_across_rate(group, wires) / m * out.direct.efficiency)

@@ -25,6 +25,7 @@ DENSE = Model(
 SPARSE = replace(
     DENSE, name="sparse", experts=Experts(count=8, per_token=2, ffn=14336, dense_layers=2)
 )
+ODD = replace(DENSE, name="odd", layers=31)
 # Megatron-LM's memory test, tests/functional_tests/test_cases/gpt/gpt3_7b_tp4_pp1_memory_speed
 SEVEN = Model(
     name="gpt3-7b",
@@ -60,7 +61,7 @@ def layouts() -> st.SearchStrategy[Layout]:
 def steps() -> st.SearchStrategy[Step]:
     return st.builds(
         Step,
-        model=st.sampled_from([DENSE, SPARSE, SEVEN]),
+        model=st.sampled_from([DENSE, SPARSE, SEVEN, ODD]),
         sequence=st.sampled_from([1024, 4096]),
         global_batch=st.just(128),
         has_flash=st.booleans(),

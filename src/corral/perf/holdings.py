@@ -1,6 +1,7 @@
 """Which parameters a GPU holds: those of its pipeline stage, its tensor shard and its experts."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from corral.catalog.models import Model
@@ -29,17 +30,22 @@ def stage_layers(model: Model, layout: Layout, stage: int) -> tuple[int, int]:
     """
     if not 0 <= stage < layout.pipeline:
         raise ValueError(f"stage {stage} of {layout.pipeline}")
-    first, count = _span(model.layers, layout, stage)
+    first, count = _span(
+        model.layers, layout.pipeline, layout.first_layers, layout.last_layers, stage
+    )
     dense = model.layers - model.moe_layers
     own_dense = max(0, min(dense, first + count) - first)
     return own_dense, count - own_dense
 
 
-def _span(layers: int, layout: Layout, stage: int) -> tuple[int, int]:
-    stages = layout.pipeline
+@lru_cache(maxsize=4096)
+def _span(
+    layers: int, stages: int, first_layers: int, last_layers: int, stage: int
+) -> tuple[int, int]:
+    """The first layer of a stage, and how many it has."""
     if stages == 1:
         return 0, layers
-    fixed = {0: layout.first_layers, stages - 1: layout.last_layers}
+    fixed = {0: first_layers, stages - 1: last_layers}
     fixed = {place: count for place, count in fixed.items() if count}
     free = [place for place in range(stages) if place not in fixed]
     left = layers - sum(fixed.values())

@@ -86,8 +86,17 @@ def training_memory(
     over = overhead(architecture)
     if stage is not None:
         return _on_stage(step, layout, stage, over)
-    ends = sorted({0, min(1, layout.pipeline - 1), layout.pipeline - 1})
-    return max((_on_stage(step, layout, one, over) for one in ends), key=_peak)
+    return max((_on_stage(step, layout, one, over) for one in _fullest(step, layout)), key=_peak)
+
+
+def _fullest(step: Step, layout: Layout) -> set[int]:
+    """Stages one of which is the fullest: the first, with most micro batches in flight; the last,
+    with the logits; and those beside them, where they may have more or other layers."""
+    stages = {0, layout.pipeline - 1}
+    is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
+    if layout.pipeline > 2 and not (is_even and step.model.experts is None):
+        stages |= {1, layout.pipeline - 2}
+    return stages
 
 
 def _peak(memory: Memory) -> float:

@@ -10,6 +10,7 @@ from corral.plan.asks import ASKS
 from tests.api.heads import Head
 
 SMALLEST: dict[str, dict[str, Any]] = {
+    "cluster": {"gpus": 256, "gpu": "h100"},
     "cost": {"gpus": 16, "utilisation": 0.6},
     "model": {"model": "llama-3.1-8b", "gpu": "h100"},
     "reliability": {"nodes": 128, "work_days": 30, "parameters": 70e9},

@@ -1,0 +1,19 @@
+"""plan cluster: what a cluster is built of."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from corral.cli.planner.output import Out
+from corral.plan.cluster import ClusterRequest, plan_cluster
+from corral.plan.cluster_report import report
+
+
+def cluster(
+    request: Annotated[ClusterRequest, Parameter(name="*")], *, out: Out | None = None
+) -> None:
+    """List what a cluster is built of: nodes, switches, cables, storage, racks and power.
+
+    For example: corral plan cluster --gpus 1024 --gpu h100 --fabric ib-ndr
+    """
+    (out or Out()).show(report(plan_cluster(request)))

@@ -1,0 +1,166 @@
+"""plan prices: what GPUs cost by the hour, and lists of one's own."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from corral.boot.clock import SystemClock
+from corral.cli.files import check_writable, unwritable
+from corral.cli.output import note, print_json, say, show_table, table
+from corral.domain.errors import NotFound, Refusal, Trouble
+
+if TYPE_CHECKING:
+    from corral.catalog.prices import Prices
+
+_JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+SOURCE = "gpuhunt"
+
+
+class GpuhuntMissing(Refusal):
+    """Offers are fetched by a library that is not installed."""
+
+    code = "gpuhunt_missing"
+
+
+class OffersUnreachable(Trouble):
+    """The clouds' offers cannot be fetched now."""
+
+    code = "offers_unreachable"
+
+
+def prices(
+    gpu: str | None = None,
+    /,
+    *,
+    prices: Path | None = None,
+    fetch: Path | None = None,
+    json: Annotated[bool, _JSON] = False,
+) -> None:
+    """List what GPUs cost by the hour, on demand, reserved and on spot.
+
+    Lists are dated, and prices change weekly: fetch fresh ones, or write your own offers into a
+    file of the same form, and plan with it: --prices FILE.
+
+    Args:
+        gpu: Of this type only.
+        prices: A list of one's own, in the form that --fetch writes.
+        fetch: Ask the clouds through gpuhunt, and write their cheapest offers to this file.
+    """
+    from corral.catalog.devices import device
+
+    check_writable(fetch)
+    only = device(gpu).name if gpu else None
+    if fetch is not None:
+        count = _fetch(fetch, only)
+        if json:
+            print_json({"offers": count, "file": str(fetch)})
+        else:
+            say(f"{count} offers: {fetch}")
+        return
+    rows = list(_rows(read_prices_of(prices), only))
+    if json:
+        print_json({"prices": rows})
+        return
+    shown = table("gpu", "cloud", "kind", "USD a GPU-hour", "date", "source",
+                  right=("USD a GPU-hour",))  # fmt: skip
+    for row in rows:
+        usd = f"{row['usd_per_gpu_hour']:.2f}"
+        shown.add_row(row["gpu"], row["cloud"], row["kind"], usd, row["date"], row["source"])
+    show_table(shown)
+
+
+def read_prices_of(path: Path | None) -> "Prices":
+    """A list of one's own before that of the catalog. Raises: NotFound, SpecInvalid."""
+    from corral.catalog.prices import prices as known
+    from corral.catalog.prices import read_prices
+
+    if path is None:
+        return known()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise NotFound("file", str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound("list of prices that can be read,", str(path)) from error
+    return read_prices(lines).or_else(known())
+
+
+def _rows(listed: "Prices", only: str | None) -> Iterator[dict[str, Any]]:
+    fit = (one for one in listed.rents if only in (None, one.device))
+    for one in sorted(fit, key=lambda one: (one.device, one.kind, one.usd_per_gpu_hour)):
+        yield {
+            "gpu": one.device,
+            "cloud": one.cloud,
+            "kind": one.kind,
+            "usd_per_gpu_hour": one.usd_per_gpu_hour,
+            "instance": one.instance,
+            "region": one.region,
+            "date": one.date.isoformat(),
+            "source": one.source,
+        }
+
+
+def _fetch(path: Path, only: str | None) -> int:
+    """Raises: GpuhuntMissing, OffersUnreachable, Conflict."""
+    import csv
+
+    from corral.catalog.facts import COLUMNS
+
+    found = list(cheapest(_offers(), only))
+    day = datetime.fromtimestamp(SystemClock().wall(), tz=UTC).date().isoformat()
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(COLUMNS)
+            for subject, kind, usd in found:
+                rows.writerow((subject, kind, f"{usd:.4f}", "USD a GPU-hour", SOURCE, day))
+    except OSError as error:
+        raise unwritable(path, error.strerror) from error
+    return len(found)
+
+
+def _offers() -> Iterable[Any]:
+    try:
+        import gpuhunt
+    except ImportError as error:
+        hint = "run: pip install 'corral[prices]'; or write a list of your own"
+        raise GpuhuntMissing("gpuhunt is not installed", hint=hint) from error
+    try:
+        offers: Iterable[Any] = gpuhunt.query(min_gpu_count=1)
+    except Exception as error:  # each cloud's client has errors of its own
+        hint = "try again, or plan with the list that comes with Corral: corral plan prices"
+        raise OffersUnreachable(f"gpuhunt could not be asked: {error}", hint=hint) from error
+    return offers
+
+
+def cheapest(offers: Iterable[Any], only: str | None) -> Iterator[tuple[str, str, float]]:
+    """CLOUD:GPU, the kind of price, and USD a GPU-hour: of each the cheapest offer. GPUs that the
+    catalog does not know are told and left out."""
+    from corral.catalog.devices import device
+
+    best: dict[tuple[str, str], float] = {}
+    unknown: set[str] = set()
+    for one in offers:
+        if not one.gpu_count or not one.price:
+            continue
+        name = f"{one.gpu_name} {one.gpu_memory:.0f}GB"
+        try:
+            known = device(name).name
+        except NotFound:
+            try:
+                known = device(str(one.gpu_name)).name
+            except NotFound:
+                unknown.add(name)
+                continue
+        if only not in (None, known):
+            continue
+        key = (f"{one.provider}:{known}", "spot" if one.spot else "on_demand")
+        usd = float(one.price) / one.gpu_count
+        best[key] = min(usd, best.get(key, usd))
+    if unknown:
+        note(f"not in the catalog, and left out: {', '.join(sorted(unknown))}")
+    for (subject, kind), usd in sorted(best.items()):
+        yield subject, kind, usd

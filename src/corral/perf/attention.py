@@ -20,8 +20,7 @@ def prompt_attention_seconds(
     Source: FlashAttention-2, arXiv:2307.08691, section 4; the share: of its figure 4, forward.
     """
     heads = -(-model.heads // tensor)
-    seen = min(context, model.window) if model.window else context
-    flops = 2.0 * tokens * seen * heads * _pair_numbers(model)
+    flops = 2.0 * tokens * seen(model, context) * heads * _pair_numbers(model)
     own = kernels(device.architecture)
     rate = device.flops[_sixteen(device)] * own.matmul * _FLASH
     return flops / rate + own.seconds
@@ -46,7 +45,16 @@ def cache_attention_seconds(
     if not is_grouped and model.latent is None:
         numbers *= model.heads // model.kv_heads
     rate = device.memory_bytes_per_s * own.memory * share
-    return sequences * context * numbers * kv_bytes / rate + own.seconds
+    return sequences * seen(model, context) * numbers * kv_bytes / rate + own.seconds
+
+
+def seen(model: Model, context: float) -> float:
+    """Tokens of `context` that a new one looks at, on average over the layers: some may look back
+    a window only."""
+    if not model.window or not model.window_layers:
+        return context
+    short = model.window_layers / model.layers
+    return (1 - short) * context + short * min(context, model.window)
 
 
 def kv_numbers(model: Model, *, tensor: int = 1) -> int:

@@ -85,6 +85,9 @@ def step_seconds(replica: Replica, work: Work) -> float:
     if work.tokens <= 0:
         return 0.0
     model, engine = replica.model, replica.engine
+    if work.prompt > 0 and engine.prompt_matmul != 1.0:
+        slower = replace(engine, matmul=engine.matmul * engine.prompt_matmul)
+        replica = replace(replica, engine=slower)
     each = _rows(work.tokens / replica.data)
     common = _attention_seconds(replica, work, each) + engine.layer_seconds
     common += engine.sequence_layer_seconds * (work.decodes + work.ends)
@@ -241,8 +244,8 @@ def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float
     passed = ACTIVATION_BYTES * here * rows * (2 * model.hidden + wide + inner)
     seconds += _moved_seconds(replica, passed)
     each = _rows(tokens / replica.data)
-    if experts.shared:
-        seconds += _mlp_seconds(replica, each, experts.ffn * experts.shared)
+    if beside := experts.ffn * experts.shared + experts.shared_ffn:
+        seconds += _mlp_seconds(replica, each, beside)
     if replica.data > 1:
         return seconds + 2 * _exchange_seconds(replica, each * experts.per_token)
     return seconds + _sum_seconds(replica, each)

@@ -1,12 +1,14 @@
 """Requests that come to one replica: how long each waits for its first token and for the next."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from corral.perf.inference import Replica, Work, step_seconds
 
 ROUNDS: Final = 26  # of halving: to a hundred-millionth of what it began with
+NEAR: Final = 5e-4  # of requests that run, that a solution is off at the most
 TILE: Final = 128  # tokens: the rows of a tile of matrix products, by which steps grow
 HELD_STEPS: Final = 1.0  # running and scheduled ones, that a new request waits for
 
@@ -107,7 +109,7 @@ def served(replica: Replica, load: Load, limits: Limits = Limits()) -> Served:
     A prompt's tokens ride in the steps of the others, and lengthen them; so a step takes what its
     new tokens take, drawn out by the share of time that prompts take. How many run together is the
     rate times how long each runs (Little's law), and how long each runs depends on how many run:
-    the smaller solution of both is found by halving. The wait for a place in the batch is that of
+    where both agree is found. The wait for a place in the batch is that of
     a queue with as many servers as places (Sakasegawa 1977, doi:10.1007/BF02911636).
     """
     limit = float(limits.sequences)
@@ -119,11 +121,30 @@ def served(replica: Replica, load: Load, limits: Limits = Limits()) -> Served:
     most = capacity(replica, load, limits)
     if load.rate >= most:
         return _overrun(replica, load, limits)
+    found = _crossing(running, limit)
+    return _steady(replica, load, limits, found, load.rate / most)
+
+
+def _crossing(running: Callable[[float], float], limit: float) -> float:
+    """Where running(x) falls below x, between 0 and `limit`: regula falsi that halves the weight of
+    an end that stays (Dowell and Jarratt 1971, doi:10.1007/BF01934364)."""
     low, high = 0.0, limit
+    above, below = running(low), running(high) - high
+    if below >= 0:
+        return high
     for _ in range(ROUNDS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if running(middle) > middle else (low, middle)
-    return _steady(replica, load, limits, high, load.rate / most)
+        if math.isinf(above):
+            middle = (low + high) / 2
+        else:
+            middle = low + (high - low) * above / (above - below)
+        left = running(middle) - middle
+        if abs(left) <= NEAR * max(1.0, middle):
+            return middle
+        if left > 0:
+            low, above, below = middle, left, below / 2
+        else:
+            high, above, below = middle, above / 2, left
+    return middle
 
 
 def served_together(

@@ -1,0 +1,51 @@
+"""What a replica of a model holds: its weights on each GPU, and how many sequences beside them."""
+
+from math import ceil, floor
+from typing import Final
+
+from corral.perf.inference import Replica
+from corral.perf.serving_memory import PAD, Serving, cache_bytes, serving_memory
+
+USABLE: Final = 0.92  # of a GPU's memory that engines take: vLLM's gpu_memory_utilization, 0.9, and
+# TensorRT-LLM's free_gpu_memory_fraction, 0.9 of what weights leave
+SCALES: Final = {0.5: 0.5 + 1 / 16}  # bytes of a number in 4 bits, with a scale of 1 for each 16
+
+
+def weight_bytes(replica: Replica) -> float:
+    """Of the weights on one GPU. GPUs that compute attention of their own sequences hold all of it;
+    experts are shared out among them. Ends of the model are kept in 16 bits."""
+    model = replica.model
+    each = SCALES.get(replica.weight_bytes, replica.weight_bytes)
+    vocab = ceil(model.vocab / PAD) * PAD
+    ends = model.hidden * (vocab * (1 if model.is_tied else 2) + model.positions)
+    experts = 0.0
+    if model.experts is not None:
+        experts = float(model.moe_layers * model.experts.count * model.expert_parameters)
+    layers = model.parameters - model.embedding_parameters - model.head_parameters - experts
+    shared_out = replica.tensor * replica.pipeline
+    own = each * layers / shared_out + max(each, 2.0) * ends / replica.tensor / replica.pipeline
+    return own + each * experts / (shared_out * replica.data)
+
+
+def most_sequences(replica: Replica, context: int) -> int:
+    """How many sequences of `context` tokens the whole replica holds at once; 0 where not even one
+    or where the weights alone are too large. What an engine needs beside is perf.serving_memory's.
+    """
+    serving = Serving(
+        model=replica.model,
+        context=context,
+        batch=1,
+        tensor=replica.tensor,
+        pipeline=replica.pipeline,
+        weight_bytes=replica.weight_bytes,
+        kv_bytes=replica.kv_bytes,
+    )
+    needs = serving_memory(serving, architecture=replica.device.architecture)
+    beside = needs.activations + needs.workspace + needs.context + needs.collectives
+    free = USABLE * replica.device.memory_bytes - weight_bytes(replica) - beside
+    return max(0, floor(free / cache_bytes(serving))) * replica.data
+
+
+def fits(replica: Replica, context: int) -> bool:
+    """Whether it holds at least one sequence of `context` tokens."""
+    return most_sequences(replica, context) >= 1

@@ -17,6 +17,7 @@ class Overhead:
     the grouped product of experts. `context`: of the driver and its
     kernels, and `collectives`: of NCCL, both beside the allocator. `unused_share`: what the
     allocator holds beyond its peak, as a share of what comes and goes (activations and the like).
+    `expert_load`: tokens that experts of the fullest GPU get, over the mean.
     `kept_free`: the share of a GPU's memory that a plan leaves alone.
     """
 
@@ -25,6 +26,7 @@ class Overhead:
     context: float
     collectives: float
     unused_share: float
+    expert_load: float
     kept_free: float
 
 
@@ -40,5 +42,6 @@ def overhead(architecture: str = "") -> Overhead:
         context=own["context"] * 1e9,
         collectives=own["collectives"] * 1e9,
         unused_share=own["unused_share"],
+        expert_load=own["expert_load"],
         kept_free=own["kept_free"],
     )

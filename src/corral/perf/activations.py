@@ -8,6 +8,7 @@ with grouped queries the queries are cut out of the joint product by a copy.
 from math import ceil
 from typing import Final
 
+from corral.catalog.overheads import overhead
 from corral.catalog.precisions import Precision
 from corral.perf.layout import Layout, Recompute, Step
 
@@ -121,12 +122,12 @@ def _dense(step: Step, layout: Layout) -> float:
 
 def _experts(step: Step, layout: Layout) -> float:
     """Scores of the router; tokens sent to experts, their inside, and what comes back; shared
-    experts beside them. The router is taken as balanced."""
+    experts beside them. The fullest GPU gets more than its share of tokens."""
     model, experts = step.model, step.model.experts
     assert experts is not None
     tokens = micro_tokens(step, layout) / cut(layout)
     router = SCORE_BYTES * tokens * experts.count
-    sent = tokens * experts.per_token
+    sent = tokens * experts.per_token * overhead().expert_load
     wide = _wide(step)
     inside = sent * experts.ffn * wide
     routed = sent * layout.expert_tensor * model.hidden * (operand(step) + element(step))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import gcd
 from typing import Final
 
@@ -12,12 +13,14 @@ from corral.domain.errors import NotFound
 from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.memory import Memory, training_memory
 from corral.plan.rows import Predicted, Row, RowRefused
+from corral.plan.rows_memory_t5 import DECODED, ENCODED, t5_memory
 
 UNSAID_GPUS: Final = 8  # where a row names no number of GPUs: one node, or
 UNSAID_RELEASE_GPUS: Final = 128  # of a test of a release
-FAMILIES: Final = ("gpt", "moe", "bert", "mixtral")
+FAMILIES: Final = ("gpt", "moe", "bert", "mixtral", "t5")
 VOCABULARIES: Final = {"GPTSentencePieceTokenizer": 256_000, "Llama2Tokenizer": 32_000}
 GPT2_VOCAB: Final = 50_257
+BERT_VOCAB: Final = 28_996  # bert-large-cased, that its tests of BERT and T5 read
 DEEPSEEK: Final = Latent(kv_rank=512, query_rank=1536, rope_dim=64, value_dim=128)
 DEEPSEEK_HEAD: Final = 128
 MUON: Final = State(optimizer=8.0)  # fp32 master weight and one moment
@@ -34,10 +37,7 @@ def predict(row: Row) -> Predicted:
             hint=f"rows of {', '.join(FAMILIES)} models are predicted",
         )
     told: list[str] = []
-    layout = layout_of(row, told)
-    memory = memory_of_training(
-        step_of(row, told), layout, gpu=row["gpu"], stage=layout.pipeline - 1
-    )
+    memory = _t5(row, told) if row["family"] == "t5" else _decoder(row, told)
     return Predicted(
         values={
             "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
@@ -45,6 +45,34 @@ def predict(row: Row) -> Predicted:
         },
         told=tuple(told),
     )
+
+
+def _decoder(row: Row, told: list[str]) -> Memory:
+    layout = layout_of(row, told)
+    step = step_of(row, told)
+    return memory_of_training(step, layout, gpu=row["gpu"], stage=layout.pipeline - 1)
+
+
+def _t5(row: Row, told: list[str]) -> Memory:
+    flags = flags_of(row)
+    halves = [flags.get(f"{half}-num-layers", "") for half in ("encoder", "decoder")]
+    if not all(half.isdigit() for half in halves):
+        raise RowRefused("the row does not say the layers of encoder and decoder")
+    encoder, decoder = map(int, halves)
+    told.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
+    known = {**row, "layers": str(encoder + decoder), "seq_len": str(DECODED)}
+    step, layout = step_of(known, told), layout_of(known, told)
+    model = replace(step.model, positions=ENCODED, has_bias=True)
+    try:
+        return t5_memory(
+            model,
+            decoder,
+            replace(step, model=model),
+            layout,
+            architecture=architecture(row["gpu"]),
+        )
+    except ValueError as wrong:
+        raise RowRefused(str(wrong)) from wrong
 
 
 def memory_of_training(
@@ -102,7 +130,9 @@ def model_of(row: Row, told: list[str]) -> Model:
         kv_heads=number(row, "kv_heads", heads),
         head_dim=DEEPSEEK_HEAD if latent else hidden // heads,
         ffn=ffn,
-        vocab=vocabulary(row["vocab_note"], told),
+        vocab=BERT_VOCAB
+        if row["family"] in ("bert", "t5")
+        else vocabulary(row["vocab_note"], told),
         is_gated=row["gated_mlp"] == "True",
         is_tied=row["untied_embeddings"] != "True",
         has_bias=not latent and "disable-bias-linear" not in flags,
@@ -156,7 +186,7 @@ def step_of(row: Row, told: list[str]) -> Step:
 def is_local(row: Row) -> bool:
     """Whether it runs Megatron-LM's own layers, without a flash kernel: tests without te in their
     name do."""
-    return row["test"].startswith("gpt3_mcore_tp") and "_te_" not in row["test"]
+    return row["test"].startswith(("gpt3_mcore_tp", "t5_mcore_tp")) and "_te_" not in row["test"]
 
 
 def batch_of(row: Row) -> int:
@@ -215,6 +245,9 @@ def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
 
 
 def _shard(row: Row) -> Shard:
+    """Muon's states are whole on each GPU, unless its parameters are laid out for sharing."""
+    if flags_of(row).get("optimizer") == "muon" and "param_layout" not in row["test"]:
+        return Shard.NONE
     if row["fsdp"]:
         return Shard.PARAMETERS
     return Shard.OPTIMIZER if row["dist_optimizer"] == "True" else Shard.NONE

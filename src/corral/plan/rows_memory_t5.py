@@ -1,0 +1,57 @@
+"""Memory of Megatron-LM's tests of T5: an encoder, and a decoder that looks at it.
+
+Source: Raffel et al. 2020, arXiv:1910.10683, section 2.1.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from corral.catalog.models import Model
+from corral.perf.activations import MASK_BYTES, cut, element, kept_by_layer, micro_tokens
+from corral.perf.layout import Layout, Step
+from corral.perf.memory import Memory, training_memory
+
+ENCODED: Final = 512  # tokens of the encoder where nobody says which
+DECODED: Final = 128  # of the decoder
+
+
+def t5_memory(
+    model: Model,
+    decoder_layers: int,
+    step: Step,
+    layout: Layout,
+    *,
+    architecture: str,
+) -> Memory:
+    """Bytes on one GPU. `model`: layers of encoder and decoder; `step`: its `sequence` is what the
+    decoder sees. Raises: ValueError where the layout has stages or is impossible."""
+    if layout.pipeline > 1:
+        raise ValueError("an encoder and a decoder in pipeline stages")
+    base = training_memory(replace(step, model=model), layout, architecture=architecture)
+    encoding = replace(step, sequence=ENCODED)
+    encoder = kept_by_layer(encoding, layout, has_experts=False)
+    decoder = kept_by_layer(step, layout, has_experts=False)
+    crossing = decoder_layers * _crossed(step, encoding, layout)
+    kept = (model.layers - decoder_layers) * encoder + decoder_layers * decoder + crossing
+    own = decoder_layers * (4 * model.hidden**2 / layout.tensor + 4 * model.hidden)
+    sizes = step.state
+    return replace(
+        base,
+        weights=base.weights + sizes.weight * own,
+        gradients=base.gradients + sizes.gradient * own,
+        optimizer=base.optimizer + sizes.optimizer * own,
+        activations=kept,
+    )
+
+
+def _crossed(decoding: Step, encoding: Step, layout: Layout) -> float:
+    """Of one layer: a norm in and out and a mask, queries and what attention gives, keys and values
+    of all that was encoded; without a flash kernel the scores of each pair, with their mask."""
+    model, size = decoding.model, element(decoding)
+    here, there = micro_tokens(decoding, layout), micro_tokens(encoding, layout)
+    whole = here * model.hidden * (2 * size + MASK_BYTES) / cut(layout)
+    shared = 2 * size * (here + there) * model.hidden / layout.tensor
+    if decoding.has_flash:
+        return whole + shared
+    pairs = here * encoding.sequence * model.heads / layout.tensor
+    return whole + shared + (2 * size + MASK_BYTES) * pairs

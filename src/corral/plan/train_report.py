@@ -1,0 +1,234 @@
+"""The answer on a training run as a report."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from corral.catalog.economics import assumptions
+from corral.perf.train_step import StepTime
+from corral.plan.report import Answer, Cell, Column, Figure, Report, Series, Table, columns
+from corral.plan.train import TIE, Lever, Trained
+from corral.plan.train_layouts import BATCH_TOKENS, settings, words
+
+BAND: Final = 0.08  # mean error of a step's time over published runs: validation/README.md
+MEMORY_BAND: Final = 0.08
+SHOWN: Final = 8
+DAY: Final = 86_400.0
+KINDS: Final[Mapping[str, str]] = {
+    "matmul": "matrix products",
+    "attention": "attention",
+    "elementwise": "norms, activations and the loss",
+    "recompute": "layers done again",
+    "host": "waiting for the host",
+    "tensor": "tensor-parallel communication",
+    "context": "context-parallel communication",
+    "expert": "expert-parallel communication",
+    "pipeline": "between pipeline stages",
+    "data": "data-parallel communication",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer",
+    "skew": "waiting for the slowest GPU",
+}
+SOURCES: Final = (
+    "step: arXiv:2104.04473, arXiv:2205.05198; sharding: arXiv:1910.02054",
+    "kernels, libraries and links: catalog/data/{kernels,sustained,software,transports}.csv",
+)
+
+
+def report(
+    found: Trained,
+    *,
+    band: float | None = BAND,
+    price_gpu_hour: float | None = None,
+    others: tuple[Lever, ...] = (),
+    assumed: tuple[str, ...] = (),
+) -> Report:
+    """`band`: the relative error of a step's time, as measured. `price_gpu_hour`: in USD; without
+    it no money is told. `others`: the same run on other GPUs (plan/train.py, with_device).
+    `assumed`: what the caller took."""
+    ask = found.ask
+    return Report(
+        title=f"Training {ask.model.name} on {ask.gpus:,} x {ask.device.title}",
+        verdict=_verdict(found),
+        answers=tuple(_answers(found, band, price_gpu_hour)),
+        tables=(_layouts(found), _by_part(found), _turned(found), _lifts(found, others)),
+        figures=(_parts_figure(found),),
+        assumed=(*assumed, *_assumed(found)),
+        sources=SOURCES,
+        data=_data(found, others),
+    )
+
+
+def _verdict(found: Trained) -> str:
+    layout, step = found.chosen.layout, found.ask.step
+    best = max(found.levers, key=lambda one: one.gain)
+    lift = (
+        f"{best.change} would make it {best.gain - 1:.0%} faster"
+        if best.gain > 1 + TIE
+        else "no change of network or batch alone would make it much faster"
+    )
+    return (
+        f"{words(layout)} ({settings(layout)}): {found.chosen.time.seconds:.2f} s a step of "
+        f"{step.tokens:,} tokens, {found.seconds / DAY:.1f} days, {found.mfu:.0%} of the peak. "
+        f"{bottleneck(found.chosen.time)}; {lift}."
+    )
+
+
+def bottleneck(time: StepTime) -> str:
+    """What takes the longest, and what of the rest does."""
+    parts = sorted(time.parts.items(), key=lambda part: -part[1])
+    computing = ("matmul", "attention", "elementwise")
+    share = sum(time.parts[name] for name in computing) / time.seconds
+    rest = next(((name, size) for name, size in parts if name not in computing), None)
+    told = f"{share:.0%} of it is computing"
+    if rest is None or rest[1] <= 0:
+        return told
+    return f"{told}, then {KINDS[rest[0]]} with {rest[1] / time.seconds:.0%}"
+
+
+def _answers(found: Trained, band: float | None, price: float | None) -> Iterator[Answer]:
+    ask, chosen = found.ask, found.chosen
+    hours = found.seconds / 3_600 * ask.gpus
+    yield Answer(name="layout", value=words(chosen.layout), note=settings(chosen.layout))
+    yield Answer(name="step", value=chosen.time.seconds, unit="s", band=band)
+    yield Answer(name="throughput", value=found.tokens_per_s, unit="tokens/s", band=band)
+    yield Answer(
+        name="MFU",
+        value=100 * found.mfu,
+        unit="%",
+        band=band,
+        note="6 FLOPs a parameter and token and causal attention; recomputation does not count",
+    )
+    yield Answer(
+        name="memory",
+        value=chosen.memory.device / 1e9,
+        unit="GB a GPU",
+        band=MEMORY_BAND,
+        note=f"of {ask.device.memory_bytes / 1e9:.0f}",
+    )
+    yield Answer(
+        name="time",
+        value=found.seconds / DAY,
+        unit="days",
+        band=band,
+        note="without failures and saves: corral plan reliability",
+    )
+    yield Answer(name="GPU-hours", value=hours, unit="h", band=band)
+    yield Answer(name="energy", value=_megawatt_hours(found), unit="MWh", band=band)
+    if price is not None:
+        yield Answer(name="cost", value=hours * price, unit="USD", band=band)
+
+
+def _megawatt_hours(found: Trained) -> float:
+    """Nodes at full power, and what the building takes on top."""
+    known = assumptions()
+    watts = found.ask.device.tdp_watts * known["node_watts"].value * known["pue"].value
+    return found.ask.gpus * watts * found.seconds / 3_600 / 1e6
+
+
+def _layouts(found: Trained) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    chosen = found.chosen
+    others = [one for one in found.best if one is not chosen]
+    for one in (chosen, *others[: SHOWN - 1]):
+        slower = one.time.seconds / found.best[0].time.seconds - 1
+        rows.append(
+            (
+                words(one.layout),
+                settings(one.layout),
+                one.time.seconds,
+                100 * slower,
+                one.memory.device / 1e9,
+                KINDS[max(_waits(one.time).items(), key=lambda part: part[1])[0]],
+            )
+        )
+    return Table(
+        title=f"Best of {found.timed:,} layouts that fit",
+        columns=columns(
+            "layout", "settings", ("step", "s"), ("behind", "%"), ("memory", "GB"), "most waits for"
+        ),
+        rows=tuple(rows),
+        note=f"the first is the simplest of those within {TIE:.0%} of the quickest",
+    )
+
+
+def _waits(time: StepTime) -> dict[str, float]:
+    computing = ("matmul", "attention", "elementwise")
+    return {name: size for name, size in time.parts.items() if name not in computing}
+
+
+def _by_part(found: Trained) -> Table:
+    time = found.chosen.time
+    return Table(
+        title="Where a step's time goes",
+        columns=columns("part", ("time", "s"), ("share", "%")),
+        rows=tuple(
+            (KINDS[name], size, 100 * size / time.seconds)
+            for name, size in sorted(time.parts.items(), key=lambda part: -part[1])
+            if size > 0
+        ),
+    )
+
+
+def _turned(found: Trained) -> Table:
+    return Table(
+        title=f"Why {found.considered - found.timed:,} of {found.considered:,} were turned down",
+        columns=columns("a layout that", "layouts", "nearest"),
+        rows=tuple((one.reason, one.count, one.nearest) for one in found.turned),
+    )
+
+
+def _lifts(found: Trained, others: tuple[Lever, ...]) -> Table:
+    return Table(
+        title="What would make it faster",
+        columns=columns("change", ("tokens a second", "times"), "layout"),
+        rows=tuple(
+            (one.change, one.gain, words(one.layout)) for one in (*found.levers, *others)
+        ),
+    )  # fmt: skip
+
+
+def _parts_figure(found: Trained) -> Figure:
+    return Figure(
+        title="A step by part",
+        x=Column(name="part"),
+        y=Column(name="time", unit="s"),
+        kind="bars",
+        series=tuple(
+            Series(name=KINDS[name], points=((0.0, size),))
+            for name, size in found.chosen.time.parts.items()
+            if size > 0.002 * found.chosen.time.seconds
+        ),
+    )
+
+
+def _assumed(found: Trained) -> Iterator[str]:
+    ask, known = found.ask, assumptions()
+    if not ask.global_batch:
+        yield (
+            f"a batch of {ask.step.global_batch:,} sequences, near {BATCH_TOKENS:,} tokens: --batch"
+        )
+    yield f"the library is {ask.by}: --library"
+    if ask.gpus > ask.wires.domain_gpus:
+        yield f"nodes are joined by {ask.wires.fabric.title}: --fabric"
+    for name in ("node_watts", "pue"):
+        yield f"{known[name].title}: {known[name].value:g} times"
+
+
+def _data(found: Trained, others: tuple[Lever, ...]) -> dict[str, Any]:
+    return {
+        "chosen": _candidate(found.chosen.layout, found.chosen.time),
+        "best": [_candidate(one.layout, one.time) for one in found.best],
+        "considered": found.considered,
+        "timed": found.timed,
+        "turned": [asdict(one) for one in found.turned],
+        "seconds": found.seconds,
+        "tokens_per_s": found.tokens_per_s,
+        "mfu": found.mfu,
+        "memory": found.chosen.memory.parts,
+        "levers": [{"change": one.change, "gain": one.gain} for one in (*found.levers, *others)],
+    }
+
+
+def _candidate(layout: Any, time: StepTime) -> dict[str, Any]:
+    return {**asdict(layout), "seconds": time.seconds, "parts": time.parts}

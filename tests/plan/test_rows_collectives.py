@@ -28,6 +28,8 @@ NODE: Row = {
         ("NVLink4 450 GB/s per direction", "nvlink-4", 450e9),
         ("NVLink3 NVSwitch", "nvlink-3", 300e9),
         ("NVLink 5 1800 GB/s bidirectional", "nvlink-5", 900e9),
+        ("NVLink 3.0, 600 GB/s", "nvlink-3", 300e9),
+        ("NVLink 4, 25 GB/s a lane", "nvlink-4", 450e9),
         ("NVLink2 hybrid cube mesh (no NVSwitch), 150 GB/s per direction", "nvlink-2", 150e9),
         ("PCIe 4.0 x16 (32 GB/s)", "pcie-4", 32e9),
         ("PCIe gen5", "pcie-5", 63e9),
@@ -50,6 +52,11 @@ def test_a_link_inside_of_a_node_is_read(text: str, name: str, rate: float) -> N
         ("4x HDR 200 Gb/s per node", "ib-hdr", 12.5e9),
         ("CX7 400 Gb/s InfiniBand", "ib-ndr", 50e9),
         ("InfiniBand NDR", "ib-ndr", 50e9),
+        ("8 x ConnectX-6 200Gb/s per node", "ib-hdr", 25e9),
+        ("EFA, 3.2 Tbps per node", "efa-p5", 50e9),
+        ("InfiniBand HDR, 100 GB/s per node", "ib-hdr", 12.5e9),
+        ("RoCE 400 Gb/s per GPU", "roce-400", 50e9),
+        ("2 HCAs, HDR 200 Gb/s", "ib-hdr", 6.25e9),
     ],
 )
 def test_a_network_between_nodes_is_read(text: str, name: str, rate: float) -> None:

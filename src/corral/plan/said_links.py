@@ -41,28 +41,35 @@ ACROSS: Final = (
 
 
 def said_inside(text: str) -> Link | None:
-    """What joins the GPUs of a node, at the rate that is said; None where no link is named."""
-    low = text.lower()
-    named = _named(low, INSIDE)
-    if named is None:
-        return None
+    """What joins the GPUs of a node, at the rate that is said; None where no link is named. A rate
+    of about twice the link's own is that of both directions.
+    """
+    named = _named(text.lower(), INSIDE)
     rate = re.search(r"([\d.]+) ?GB/s", text)
-    if rate is None or not 0.3 <= float(rate[1]) * 1e9 / named.bytes_per_s <= 2.2:
+    if named is None or rate is None:
         return named
-    both = 2 if re.search(r"bidirectional|both|total|aggregate", low) else 1
-    return replace(named, bytes_per_s=float(rate[1]) * 1e9 / both)
+    bytes_per_s = float(rate[1]) * 1e9
+    if re.search(r"bidirectional|both|total|aggregate", text.lower()) or (
+        1.8 < bytes_per_s / named.bytes_per_s < 2.2
+    ):
+        bytes_per_s /= 2
+    if not 0.2 < bytes_per_s / named.bytes_per_s < 1.5:
+        return named  # of one of its lanes, or of something else
+    return replace(named, bytes_per_s=bytes_per_s)
 
 
 def said_across(text: str, *, node_gpus: int) -> Link | None:
-    """What joins nodes, at its rate for one GPU; None where no network is named."""
+    """What joins nodes, at its rate for one GPU; None where no network is named. A rate is that of
+    one adapter for each GPU, unless a number of adapters or a node is named beside it.
+    """
     named = _named(text.lower(), ACROSS)
-    if named is None:
-        return None
-    rate = re.search(r"(?:(\d+) ?x ?)?(?:[A-Z]+ )?([\d.]+) ?(?:Gb/s|Gbps|Gbit/s)", text)
-    if rate is None:
+    rate = re.search(r"([\d.]+) ?(T|G)(b/s|bps|bit/s|B/s)", text)
+    if named is None or rate is None:
         return named
-    bytes_per_s = float(rate[2]) * 1e9 / 8 * int(rate[1] or 1)
-    if rate[1] is not None or "per node" in text or "a node" in text:
+    bits = float(rate[1]) * (1e12 if rate[2] == "T" else 1e9) * (8 if rate[3][0] == "B" else 1)
+    count = re.search(r"(?<![\d.])(\d+) ?(?:[x×]|NIC|adapter|card|HCA|rail)", text)
+    bytes_per_s = bits / 8 * (int(count[1]) if count else 1)
+    if count or re.search(r"(?:per|a|each) node", text):
         bytes_per_s /= node_gpus
     return replace(named, bytes_per_s=bytes_per_s)
 

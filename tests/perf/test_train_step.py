@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.catalog.devices import Device, device
+from corral.catalog.model_names import model
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.perf.layer_step import layer_passes
@@ -131,3 +132,19 @@ def test_without_buckets_nothing_of_the_gradients_is_hidden() -> None:
 def test_a_batch_that_does_not_come_out_even_is_refused() -> None:
     with pytest.raises(ValueError, match="does not come out even"):
         step_time(STEP, Layout(data=3), H100, wires())
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+def test_experts_do_the_same_work_whole_or_shared_out(tensor: int) -> None:
+    """A tensor group has its tokens pass their experts once, whether each of its GPUs has experts
+    of its own or a part of each."""
+    step = replace(STEP, model=model("mixtral-8x7b"))
+    alone = Layout(data=8, expert=8)
+    by_tensor = replace(alone, tensor=tensor, sequence_parallel=tensor > 1)
+
+    def matmul(layout: Layout) -> float:
+        return layer_passes(step, layout, H100, software(), has_experts=True)[0].matmul
+
+    whole, shared = matmul(by_tensor), matmul(replace(by_tensor, expert_tensor=tensor))
+    assert whole == pytest.approx(shared, rel=0.1)
+    assert whole == pytest.approx(matmul(alone) / tensor, rel=0.2)

@@ -68,10 +68,10 @@ def test_what_does_not_fit_is_recomputed_where_nobody_says() -> None:
     assert read(heavy | {"activation_checkpointing": "none"}).layout.recompute is Recompute.NONE
 
 
-@pytest.mark.parametrize("missing", ["layers", "seq_len", "gpu"])
-def test_a_row_that_says_too_little_is_refused(missing: str) -> None:
+@pytest.mark.parametrize("missing", [("layers", "model"), ("seq_len",), ("gpu",)])
+def test_a_row_that_says_too_little_is_refused(missing: tuple[str, ...]) -> None:
     with pytest.raises(RowRefused):
-        predict(LLAMA | {missing: ""})
+        predict(LLAMA | dict.fromkeys(missing, ""))
 
 
 def test_rows_are_not_predicted_by_what_was_measured() -> None:

@@ -82,7 +82,7 @@ def layer_passes(
     backward = sum(_backward_seconds(one, step, device) for one in products)
     attention_forward, attention_backward = _attention(step, layout, own, device, software)
     stream = own.tokens * step.model.hidden / own.stream
-    inner = own.tokens * _inner_numbers(step.model, own, has_experts=has_experts)
+    inner = own.tokens * _inner_numbers(step.model, layout, own, has_experts=has_experts)
     bytes_forward = _STREAM_FORWARD * stream + _INNER_FORWARD * inner
     bytes_backward = _STREAM_BACKWARD * stream + _INNER_BACKWARD * inner
     own_kernel = streamed_seconds(0.0, device)
@@ -117,9 +117,10 @@ def _products(model: Model, layout: Layout, own: Share, *, has_experts: bool) ->
         return products
     experts = model.experts
     here = max(experts.count // layout.expert, 1)
-    rows = max(own.tokens * experts.per_token // here // (experts.count // here), 1)
-    # each of the `expert` GPUs sends its tokens, so that a GPU has those of all for its experts
-    rows *= layout.expert
+    # a GPU gets as many tokens for its experts as it sends to those of others; the GPUs of a tensor
+    # group send a part each, and those that share out an expert have all of each other's
+    passing = own.tokens * experts.per_token * layout.expert_tensor // layout.tensor
+    rows = max(passing // here, 1)
     ffn = max(experts.ffn // layout.expert_tensor, 1)
     products += [(rows, up * ffn, model.hidden, here), (rows, model.hidden, ffn, here)]
     if experts.shared:
@@ -131,12 +132,13 @@ def _products(model: Model, layout: Layout, own: Share, *, has_experts: bool) ->
     return products
 
 
-def _inner_numbers(model: Model, own: Share, *, has_experts: bool) -> float:
+def _inner_numbers(model: Model, layout: Layout, own: Share, *, has_experts: bool) -> float:
     """Numbers a token between the products of a layer: what an activation reads, and attention."""
     up = 2 if model.is_gated else 1
     ffn = float(own.ffn)
     if has_experts and model.experts is not None:
-        ffn = float((model.experts.per_token + model.experts.shared) * model.experts.ffn)
+        passed = model.experts.per_token + model.experts.shared
+        ffn = passed * model.experts.ffn / layout.tensor
     return up * ffn + (own.heads + 2 * own.kv_heads) * model.head_dim
 
 

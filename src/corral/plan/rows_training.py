@@ -15,11 +15,11 @@ from corral.perf.memory import training_memory
 from corral.perf.software import DEFAULT, Software, software
 from corral.perf.train_step import step_time
 from corral.perf.wires import Wires
+from corral.plan.row_model import model_of_row, whole
 from corral.plan.rows import Predicted, Row, RowRefused
 from corral.plan.rows_training_memory import row_memory_gb
 
 LORA: Final = State(gradient=0.0, optimizer=0.0)  # the model is frozen, its adapters are small
-VOCABULARY: Final = 51_200  # GPT-2's, padded as Megatron pads it
 # Libraries by the words that a row uses of them, the more special ones first.
 LIBRARIES: Final = (
     (r"maxtext|\bjax\b|\btpu\b|\bici\b", "maxtext"),
@@ -41,8 +41,6 @@ FABRICS: Final = (
     (r"cx-?7|connectx-7|400 ?gb|ndr", "ib-ndr"),
     (r"hdr|200 ?gb", "ib-hdr"),
 )
-_MATRICES: Final = ((2, True), (2, False), (3, True), (3, False))  # of an MLP; whether tied
-_PLAIN: Final = re.compile(r"gpt|mpt|opt|bloom|megatron|nemotron|palm", re.I)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +79,15 @@ def read(row: Row) -> Run:
     told: list[str] = []
     used = _device(row)
     by = software(library(row))
-    model = _model(row, told)
-    sequence = _whole(row, "seq_len")
+    model = model_of_row(row, told)
+    sequence = whole(row, "seq_len")
     if sequence is None:
         raise RowRefused(
             "the row does not say how long a sequence is", hint="fill the column seq_len"
         )
-    gpus = _whole(row, "n_gpus") or _gpus_of_parts(row)
+    gpus = whole(row, "n_gpus") or _gpus_of_parts(row)
     layout = _layout(row, gpus, by, model, told)
-    batch = _whole(row, "global_batch")
+    batch = whole(row, "global_batch")
     even = layout.data * layout.micro_batch
     if batch is not None and batch < even:
         layout = replace(layout, micro_batch=max(batch // layout.data, 1))
@@ -164,67 +162,17 @@ def _device(row: Row) -> Device:
         raise RowRefused(f"GPU {row.get('gpu') or 'not said'} is not known") from wrong
 
 
-def _number(row: Row, column: str) -> float | None:
-    try:
-        return float(row.get(column) or "")
-    except ValueError:
-        return None
-
-
-def _whole(row: Row, column: str) -> int | None:
-    found = _number(row, column)
-    return None if found is None or found < 1 else round(found)
-
-
 def _gpus_of_parts(row: Row) -> int:
-    parts = [_whole(row, name) or 1 for name in ("dp", "tp", "pp", "cp")]
+    parts = [whole(row, name) or 1 for name in ("dp", "tp", "pp", "cp")]
     return parts[0] * parts[1] * parts[2] * parts[3]
 
 
-def _model(row: Row, told: list[str]) -> Model:
-    layers, hidden, heads = (_whole(row, name) for name in ("layers", "hidden", "heads"))
-    if layers is None or hidden is None or heads is None:
-        raise RowRefused(
-            f"the dimensions of {row.get('model') or 'the model'} are not said",
-            hint="fill the columns layers, hidden and heads",
-        )
-    vocab = _whole(row, "vocab")
-    if vocab is None:
-        vocab = VOCABULARY
-        told.append(f"a vocabulary of {VOCABULARY} tokens")
-    kv_heads = _whole(row, "kv_heads") or heads
-    plain = Model(
-        name=row.get("model", ""),
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=kv_heads if heads % kv_heads == 0 else heads,
-        head_dim=max(hidden // heads, 1),
-        ffn=_whole(row, "ffn") or 4 * hidden,
-        vocab=vocab,
-        is_gated=False,
-    )
-    return _gated(plain, _number(row, "params"), told)
-
-
-def _gated(plain: Model, parameters: float | None, told: list[str]) -> Model:
-    """With the form of MLP and output layer that comes nearest to what the model weighs."""
-    forms = [replace(plain, is_gated=count == 3, is_tied=tied) for count, tied in _MATRICES]
-    if parameters:
-        return min(forms, key=lambda one: abs(one.parameters - parameters))
-    is_plain = bool(_PLAIN.search(plain.name))
-    told.append("an MLP of two matrices" if is_plain else "an MLP of three matrices (SwiGLU)")
-    return replace(plain, is_gated=not is_plain, is_tied=is_plain)
-
-
 def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) -> Layout:
-    tensor, pipeline, context, expert = (
-        _whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep")
-    )
+    tensor, pipeline, context, expert = (whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep"))
     apart = tensor * pipeline * context
     if gpus % apart:
         raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
-    micro = _whole(row, "micro_batch")
+    micro = whole(row, "micro_batch")
     if micro is None:
         micro = 1
         told.append("a micro batch of one sequence")
@@ -250,7 +198,7 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
 def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]) -> int:
     if pipeline == 1:
         return 1
-    said = _whole(row, "vp")
+    said = whole(row, "vp")
     if said is not None:
         return said
     if not by.interleaves or model.layers % pipeline:
@@ -302,7 +250,7 @@ def _has_flash(row: Row, by: Software, told: list[str]) -> bool:
 
 
 def _wires(row: Row, used: Device, gpus: int) -> Wires:
-    nodes = _whole(row, "nodes") or 1
+    nodes = whole(row, "nodes") or 1
     each = max(gpus // nodes, 1)
     domain = used.domain_gpus
     if nodes > 1 and each < used.node_gpus:

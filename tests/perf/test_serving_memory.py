@@ -104,6 +104,32 @@ def test_llama_70b_on_two_gpus_by_hand() -> None:
     assert memory.activations / 1e9 == pytest.approx(0.977, rel=0.01)
 
 
+# Whole memory of one A100, NVIDIA FasterTransformer's guide: sequences, tokens, GB.
+FASTER_TRANSFORMER = [(1, 136, 15.55), (8, 136, 16.31), (1, 544, 15.96), (8, 544, 18.72)]
+
+
+@pytest.mark.parametrize(("batch", "context", "measured"), FASTER_TRANSFORMER)
+def test_a_gpt_of_6_7_billion_in_fastertransformer(
+    batch: int, context: int, measured: float
+) -> None:
+    gpt = Model(
+        name="GPT-6.7B",
+        layers=32,
+        hidden=4096,
+        heads=32,
+        kv_heads=32,
+        head_dim=128,
+        ffn=16384,
+        vocab=51_200,
+        is_gated=False,
+        is_tied=True,
+        has_bias=True,
+        positions=2048,
+    )
+    memory = serving_memory(Serving(model=gpt, context=context, batch=batch), architecture="ampere")
+    assert memory.device / 1e9 == pytest.approx(measured, rel=0.08)
+
+
 @pytest.mark.parametrize("wrong", [{"batch": 0}, {"context": 0}, {"tensor": 0}, {"pipeline": 81}])
 def test_an_impossible_replica_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"at least 1|stages"):

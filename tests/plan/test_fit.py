@@ -127,6 +127,7 @@ def test_no_answer_goes_over_the_limit(ask: Ask, gpus: int) -> None:
 def test_the_report_says_what_fits_and_what_would() -> None:
     told = report(fitting(Ask(model=LLAMA_70B, device=device("h100"))))
     assert "needs 4 GPUs (TP 4)" in told.verdict
+    assert "2 GPUs are too tight: weights take 70.6 of the 72.0 GB" in told.verdict
     assert told.answer("GPUs for inference").value == 4
     assert told.answer("memory for inference").band is not None
     tight = [row for row in told.tables[2].rows if row[0] == "inference" and row[1] == 2]
@@ -144,3 +145,19 @@ def test_a_context_beyond_the_model_is_warned_of() -> None:
 def test_nothing_asked_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Ask(model=LLAMA_70B, device=device("h100"), batch=0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (Ask(model=LLAMA_70B, device=device("h200")), "1 GPU cannot hold the weights: 141.1 GB"),
+        (
+            Ask(model=LLAMA_8B, device=device("h100"), batch=64),
+            # 72.0 - 16.06 of weights - 0.87 of a step - 0.1 of libraries - 1.5 of the driver
+            "On 1 GPU weights and one step leave 53.5 GB for a KV cache of 68.7",
+        ),
+        (Ask(model=LLAMA_8B, device=device("h100")), "pre-training 4 GPUs."),
+    ],
+)
+def test_the_verdict_says_why_not_fewer(asked: Ask, why: str) -> None:
+    assert why in report(fitting(asked)).verdict

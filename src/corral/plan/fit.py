@@ -256,7 +256,7 @@ def _adapting(ask: Ask, gpus: int) -> Iterator[Option]:
     for words, layout in _sharded(ask, gpus):
         step = _step(ask, layout, state)
         memory = adapter_memory(step, layout, rank=ask.rank, architecture=ask.device.architecture)
-        yield words, _device_parts(memory)
+        yield words, _device_parts(memory, gpus)
 
 
 def _tuning(ask: Ask, gpus: int) -> Iterator[Option]:
@@ -306,7 +306,8 @@ def _grids(ask: Ask, gpus: int) -> Iterator[Layout]:
 
 def _trained(ask: Ask, layout: Layout, state: State) -> Mapping[str, float]:
     step = _step(ask, layout, state)
-    return _device_parts(training_memory(step, layout, architecture=ask.device.architecture))
+    memory = training_memory(step, layout, architecture=ask.device.architecture)
+    return _device_parts(memory, layout.gpus)
 
 
 def _step(ask: Ask, layout: Layout, state: State) -> Step:
@@ -320,13 +321,13 @@ def _step(ask: Ask, layout: Layout, state: State) -> Step:
     )
 
 
-def _device_parts(memory: Memory) -> dict[str, float]:
-    """With what lies beside the allocator's peak on the device."""
+def _device_parts(memory: Memory, gpus: int) -> dict[str, float]:
+    """With what lies beside the allocator's peak on the device. One GPU has no collectives."""
     return {
         **memory.parts,
         "allocator": memory.reserved - memory.allocated_peak,
         "context": memory.over.context,
-        "collectives": memory.over.collectives,
+        "collectives": memory.over.collectives if gpus > 1 else 0.0,
     }
 
 

@@ -12,6 +12,20 @@ from corral.plan.report import Answer, Cell, Column, Figure, Report, Series, Tab
 BAND: Final = 0.08  # mean error that tests/plan/test_rows_memory.py bounds
 POINTS: Final = 24
 GB: Final = 1e9
+PARTS: Final = (
+    "weights",
+    "gradients",
+    "optimizer",
+    "activations",
+    "logits",
+    "passing",
+    "KV cache",
+    "buffers",
+    "workspace",
+    "allocator",
+    "context",
+    "collectives",
+)
 SOURCES: Final = (
     "what training keeps: arXiv:2205.05198; sharing out: arXiv:1910.02054; keys and values: "
     "arXiv:2309.06180",
@@ -46,7 +60,29 @@ def _verdict(found: Fitting) -> str:
         near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
         return f"{first}.{near} {_capital(trained)}."
     layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
-    return f"Serving {asked} needs {_gpus(serving.gpus)}{layout}; {trained}."
+    needs = f"Serving {asked} needs {_gpus(serving.gpus)}{layout}; {trained}."
+    return f"{needs} {why}" if (why := _why_not_fewer(serving)) else needs
+
+
+def _why_not_fewer(serving: Fit) -> str:
+    """Of the count of GPUs below the one that serves; "" where that is one."""
+    if len(serving.tried) < 2:
+        return ""
+    fewer = serving.tried[-2]
+    cache, usable = fewer.parts["KV cache"], fewer.usable
+    weights, rest = fewer.parts["weights"], fewer.needed - cache
+    few, room = _capital(_gpus(fewer.gpus)), f"of the {usable / GB:.1f} GB that can be used"
+    if weights > usable:
+        return f"{few} cannot hold the weights: {weights / GB:.1f} GB a GPU {room}."
+    if rest > usable:
+        return (
+            f"{few} are too tight: weights take {weights / GB:.1f} {room}; with driver, libraries "
+            f"and one step it is {rest / GB:.1f}, before a token is cached."
+        )
+    return (
+        f"On {_gpus(fewer.gpus)} weights and one step leave {(usable - rest) / GB:.1f} GB for a KV "
+        f"cache of {cache / GB:.1f}."
+    )
 
 
 def _capital(words: str) -> str:
@@ -109,7 +145,8 @@ def _by_purpose(found: Fitting) -> Table:
 
 
 def _by_part(found: Fitting) -> Table:
-    names = list(dict.fromkeys(name for fit in found.fits for name in fit.best.parts))
+    given = {name for fit in found.fits for name in fit.best.parts}
+    names = [name for name in PARTS if name in given]
     rows: list[tuple[Cell, ...]] = [
         (name, *(_gb(fit.best.parts.get(name)) for fit in found.fits)) for name in names
     ]
@@ -118,6 +155,10 @@ def _by_part(found: Fitting) -> Table:
         title="Memory of the fullest GPU by part",
         columns=(Column(name="part"), *(Column(name=fit.purpose, unit="GB") for fit in found.fits)),
         rows=tuple(rows),
+        note=(
+            "passing: gradients inside a layer, beyond the room of the logits; buffers: gathered "
+            "weights; allocator: held and not used; context: the driver's; collectives: NCCL's"
+        ),
     )
 
 
@@ -169,6 +210,7 @@ def _figures(found: Fitting) -> tuple[Figure, ...]:
 def _assumed(ask: Ask) -> Iterator[str]:
     share = overhead(ask.device.architecture).kept_free
     yield f"{share:.0%} of a GPU's memory is kept free, as vLLM does"
+    yield "a GPU has the decimal GB of its data sheet; of 80 GB the driver shows 85.5"
     yield f"keys and values in {ask.kv_precision}; --kv-precision says otherwise"
     yield f"LoRA of rank {ask.rank} beside all matrices but those of experts; --rank says otherwise"
     yield (

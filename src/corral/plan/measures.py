@@ -48,7 +48,8 @@ def step_seconds(row: Row) -> float | None:
 
 def peak_gb(row: Row) -> float | None:
     """Of rows that tell what the allocator held at its peak; others count something else."""
-    return number(row, "memory_gb_per_gpu") if "alloc" in row.get("memory_kind", "") else None
+    told = row.get("memory_kind", "").startswith("torch ")
+    return number(row, "memory_gb_per_gpu") if told else None
 
 
 def collective_us(row: Row) -> float | None:

@@ -1,0 +1,151 @@
+"""Writes validation/README.md, its plots and the planner's error bands: run `make validate`."""
+
+import argparse
+import csv
+import gzip
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final
+
+from corral.catalog.bands import Band, written
+from corral.plan.judged import errors_table, parts, scatter
+from corral.plan.measures import KINDS, MEASURES
+from corral.plan.page import cell_text, column_text
+from corral.plan.plot import picture
+from corral.plan.predictors import predictor
+from corral.plan.report import Table
+from corral.plan.validate import Errors, Outcome, by, errors_of, hold
+
+HERE: Final = Path(__file__).resolve().parent
+BANDS: Final = HERE.parent / "src/corral/catalog/data/bands.csv"
+SOURCE: Final = "validation/README.md"
+PEERS: Final = {
+    "training.step_time.nodes": "vTrain 14.7 %, constant utilisation 31 %",
+    "training.step_time.one_node": "vTrain 8.4 %",
+    "training.memory": "Calculon 8.5 % (weights and optimizer)",
+    "memory_ci.memory": "Calculon 8.5 % (weights and optimizer)",
+    "inference.static": "llm-analysis up to 24 to 27 %, aiconfigurator 17 %",
+    "serving.ttft": "Vidur 18 %, aiconfigurator 809 %",
+    "serving.itl": "Vidur 10 %",
+    "serving.latency": "Vidur 9 %",
+}
+
+
+def outcomes() -> dict[str, Outcome]:
+    return {kind: hold(_rows(kind), predictor(kind), MEASURES[kind]) for kind in KINDS}
+
+
+def _rows(kind: str) -> list[dict[str, str]]:
+    with gzip.open(HERE / "data" / f"{kind}.csv.gz", "rt", encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def page(found: Mapping[str, Outcome]) -> str:
+    notes = (HERE / "notes.md").read_text(encoding="utf-8")
+    return "\n".join([*_head(found), notes, *_kinds(found)]) + "\n"
+
+
+def _head(found: Mapping[str, Outcome]) -> Iterator[str]:
+    yield "# The model held against reality\n"
+    yield (
+        "Written by `make validate` from [data](data/README.md). Errors are absolute percentage "
+        "errors of a prediction against its measurement; bias is the mean signed error; rank is "
+        "Spearman's correlation within rows of one source, model and GPU. Every report quotes the "
+        "mean of its part as its band.\n"
+    )
+    yield "| what | rows | asked | mean | median | p90 | bias | rank | peers |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+    for kind in KINDS:
+        for name, title, errors, asked in parts(kind, found[kind]):
+            if errors is not None:
+                yield _line(title, errors, asked, PEERS.get(name, ""))
+    yield ""
+
+
+def _line(title: str, errors: Errors, asked: float | None, peers: str) -> str:
+    cells = (title, str(errors.rows), _percent(asked), _percent(errors.mean),
+             _percent(errors.median), _percent(errors.p90), _percent(errors.bias),
+             "" if errors.rank is None else f"{errors.rank:.3f}", peers)  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"
+
+
+def _kinds(found: Mapping[str, Outcome]) -> Iterator[str]:
+    for kind, outcome in found.items():
+        refused = sum(outcome.refused.values())
+        yield f"## {kind}\n"
+        yield f"{outcome.rows - refused} of {outcome.rows} rows could be predicted.\n"
+        for measure in MEASURES[kind]:
+            pairs = outcome.pairs[measure.name]
+            if not pairs:
+                continue
+            for column in ("gpu", "source"):
+                yield f"![{measure.name} by {column}]({_plot(kind, measure.name, column)})\n"
+                groups = [(name, errors_of(some)) for name, some in by(pairs, column).items()]
+                yield from _table(errors_table(f"{measure.name} by {column}", groups))
+        if outcome.refused:
+            yield "| refused because | rows |\n| --- | --- |"
+            for reason, rows in sorted(outcome.refused.items(), key=lambda item: -item[1]):
+                yield f"| {reason} | {rows} |"
+            yield ""
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"| {' | '.join(column_text(column) for column in table.columns)} |"
+    yield "| --- |" + " --- |" * (len(table.columns) - 1)
+    for row in table.rows:
+        yield f"| {' | '.join(cell_text(cell) for cell in row)} |"
+    yield ""
+
+
+def _plot(kind: str, measure: str, column: str) -> str:
+    return f"plots/{kind}-{measure.replace(' ', '-').lower()}-{column}.svg"
+
+
+def plots(found: Mapping[str, Outcome]) -> Iterator[tuple[str, str]]:
+    """Path below this folder, and the picture."""
+    for kind, outcome in found.items():
+        for measure in MEASURES[kind]:
+            pairs = outcome.pairs[measure.name]
+            for column in ("gpu", "source") if pairs else ():
+                yield _plot(kind, measure.name, column), picture(scatter(measure, pairs, column))
+
+
+def bands(found: Mapping[str, Outcome], day: date) -> str:
+    return written(
+        Band(
+            name=name,
+            mean=errors.mean,
+            median=errors.median,
+            p90=errors.p90,
+            rows=errors.rows,
+            source=SOURCE,
+            date=day,
+        )
+        for kind in KINDS
+        for name, _, errors, _ in parts(kind, found[kind])
+        if errors is not None
+    )
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--date", type=date.fromisoformat, default=datetime.now(tz=UTC).date())
+    day = parser.parse_args(words).date
+    found = outcomes()
+    (HERE / "plots").mkdir(exist_ok=True)
+    for name, drawn in plots(found):
+        (HERE / name).write_text(drawn, encoding="utf-8")
+    (HERE / "README.md").write_text(page(found), encoding="utf-8")
+    BANDS.write_text(bands(found, day), encoding="utf-8")
+    print("\n".join(_head(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -60,6 +60,21 @@ def test_a_year_of_carbon() -> None:
     assert one.year_carbon_kg == pytest.approx(21_444, rel=1e-4)
 
 
+def test_the_carbon_of_a_region_is_its_electricity() -> None:
+    assert plan(8, region="at").carbon_kg_per_kwh == pytest.approx(0.111)
+    assert plan(8, region="at", carbon=0.3).carbon_kg_per_kwh == 0.3
+    assert any("as in the world" in line for line in plan(8).told)
+
+
+def test_other_networks_are_shown_beside_the_planned_one() -> None:
+    """256 H100: 12 switches block nothing. 2 to 1: 8 leaves with 16 links up, on 2 spines. Rails
+    alone: two rails of 32 nodes on a leaf of 64 ports, 4 leaves."""
+    tables = {table.title: table for table in report(plan(256)).tables}
+    shown = {row[0]: row for row in tables["Other networks of the GPUs"].rows}
+    assert [shown[name][2] for name in ("1 to 1", "2 to 1", "rails alone")] == [12, 10, 4]
+    assert shown["1 to 1"][5] == pytest.approx(6.4)
+
+
 def test_one_node_needs_no_switch_and_no_shared_storage() -> None:
     one = plan(8)
     assert (one.compute.fabric.switches, one.storage.servers, one.racks.count) == (0, 0, 1)

@@ -58,10 +58,18 @@ def test_rails_alone_need_no_spine() -> None:
 
 
 def test_half_the_uplinks_are_half_the_bisection() -> None:
-    """2 to 1 of 64 ports: 42 down and 21 up."""
-    fabric = fat_tree(84, 8, 64, oversubscription=2)
-    assert (fabric.down, fabric.up, fabric.leaves) == (42, 21, 16)
+    """2 to 1 of 64 ports: 40 down and 20 up; 80 nodes are two groups of 8 leaves, 16 x 20 uplinks
+    on 5 spines of 64 ports: each leaf has 4 links to each."""
+    fabric = fat_tree(80, 8, 64, oversubscription=2)
+    assert (fabric.down, fabric.up, fabric.leaves, fabric.spines) == (40, 20, 16, 5)
     assert fabric.bisection_share == 0.5
+
+
+def test_a_leaf_is_not_filled_where_that_saves_spines() -> None:
+    """70 nodes block nothing below 24 leaves of 32 + 32 ports with 16 spines (12 do not divide
+    32), or of 24 + 24 ports with 12: 36 switches instead of 40."""
+    fabric = fat_tree(70, 8, 64)
+    assert (fabric.leaves, fabric.spines, fabric.down, fabric.up) == (24, 12, 24, 24)
 
 
 def test_what_does_not_fit_is_refused_with_the_most_that_does() -> None:
@@ -123,4 +131,3 @@ def test_more_nodes_never_need_fewer_switches(
     if lots is not None:
         assert few is not None
         assert few.switches <= lots.switches
-        assert few.links <= lots.links

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Final
 
+from corral.catalog.carbon import region
 from corral.catalog.devices import Device, device
 from corral.catalog.economics import assumptions
 from corral.catalog.equipment import Network, Server, network, rule, server, switch
@@ -14,10 +15,10 @@ from corral.plan.storage import Storage, plan_storage
 
 HOURS: Final = 8_760.0  # of a year
 CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
+WORLD: Final = "world"
 RENTED: Final = ("efa", "dcn")  # networks of clouds
 LOAD: Final = "{:.0%} of the greatest power are drawn on the average: --load says another share"
 PUE: Final = "the site draws {:g} times what its machines do: --pue says another"
-CARBON: Final = "a kWh emits {:g} kg of CO2: --carbon says another"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,8 @@ class ClusterRequest:
         rack_kw: What a rack may draw.
         load: Share of the greatest power that is drawn on the average.
         pue: Power of the site against that of the machines.
-        carbon: Of the electricity, in kg of CO2 a kWh.
+        region: Where its electricity comes from: de, us, world, ...
+        carbon: Of the electricity, in kg of CO2 a kWh; goes before the region.
         parameters: Of the largest model that is trained, for its checkpoints.
         save_minutes: Between checkpoints.
         async_saves: Checkpoints are written while the GPUs go on.
@@ -54,6 +56,7 @@ class ClusterRequest:
     rack_kw: float | None = None
     load: float | None = None
     pue: float | None = None
+    region: str = ""
     carbon: float | None = None
     parameters: float | None = None
     save_minutes: float = 30.0
@@ -184,9 +187,19 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
         liquid_watts=servers * built.watts * built.liquid_share,
         load=usual(request.load, known["busy_draw"].value, told, LOAD),
         pue=usual(request.pue, known["pue"].value, told, PUE),
-        carbon_kg_per_kwh=usual(request.carbon, rule("grid", "carbon"), told, CARBON),
+        carbon_kg_per_kwh=_carbon(request, told),
         told=tuple(told),
     )
+
+
+def _carbon(request: ClusterRequest, told: list[str]) -> float:
+    if request.carbon is not None:
+        return request.carbon
+    found = region(request.region or WORLD)
+    if not request.region:
+        words = f"a kWh emits {found.carbon_g_per_kwh:g} g of CO2, as in the world"
+        told.append(f"{words}: --region says where, --carbon how many kg")
+    return found.carbon_g_per_kwh / 1e3
 
 
 def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> Network:

@@ -6,13 +6,16 @@ from typing import Any, Final
 
 from corral.catalog.economics import assumptions
 from corral.catalog.equipment import rule
+from corral.domain.errors import SpecInvalid
 from corral.plan.cluster import ClusterPlan
-from corral.plan.materials import Net
+from corral.plan.fabric import Fabric, fat_tree
+from corral.plan.materials import Net, net_of
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
 from corral.plan.storage import save_idle
 
 TON_WATTS: Final = 3_517.0  # of refrigeration
 POINTS: Final = 30
+RATIOS: Final = (1.0, 2.0, 3.0, 4.0)
 SPAN: Final = 10.0  # times the write rate, either way, that the figure shows
 WIDE: Final = 0.05  # of the time waited for storage, from which on it is warned
 FLOOR_KG: Final = 1_200.0  # a m2: what raised floors of data centres usually bear
@@ -29,7 +32,7 @@ def report(plan: ClusterPlan) -> Report:
             f"GPUs alone {_watts(plan.gpu_watts)}."
         ),
         answers=_answers(plan),
-        tables=(_bill(plan), _networks(plan), _storage(plan), _site(plan)),
+        tables=(_bill(plan), _networks(plan), *_others(plan), _storage(plan), _site(plan)),
         figures=(_waiting(plan),) if plan.nodes > 1 else (),
         assumed=plan.told,
         sources=(
@@ -118,6 +121,46 @@ def _networks(plan: ClusterPlan) -> Table:
     )  # fmt: skip
 
 
+def _others(plan: ClusterPlan) -> tuple[Table, ...]:
+    """The GPUs' network at other oversubscriptions, and with rails alone where they fit."""
+    if plan.compute.fabric.tiers < 2 and not plan.request.rail_only:
+        return ()
+    radix = plan.compute.fabric.radix
+    rows = []
+    for ratio in RATIOS:
+        try:
+            tree = fat_tree(plan.nodes, plan.rails, radix, oversubscription=ratio)
+        except SpecInvalid:
+            continue
+        rows.append(_fabric_row(plan, f"{ratio:g} to 1", tree))
+    if plan.nodes <= radix:
+        alone = fat_tree(plan.nodes, plan.rails, radix, rail_only=True)
+        rows.append(_fabric_row(plan, "rails alone", alone))
+    return (
+        Table(
+            title="Other networks of the GPUs",
+            columns=columns("oversubscription", "tiers", "switches", "cables", ("power", "kW"),
+                            ("bisection", "TB/s")),
+            rows=tuple(rows),
+            note="Rails alone: between unlike places of two nodes, bytes go through the links "
+            "inside of one of them.",
+        ),
+    )  # fmt: skip
+
+
+def _fabric_row(plan: ClusterPlan, name: str, tree: Fabric) -> tuple[str | int | float, ...]:
+    net = net_of(plan.compute.name, plan.network.switch, plan.network.adapter_gbps, tree)
+    half = plan.nodes * plan.rails * plan.network.adapter_gbps / 16
+    return (
+        name,
+        tree.tiers,
+        tree.switches,
+        tree.links,
+        net.watts / 1e3,
+        half * tree.bisection_share / 1e3,
+    )
+
+
 def _storage(plan: ClusterPlan) -> Table:
     kept = plan.storage
     every = kept.interval_seconds / 60
@@ -203,6 +246,8 @@ def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
         )
     if plan.request.rail_only and plan.nodes > 1:
         found.append("Between rails there is no way but through the links inside of a node.")
+    if plan.liquid_watts:
+        found.append(f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack.")
     if _floor(plan) > FLOOR_KG:
         found.append(
             f"The floor bears {_floor(plan):.0f} kg a m2 below a rack, where raised floors usually "

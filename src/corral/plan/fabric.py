@@ -6,8 +6,11 @@ H100 and B200, whose counts the tests repeat; Leiserson 1985, doi:10.1109/TC.198
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from corral.domain.errors import SpecInvalid
+
+FULL: Final = 0.75  # of a leaf's ports to nodes are used at the least, where that saves switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +76,32 @@ def fat_tree(
     if rail_only:
         return _rails(nodes, rails, radix)
     down = int(radix * oversubscription / (1 + oversubscription))
-    up = -int(-down // oversubscription)  # rounded up, so that no more is oversubscribed
+    found = [
+        tree
+        for lower in range(down, int(down * FULL) - 1, -1)
+        for upper in range(-int(-lower // oversubscription), radix - lower + 1)
+        if (tree := _two_tiers(nodes, rails, radix, lower, upper)) is not None
+    ]
+    if found:
+        return min(found, key=lambda tree: (tree.switches, tree.links, -tree.down))
+    return _three_tiers(_leaves(nodes, rails, down), ends, radix, down, oversubscription)
+
+
+def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric | None:
+    """None where a spine has no port for each leaf."""
     leaves = _leaves(nodes, rails, down)
-    if leaves <= radix:
-        spines = _dividing(up, least=leaves * up / radix)
-        return Fabric(
-            tiers=2,
-            radix=radix,
-            leaves=leaves,
-            spines=spines,
-            down=down,
-            up=up,
-            node_links=ends,
-            leaf_links=leaves * up,
-        )
-    return _three_tiers(leaves, ends, radix, down, up)
+    if up < 1 or leaves > radix:
+        return None
+    return Fabric(
+        tiers=2,
+        radix=radix,
+        leaves=leaves,
+        spines=_dividing(up, least=leaves * up / radix),
+        down=down,
+        up=up,
+        node_links=nodes * rails,
+        leaf_links=leaves * up,
+    )
 
 
 def _rails(nodes: int, rails: int, radix: int) -> Fabric:
@@ -107,9 +121,10 @@ def _leaves(nodes: int, rails: int, down: int) -> int:
     return -(-rails // (down // nodes))
 
 
-def _three_tiers(leaves: int, ends: int, radix: int, down: int, up: int) -> Fabric:
+def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) -> Fabric:
     """Pods of as many leaves as a spine has ports downwards, with a spine for each port upwards of
     a leaf; the spines of one place in their pods share a plane of cores."""
+    up = -int(-down // ratio)  # rounded up, so that no more is oversubscribed
     half = radix // 2
     pods = -(-leaves // half)
     if pods > radix:

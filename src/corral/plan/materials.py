@@ -67,7 +67,7 @@ def usual(said: float | None, value: float, told: list[str], words: str) -> floa
     return value
 
 
-def _net(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
+def net_of(name: str, kind: Switch, gbps: float, fabric: Fabric) -> Net:
     """Modules on switches hold links of a port's own rate, and so more of slower ones."""
     each = kind.links_per_module * max(1, kind.ports_of(gbps) // kind.ports)
     modules = ceil(fabric.switch_ports / each)
@@ -86,19 +86,19 @@ def nets_of(
         oversubscription=request.oversubscription,
         rail_only=request.rail_only,
     )
-    found = [_net("GPUs", kind, gbps, compute)]
+    found = [net_of("GPUs", kind, gbps, compute)]
     if nodes == 1:
         return tuple(found)
     ends = nodes + storage.servers + heads_of(nodes)
     files = fat_tree(
         ends, round(rule("node-ports", "storage")), kind.ports_of(gbps), oversubscription=2
     )
-    found.append(_net("storage", kind, gbps, files))
+    found.append(net_of("storage", kind, gbps, files))
     ethernet, slow = switch("sn4600c"), switch("sn2201")
     band = fat_tree(
         ends, round(rule("node-ports", "in_band")), ethernet.ports_of(100), oversubscription=3
     )
-    found.append(_net("in band", ethernet, 100, band))
+    found.append(net_of("in band", ethernet, 100, band))
     switches = sum(one.fabric.switches for one in found)
     managed = ends * round(rule("node-ports", "out_of_band")) + switches
     leaves = ceil(managed / slow.ports)
@@ -188,11 +188,11 @@ def racks_of(
 ) -> Racks:
     units, empty = round(rule("rack", "units")), rule("rack", "weight")
     others = bought[1:]
-    words = "a rack may draw {:g} kW: --rack-kw says another power"
-    watts = usual(request.rack_kw, rule("rack", "power") / 1e3, told, words) * 1e3
-    if built.units > units:  # the server is a rack
-        each, heaviest = 1, built.weight_kg
+    if built.units > units:  # the server is a rack, of its own power
+        watts, each, heaviest = built.watts, 1, built.weight_kg
     else:
+        words = "a rack may draw {:g} kW: --rack-kw says another power"
+        watts = usual(request.rack_kw, rule("rack", "power") / 1e3, told, words) * 1e3
         each = min(units // built.units, int(watts // built.watts))
         heaviest = each * built.weight_kg + empty
     if each < 1:

@@ -1,0 +1,198 @@
+"""The answer on serving as a report."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from math import isinf
+from typing import Any, Final
+
+from corral.catalog.bands import band
+from corral.perf.serving import capacity, served
+from corral.plan.report import Answer, Figure, Report, Series, Table, columns
+from corral.plan.serve import Fleet, ServePlan
+
+POINTS: Final = 24
+QUANTILES: Final = (0.5, 0.9, 0.99)
+FULLEST: Final = 0.98  # of what a replica can do: where the figure ends
+OPEN: Final = (
+    "Requests are taken to be alike and to come independently of each other; bursts and prompts of "
+    "very different lengths wait longer than this says."
+)
+
+
+def report(plan: ServePlan) -> Report:
+    best, request = plan.best, plan.request
+    gpus = best.replica.gpus
+    spread = f"{best.replicas} replicas of {gpus}" if best.replicas > 1 else f"1 replica of {gpus}"
+    cost = best.usd_per_million
+    price = "" if cost is None else f" at {cost:.2f} USD a million tokens"
+    return Report(
+        title=f"Serving {plan.model.name}: {request.qps:g} requests/s, "
+        f"{request.input:,} tokens in, {request.output:,} out",
+        verdict=f"{best.gpus} x {best.replica.device.title} ({spread}){price}: 90 % of the "
+        f"requests have their first token in {best.each.ttft_quantile(0.9) * 1e3:.0f} ms, and the "
+        f"next within {best.each.itl_quantile(0.9) * 1e3:.1f} ms.",
+        answers=tuple(_answers(best)),
+        tables=(_fleets(plan), _unfit(plan), _times(best)),
+        figures=(_by_load(best),),
+        assumed=plan.told,
+        sources=(
+            "steps: catalog/data/kernels.csv, engines.csv and transports.csv",
+            "prices: catalog/data/prices.csv",
+        ),
+        warnings=(OPEN,),
+        data=_data(plan),
+    )
+
+
+def _band(name: str) -> float | None:
+    known = band(name)
+    return None if known is None else known.mean
+
+
+def _answers(best: Fleet) -> Iterator[Answer]:
+    each, replica = best.each, best.replica
+    first, then = _band("serving.ttft"), _band("serving.itl")
+    yield Answer(name="GPUs", value=best.gpus)
+    yield Answer(name="replicas", value=best.replicas)
+    yield Answer(name="GPUs a replica", value=replica.gpus)
+    yield Answer(
+        name="batch",
+        value=each.running,
+        unit="sequences",
+        band=_band("serving.latency"),
+        note=f"on average; {best.limits.sequences:,} at the most",
+    )
+    yield Answer(name="throughput", value=best.output_rate, unit="tokens/s")
+    yield Answer(
+        name="load",
+        value=100 * min(1.0, each.load.rate / best.most_rate),
+        unit="%",
+        band=then,
+        note="of what the replicas can do within the targets",
+    )
+    for share in QUANTILES:
+        value = each.ttft_quantile(share) * 1e3
+        yield Answer(name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=first)
+    for share in QUANTILES:
+        value = each.itl_quantile(share) * 1e3
+        yield Answer(name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then)
+    yield Answer(
+        name="latency", value=each.latency, unit="s", band=_band("serving.latency"), note="mean"
+    )
+    if best.usd_per_hour is not None:
+        yield Answer(name="cost", value=best.usd_per_hour, unit="USD/h")
+        yield Answer(
+            name="cost of a million tokens",
+            value=best.usd_per_million,
+            unit="USD",
+            note="of answers, at this load",
+        )
+
+
+def _fleets(plan: ServePlan) -> Table:
+    return Table(
+        title="What keeps the targets",
+        columns=columns(
+            "GPU",
+            "GPUs",
+            "replicas",
+            "GPUs a replica",
+            ("TTFT p90", "ms"),
+            ("ITL p90", "ms"),
+            ("a replica can do", "requests/s"),
+            ("cost", "USD/h"),
+            ("a million tokens", "USD"),
+        ),
+        rows=tuple(
+            (
+                one.replica.device.title,
+                one.gpus,
+                one.replicas,
+                one.replica.gpus,
+                one.each.ttft_quantile(0.9) * 1e3,
+                one.each.itl_quantile(0.9) * 1e3,
+                one.most_rate,
+                one.usd_per_hour,
+                one.usd_per_million,
+            )
+            for one in plan.fleets
+        ),
+        note="The cheapest way on each type of GPU, the cheapest first.",
+    )
+
+
+def _unfit(plan: ServePlan) -> Table:
+    return Table(
+        title="What does not",
+        columns=columns("GPU", "why"),
+        rows=tuple((one.device.title, one.why) for one in plan.unfit),
+    )
+
+
+def _times(best: Fleet) -> Table:
+    each = best.each
+    shares = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+    return Table(
+        title="Times of requests",
+        columns=columns("of requests, %", ("first token", "ms"), ("next token", "ms")),
+        rows=tuple(
+            (100 * share, each.ttft_quantile(share) * 1e3, each.itl_quantile(share) * 1e3)
+            for share in shares
+        ),
+        note="Waiting for a place in the batch and for the prompts of others is in them.",
+    )
+
+
+def _by_load(best: Fleet) -> Figure:
+    """TTFT and ITL of one replica by its rate."""
+    most = FULLEST * capacity(best.replica, best.each.load, best.limits)
+    rates = [most * point / POINTS for point in range(1, POINTS + 1)]
+    all_ = [served(best.replica, replace(best.each.load, rate=rate), best.limits) for rate in rates]
+    lines = (
+        ("TTFT p90", [one.ttft_quantile(0.9) * 1e3 for one in all_]),
+        ("ITL p90", [one.itl_quantile(0.9) * 1e3 for one in all_]),
+    )
+    x, y = columns(("requests of one replica", "requests/s"), ("time", "ms"))
+    return Figure(
+        title="By the load of a replica",
+        x=x,
+        y=y,
+        y_is_log=True,
+        series=tuple(
+            Series(
+                name=name,
+                points=tuple(
+                    (rate, value)
+                    for rate, value in zip(rates, values, strict=True)
+                    if not isinf(value)
+                ),
+            )
+            for name, values in lines
+        ),
+    )
+
+
+def _data(plan: ServePlan) -> dict[str, Any]:
+    return {
+        "request": asdict(plan.request),
+        "fleets": [_fleet_data(one) for one in plan.fleets],
+        "unfit": [{"gpu": one.device.name, "why": one.why} for one in plan.unfit],
+    }
+
+
+def _fleet_data(one: Fleet) -> dict[str, Any]:
+    return {
+        "gpu": one.replica.device.name,
+        "gpus": one.gpus,
+        "replicas": one.replicas,
+        "tensor": one.replica.tensor,
+        "running": one.each.running,
+        "most_sequences": one.limits.sequences,
+        "most_requests_per_s": one.most_rate * one.replicas,
+        "output_tokens_per_s": one.output_rate,
+        "ttft_ms": {f"p{100 * q:.0f}": one.each.ttft_quantile(q) * 1e3 for q in QUANTILES},
+        "itl_ms": {f"p{100 * q:.0f}": one.each.itl_quantile(q) * 1e3 for q in QUANTILES},
+        "latency_s": one.each.latency,
+        "usd_per_hour": one.usd_per_hour,
+        "usd_per_million_tokens": one.usd_per_million,
+    }

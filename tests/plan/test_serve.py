@@ -1,0 +1,147 @@
+"""Which GPUs serve a model: what must hold of any answer, and answers that were measured."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.catalog.prices import Prices, Rent, prices
+from corral.domain.errors import NotFound, SpecInvalid
+from corral.perf.serving import capacity, served
+from corral.plan.serve import ServePlan, ServeRequest, TargetsMissed, plan_serve
+from corral.plan.serve_report import report
+
+SEVENTY = ServeRequest(
+    "llama-3.1-70b", qps=10.0, input=1000, output=300, ttft_p90=1000.0, itl_p90=40.0
+)
+EIGHT = ServeRequest("llama-3.1-8b", qps=20.0, input=500, output=200, gpu="h100-sxm")
+
+
+def plan(**said: object) -> ServePlan:
+    return plan_serve(replace(SEVENTY, **said))  # type: ignore[arg-type]
+
+
+def test_the_cheapest_is_first_and_keeps_the_targets() -> None:
+    found = plan()
+    costs = [one.usd_per_hour or 0.0 for one in found.fleets]
+    assert costs == sorted(costs)
+    for one in found.fleets:
+        assert one.each.ttft_quantile(0.9) <= 1.0
+        assert one.each.itl_quantile(0.9) <= 0.040
+        assert one.replicas * one.most_rate >= 10.0
+        assert one.output_rate == pytest.approx(3000.0)
+
+
+def test_each_type_of_gpu_is_either_answered_or_refused_with_a_reason() -> None:
+    found = plan()
+    named = {one.replica.device.name for one in found.fleets}
+    refused = {one.device.name: one.why for one in found.unfit}
+    priced = {one.device for one in prices().rents if one.kind == "on_demand"}
+    assert named | refused.keys() == priced
+    assert not named & refused.keys()
+    assert "does not fit" in refused["t4"]
+    assert "even where a request is alone" in refused["a6000"]
+
+
+def test_money_by_hand() -> None:
+    # 2 USD a GPU-hour; all replicas make 20 x 200 = 4,000 tokens a second, 14.4 million an hour.
+    found = plan_serve(replace(EIGHT, usd_per_gpu_hour=2.0)).best
+    assert found.usd_per_hour == pytest.approx(2.0 * found.gpus)
+    assert found.usd_per_million == pytest.approx(2.0 * found.gpus / 14.4)
+
+
+@settings(max_examples=15)
+@given(
+    itl=st.floats(8.0, 60.0),
+    ttft=st.floats(60.0, 2000.0),
+    tighter=st.floats(0.5, 1.0),
+    which=st.booleans(),
+)
+def test_a_tighter_target_is_never_a_cheaper_answer(
+    itl: float, ttft: float, tighter: float, which: bool
+) -> None:
+    loose = replace(EIGHT, itl_p90=itl, ttft_p90=ttft)
+    tight = replace(
+        loose,
+        itl_p90=itl * (tighter if which else 1),
+        ttft_p90=ttft * (1 if which else tighter),
+    )
+    try:
+        dear = plan_serve(tight)
+    except TargetsMissed:
+        return
+    assert dear.best.gpus >= plan_serve(loose).best.gpus
+
+
+@settings(max_examples=25)
+@given(share=st.floats(0.05, 0.95), more=st.integers(2, 6))
+def test_more_replicas_never_wait_longer(share: float, more: int) -> None:
+    one = plan_serve(EIGHT).best
+    most = capacity(one.replica, one.each.load, one.limits)
+    few = served(one.replica, replace(one.each.load, rate=share * most), one.limits)
+    many = served(one.replica, replace(one.each.load, rate=share * most / more), one.limits)
+    assert many.ttft_quantile(0.9) <= few.ttft_quantile(0.9) * 1.0001
+
+
+def test_targets_that_nobody_keeps_are_refused_with_what_would_be() -> None:
+    with pytest.raises(TargetsMissed) as refused:
+        plan(itl_p90=0.5)
+    assert "comes nearest" in refused.value.message
+    assert "ms or more" in refused.value.hint
+    ttft, itl = (float(one) for one in re.findall(r"([0-9.]+) ms", refused.value.hint))
+    assert plan(ttft_p90=ttft * 1.01, itl_p90=itl * 1.05).fleets
+
+
+def test_a_model_that_fits_nowhere_is_refused() -> None:
+    with pytest.raises(TargetsMissed, match="does not fit"):
+        plan_serve(replace(SEVENTY, gpu="t4"))
+
+
+def test_a_list_of_ones_own_prices_chooses_another_gpu() -> None:
+    own = Rent(
+        cloud="own",
+        device="h100-sxm",
+        kind="on_demand",
+        usd_per_gpu_hour=0.01,
+        instance="",
+        region="",
+        source="a contract",
+        date=prices().rents[0].date,
+    )
+    listed = Prices(rents=(own,), sales=())
+    assert plan_serve(SEVENTY, listed=listed).best.replica.device.name == "h100-sxm"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"qps": 0.0},
+        {"input": 0},
+        {"output": 0},
+        {"itl_p90": -1.0},
+        {"shared": 1000},
+        {"price": "free"},
+        {"usd_per_gpu_hour": 1.0},
+    ],
+)
+def test_what_cannot_be_asked_is_refused(said: dict[str, object]) -> None:
+    with pytest.raises(SpecInvalid):
+        plan(**said)
+
+
+def test_an_unknown_gpu_gets_the_nearest_name() -> None:
+    with pytest.raises(NotFound, match="h101"):
+        plan(gpu="h101-sxm")
+
+
+def test_the_report_says_what_the_plan_found() -> None:
+    found = plan()
+    shown = report(found)
+    assert shown.answer("GPUs").value == found.best.gpus
+    assert shown.answer("replicas").value == found.best.replicas
+    assert found.best.replica.device.title in shown.verdict
+    assert len(shown.tables[0].rows) == len(found.fleets)
+    assert len(shown.tables[1].rows) == len(found.unfit)
+    assert shown.as_data()["data"]["fleets"][0]["gpu"] == found.best.replica.device.name

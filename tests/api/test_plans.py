@@ -14,6 +14,7 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "cost": {"gpus": 16, "utilisation": 0.6},
     "model": {"model": "llama-3.1-8b", "gpu": "h100"},
     "reliability": {"nodes": 128, "work_days": 30, "parameters": 70e9},
+    "train": {"model": "llama-3.1-8b", "gpus": 16, "tokens": 1e11},
 }
 
 

@@ -127,6 +127,20 @@ def test_groups_that_share_a_node_share_its_adapters() -> None:
     assert twice == pytest.approx(2 * both, rel=0.1)
 
 
+def test_a_gpu_alone_on_its_node_has_a_shared_adapter_for_itself() -> None:
+    """p4de: 4 adapters of 12.5 GB/s for 8 GPUs. 1 GB to another node: 80 ms at the least alone, 160
+    where all eight send."""
+    node = Wires(scale_up=link("nvlink-3"), domain_gpus=8, fabric=link("efa-p4d"))
+    alone, crowded = (
+        collective_seconds(
+            Collective.SEND_RECV, 1e9, Group(size=2, per_domain=1, beside=beside), node
+        )
+        for beside in (1, 8)
+    )
+    assert 80e-3 < alone < 95e-3
+    assert 160e-3 < crowded < 190e-3
+
+
 def test_more_gpus_in_a_domain_than_it_has_are_refused() -> None:
     with pytest.raises(ValueError, match="domains of 8"):
         collective_seconds(Collective.ALL_REDUCE, 1e6, Group(size=16, per_domain=16), NODE)

@@ -73,7 +73,8 @@ class Transport:
 
     `pair_efficiency`: what two GPUs reach of a link that no switch joins. `host_bytes_per_s`: what
     a host of such a link carries for all of its GPUs; None: no bound is known. `rings`: share of
-    the link's rate by number of GPUs, where the wires between them are few.
+    the link's rate by number of GPUs, where the wires between them are few. `adapter_bytes_per_s`:
+    of one, which a GPU has for itself while the others of its node are silent.
     """
 
     bulk: Protocol
@@ -83,6 +84,7 @@ class Transport:
     pair_efficiency: float
     host_bytes_per_s: float | None
     rings: Mapping[int, float]
+    adapter_bytes_per_s: float
     direct: Direct
     small: Small
 
@@ -120,6 +122,7 @@ def transport(link_name: str) -> Transport:
             for quantity, fact in facts.items()
             if quantity.startswith("share_of_")
         },
+        adapter_bytes_per_s=number("adapter_rate") * 1e9 if "adapter_rate" in facts else 0.0,
         direct=Direct(
             launch_s=number("direct_launch") * 1e-6,
             low_launch_s=number("direct_low_launch") * 1e-6,

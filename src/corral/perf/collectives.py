@@ -94,8 +94,13 @@ def _inside_rate(
 
 
 def _across_rate(group: Group, wires: Wires) -> float:
-    """Bytes a second of all of the group's GPUs of one domain towards other domains."""
-    return wires.fabric.bytes_per_s * min(group.per_domain, wires.domain_gpus / group.beside)
+    """Bytes a second of all of the group's GPUs of one domain towards other domains: of their own
+    adapters, or of one that GPUs share, and no more than a fair share of the domain's."""
+    own = max(
+        group.per_domain * wires.fabric.bytes_per_s,
+        transport(wires.fabric.name).adapter_bytes_per_s,
+    )
+    return min(own, wires.domain_gpus * wires.fabric.bytes_per_s / group.beside)
 
 
 def _inside_efficiency(protocol: Protocol, carries: Transport, link: Link, gpus: int) -> float:

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.catalog.devices import Device, device
+from corral.catalog.links import link
 from corral.catalog.model_names import model
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
+from corral.perf.exchange import gradients_seconds
 from corral.perf.layer_step import layer_passes
 from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.software import software, softwares
@@ -148,3 +150,18 @@ def test_experts_do_the_same_work_whole_or_shared_out(tensor: int) -> None:
     whole, shared = matmul(by_tensor), matmul(replace(by_tensor, expert_tensor=tensor))
     assert whole == pytest.approx(shared, rel=0.1)
     assert whole == pytest.approx(matmul(alone) / tensor, rel=0.2)
+
+
+def test_replicas_gather_weights_within_a_domain_and_add_up_gradients_between() -> None:
+    slow = replace(wires(), fabric=link("ethernet-25"))
+    layout = Layout(data=64, shard=Shard.PARAMETERS)
+    split = replace(layout, replicas=8)
+    alone = replace(layout, data=8)
+    wide, near, inside = (
+        gradients_seconds(1e9, one, one.shard, software(), slow) for one in (layout, split, alone)
+    )
+    assert near.gather == pytest.approx(inside.gather)
+    assert near.gather < wide.gather / 5
+    # an all-reduce of an eighth of the gradients over 8 nodes: 2 x 7/8 of it, at 3.125 GB/s
+    between = 2 * 7 / 8 * (1e9 * software().gradient_bytes / 8) / 3.125e9
+    assert near.reduce - inside.reduce == pytest.approx(between, rel=0.35)

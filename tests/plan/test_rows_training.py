@@ -92,3 +92,30 @@ def test_errors_stay_where_they_are(name: str, most: float) -> None:
     assert errors is not None
     assert errors.rows > 240
     assert errors.mean < most
+
+
+TPU = LLAMA | {
+    "source": "MaxText",
+    "gpu": "TPU v6e",
+    "n_gpus": "1024",
+    "nodes": "256",
+    "interconnect": "",
+    "global_batch": "2048",
+    "micro_batch": "",
+    "tp": "",
+    "pp": "",
+    "cp": "",
+    "vp": "",
+    "fsdp_zero_stage": "",
+    "activation_checkpointing": "",
+}
+
+
+def test_tpus_of_several_slices_share_out_a_model_within_each() -> None:
+    run = read(TPU)
+    assert run.by.name == "maxtext"
+    assert run.wires.domain_gpus == 256  # a slice, and not a host of four
+    assert run.layout.replicas == 4
+    assert run.layout.micro_batch == 2
+    assert read(TPU | {"n_gpus": "256", "nodes": "64"}).layout.replicas == 1
+    assert read(TPU | {"fsdp_zero_stage": "FSDP"}).layout.replicas == 1

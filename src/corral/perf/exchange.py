@@ -101,21 +101,27 @@ class Gradients:
 def gradients_seconds(
     parameters: float, layout: Layout, shard: Shard, software: Software, wires: Wires
 ) -> Gradients:
-    """Of `parameters` of one GPU, among those that have the same ones.
+    """Of `parameters` of one GPU, among those that have the same ones. What is shared out within
+    each replica is then added up over the replicas.
 
-    Source: arXiv:1910.02054, section 7.
+    Source: arXiv:1910.02054, section 7; arXiv:2304.11277, section 3.2.2, for the replicas.
     """
     size = layout.data * layout.context
     if size == 1:
         return Gradients(reduce=0.0, gather=0.0)
-    own = group(size, layout.tensor, layout.gpus, wires)
     sent = parameters * software.gradient_bytes
     if shard is Shard.NONE:
+        own = group(size, layout.tensor, layout.gpus, wires)
         return Gradients(
             reduce=collective_seconds(Collective.ALL_REDUCE, sent, own, wires), gather=0.0
         )
+    size //= layout.replicas
+    own = group(size, layout.tensor, layout.gpus, wires)
+    reduce = collective_seconds(Collective.REDUCE_SCATTER, sent, own, wires)
+    if layout.replicas > 1:
+        others = group(layout.replicas, layout.tensor * size, layout.gpus, wires)
+        reduce += collective_seconds(Collective.ALL_REDUCE, sent / size, others, wires)
     gathered = parameters * _WEIGHT_BYTES
     return Gradients(
-        reduce=collective_seconds(Collective.REDUCE_SCATTER, sent, own, wires),
-        gather=collective_seconds(Collective.ALL_GATHER, gathered, own, wires),
+        reduce=reduce, gather=collective_seconds(Collective.ALL_GATHER, gathered, own, wires)
     )

@@ -220,7 +220,7 @@ def _update(
     sharers = layout.data * layout.context
     state = step.state
     trained = own if state.gradient else own * _ADAPTER_SHARE
-    updated = trained / (sharers if layout.shard is not Shard.NONE else 1)
+    updated = trained / (sharers // layout.replicas if layout.shard is not Shard.NONE else 1)
     moved = updated * (state.gradient + 2 * state.optimizer + state.weight)
     optimizer = streamed_seconds(moved, device) + by.step
     if sharers == 1:

@@ -86,7 +86,7 @@ def read(row: Row) -> Run:
             "the row does not say how long a sequence is", hint="fill the column seq_len"
         )
     gpus = whole(row, "n_gpus") or _gpus_of_parts(row)
-    layout = _layout(row, gpus, by, model, told)
+    layout = _by_slices(row, _layout(row, gpus, by, model, told), used, told)
     batch = whole(row, "global_batch")
     even = layout.data * layout.micro_batch
     if batch is not None and batch < even:
@@ -172,10 +172,6 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
     apart = tensor * pipeline * context
     if gpus % apart:
         raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
-    micro = whole(row, "micro_batch")
-    if micro is None:
-        micro = 1
-        told.append("a micro batch of one sequence")
     said = row.get("activation_checkpointing", "").lower()
     in_sequence = "sequence parallel" in said
     if by.interleaves and tensor > 1 and not in_sequence:
@@ -188,11 +184,36 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
         context=context,
         expert=expert,
         interleave=_pieces(row, pipeline, by, model, told),
-        micro_batch=micro,
+        micro_batch=_micro_batch(row, gpus // apart, by, told),
         shard=_sharding(row, told),
         sequence_parallel=in_sequence,
         recompute=_recompute(said),
     )
+
+
+def _micro_batch(row: Row, data: int, by: Software, told: list[str]) -> int:
+    if (said := whole(row, "micro_batch")) is not None:
+        return said
+    batch = whole(row, "global_batch")
+    if by.name == "maxtext" and batch is not None:  # it adds up no gradients unless it is asked to
+        told.append("all sequences of a GPU in one pass")
+        return max(batch // data, 1)
+    told.append("a micro batch of one sequence")
+    return 1
+
+
+def _by_slices(row: Row, layout: Layout, used: Device, told: list[str]) -> Layout:
+    """Where nobody says how TPUs of several slices share out a model: each slice has all of it.
+
+    Source: MaxText, docs of multislice: FSDP inside of a slice, data parallelism between them.
+    """
+    slices, left = divmod(layout.gpus, used.domain_gpus)
+    if used.vendor != "Google" or row.get("fsdp_zero_stage") or slices < 2 or left:
+        return layout
+    if layout.shard is not Shard.PARAMETERS or layout.data % slices:
+        return layout
+    told.append(f"shared out within each of {slices} slices")
+    return replace(layout, replicas=slices)
 
 
 def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]) -> int:
@@ -253,7 +274,7 @@ def _wires(row: Row, used: Device, gpus: int) -> Wires:
     nodes = whole(row, "nodes") or 1
     each = max(gpus // nodes, 1)
     domain = used.domain_gpus
-    if nodes > 1 and each < used.node_gpus:
+    if nodes > 1 and each < used.node_gpus and domain <= used.node_gpus:
         domain = min(domain, each)  # smaller nodes than usual
     said = row.get("interconnect", "").lower()
     return Wires(scale_up=used.scale_up, domain_gpus=domain, fabric=_fabric(said, used))

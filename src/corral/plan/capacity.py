@@ -1,0 +1,153 @@
+"""How many GPUs will be needed: by hand, by a forecast of the demand, and for short waits."""
+
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+from corral.plan.demand import grown, loads
+from corral.plan.forecast import Forecast, forecast, least_steps
+from corral.plan.hybrid import Demand, duration_curve
+from corral.plan.sizing import Play, Sized, WaitTarget, nodes_for_wait
+from corral.replay.workload import Workload
+
+MONTH_HOURS: Final = 730.0
+BUFFERS: Final = (0.3, 0.5)
+HOUR: Final = 3_600.0
+STEPS: Final = ((24.0, 7), (1.0, 24))  # hours of a step, and steps of its season
+HORIZON_DAYS: Final = 14.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleNeed:
+    """`run_hours` of one run, `runs` a month, `run_gpus` each. `usable`: the share of all hours in
+    which a GPU can be kept busy."""
+
+    run_hours: float
+    runs: float
+    run_gpus: float
+    node_gpus: int = 8
+    usable: float = 1.0
+    buffers: tuple[float, float] = BUFFERS
+
+    def __post_init__(self) -> None:
+        numbers = (self.run_hours, self.runs, self.run_gpus, self.node_gpus)
+        if not (all(isfinite(one) for one in numbers) and min(numbers) > 0):
+            raise SpecInvalid("hours, runs and GPUs of a run are above 0", hint="give all three")
+        if not (0 < self.usable <= 1 and 0 <= self.buffers[0] <= self.buffers[1]):
+            hint = "for example usable 0.8, and buffers 0.3 and 0.5"
+            raise SpecInvalid("a usable share is at most 1, a buffer 0 at least", hint=hint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleCapacity:
+    """GPU-hours a month, without and with the two buffers; and the GPUs, in whole nodes, that have
+    so many hours."""
+
+    need: SimpleNeed
+    gpu_hours: float
+    low_gpu_hours: float
+    high_gpu_hours: float
+    low_gpus: int
+    high_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityRequest:
+    """`work`: the log of jobs. `play`: replays jobs on nodes; without it, or a target, nothing is
+    replayed. `growth`: times the jobs of the log, for the replay. `gpus_now`: what is there."""
+
+    work: Workload
+    node_gpus: int = 8
+    horizon_days: float | None = None
+    target: WaitTarget | None = None
+    play: Play | None = None
+    growth: float = 1.0
+    gpus_now: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """`forecast`: None where the log is too short, and `why_none` says so. `demand`: how long each
+    load of whole GPUs lasted, hours, the highest first: what `corral plan cost` mixes for."""
+
+    request: CapacityRequest
+    gpu_hours_month: float
+    forecast: Forecast | None
+    why_none: str
+    sized: Sized | None
+    demand: Demand
+    told: tuple[str, ...]
+
+
+def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
+    """GPU-hours a month = hours x runs x GPUs a run, and a buffer on top."""
+    hours = need.run_hours * need.runs * need.run_gpus
+    low, high = (hours * (1 + buffer) for buffer in need.buffers)
+
+    def gpus(of: float) -> int:
+        exact = of / (MONTH_HOURS * need.usable) / need.node_gpus
+        return ceil(round(exact, 9)) * need.node_gpus
+
+    return SimpleCapacity(
+        need=need,
+        gpu_hours=hours,
+        low_gpu_hours=low,
+        high_gpu_hours=high,
+        low_gpus=gpus(low),
+        high_gpus=gpus(high),
+    )
+
+
+def capacity(request: CapacityRequest) -> Capacity:
+    """The answer for a log of jobs. Raises: SpecInvalid without jobs; Conflict where no number of
+    nodes would do."""
+    work = request.work
+    if not work.submits:
+        raise SpecInvalid("the log has no job", hint="give one with jobs that ended")
+    if not request.growth > 0:
+        raise SpecInvalid(f"{request.growth:g} times the jobs", hint="give a factor above 0")
+    told: list[str] = []
+    made, why = _forecast(request, told)
+    sized = None
+    if request.target is not None and request.play is not None:
+        told.append("each job runs as long as it did, and is submitted when it was")
+        if request.growth != 1:
+            told.append(f"{request.growth:g} times the jobs: copies of them, whole weeks later")
+        sized = nodes_for_wait(
+            grown(work, request.growth),
+            request.target,
+            node_gpus=request.node_gpus,
+            play=request.play,
+        )
+    days = max(1.0, work.submits[-1] / 86_400)
+    pairs = zip(work.durations, work.gpus, strict=True)
+    hours = sum(seconds * gpus for seconds, gpus in pairs) / HOUR
+    return Capacity(
+        request=request,
+        gpu_hours_month=hours / days * MONTH_HOURS / 24,
+        forecast=made,
+        why_none=why,
+        sized=sized,
+        demand=duration_curve([float(ceil(load)) for load in loads(work, HOUR)]),
+        told=tuple(told),
+    )
+
+
+def _forecast(request: CapacityRequest, told: list[str]) -> tuple[Forecast | None, str]:
+    """By days where there are weeks of them, else by hours."""
+    asked = request.horizon_days
+    for hours, season in STEPS:
+        series = loads(request.work, hours * HOUR)
+        wanted = max(1, round((asked or HORIZON_DAYS) * 24 / hours))
+        horizon = wanted if asked is not None else min(wanted, (len(series) - 2 * season) // 2)
+        if horizon < 1 or len(series) < least_steps(season, horizon):
+            continue
+        told.append(
+            f"demand is counted from each submission on, whether the job waited or not; "
+            f"steps of {hours:g} h"
+        )
+        return forecast(series, step_hours=hours, season=season, horizon=horizon), ""
+    days = request.work.submits[-1] / 86_400
+    ahead = f" {asked:g} days ahead" if asked is not None else ""
+    return None, f"{days:.1f} days of jobs are too few to forecast{ahead}"

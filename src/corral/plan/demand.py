@@ -1,0 +1,80 @@
+"""How many GPUs a log of jobs would have used at each time, had none of them waited."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from math import floor
+from typing import Any, Final
+
+from corral.replay.workload import Workload
+
+WEEK_SECONDS: Final = 7 * 86_400.0
+GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples, without their whole parts, fill 0 to 1 evenly
+
+
+def workload_of(jobs: Sequence[tuple[float, float, int]]) -> Workload:
+    """Of (submitted at second, seconds, GPUs), in any order, in one queue."""
+    ranked = sorted(jobs)
+    return Workload(
+        submits=[at for at, _, _ in ranked],
+        durations=[seconds for _, seconds, _ in ranked],
+        gpus=[gpus for _, _, gpus in ranked],
+        queues=[0] * len(ranked),
+    )
+
+
+def loads(work: Workload, step_seconds: float) -> list[float]:
+    """GPUs in demand, on the average of each whole step from second 0 to the last submission.
+
+    Each job counts from its submission on, for as long as it ran: what it waited on some cluster is
+    not demand. What comes after the last submission is left out, as later jobs are not known.
+    """
+    steps = int(work.submits[-1] // step_seconds) if work.submits else 0
+    changes, parts = [0.0] * (steps + 1), [0.0] * (steps + 1)
+    for begun, seconds, gpus in zip(work.submits, work.durations, work.gpus, strict=True):
+        end = begun + seconds
+        first, last = int(begun // step_seconds), int(end // step_seconds)
+        if first >= steps:
+            continue
+        if first == last:
+            parts[first] += gpus * seconds / step_seconds
+            continue
+        parts[first] += gpus * ((first + 1) - begun / step_seconds)
+        changes[first + 1] += gpus
+        if last < steps:
+            changes[last] -= gpus
+            parts[last] += gpus * (end / step_seconds - last)
+    found, whole = [], 0.0
+    for step in range(steps):
+        whole += changes[step]
+        found.append(whole + parts[step])
+    return found
+
+
+def grown(work: Workload, factor: float) -> Workload:
+    """So many times the jobs. Those that are added are copies, each some whole weeks later than its
+    like (days, where the log is short) and from the start again at the end: days and nights stay.
+
+    Raises: ValueError where the factor is not above 0.
+    """
+    if factor <= 0:
+        raise ValueError(f"{factor:g} times the jobs")
+    if not work.submits:
+        return work
+    last = work.submits[-1]
+    shift = WEEK_SECONDS if last >= 2 * WEEK_SECONDS else 86_400.0
+    rows: list[tuple[float, int]] = []
+    for row, at in enumerate(work.submits):
+        lot = row * GOLDEN % 1.0
+        copies = floor(factor) + (lot < factor % 1.0)
+        if copies:
+            rows.append((at, row))
+        rows += [((at + copy * shift) % last if last else at, row) for copy in range(1, copies)]
+    rows.sort()
+    names = [field.name for field in fields(work) if field.name != "submits"]
+    columns = {name: _picked(getattr(work, name), rows) for name in names}
+    return Workload(submits=[at for at, _ in rows], **columns)
+
+
+def _picked(values: Sequence[Any], rows: Sequence[tuple[float, int]]) -> Sequence[Any]:
+    """None of a column that the log does not have."""
+    return [values[row] for _, row in rows] if values else values

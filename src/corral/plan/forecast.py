@@ -1,0 +1,235 @@
+"""What a series of loads will come to, with intervals, and how good such forecasts of it were.
+
+The level of the series goes back to its mean, from day to day by a constant share, and the week (or
+the day) adds its profile, as far as weeks are alike. The intervals are what such forecasts were off
+by before. Against others: docs/decisions/0049.
+"""
+
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, fsum
+from typing import Final
+
+from corral.domain.errors import SpecInvalid
+
+PERIODS: Final = 8  # of the past that a forecast looks back on
+LEAST_PERIODS: Final = 3  # before any forecast
+MOST_RETURN: Final = 0.98  # of a step's distance from the mean that the next one keeps
+MISS: Final = 0.2  # how often an interval may be wrong
+FEW: Final = 9  # fewer earlier errors than these say nothing about one time of ten
+ORIGINS: Final = 400  # of the past, the newest, from which forecasts are tried
+NAIVE: Final = "seasonal naive"
+OWN: Final = "mean reversion"
+
+Forecaster = Callable[[Sequence[float], int, int], list[float]]  # past, horizon, season
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A method on the past: forecasts from `origins` moments, each of what was not known then.
+
+    `mase`: mean absolute error over that of the past's own season-to-season change. `pinball`: mean
+    over the low end, the middle and the high end. `held`: the share of intervals that held what
+    came (of those that had enough earlier errors to be made); None: there were none.
+    """
+
+    method: str
+    origins: int
+    mae: float
+    mase: float
+    pinball: float | None
+    held: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """Of one step ahead, or of all together."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """`steps` of `step_hours` each, in GPUs; `total` of all of them, in GPU-hours. `tried`: by
+    method, the used one first."""
+
+    history: tuple[float, ...]
+    step_hours: float
+    season: int
+    steps: tuple[Ahead, ...]
+    total: Ahead
+    tried: tuple[Tried, ...]
+
+    @property
+    def method(self) -> str:
+        return self.tried[0].method
+
+
+def seasonal_naive(past: Sequence[float], horizon: int, season: int) -> list[float]:
+    """As one season before."""
+    return [past[len(past) - season + ahead % season] for ahead in range(horizon)]
+
+
+def mean_reversion(past: Sequence[float], horizon: int, season: int) -> list[float]:
+    """The level keeps a constant share of its distance from the mean; the season adds its own.
+
+    Source: an autoregression of order 1 on what is left without the seasonal means, these shrunk
+    as James and Stein 1961 do, by how much more they differ than chance makes them.
+    """
+    recent = list(past[-PERIODS * season :])
+    profile = _profile(recent, season)
+    level = [value - profile[(at - len(recent)) % season] for at, value in enumerate(recent)]
+    mean = fsum(level) / len(level)
+    off = [value - mean for value in level]
+    spread = fsum(one * one for one in off[:-1])
+    together = fsum(one * before for before, one in zip(off, off[1:], strict=False))
+    kept = min(MOST_RETURN, max(0.0, together / spread)) if spread else 0.0
+    return [
+        max(0.0, mean + kept ** (ahead + 1) * off[-1] + profile[ahead % season])
+        for ahead in range(horizon)
+    ]
+
+
+def _profile(recent: Sequence[float], season: int) -> list[float]:
+    """How far each step of a season lies from the season's mean, the next one first."""
+    whole = len(recent) // season
+    if whole < 2:
+        return [0.0] * season
+    tail = recent[len(recent) - whole * season :]
+    rows = [tail[at * season : (at + 1) * season] for at in range(whole)]
+    means = [fsum(row) / season for row in rows]
+    off = [[row[at] - mean for row, mean in zip(rows, means, strict=True)] for at in range(season)]
+    profile = [fsum(column) / whole for column in off]
+    chance = fsum(
+        (one - mean) ** 2 for column, mean in zip(off, profile, strict=True) for one in column
+    ) / ((whole - 1) * max(1, season - 1) * whole)
+    between = fsum(one * one for one in profile) / max(1, season - 1)
+    trust = max(0.0, 1 - chance / between) if between else 0.0
+    return [one * trust for one in profile]
+
+
+METHODS: Final[dict[str, Forecaster]] = {OWN: mean_reversion, NAIVE: seasonal_naive}
+
+
+def forecast(history: Sequence[float], *, step_hours: float, season: int, horizon: int) -> Forecast:
+    """The next `horizon` steps, by the method whose forecasts of the past were less far off.
+
+    Raises: SpecInvalid where the history is too short: four seasons, and twice the horizon after
+    the first two, are needed.
+    """
+    least = least_steps(season, horizon)
+    if horizon < 1 or len(history) < least:
+        raise SpecInvalid(
+            f"{len(history)} steps of {step_hours:g} h are too few to forecast {horizon}",
+            hint=f"{least} are needed; or ask for fewer",
+        )
+    played = {name: _Played(method, history, season, horizon) for name, method in METHODS.items()}
+    change = _seasonal_change(history, season)
+    tried = sorted(
+        (one.tried(name, change) for name, one in played.items()), key=lambda one: one.mae
+    )
+    return played[tried[0].method].ahead(step_hours, tuple(tried))
+
+
+def least_steps(season: int, horizon: int) -> int:
+    """Of history, for a forecast that can be tried on its past."""
+    return max((LEAST_PERIODS + 1) * season + 1, 2 * season + 2 * horizon)
+
+
+def _seasonal_change(history: Sequence[float], season: int) -> float:
+    pairs = zip(history, history[season:], strict=False)
+    return fsum(abs(later - before) for before, later in pairs) / (len(history) - season)
+
+
+class _Played:
+    """The forecasts of one method from moments of the past, and by how much they were off."""
+
+    def __init__(
+        self, method: Forecaster, history: Sequence[float], season: int, horizon: int
+    ) -> None:
+        self._method, self._history = method, history
+        self._season, self._horizon = season, horizon
+        first = max(2 * season, len(history) - horizon - ORIGINS)
+        self._origins = range(first, len(history))
+        self._made = {at: method(history[:at], horizon, season) for at in self._origins}
+
+    def _off(self, at: int, ahead: int) -> float:
+        return self._history[at + ahead] - self._made[at][ahead]
+
+    def tried(self, name: str, change: float) -> Tried:
+        season, horizon = self._season, self._horizon
+        last = len(self._history) - horizon
+        tested = [at for at in self._origins if LEAST_PERIODS * season <= at <= last]
+        errors = [abs(self._off(at, ahead)) for at in tested for ahead in range(horizon)]
+        mae = fsum(errors) / len(errors)
+        losses: list[float] = []
+        held: list[bool] = []
+        for ahead in range(horizon):
+            for at, told in self._told(tested, ahead):
+                actual = self._history[at + ahead]
+                held.append(told.low <= actual <= told.high)
+                ends = ((told.low, MISS / 2), (told.value, 0.5), (told.high, 1 - MISS / 2))
+                losses += [_pinball(actual, end, share) for end, share in ends]
+        return Tried(
+            method=name,
+            origins=len(tested),
+            mae=mae,
+            mase=mae / change if change else 0.0,
+            pinball=fsum(losses) / len(losses) if losses else None,
+            held=sum(held) / len(held) if held else None,
+        )
+
+    def _told(self, tested: Sequence[int], ahead: int) -> Iterator[tuple[int, Ahead]]:
+        """What would have been told at each of these moments, by the errors known by then."""
+        ranked: list[float] = []
+        known = self._origins.start  # a forecast's error is known once its step is over
+        for at in tested:
+            for old in range(known, at - ahead):
+                insort(ranked, self._off(old, ahead))
+            known = max(known, at - ahead)
+            if len(ranked) >= FEW:
+                yield at, _interval(self._made[at][ahead], ranked)
+
+    def ahead(self, step_hours: float, tried: tuple[Tried, ...]) -> Forecast:
+        history, horizon = self._history, self._horizon
+        made = self._method(history, horizon, self._season)
+        steps = []
+        for at, value in enumerate(made):
+            known = [self._off(old, at) for old in self._origins if old + at < len(history)]
+            steps.append(_interval(value, sorted(known)))
+        whole = sorted(
+            fsum(self._off(old, at) for at in range(horizon))
+            for old in self._origins
+            if old + horizon <= len(history)
+        )
+        total = _interval(fsum(made), whole)
+        return Forecast(
+            history=tuple(history),
+            step_hours=step_hours,
+            season=self._season,
+            steps=tuple(steps),
+            total=Ahead(
+                value=total.value * step_hours,
+                low=total.low * step_hours,
+                high=total.high * step_hours,
+            ),
+            tried=tried,
+        )
+
+
+def _interval(value: float, ranked: Sequence[float]) -> Ahead:
+    """By ranked earlier errors: one more of their kind lies out on either side one time of ten.
+
+    Source: split conformal prediction, each side for itself (Romano, Patterson and Candes 2019).
+    """
+    rank = min(len(ranked), ceil((len(ranked) + 1) * (1 - MISS / 2)))
+    low = min(value, max(0.0, value + ranked[len(ranked) - rank]))
+    return Ahead(value=value, low=low, high=max(value, value + ranked[rank - 1]))
+
+
+def _pinball(actual: float, told: float, share: float) -> float:
+    """Of a quantile: it costs `share` of what lies above it, and the rest of what lies below."""
+    return share * (actual - told) if actual >= told else (1 - share) * (told - actual)

@@ -14,6 +14,13 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "cost": {"gpus": 16, "utilisation": 0.6},
     "model": {"model": "llama-3.1-8b", "gpu": "h100"},
     "reliability": {"nodes": 128, "work_days": 30, "parameters": 70e9},
+    "serve": {
+        "model": "llama-3.1-8b",
+        "qps": 2,
+        "input": 500,
+        "output": 100,
+        "gpu": "l40s",
+    },
     "train": {"model": "llama-3.1-8b", "gpus": 16, "tokens": 1e11},
 }
 

@@ -80,6 +80,7 @@ COMMANDS: Final = (
     Command("simulate", "simulate:simulate", "Replay a log of jobs under one policy or several."),
     Command("plan model", "planner.model:model", "Does a model fit, and in how many GPUs."),
     Command("plan train", "planner.train:train", "How a run is best laid out, and how long it is."),
+    Command("plan serve", "planner.serve:serve", "Which GPUs serve a model within its targets."),
     Command("plan cluster", "planner.cluster:cluster", "What a cluster is built of."),
     Command("plan cost", "planner.cost:cost", "Own or rent: what each costs."),
     Command("plan reliability", "planner.reliability:reliability", "How often it will fail."),

@@ -14,6 +14,8 @@ from corral.plan.fit_request import answer as of_fit
 from corral.plan.reliability import LongRun, reliability
 from corral.plan.reliability_report import report as of_reliability
 from corral.plan.report import Report
+from corral.plan.serve import ServeRequest, plan_serve
+from corral.plan.serve_report import report as of_serve
 from corral.plan.train_request import TrainRequest
 from corral.plan.train_request import answer as of_train
 
@@ -31,5 +33,6 @@ ASKS: Final[Mapping[str, Ask]] = {
     "model": Ask(FitRequest, of_fit),
     "cluster": Ask(ClusterRequest, lambda asked: of_cluster(plan_cluster(asked))),
     "reliability": Ask(LongRun, lambda asked: of_reliability(reliability(asked))),
+    "serve": Ask(ServeRequest, lambda asked: of_serve(plan_serve(asked))),
     "train": Ask(TrainRequest, of_train),
 }

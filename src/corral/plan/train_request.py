@@ -6,7 +6,7 @@ from typing import Final
 
 from corral.catalog.devices import Device, device
 from corral.catalog.links import link
-from corral.catalog.prices import prices
+from corral.catalog.prices import Prices, prices
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.perf.software import DEFAULT, software
 from corral.plan.report import Report
@@ -60,10 +60,13 @@ class TrainRequest:
     usd_per_gpu_hour: float | None = None
 
 
-def answer(request: TrainRequest) -> Report:
-    """Raises: NotFound, ModelRefused, SpecInvalid, NoLayout."""
+def answer(request: TrainRequest, *, listed: Prices | None = None) -> Report:
+    """By the prices that are `listed`, else by the catalog's.
+
+    Raises: NotFound, ModelRefused, SpecInvalid, NoLayout.
+    """
     found = search(_ask(request))
-    price, told = _price(request, found.ask.device)
+    price, told = _price(request, found.ask.device, listed or prices())
     return report(found, price_gpu_hour=price, others=tuple(_others(found)), assumed=told)
 
 
@@ -95,12 +98,14 @@ def _ask(request: TrainRequest) -> TrainAsk:
     )
 
 
-def _price(request: TrainRequest, used: Device) -> tuple[float | None, tuple[str, ...]]:
+def _price(
+    request: TrainRequest, used: Device, listed: Prices
+) -> tuple[float | None, tuple[str, ...]]:
     """USD a GPU-hour, and what was taken for it."""
     if request.usd_per_gpu_hour is not None:
         return request.usd_per_gpu_hour, ()
     try:
-        usual = prices().typical(used.name)
+        usual = listed.typical(used.name)
     except NotFound:
         return None, (f"no price of {used.title} is known: --usd-per-gpu-hour",)
     return usual, (f"{usual:.2f} USD a GPU-hour, the median on demand: --usd-per-gpu-hour",)

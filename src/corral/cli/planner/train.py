@@ -1,17 +1,28 @@
 """plan train: how a run is best laid out, how long it takes, and what would make it faster."""
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from corral.cli.planner.models import with_config
 from corral.cli.planner.output import Out
+from corral.cli.planner.prices import read_prices_of
 from corral.plan.train_request import TrainRequest, answer
 
 
-def train(request: Annotated[TrainRequest, Parameter(name="*")], *, out: Out | None = None) -> None:
+def train(
+    request: Annotated[TrainRequest, Parameter(name="*")],
+    *,
+    prices: Path | None = None,
+    out: Out | None = None,
+) -> None:
     """Find the best layouts of a training run: how long it takes, and what would make it faster.
 
     For example: corral plan train llama-3.1-70b --gpus 512 --gpu h100 --tokens 1e12
+
+    Args:
+        prices: A list of one's own, in the form that plan prices --fetch writes.
     """
-    (out or Out()).show(answer(with_config(request)))
+    listed = read_prices_of(prices)
+    (out or Out()).show(answer(with_config(request), listed=listed))

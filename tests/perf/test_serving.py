@@ -107,3 +107,18 @@ def test_a_long_prompt_is_taken_in_parts_between_the_tokens_of_others() -> None:
 def test_a_shared_prefix_shortens_the_prompt() -> None:
     load = Load(rate=1.0, prompt=2000, output=10)
     assert served(ONE, replace(load, shared=1900)).ttft < 0.5 * served(ONE, load).ttft
+
+
+def test_prompts_of_a_pipeline_keep_one_stage_busy_and_not_all() -> None:
+    # Twice the stages hold half the layers each: a second of prompts does twice the work.
+    load = Load(rate=1.0, prompt=4000, output=2)
+    two = capacity(replace(ONE, pipeline=2), load, LIMITS)
+    assert two == pytest.approx(2 * capacity(ONE, load, LIMITS), rel=0.25)
+
+
+def test_short_prompts_ride_together_where_many_come() -> None:
+    # 128 places and 4 tokens out: 32 prompts begin in each step, and share what a step costs. Where
+    # each paid for a step of its own, 32 times the places would serve little more than 3 times.
+    load = Load(rate=1.0, prompt=32, output=4)
+    few = capacity(ONE, load, Limits(sequences=4, tokens=8192))
+    assert capacity(ONE, load, Limits(sequences=128, tokens=8192)) > 5 * few

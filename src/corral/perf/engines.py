@@ -25,6 +25,7 @@ class Engine:
     and place it, and to send the first token back.
     `experts_seconds`: of each layer with experts, to choose them and to sort tokens by them.
     `prompt_matmul`: what is left of the rate of products in steps that have prompts in them.
+    `imbalance`: tokens of the expert that has most of them, against the mean.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Engine:
     request_seconds: float = 0.0
     experts_seconds: float = 0.0
     prompt_matmul: float = 1.0
+    imbalance: float = 1.0
 
 
 @cache
@@ -63,6 +65,7 @@ def engine(name: str) -> Engine:
         sequence_layer_seconds=facts["sequence_layer"].number * 1e-6,
         processor_bytes_per_s=facts["processor_rate"].number * 1e9,
         experts_seconds=facts["experts"].number * 1e-6,
+        imbalance=facts["imbalance"].number,
         prompt_matmul=facts["prompt_matmul"].number,
         request_seconds=facts["request"].number * 1e-6,
         sums_in_one=facts["sums_in_one"].value == "yes",

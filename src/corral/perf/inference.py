@@ -235,7 +235,7 @@ def experts_touched(experts: Experts, tokens: float) -> float:
 def _experts_seconds(replica: Replica, experts: Experts, tokens: float) -> float:
     model = replica.model
     touched = experts_touched(experts, tokens)
-    rows = _rows(tokens * experts.per_token / touched)
+    rows = _rows(replica.engine.imbalance * tokens * experts.per_token / touched)
     here = _rows(touched / replica.expert)
     inner = _cut(experts.ffn, max(1, replica.tensor * replica.data // replica.expert))
     wide = inner * (2 if model.is_gated else 1)

@@ -166,10 +166,13 @@ def capacity(replica: Replica, load: Load, limits: Limits = Limits()) -> float:
     batch. Unit: requests/s."""
     full = float(limits.sequences)
     decode = _decode_step(replica, load, full)
-    prompt = _prompt_step(replica, load, limits, full)
-    # In one second: rate x prompt of prompts, and of the rest steps of `full` tokens each.
-    # rate x output / full x decode + rate x prompt = 1
-    return 1.0 / (max(0.0, load.output - 1) / full * decode + prompt)
+    # As many prompts begin as end: each step has a share of 1 / output of all.
+    together = full / _lanes(replica) / load.output
+    prompt = _prompt_step(replica, load, limits, full, together)
+    # In one second, each stage of the pipeline computes the prompts, and in the rest steps of its
+    # share of `full` tokens: rate x output / full x decode + rate x prompt / lanes = 1.
+    decodes = max(0.0, load.output - 1) / full * decode
+    return 1.0 / (decodes + prompt / _lanes(replica))
 
 
 def _at(load: Load, rate: float) -> Load:
@@ -191,9 +194,13 @@ def _parts(load: Load, limits: Limits) -> int:
     return max(1, math.ceil(load.new / limits.tokens))
 
 
-def _prompt_step(replica: Replica, load: Load, limits: Limits, others: float) -> float:
-    """What one prompt adds to the steps that it rides in, of the time of one stage's batch."""
+def _prompt_step(
+    replica: Replica, load: Load, limits: Limits, others: float, together: float = 1.0
+) -> float:
+    """What one prompt adds to the steps that it rides in, where `together` of them ride in one,
+    as far as its tokens reach."""
     parts = _parts(load, limits)
+    many = max(1.0, min(together, limits.tokens / load.new))
     decodes = max(0.0, others / _lanes(replica))
     context = load.prompt + load.output / 2
     alone = Work(decodes=decodes, context=context)
@@ -203,27 +210,27 @@ def _prompt_step(replica: Replica, load: Load, limits: Limits, others: float) ->
         work = Work(
             prompt=max(1.0, tokens - decodes),
             prompt_context=load.shared + load.new / 2,
-            ends=1 / parts,
+            ends=many / parts,
             decodes=decodes,
             context=context,
         )
         return step_seconds(replica, work) - base
 
-    tokens = load.new / parts + decodes
+    tokens = many * load.new / parts + decodes
     below = TILE * math.floor(tokens / TILE)
     above = (tokens - below) / TILE
     seconds = with_prompt(below + TILE) * above
     if below:
         seconds += with_prompt(below) * (1 - above)
-    return parts * max(0.0, seconds)
+    return parts * max(0.0, seconds) / many
 
 
 def _itl(replica: Replica, load: Load, limits: Limits, others: float) -> float:
     """Between two tokens of a request beside `others` of them."""
-    prompts = load.rate * _prompt_step(replica, load, limits, others) / _lanes(replica)
-    if prompts >= 1:
-        return math.inf
-    return _decode_step(replica, load, others + 1) / (1 - prompts)
+    decode, lanes = _decode_step(replica, load, others + 1), _lanes(replica)
+    together = load.rate * decode / lanes
+    prompts = load.rate * _prompt_step(replica, load, limits, others, together) / lanes
+    return math.inf if prompts >= 1 else decode / (1 - prompts)
 
 
 def _steady(replica: Replica, load: Load, limits: Limits, others: float, busy: float) -> Served:

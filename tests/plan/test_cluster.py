@@ -82,6 +82,15 @@ def test_one_node_needs_no_switch_and_no_shared_storage() -> None:
     assert plan(16).compute.fabric.switches == 1
 
 
+def test_storage_of_a_small_cluster_shares_the_switch_of_its_gpus() -> None:
+    """2 nodes: 16 adapters, and 2 ports for each of 2 nodes, 4 heads and an appliance: 30 of 64.
+    6 nodes: 48 and 22 ports, too many for one switch."""
+    nets = {net.name: net.fabric for net in plan(16).nets}
+    assert (nets["GPUs"].switches, nets["storage"].switches) == (1, 0)
+    assert nets["storage"].node_links == 14
+    assert {net.name: net.fabric.switches for net in plan(48).nets}["storage"] == 1
+
+
 def test_racks_of_72_hold_18_nodes_each() -> None:
     """8 racks: 576 GPUs, 144 trays of 4, 120 kW each; 85 % of the heat leaves in water."""
     eight = plan(576, "GB200")

@@ -90,10 +90,7 @@ def nets_of(
     if nodes == 1:
         return tuple(found)
     ends = nodes + storage.servers + heads_of(nodes)
-    files = fat_tree(
-        ends, round(rule("node-ports", "storage")), kind.ports_of(gbps), oversubscription=2
-    )
-    found.append(net_of("storage", kind, gbps, files))
+    found.append(net_of("storage", kind, gbps, _files_on(compute, ends)))
     ethernet, slow = switch("sn4600c"), switch("sn2201")
     band = fat_tree(
         ends, round(rule("node-ports", "in_band")), ethernet.ports_of(100), oversubscription=3
@@ -106,6 +103,15 @@ def nets_of(
     found.append(Net(name="out of band", switch=slow, fabric=out, modules=0,
                      watts=leaves * slow.watts))  # fmt: skip
     return tuple(found)
+
+
+def _files_on(compute: Fabric, ends: int) -> Fabric:
+    """The network of storage. In a small cluster it is what the GPUs' one switch has left, as in
+    NVIDIA's enterprise reference architectures."""
+    ports = round(rule("node-ports", "storage"))
+    if compute.leaves == 1 and compute.node_links + ends * ports <= compute.radix:
+        return Fabric(tiers=1, radix=compute.radix, node_links=ends * ports)
+    return fat_tree(ends, ports, compute.radix, oversubscription=2)
 
 
 def bill_of(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OWN = ("submit_latency", "throughput", "cli_start", "failure_detection")  # they know their file
-OTHERS = ("store", "restart", "checkpoint_stall", "agent_idle", "launch", "forget")
+OTHERS = ("store", "restart", "checkpoint_stall", "agent_idle", "launch", "forget", "planner")
 
 
 def command_of(name: str) -> list[str]:

@@ -74,7 +74,8 @@ class Transport:
     `pair_efficiency`: what two GPUs reach of a link that no switch joins. `host_bytes_per_s`: what
     a host of such a link carries for all of its GPUs; None: no bound is known. `rings`: share of
     the link's rate by number of GPUs, where the wires between them are few. `adapter_bytes_per_s`:
-    of one, which a GPU has for itself while the others of its node are silent.
+    of one, which a GPU has for itself while the others of its node are silent. `host_call_s`: of a
+    call through torch.distributed that somebody waits for; in a stream it is hidden.
     """
 
     bulk: Protocol
@@ -85,6 +86,7 @@ class Transport:
     host_bytes_per_s: float | None
     rings: Mapping[int, float]
     adapter_bytes_per_s: float
+    host_call_s: float
     direct: Direct
     small: Small
 
@@ -123,6 +125,7 @@ def transport(link_name: str) -> Transport:
             if quantity.startswith("share_of_")
         },
         adapter_bytes_per_s=number("adapter_rate") * 1e9 if "adapter_rate" in facts else 0.0,
+        host_call_s=number("host_call") * 1e-6,
         direct=Direct(
             launch_s=number("direct_launch") * 1e-6,
             low_launch_s=number("direct_low_launch") * 1e-6,

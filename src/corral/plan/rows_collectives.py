@@ -8,6 +8,7 @@ from typing import Final
 
 from corral.catalog.devices import Device, device
 from corral.catalog.links import Link
+from corral.catalog.transports import transport
 from corral.domain.errors import NotFound
 from corral.perf.collectives import (
     Algorithm,
@@ -60,6 +61,8 @@ def predict(row: Row) -> Predicted:
     ways = collective_ways(collective, size, place.group, place.wires)
     asked = [way for way in ways if way.algorithm == _asked(algorithm)]
     seconds = min(way.seconds for way in asked or ways)
+    if "torch" in row.get("library", "") and collective is not Collective.SEND_RECV:
+        seconds = max(seconds, transport(place.wires.scale_up.name).host_call_s)
     return Predicted(values={"pred_time_us": seconds * 1e6}, told=place.told)
 
 
@@ -85,14 +88,26 @@ def place_of(row: Row) -> Place:
     node_gpus = round(_number(row, "gpus_per_node") or (known.node_gpus if known else each))
     measured = said_between_nodes(row.get("inter_link", ""))
     if nodes > 1 and measured is not None:
-        slow = replace(_usual(known, "fabric"), bytes_per_s=measured / each)
-        told.append("inter_link: the rate measured between two nodes, on a network as is usual")
-        wires = Wires(scale_up=inside, domain_gpus=each, fabric=slow)
+        wires = _measured_between(measured, inside, each, known, told)
     else:
         fabric = _fabric(row, nodes, known, node_gpus, told)
         wires = Wires(scale_up=inside, domain_gpus=domain, fabric=fabric or inside)
     group = Group(size=round(gpus), per_domain=each)
     return Place(group=group, wires=wires, told=tuple(told))
+
+
+def _measured_between(
+    bytes_per_s: float, inside: Link, each: int, known: Device | None, told: list[str]
+) -> Wires:
+    """A rate that one pair had. Near to that of the adapter that each such GPU usually has, it is
+    taken to be that of each; far below, to be shared by the node."""
+    usual = _usual(known, "fabric")
+    is_own = bytes_per_s > usual.bytes_per_s / 2
+    told.append(
+        f"inter_link: the rate measured between two nodes, {'for each GPU' if is_own else 'shared'}"
+    )
+    fabric = replace(usual, bytes_per_s=bytes_per_s if is_own else bytes_per_s / each)
+    return Wires(scale_up=inside, domain_gpus=each, fabric=fabric)
 
 
 def _bridged(gpus: int, known: Device | None, text: str, told: list[str]) -> Place:

@@ -186,3 +186,34 @@ def test_gpus_with_a_link_to_each_peer_have_few_of_them_among_few() -> None:
     )
     assert two == pytest.approx(20.8e-3, rel=0.1)
     assert eight < two / 3
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "size", "group", "a_gpu", "measured_us"),
+    [
+        # nccl-tests issue 252: rings over 2 nodes of 4 GPUs with 4 adapters of HDR
+        (Algorithm.RING, 2**29, Group(size=8, per_domain=4), 25e9, 10_052),
+        (Algorithm.RING, 2**33, Group(size=8, per_domain=4), 25e9, 158_070),
+        # 319: rings over 2 nodes of 8 with one adapter of NDR each
+        (Algorithm.RING, 2**25, Group(size=16, per_domain=8), 6.25e9, 1_543),
+        (Algorithm.RING, 2**30, Group(size=16, per_domain=8), 6.25e9, 45_390),
+        # 283: 248 nodes of 8 with NDR, 512 MiB at 350 GB/s, as NCCL chooses
+        (None, 2**29, Group(size=1984, per_domain=8), 50e9, 3_066),
+        # nccl issue 1469: 8 bytes over 16 nodes of 8
+        (None, 8, Group(size=128, per_domain=8), 50e9, 62),
+        # nccl-tests issue 150: 8 bytes over 2 nodes of one GPU
+        (None, 8, Group(size=2, per_domain=1), 25e9, 19.5),
+    ],
+)
+def test_infiniband_is_as_people_measured_it_elsewhere(
+    algorithm: Algorithm | None, size: int, group: Group, a_gpu: float, measured_us: float
+) -> None:
+    """Two constants were set by them: the start of small ones (150), the rise with size (319)."""
+    node = Wires(
+        scale_up=link("nvlink-4"),
+        domain_gpus=max(4, group.per_domain),
+        fabric=replace(link("ib-ndr"), bytes_per_s=a_gpu),
+    )
+    ways = collective_ways(Collective.ALL_REDUCE, size, group, node)
+    seconds = min(way.seconds for way in ways if algorithm in (None, way.algorithm))
+    assert seconds * 1e6 == pytest.approx(measured_us, rel=0.1)

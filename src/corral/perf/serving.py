@@ -45,13 +45,18 @@ class Served:
     """How requests fare. Seconds. `busy`: share of the most that could be served; from 1 on the
     queue only grows, and all times are infinite.
 
-    `running`: requests in the batch on average. `queue_seconds`: mean wait for a place in it.
+    `running`: requests in the batch on average. `queue_seconds`: mean wait for a place in it;
+    `full_share`: of the requests that wait for one. `wait_seconds`: that and for the prompts of
+    others. `running_step`: of the others, in which a request comes, by how likely one runs.
     """
 
     load: Load
     running: float
     busy: float
     queue_seconds: float
+    full_share: float
+    wait_seconds: float
+    running_step: float
     decode_step: float
     prompt_step: float  # that is added to the others' steps by each prompt, all its parts
     parts: int  # steps that a prompt takes
@@ -78,10 +83,9 @@ class Served:
         if math.isinf(self.ttft):
             return math.inf
         prompts_busy = min(0.999, self.load.rate * self.prompt_step)
-        waiting = max(prompts_busy, min(1.0, self.busy) if self.queue_seconds > 0 else 0.0)
-        least = self.request_seconds + self.decode_step + self.prompt_step
-        step = self.decode_step
-        mean_wait = max(0.0, self.ttft - least - step / 2)
+        waiting = max(prompts_busy, self.full_share)
+        step, mean_wait = self.running_step, self.wait_seconds
+        least = self.ttft - mean_wait - step / 2
 
         def above(seconds: float) -> float:
             return _above(seconds - least, step, waiting, mean_wait)
@@ -250,6 +254,9 @@ def _steady(replica: Replica, load: Load, limits: Limits, others: float, busy: f
         running=others,
         busy=busy,
         queue_seconds=queue,
+        full_share=_full_share(busy, limits.sequences),
+        wait_seconds=queue + behind,
+        running_step=chance * decode,
         decode_step=decode,
         prompt_step=prompt,
         parts=parts,
@@ -259,14 +266,16 @@ def _steady(replica: Replica, load: Load, limits: Limits, others: float, busy: f
     )
 
 
+def _full_share(busy: float, places: int) -> float:
+    """How many requests find all places taken: Sakasegawa's fit of Erlang's formula C."""
+    share: float = busy ** (math.sqrt(2 * (places + 1)) - 1) if busy > 0 else 0.0
+    return min(1.0, share)
+
+
 def _queue_seconds(busy: float, places: int, service: float) -> float:
     """The mean wait where each request holds one of `places` for about the same time: half of what
     it is where the times are exponential."""
-    if busy <= 0:
-        return 0.0
-    power = math.sqrt(2 * (places + 1)) - 1
-    wait: float = 0.5 * service / places * busy**power / (1 - busy)
-    return wait
+    return 0.5 * service / places * _full_share(busy, places) / (1 - busy)
 
 
 def _overrun(replica: Replica, load: Load, limits: Limits) -> Served:
@@ -276,6 +285,9 @@ def _overrun(replica: Replica, load: Load, limits: Limits) -> Served:
         running=full,
         busy=load.rate / capacity(replica, load, limits),
         queue_seconds=math.inf,
+        full_share=1.0,
+        wait_seconds=math.inf,
+        running_step=_decode_step(replica, load, full),
         decode_step=_decode_step(replica, load, full),
         prompt_step=_prompt_step(replica, load, limits, full),
         parts=_parts(load, limits),

@@ -10,6 +10,7 @@ from corral.plan.servers import Server
 
 ROUNDS: Final = 8  # of halving a rate: to half a percent of the most
 SEQUENCES: Final = 1024  # in flight in one replica at the most, as submissions set it
+MOST: Final = 0.95  # of what a server can do: beyond it, queues of seconds answer to any burst
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ def best_replica(server: Server, load: Load) -> Layout | None:
 def most_within(layout: Layout, load: Load, benchmark: Benchmark) -> Served | None:
     """One copy at the highest rate at which 99 % of the requests keep the limits; None where none
     does."""
-    low, high, best = 0.0, layout.rate, None
+    low, high, best = 0.0, MOST * layout.rate, None
     for _ in range(ROUNDS):
         rate = (low + high) / 2
         one = served(layout.server.replica, replace(load, rate=rate), layout.limits)

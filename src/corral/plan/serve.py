@@ -308,8 +308,8 @@ def _missed(unfit: Iterable[Unfit]) -> TargetsMissed:
         )
     return TargetsMissed(
         f"no GPU keeps these targets; {nearest.device.title} comes nearest: {nearest.why}",
-        hint=f"ask for {nearest.ttft * 1e3:.0f} ms or more to the first token and "
-        f"{nearest.itl * 1e3:.1f} ms or more between tokens",
+        hint=f"ask for {ceil(nearest.ttft * 1e3)} ms or more to the first token and "
+        f"{ceil(nearest.itl * 1e4) / 10:.1f} ms or more between tokens",
     )
 
 

@@ -7,23 +7,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corral.catalog.devices import Device, devices
 from corral.catalog.economics import assume, assumptions
+from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import read_prices
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.bills import RENTS, CostRequest, Prices, prices_of, values_of
+from corral.plan.bills import RENTS, CostRequest, Prices, assumed, prices_of, values_of
 from corral.plan.cost import OWN, bill_of, cost
 from corral.plan.cost_report import report
 from corral.plan.hybrid import best_mix, duration_curve
 from corral.plan.page import page
 from corral.plan.uncertain import draws, spread, tornado
 
-PLAIN = {"capital": 0.0, "price_fall": 0.0}  # a USD of any month is a USD
+# prices of one day, and a USD of any month is a USD
+PLAIN = {"server_per_gpu": 37_500.0, "on_demand": 2.95, "reserved_discount": 0.35,
+         "spot_discount": 0.58, "capital": 0.0, "price_fall": 0.0}  # fmt: skip
 
 
 def prices(request: CostRequest) -> Prices:
     return prices_of(request, values_of(assume(request.assume)))
 
 
-# corral plan cost --gpus 16 --utilisation 0.6 --assume capital=0 --assume price_fall=0
+# corral plan cost --gpus 16 --utilisation 0.6 --assume server_per_gpu=37500 on_demand=2.95
+#   reserved_discount=0.35 spot_discount=0.58 capital=0 price_fall=0
 STARTUP = CostRequest(gpus=16, gpu="h100-sxm", years=3.0, utilisation=0.6, assume=PLAIN)
 
 
@@ -57,7 +63,7 @@ def test_16_h100_for_a_startup_rented() -> None:
 
 
 def test_what_500_000_usd_buy() -> None:
-    # corral plan cost --gpus 8 --budget 500000 --utilisation 0.7 --assume capital=0 ...
+    # corral plan cost --gpus 8 --budget-usd 500000 --assume, as above
     # A node: 300,000 + 37,500 + 16,000 + 9,000 + 15,000 = 377,500: the budget pays one at the
     # start. To run it three years takes 12,257 x 36 = 441,250 more: not that. Rented it is
     # 500,000 / 2.95 = 169,491.5 GPU-hours, 169,491.5 / 26,280 = 6.45 H100 around the clock.
@@ -256,8 +262,47 @@ def test_the_report_shows_all_and_names_what_was_assumed() -> None:
     assert low < found.saving < high
 
 
-def test_prices_of_another_gpu_are_asked_for() -> None:
-    told = cost(CostRequest(gpus=8, gpu="a100-sxm-80")).told
-    assert "not of a100-sxm-80" in told[0]
-    said = {"server_per_gpu": 20_000.0, "on_demand": 1.3}
-    assert "not of" not in cost(CostRequest(gpus=8, gpu="a100-sxm-80", assume=said)).told[0]
+LISTED = read_prices(
+    [
+        "subject,quantity,value,unit,source,date",
+        "near:h200-sxm,on_demand,4,USD a GPU-hour,a list,2026-01-01",
+        "near:h200-sxm,spot,1,USD a GPU-hour,a list,2026-01-01",
+        "near:h200-sxm,reserved_1y,3,USD a GPU-hour,a list,2026-01-01",
+        "far:h200-sxm,on_demand,6,USD a GPU-hour,a list,2026-01-01",
+        "far:h200-sxm,spot,9,USD a GPU-hour,a list,2026-01-01",
+        "away:h200-sxm,on_demand,5,USD a GPU-hour,a list,2026-01-01",
+        "buy:h200-sxm,gpu,30000,USD,a list,2026-01-01",
+        "buy:h100-sxm,gpu,25000,USD,a list,2026-01-01",
+        "buy:h100-sxm,server,280000,USD,a list,2026-01-01",
+    ]
+)
+
+
+def test_prices_of_a_gpu_are_those_of_the_list() -> None:
+    known = assumed(CostRequest(gpus=8, gpu="h200-sxm"), LISTED)
+    # 4, 5 and 6 on demand; near takes 3/4 off for spot, far asks for more than its full price; a
+    # server costs 280,000 / 8 / 25,000 = 1.4 times its GPUs
+    assert (known["on_demand"].low, known["on_demand"].value, known["on_demand"].high) == (4, 5, 6)
+    assert known["spot_discount"].value == pytest.approx(0.75)
+    assert known["reserved_discount"].value == pytest.approx(0.25)
+    assert known["server_per_gpu"].value == pytest.approx(42_000.0)
+    said = assumed(CostRequest(gpus=8, gpu="h200-sxm", assume={"on_demand": 4.5}), LISTED)
+    assert said["on_demand"].value == 4.5
+    near = assumed(CostRequest(gpus=8, gpu="h200-sxm", cloud="near"), LISTED)
+    assert near["on_demand"].value == 4
+    with pytest.raises(NotFound) as refused:
+        assumed(CostRequest(gpus=8, gpu="h200-sxm", cloud="neer"), LISTED)
+    assert "near" in refused.value.hint
+
+
+def test_where_nobody_tells_a_price_it_is_said() -> None:
+    nothing = Market(rents=(), sales=())
+    told = cost(CostRequest(gpus=8, gpu="a100-sxm-80"), nothing).told
+    assert "server_per_gpu and on_demand: nobody tells it of a100-sxm-80" in told[0]
+    assert "nobody" not in cost(CostRequest(gpus=8, gpu="a100-sxm-80")).told[0]
+
+
+@pytest.mark.parametrize("one", devices(), ids=lambda one: one.name)
+def test_prices_of_every_gpu_lie_between_their_low_and_their_high(one: Device) -> None:
+    for known in assumed(CostRequest(gpus=one.node_gpus, gpu=one.name)).values():
+        assert known.low <= known.value <= known.high, known

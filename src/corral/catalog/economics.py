@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from math import isfinite
+from typing import Final
 
 from corral.catalog.facts import table
 from corral.domain.errors import NotFound, SpecInvalid
 
-SEE = "corral plan catalog economics"
+SEE: Final = "corral plan catalog economics"
+SAID: Final = "as you say"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +50,21 @@ def assumptions() -> Mapping[str, Assumption]:
     }
 
 
-def assume(said: Mapping[str, float], source: str = "as you say") -> dict[str, Assumption]:
-    """All of them, with what was said in the place of the catalog's.
+def assume(
+    said: Mapping[str, float], better: Mapping[str, Assumption] | None = None
+) -> dict[str, Assumption]:
+    """All of them, with what was said in the place of the catalog's. `better`: what goes before the
+    catalog's, such as the prices of one GPU, but not before what was said.
 
     Raises: NotFound with the nearest name, SpecInvalid for a number that cannot be.
     """
-    known = dict(assumptions())
+    known = {**assumptions(), **(better or {})}
     for name, value in said.items():
         if name not in known:
             raise NotFound("assumption", name, list(known), see=SEE)
         _check(known[name], value)
         known[name] = replace(
-            known[name], value=value, low=value, high=value, source=source, date=None
+            known[name], value=value, low=value, high=value, source=SAID, date=None
         )
     return known
 

@@ -11,7 +11,10 @@ from typing import Final
 
 from corral.catalog.devices import device
 from corral.catalog.economics import Assumption, assume
+from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import prices
 from corral.domain.errors import SpecInvalid
+from corral.plan.market import of_market
 
 MONTH_HOURS: Final = 8_760 / 12
 RENTS: Final = ("on demand", "reserved", "spot")
@@ -22,7 +25,8 @@ class CostRequest:
     """`utilisation`: the share of all hours in which the GPUs are used, by owner or renter alike.
     `assume`: numbers in the place of catalog/data/economics.csv, by name. `budget_usd`: instead of
     `gpus`, or beside them, what there is to spend. `demand`: (GPUs, hours a year) of a duration
-    curve, for the best mix of owned and rented ones."""
+    curve, for the best mix of owned and rented ones. `cloud`: rent at this one; "" is the middle of
+    all."""
 
     gpus: int
     gpu: str = "h100-sxm"
@@ -34,6 +38,7 @@ class CostRequest:
     budget_usd: float | None = None
     demand: tuple[tuple[float, float], ...] = ()
     assume: Mapping[str, float] = field(default_factory=dict)
+    cloud: str = ""
 
     def __post_init__(self) -> None:
         given = (("gpus", self.gpus), ("years", self.years), ("budget", self.budget_usd))
@@ -237,9 +242,11 @@ def prices_of(request: CostRequest, values: Mapping[str, float]) -> Prices:
     )
 
 
-def assumed(request: CostRequest) -> dict[str, Assumption]:
-    """All assumptions, with those of the request. Raises: NotFound, SpecInvalid."""
-    return assume(request.assume)
+def assumed(request: CostRequest, market: Market | None = None) -> dict[str, Assumption]:
+    """All assumptions: as the request says, else by the list of prices (without one, that of the
+    catalog), else the usual ones. Raises: NotFound, SpecInvalid."""
+    listed = of_market(request.gpu, market or prices(), years=request.years, cloud=request.cloud)
+    return assume(request.assume, listed)
 
 
 def values_of(known: Mapping[str, Assumption]) -> dict[str, float]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.catalog.devices import device
-from corral.catalog.economics import Assumption
+from corral.catalog.economics import Assumption, assumptions
+from corral.catalog.prices import Prices as Market
 from corral.plan.bills import (
     RENTS,
     Bill,
@@ -18,10 +19,10 @@ from corral.plan.bills import (
     values_of,
 )
 from corral.plan.hybrid import Hybrid, best_mix
+from corral.plan.market import PRICED
 from corral.plan.uncertain import Band, Swing, Values, band, draws, tornado
 
 OWN: Final = "own"
-PRICED: Final = "h100-sxm"  # whose prices the catalog's assumptions are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +67,12 @@ class Costs:
         return min(self.ways, key=lambda way: way.bill.usd)
 
 
-def cost(request: CostRequest) -> Costs:
-    """The answer. Raises: NotFound for a GPU or an assumption that nobody knows, SpecInvalid."""
-    known = assumed(request)
+def cost(request: CostRequest, market: Market | None = None) -> Costs:
+    """The answer. `market`: a list of prices; without it, that of the catalog.
+
+    Raises: NotFound for a GPU, a cloud or an assumption that nobody knows, SpecInvalid.
+    """
+    known = assumed(request, market)
     prices = prices_of(request, values_of(known))
     gpus, used = request.gpus, request.utilisation
     drawn = [prices_of(request, values) for values in draws(known)]
@@ -135,13 +139,16 @@ def _by_use(prices: Prices, gpus: int) -> tuple[tuple[float, tuple[float, ...]],
 
 def _told(request: CostRequest, known: Mapping[str, Assumption]) -> list[str]:
     lines = [
-        f"{one.name} = {one.value:g} {one.unit} ({one.low:g} to {one.high:g}): {one.title}"
+        f"{one.name} = {one.value:,.6g} {one.unit} ({one.low:,.6g} to {one.high:,.6g}): {one.title}"
         if not one.is_known
-        else f"{one.name} = {one.value:g} {one.unit}, {one.source}: {one.title}"
+        else f"{one.name} = {one.value:,.6g} {one.unit}, {one.source}: {one.title}"
         for one in known.values()
     ]
-    missing = [name for name in ("server_per_gpu", "on_demand") if name not in request.assume]
+    usual = assumptions()
+    missing = [name for name in ("server_per_gpu", "on_demand") if known[name] is usual[name]]
     if device(request.gpu).name != PRICED and missing:
         said = " and ".join(missing)
-        lines.insert(0, f"{said} are those of an H100, not of {request.gpu}: say --assume them")
+        lines.insert(
+            0, f"{said}: nobody tells it of {request.gpu}, an H100's is taken; --assume it"
+        )
     return lines

@@ -1,6 +1,7 @@
 """plan cost as it is typed."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,19 @@ def test_what_cannot_be_read_is_told_with_its_form(
 ) -> None:
     assert run(["plan", "cost", *words]) == code
     assert said in capsys.readouterr().err
+
+
+def test_one_cloud_or_a_list_of_ones_own_says_the_price(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.csv"
+    own.write_text(
+        "subject,quantity,value,unit,source,date\n"
+        "ours:h100-sxm,on_demand,1.75,USD a GPU-hour,an offer,2026-11-01\n"
+    )
+    words = ["plan", "cost", "--cloud", "ours", "--json"]
+    assert run([*words, "--prices", str(own)]) == 0
+    assumed = json.loads(capsys.readouterr().out)["assumed"]
+    assert any(line.startswith("on_demand = 1.75 ") for line in assumed)
+    assert run(words) == 3
+    assert "there is no price of h100-sxm at 'ours'" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """plan cost: own or rent."""
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -22,6 +23,8 @@ def cost(
     budget_usd: float | None = None,
     demand: Annotated[list[str] | None, _LIST] = None,
     assume: Annotated[list[str] | None, _LIST] = None,
+    cloud: str = "",
+    prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
     """Say what GPUs cost over the years, owned or rented, and where these meet.
@@ -39,7 +42,10 @@ def cost(
         budget_usd: What there is to spend: what it buys, and what it rents.
         demand: GPUS:HOURS of a year, several: the best mix of owned and rented ones.
         assume: NAME=NUMBER, several; names: corral plan catalog economics.
+        cloud: Rent at this one; else at the middle of what all ask.
+        prices: A list of one's own, in the form that corral plan prices --fetch writes.
     """
+    from corral.cli.planner.prices import read_prices_of
     from corral.plan.bills import CostRequest
     from corral.plan.cost import cost as found_of
     from corral.plan.cost_report import report
@@ -55,5 +61,6 @@ def cost(
         budget_usd=budget_usd,
         demand=number_pairs(demand or (), "--demand"),
         assume=named_numbers(assume or (), "--assume"),
+        cloud=cloud,
     )
-    (out or Out()).show(report(found_of(request)))
+    (out or Out()).show(report(found_of(request, read_prices_of(prices))))

@@ -1,0 +1,84 @@
+"""Prices of one GPU as clouds and sellers ask them, in the place of the catalog's usual ones."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from statistics import median
+from typing import Final
+
+from corral.catalog.devices import Device, device
+from corral.catalog.economics import Assumption, assumptions
+from corral.catalog.prices import Prices
+from corral.domain.errors import NotFound
+
+PRICED: Final = "h100-sxm"  # whose prices catalog/data/economics.csv has, with their low and high
+
+
+def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dict[str, Assumption]:
+    """The assumptions that the list of prices knows better, for this GPU, by name.
+
+    On demand it is the middle of what the clouds ask, from the cheapest to the dearest; the
+    discounts are those of the clouds that ask for both. Of a GPU sold alone the server costs as
+    much more as an H100's does. `cloud`: only that one's offers.
+
+    Raises: NotFound where that cloud does not rent it out.
+    """
+    known, about = assumptions(), device(gpu)
+    offers = [one.usd_per_gpu_hour for one in market.rent(about.name, cloud=cloud)]
+    if cloud and not offers:
+        others = [one.cloud for one in market.rent(about.name)]
+        raise NotFound(f"price of {about.name} at", cloud, others, see="corral plan prices")
+    found: dict[str, Assumption] = {}
+    if offers:
+        source = f"{len(offers)} clouds" if len(offers) > 1 else "one cloud"
+        found["on_demand"] = _between(known["on_demand"], offers, f"{source}: corral plan prices")
+    terms = ("reserved_3y", "reserved_1y") if years >= 3 else ("reserved_1y",)
+    for name, kinds in (("reserved_discount", terms), ("spot_discount", ("spot",))):
+        off = next((seen for kind in kinds if (seen := _discounts(about, market, kind, cloud))), [])
+        if off:
+            found[name] = _between(known[name], off, "the same clouds: corral plan prices")
+    found.update((one.name, one) for one in _server(about, market, known))
+    return found
+
+
+def _discounts(about: Device, market: Prices, kind: str, cloud: str) -> list[float]:
+    """What each cloud takes off its price on demand; none that asks for more is counted."""
+    full = {one.cloud: one.usd_per_gpu_hour for one in market.rent(about.name, cloud=cloud)}
+    offers = market.rent(about.name, kind, cloud)
+    off = [1 - one.usd_per_gpu_hour / full[one.cloud] for one in offers if one.cloud in full]
+    return [share for share in off if 0 <= share < 1]
+
+
+def _server(about: Device, market: Prices, known: Mapping[str, Assumption]) -> Iterator[Assumption]:
+    usual = known["server_per_gpu"]
+    each = _per_gpu(about, market)
+    if each is not None:
+        usd, source = each
+        factor = usd / usual.value
+        yield replace(
+            usual, value=usd, low=usual.low * factor, high=usual.high * factor, source=source
+        )
+
+
+def _per_gpu(about: Device, market: Prices) -> tuple[float, str] | None:
+    """USD of a server a GPU, and who says so; None where nobody does."""
+    if (whole := market.sale(about.name, "server")) is not None:
+        return whole.usd / about.node_gpus, whole.source
+    one = market.sale(about.name, "gpu") or market.sale(about.name, "used_gpu")
+    server, alone = market.sale(PRICED, "server"), market.sale(PRICED, "gpu")
+    if one is None or server is None or alone is None:
+        return None
+    more = server.usd / device(PRICED).node_gpus / alone.usd
+    used = ", used" if one.what == "used_gpu" else ""
+    return one.usd * more, f"{one.source}; {one.usd:,.0f} for one{used}, times {more:.2f}"
+
+
+def _between(usual: Assumption, seen: list[float], source: str) -> Assumption:
+    """The middle of what was seen; with few seen, as wide as the usual one is."""
+    value = median(seen)
+    spread = (usual.low / usual.value, usual.high / usual.value)
+    low, high = min(*seen, value * spread[0]), max(*seen, value * spread[1])
+    if len(seen) > 2:
+        low, high = min(seen), max(seen)
+    if usual.unit.startswith("share"):
+        high = min(high, 0.95)
+    return replace(usual, value=value, low=low, high=max(high, value), source=source)

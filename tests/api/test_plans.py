@@ -13,7 +13,7 @@ SMALLEST: dict[str, dict[str, Any]] = {
     "cluster": {"gpus": 256, "gpu": "h100"},
     "cost": {"gpus": 16, "utilisation": 0.6},
     "model": {"model": "llama-3.1-8b", "gpu": "h100"},
-    "reliability": {"nodes": 128, "work_days": 30, "parameters": 70e9},
+    "reliability": {"gpus": 1024, "days": 30},
     "serve": {
         "model": "llama-3.1-8b",
         "qps": 2,
@@ -60,9 +60,7 @@ def test_what_is_no_request_is_refused(kind: str, body: Any, head: Head) -> None
 
 def test_what_cannot_be_is_refused_with_a_hint(head: Head) -> None:
     with head.http() as http:
-        told = http.post(
-            "/v1/plan/reliability", json={"nodes": 0, "work_days": 1, "parameters": 7e9}
-        )
+        told = http.post("/v1/plan/reliability", json=SMALLEST["reliability"] | {"days": 0})
     assert told.status_code == 400
     assert told.json()["error"]["hint"] == "give a number above 0"
 

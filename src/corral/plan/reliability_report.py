@@ -17,7 +17,8 @@ CLUMPS: Final = (
 )
 
 
-def report(found: Reliability) -> Report:
+def report(found: Reliability, *, assumed: tuple[str, ...] = ()) -> Report:
+    """`assumed`: what the caller took."""
     run, best = found.run, found.best
     days = f"{run.work_days:g} days of work take {best.wall_days:.1f}"
     return Report(
@@ -29,7 +30,7 @@ def report(found: Reliability) -> Report:
         answers=tuple(_answers(found)),
         tables=(_intervals(found), _faster(found), _spares(found), _parts(found), _seen(found)),
         figures=(_by_interval(found), _by_nodes(found)),
-        assumed=found.told,
+        assumed=(*assumed, *found.told),
         sources=(*found.sources, "times to recover: catalog/data/recovery.csv"),
         warnings=(CLUMPS,),
         data=_data(found),

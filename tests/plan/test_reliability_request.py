@@ -1,0 +1,40 @@
+"""plan reliability in plain words: GPUs of a type for so many days."""
+
+import pytest
+
+from corral.domain.errors import NotFound, SpecInvalid
+from corral.plan.reliability_request import USUAL, ReliabilityRequest, answer
+
+
+def test_gpus_of_a_type_are_nodes_that_fail() -> None:
+    told = answer(ReliabilityRequest("llama-3.1-405b", gpus=16_384, days=54))
+    assert told.title == "Reliability: 2,048 nodes of 8 GPUs, 54 days"
+    assert any("405" in line or "5,27" in line for line in told.assumed)  # 13 x 405.85 G bytes
+
+
+def test_a_model_and_its_parameters_say_the_same() -> None:
+    named = answer(ReliabilityRequest("llama-3.1-405b", gpus=1_024, days=30))
+    counted = answer(ReliabilityRequest(gpus=1_024, days=30, parameters=405_853_388_800))
+    assert named.answers == counted.answers
+
+
+def test_where_no_model_is_said_the_usual_one_is_told() -> None:
+    assert any(USUAL in line for line in answer(ReliabilityRequest(gpus=64, days=3)).assumed)
+    known = ReliabilityRequest(gpus=64, days=3, stall_seconds=2.0)
+    assert not any(USUAL in line for line in answer(known).assumed)
+
+
+@pytest.mark.parametrize(
+    ("request_", "refused"),
+    [
+        (ReliabilityRequest(gpus=0, days=1), SpecInvalid),
+        (ReliabilityRequest(gpus=8, days=0), SpecInvalid),
+        (ReliabilityRequest(gpus=8, days=1, gpu="h1000"), NotFound),
+        (ReliabilityRequest("llama-9", gpus=8, days=1), NotFound),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    request_: ReliabilityRequest, refused: type[SpecInvalid | NotFound]
+) -> None:
+    with pytest.raises(refused):
+        answer(request_)

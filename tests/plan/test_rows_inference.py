@@ -72,6 +72,11 @@ def test_what_is_missing_is_told() -> None:
     assert "256 tokens out" in told
 
 
+def test_a_row_needs_no_more_columns_than_it_fills() -> None:
+    row = {"model": "Llama 3.1 8B", "gpu": "H100 SXM", "scenario": "offline max throughput"}
+    assert predict(row).values["pred_output_tokens_per_s_total"] > 1000
+
+
 def test_a_rate_makes_a_queue_and_a_fixed_number_makes_a_rate() -> None:
     cells = {"input_len": "512", "output_len": "128"}
     online = predict(row_of(requests_per_s="4", scenario="online", **cells)).values
@@ -92,6 +97,8 @@ def test_a_rate_makes_a_queue_and_a_fixed_number_makes_a_rate() -> None:
         ({"n_gpus": "two"}, "need a number"),
         ({"tp": "1.5"}, "whole number"),
         ({"scenario": "online"}, "needs the rate"),
+        ({"scenario": "online", "requests_per_s": "0"}, "need more than 0"),
+        ({"input_len": "0", "batch_or_concurrency": "1"}, "need 1 or more"),
         ({"scenario": "online", "requests_per_s": "100000"}, "its queue only grows"),
         ({"scenario": "MLPerf Offline", "model": "Qwen 2.5 7B"}, "not a model of MLPerf"),
     ],

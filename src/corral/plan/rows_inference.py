@@ -15,6 +15,11 @@ from corral.plan.benchmarks import Benchmark, best_replica, most_within, said_be
 from corral.plan.rows import Predicted, Row, RowRefused
 from corral.plan.servers import Server, number, server_of
 
+COLUMNS: Final = (  # that are read
+    "scenario", "model", "params", "layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "gpu",
+    "n_gpus", "nodes", "interconnect", "engine", "precision", "tp", "pp", "dp", "ep", "notes",
+    "batch_or_concurrency", "input_len", "output_len", "requests_per_s",
+)  # fmt: skip
 DECODED: Final = 256  # tokens that a row generates where it does not say how many
 PROMPTED: Final = 512  # tokens of a prompt where a row does not say how many
 IN_FLIGHT: Final = 2048  # sequences in flight at the most: TensorRT-LLM's max_batch_size
@@ -28,6 +33,7 @@ def predict(row: Row) -> Predicted:
     Raises: RowRefused.
     """
     told: list[str] = []
+    row = {**dict.fromkeys(COLUMNS, ""), **row}
     server = server_of(row, told)
     try:
         values = _values(row, server, told)
@@ -74,6 +80,8 @@ def _lengths(row: Row, told: list[str]) -> tuple[int, int]:
     if output is None:
         output = 1 if "prefill" in row["scenario"] else DECODED
         told.append(f"{output} tokens out")
+    if min(prompt, output) < 1:
+        raise RowRefused(f"{prompt:g} tokens in and {output:g} out: need 1 or more of each")
     return round(prompt), round(output)
 
 
@@ -134,6 +142,8 @@ def _after(pattern: str, text: str) -> float | None:
 def _rates(row: Row) -> list[float]:
     """Requests a second: of the row, or of the stages that its notes name."""
     if (rate := number(row, "requests_per_s")) is not None:
+        if rate <= 0:
+            raise RowRefused(f"{rate:g} requests a second: need more than 0")
         return [rate]
     if found := re.search(r"offered rates ([\d./]+) req/s", row["notes"]):
         return [float(one) for one in found[1].split("/") if one]

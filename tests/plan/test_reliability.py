@@ -1,5 +1,6 @@
 """Reliability of long runs: Llama 3's 54 days, and rules."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -132,3 +133,21 @@ def test_the_report_tells_what_was_assumed_and_can_be_shown() -> None:
     assert shown.answer("lost in money").value == pytest.approx(2.0 * found.lost_gpu_hours)
     assert any("node-days" in line for line in shown.assumed)
     assert "Spare nodes" in page(shown)
+
+
+def test_an_interval_at_which_the_run_would_never_end_is_shown_as_such() -> None:
+    # 128 nodes at 1,000 failures per 1,000 node-days: one every 675 s; a day without a save is
+    # 128 of those, and the chance that it lasts e^-128
+    run = LongRun(
+        nodes=128,
+        work_days=365.0,
+        rate=1_000.0,
+        stall_seconds=1.0,
+        restart_minutes=0.1,
+        interval_minutes=1_440.0 * 10,
+    )
+    shown = report(reliability(run))
+    named = {str(row[0]): row for row in shown.tables[0].rows}
+    assert named["asked"][3] is None
+    assert "Infinity" not in json.dumps(shown.as_data())
+    page(shown)

@@ -10,6 +10,7 @@ from statistics import NormalDist
 from typing import Final
 
 MOST_EXPONENT: Final = 700.0  # e to the power of more is no float: such a run never ends
+NEGLIGIBLE: Final = 1e-18  # against 1, which no float can tell from nothing
 STEPS: Final = 60  # of Newton's method at the most; five are usual
 
 
@@ -135,7 +136,10 @@ def enough_nodes(
     weight = total = enough = 1.0  # of all up; then of one more down, each time
     for down in range(1, whole + 1):
         hands = down if crews is None else min(down, crews)
-        weight *= (whole - down + 1) * ratio / hands
+        step = (whole - down + 1) * ratio / hands
+        weight *= step
+        if down > spares and step < 1 and weight < NEGLIGIBLE * total:
+            break
         total += weight
         enough += weight if down <= spares else 0.0
         if total > 1e250:  # only their ratio counts

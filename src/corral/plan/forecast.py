@@ -6,7 +6,7 @@ by before. Against others: docs/decisions/0049.
 """
 
 from bisect import insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, fsum
 from typing import Final
@@ -17,6 +17,9 @@ PERIODS: Final = 8  # of the past that a forecast looks back on
 LEAST_PERIODS: Final = 3  # before any forecast
 MOST_RETURN: Final = 0.98  # of a step's distance from the mean that the next one keeps
 MISS: Final = 0.2  # how often an interval may be wrong
+LEAST_MISS: Final = 0.02  # that is aimed at after many were
+MOST_MISS: Final = 0.4
+PACE: Final = 0.03  # by how much one outcome moves it
 FEW: Final = 9  # fewer earlier errors than these say nothing about one time of ten
 ORIGINS: Final = 400  # of the past, the newest, from which forecasts are tried
 NAIVE: Final = "seasonal naive"
@@ -154,7 +157,8 @@ class _Played:
         self._season, self._horizon = season, horizon
         first = max(2 * season, len(history) - horizon - ORIGINS)
         self._origins = range(first, len(history))
-        self._made = {at: method(history[:at], horizon, season) for at in self._origins}
+        moments = (*self._origins, len(history))
+        self._made = {at: method(history[:at], horizon, season) for at in moments}
 
     def _off(self, at: int, ahead: int) -> float:
         return self._history[at + ahead] - self._made[at][ahead]
@@ -168,10 +172,11 @@ class _Played:
         losses: list[float] = []
         held: list[bool] = []
         for ahead in range(horizon):
-            for at, told in self._told(tested, ahead):
-                actual = self._history[at + ahead]
-                held.append(told.low <= actual <= told.high)
-                ends = ((told.low, MISS / 2), (told.value, 0.5), (told.high, 1 - MISS / 2))
+            told = self._told(ahead)
+            for at in (at for at in tested if at in told):
+                one, actual = told[at], self._history[at + ahead]
+                held.append(one.low <= actual <= one.high)
+                ends = ((one.low, MISS / 2), (one.value, 0.5), (one.high, 1 - MISS / 2))
                 losses += [_pinball(actual, end, share) for end, share in ends]
         return Tried(
             method=name,
@@ -182,24 +187,34 @@ class _Played:
             held=sum(held) / len(held) if held else None,
         )
 
-    def _told(self, tested: Sequence[int], ahead: int) -> Iterator[tuple[int, Ahead]]:
-        """What would have been told at each of these moments, by the errors known by then."""
+    def _told(self, ahead: int) -> dict[int, Ahead]:
+        """What would have been told at each moment that had enough errors known by then, and what
+        is told now.
+
+        The miss that is aimed at follows the record (Gibbs and Candes 2021): after intervals that
+        held too little came wider ones.
+        """
         ranked: list[float] = []
-        known = self._origins.start  # a forecast's error is known once its step is over
-        for at in tested:
-            for old in range(known, at - ahead):
-                insort(ranked, self._off(old, ahead))
+        told: dict[int, Ahead] = {}
+        now, known, miss = len(self._history), self._origins.start, MISS
+        for at in (*self._origins, now):
+            for old in range(
+                known, at - ahead
+            ):  # a forecast's error is known once its step is over
+                off = self._off(old, ahead)
+                if old in told:
+                    missed = not told[old].low <= self._history[old + ahead] <= told[old].high
+                    miss = min(MOST_MISS, max(LEAST_MISS, miss + PACE * (MISS - missed)))
+                insort(ranked, off)
             known = max(known, at - ahead)
-            if len(ranked) >= FEW:
-                yield at, _interval(self._made[at][ahead], ranked)
+            if len(ranked) >= FEW or at == now:
+                told[at] = _interval(self._made[at][ahead], ranked, miss)
+        return told
 
     def ahead(self, step_hours: float, tried: tuple[Tried, ...]) -> Forecast:
         history, horizon = self._history, self._horizon
-        made = self._method(history, horizon, self._season)
-        steps = []
-        for at, value in enumerate(made):
-            known = [self._off(old, at) for old in self._origins if old + at < len(history)]
-            steps.append(_interval(value, sorted(known)))
+        made = self._made[len(history)]
+        steps = tuple(self._told(ahead)[len(history)] for ahead in range(horizon))
         whole = sorted(
             fsum(self._off(old, at) for at in range(horizon))
             for old in self._origins
@@ -210,7 +225,7 @@ class _Played:
             history=tuple(history),
             step_hours=step_hours,
             season=self._season,
-            steps=tuple(steps),
+            steps=steps,
             total=Ahead(
                 value=total.value * step_hours,
                 low=total.low * step_hours,
@@ -220,12 +235,12 @@ class _Played:
         )
 
 
-def _interval(value: float, ranked: Sequence[float]) -> Ahead:
-    """By ranked earlier errors: one more of their kind lies out on either side one time of ten.
+def _interval(value: float, ranked: Sequence[float], miss: float = MISS) -> Ahead:
+    """By ranked earlier errors: one more of their kind lies out on either side half of so often.
 
     Source: split conformal prediction, each side for itself (Romano, Patterson and Candes 2019).
     """
-    rank = min(len(ranked), ceil((len(ranked) + 1) * (1 - MISS / 2)))
+    rank = min(len(ranked), ceil((len(ranked) + 1) * (1 - miss / 2)))
     low = min(value, max(0.0, value + ranked[len(ranked) - rank]))
     return Ahead(value=value, low=low, high=max(value, value + ranked[rank - 1]))
 

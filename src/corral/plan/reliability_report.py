@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from math import isfinite
 from typing import Any, Final
 
 from corral.catalog.failures import seen
@@ -84,7 +85,7 @@ def _intervals(found: Reliability) -> Table:
         title="Intervals between saves",
         columns=columns("interval", ("every", "min"), ("goodput", "%"), ("wall clock", "d")),
         rows=tuple(
-            (one.name, one.interval_seconds / 60, 100 * one.goodput, one.wall_days)
+            (one.name, one.interval_seconds / 60, 100 * one.goodput, _ends(one.wall_days))
             for one in found.intervals
         ),
         note="Young and Daly are formulas near the exact one, which has the least expected time.",
@@ -201,8 +202,16 @@ def _span(hours: float) -> str:
     return f"{hours:.2g} h" if hours >= 1.5 else f"{hours * 60:.0f} min"
 
 
+def _ends(days: float) -> float | None:
+    """None of what never ends: no number says so."""
+    return days if isfinite(days) else None
+
+
 def _data(found: Reliability) -> dict[str, Any]:
-    return asdict(found) | {
+    whole = asdict(found)
+    for kept in (whole["best"], whole["worst"], whole["finest"], *whole["intervals"]):
+        kept["wall_days"] = _ends(kept["wall_days"])
+    return whole | {
         "mtbf_hours": found.mtbf_hours,
         "lost_gpu_hours": found.lost_gpu_hours,
     }

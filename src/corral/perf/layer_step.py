@@ -23,6 +23,7 @@ _SQUARE_FORWARD: Final = 12.5
 _SQUARE_BACKWARD: Final = 25.0
 _FLASH_BACKWARD_PRODUCTS: Final = 2.5  # five products, two in the forward pass: arXiv:2307.08691
 _CAUSAL: Final = 0.5  # half of the square is masked, and a flash kernel skips it
+_PERMUTES: Final = 2  # tokens are brought in the order of their experts, and back
 _KERNELS: Final = 6  # elementwise kernels of one pass
 
 
@@ -137,16 +138,17 @@ def _inner_numbers(model: Model, layout: Layout, own: Share, *, has_experts: boo
     up = 2 if model.is_gated else 1
     ffn = float(own.ffn)
     if has_experts and model.experts is not None:
-        passed = model.experts.per_token + model.experts.shared
-        ffn = passed * model.experts.ffn / layout.tensor
+        experts = model.experts
+        ffn = (experts.per_token + experts.shared) * experts.ffn / layout.tensor
+        ffn += experts.per_token * _PERMUTES * model.hidden / up / layout.tensor
     return up * ffn + (own.heads + 2 * own.kv_heads) * model.head_dim
 
 
 def _product_seconds(one: Product, step: Step, device: Device) -> float:
     rows, columns, inner, groups = one
-    return matmul_seconds(rows, columns, inner, device, step.precision, groups=groups) / (
-        sustained(device.architecture).matmul
-    )
+    held = sustained(device.architecture)
+    share = held.matmul if step.precision.bytes >= 2 else held.narrow_matmul
+    return matmul_seconds(rows, columns, inner, device, step.precision, groups=groups) / share
 
 
 def _backward_seconds(one: Product, step: Step, device: Device) -> float:
@@ -171,7 +173,7 @@ def _attention(
         forward = flops / (rate * held.flash_forward)
         backward = _FLASH_BACKWARD_PRODUCTS * flops / (rate * held.flash_backward)
         return forward, backward
-    square = float(groups) * own.sequence * step.sequence
+    square = software.square * groups * own.sequence * step.sequence
     scores = (own.sequence, step.sequence, model.head_dim, groups)
     values = (own.sequence, model.head_dim, step.sequence, groups)
     both = _wide(scores, step, device) + _wide(values, step, device)

@@ -13,18 +13,21 @@ DEFAULT: Final = "megatron-core"  # what is taken where nobody says which
 class Software:
     """Constants of a library, each with its source in the table.
 
-    `elementwise`: bytes that its norms, activations and dropouts move, over those of fused kernels.
-    `logit_bytes`: that the loss moves for each logit. `attention`: of its attention kernel's rate
-    over the best of the architecture. `host_forward`, `host_backward`: seconds that Python and the
-    driver need to launch one layer. `host_tensor`: more of it where layers are split.
-    `gradient_bytes`: of one gradient on the wire. `*_hidden`: shares of a communication that run
-    beside computing; what runs beside it costs `slowdown` of its time all the same.
-    `interleaves`: it splits pipelines into pieces by itself. `scatters`: tensor-parallel GPUs
-    share what goes to the next stage. `step`: seconds that each step takes besides.
+    `elementwise`: bytes that its norms, activations and dropouts move, over those of fused
+    kernels. `square`: bytes that attention moves for its square where it is not a flash kernel,
+    over those of Megatron-LM of 2021 with dropout. `logit_bytes`: that the loss moves for each
+    logit. `attention`: of its attention kernel's rate over the best of the architecture.
+    `host_forward`, `host_backward`: seconds that Python and the driver need to launch one layer.
+    `host_tensor`: more of it where layers are split. `gradient_bytes`: of one gradient on the
+    wire. `*_hidden`: shares of a communication that run beside computing; what runs beside it
+    costs `slowdown` of its time all the same. `interleaves`: it splits pipelines into pieces by
+    itself. `scatters`: tensor-parallel GPUs share what goes to the next stage. `step`: seconds
+    that each step takes besides.
     """
 
     name: str
     elementwise: float
+    square: float
     logit_bytes: float
     attention: float
     host_forward: float
@@ -52,6 +55,7 @@ def software(name: str = DEFAULT) -> Software:
     return Software(
         name=name,
         elementwise=own["elementwise"],
+        square=own["square"],
         logit_bytes=own["logit_bytes"],
         attention=own["attention"],
         host_forward=own["host_forward"] * 1e-3,
@@ -78,11 +82,13 @@ class Sustained:
     """What an architecture holds for hours, not for the moment of a benchmark.
 
     `matmul`: over the rate of single products: at its power limit a GPU lowers its clock.
+    `narrow_matmul`: the same at 8 bits or less, of kernels of training libraries.
     `flash_forward`, `flash_backward`: of fused attention kernels, over the dense peak.
     `skew`: what the slowest GPU costs, for each doubling beyond one domain.
     """
 
     matmul: float
+    narrow_matmul: float
     flash_forward: float
     flash_backward: float
     skew: float
@@ -95,6 +101,7 @@ def sustained(architecture: str) -> Sustained:
     facts = {**known["any"], **known.get(architecture, {})}
     return Sustained(
         matmul=facts["matmul"].number,
+        narrow_matmul=facts["narrow_matmul"].number,
         flash_forward=facts["flash_forward"].number,
         flash_backward=facts["flash_backward"].number,
         skew=facts["skew"].number,

@@ -18,7 +18,7 @@ from corral.perf.matmul import streamed_seconds
 from corral.perf.software import Software, software, sustained
 from corral.perf.wires import Wires
 
-_JOIN: Final = 6.0  # launching runs ahead of computing: the norm that joins the two
+_JOIN: Final = 4.2  # launching runs ahead of computing: the norm that joins the two
 _MERGE_BYTES: Final = 16.0  # of a number of attention: what was found and what is new, in 32 bits
 _CONTEXT_BACKWARD: Final = 2.0  # keys and values, and their gradients
 

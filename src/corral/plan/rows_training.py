@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import gcd
 from typing import Final
 
 from corral.catalog.devices import Device, device
@@ -26,10 +27,12 @@ LIBRARIES: Final = (
     (r"llm-foundry|mosaic", "llm-foundry"),
     (r"torchtitan|fsdp2", "torchtitan"),
     (r"torchtune", "torchtune"),
-    (r"megatron-deepspeed|no gradient bucketing|bigscience|neox|glm-130b", "megatron-2021"),
-    (r"2104\.04473|2201\.11990|2205\.05198|readme 2020|none \(ddp\)", "megatron-2021"),
+    (r"2104\.04473|2205\.05198|readme 2020|none \(ddp\)", "megatron-2021"),
+    (r"megatron-deepspeed|bigscience|neox|glm-130b|mt-nlg", "megatron-deepspeed"),
+    (r"no gradient bucketing", "megatron-2021"),
     (r"deepspeed|zero-[23]|\bfsdp\b|full_shard|torch\.compile|hugging", "pytorch"),
 )  # fmt: skip
+OLD: Final = ("megatron-2021", "megatron-deepspeed")  # no flash kernel yet
 # Fabrics by the words of an interconnect cell.
 FABRICS: Final = (
     (r"efa", "efa-p5"),
@@ -119,7 +122,8 @@ def read(row: Row) -> Run:
 
 def _to_fit(row: Row, run: Run) -> Run:
     """Where nobody says what is recomputed: nothing, if it fits, with gradients of 16 bits if need
-    be; or else each layer; and if even that does not fit, what the row says."""
+    be; or else each layer. If even that does not fit, then each layer where all is sharded, since
+    nothing else could make it fit, and else what the row says."""
     said = row.get("activation_checkpointing", "").lower()
     if said and not said.startswith(("not stated", "see ", "recipe default")):
         return run
@@ -136,7 +140,10 @@ def _to_fit(row: Row, run: Run) -> Run:
         needed = training_memory(step, layout, architecture=run.device.architecture)
         if needed.device <= run.device.memory_bytes:
             return replace(run, step=step, layout=layout, told=(*run.told, what))
-    return replace(run, told=(*run.told, "nothing is recomputed, though it does not fit"))
+    if run.layout.shard is not Shard.PARAMETERS:
+        return replace(run, told=(*run.told, "nothing is recomputed, though it does not fit"))
+    told = (*run.told, "each layer is recomputed, and even so it hardly fits")
+    return replace(run, layout=full, told=told)
 
 
 def library(row: Row) -> str:
@@ -169,6 +176,9 @@ def _gpus_of_parts(row: Row) -> int:
 
 def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) -> Layout:
     tensor, pipeline, context, expert = (whole(row, name) or 1 for name in ("tp", "pp", "cp", "ep"))
+    if model.experts and not any(whole(row, name) for name in ("dp", "tp", "pp", "ep")):
+        expert = gcd(model.experts.count, gpus)
+        told.append(f"experts are spread over {expert} GPUs")
     apart = tensor * pipeline * context
     if gpus % apart:
         raise RowRefused(f"{gpus} GPUs are not tp {tensor} x pp {pipeline} x cp {context} x dp")
@@ -264,7 +274,7 @@ def _precision(row: Row) -> Precision:
 
 
 def _has_flash(row: Row, by: Software, told: list[str]) -> bool:
-    if by.name == "megatron-2021":
+    if by.name in OLD:
         told.append("attention without a flash kernel, as libraries had it before 2023")
         return False
     return True

@@ -3,9 +3,12 @@
 import csv
 import gzip
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from corral.plan.rows import RowRefused
 from corral.plan.rows_memory import predict
@@ -16,6 +19,9 @@ TABLE = Path(__file__).parents[2] / "validation" / "data" / "memory_ci.csv.gz"
 def rows() -> list[Mapping[str, str]]:
     with gzip.open(TABLE, "rt") as lines:
         return [row for row in csv.DictReader(lines) if "SAME VALUES" not in row["notes"]]
+
+
+ROWS = rows()[::20]
 
 
 def test_peak_and_steady_memory_are_near_what_was_measured() -> None:
@@ -66,3 +72,20 @@ def test_a_t5_without_its_halves_is_refused() -> None:
         predict({**row, "args": ""})
     with pytest.raises(RowRefused, match="pipeline stages"):
         predict({**row, "pp": "2"})
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_whatever_a_cell_says_a_row_is_predicted_or_refused(data: st.DataObject) -> None:
+    row = data.draw(st.sampled_from(ROWS))
+    column = data.draw(st.sampled_from(sorted(row)))
+    cell = data.draw(
+        st.sampled_from(["", "0", "-1", "7", "many", "1e9", "1e999", "nan", "--mtp-num-layers"])
+    )
+    with suppress(RowRefused):  # and nothing else is raised
+        assert min(predict({**row, column: cell}).values.values()) > 0
+
+
+def test_a_row_of_nothing_is_refused() -> None:
+    with pytest.raises(RowRefused):
+        predict({})

@@ -1,6 +1,7 @@
 """Memory of one row of the memory_ci table: a functional test of Megatron-LM with its flags."""
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from math import gcd
@@ -31,13 +32,17 @@ def predict(row: Row) -> Predicted:
 
     Raises: RowRefused.
     """
-    if row["family"] not in FAMILIES:
+    known = defaultdict(str, row)
+    if known["family"] not in FAMILIES:
         raise RowRefused(
-            f"{row['family']} models have parts that the row does not describe",
+            f"{known['family'] or 'unnamed'} models have parts that the row does not describe",
             hint=f"rows of {', '.join(FAMILIES)} models are predicted",
         )
     told: list[str] = []
-    memory = _t5(row, told) if row["family"] == "t5" else _decoder(row, told)
+    try:
+        memory = _t5(known, told) if known["family"] == "t5" else _decoder(known, told)
+    except (ValueError, ArithmeticError) as wrong:  # a size of 0, or one that nothing can have
+        raise RowRefused(str(wrong)) from wrong
     return Predicted(
         values={
             "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
@@ -60,19 +65,12 @@ def _t5(row: Row, told: list[str]) -> Memory:
         raise RowRefused("the row does not say the layers of encoder and decoder")
     encoder, decoder = map(int, halves)
     told.append(f"{ENCODED} tokens encoded and {DECODED} decoded")
-    known = {**row, "layers": str(encoder + decoder), "seq_len": str(DECODED)}
+    known = defaultdict(str, row, layers=str(encoder + decoder), seq_len=str(DECODED))
     step, layout = step_of(known, told), layout_of(known, told)
     model = replace(step.model, positions=ENCODED, has_bias=True)
-    try:
-        return t5_memory(
-            model,
-            decoder,
-            replace(step, model=model),
-            layout,
-            architecture=architecture(row["gpu"]),
-        )
-    except ValueError as wrong:
-        raise RowRefused(str(wrong)) from wrong
+    return t5_memory(
+        model, decoder, replace(step, model=model), layout, architecture=architecture(row["gpu"])
+    )
 
 
 def memory_of_training(
@@ -105,12 +103,20 @@ def flags_of(row: Row) -> dict[str, str]:
     return flags
 
 
+def flag_number(flags: Mapping[str, str], name: str) -> int:
+    """The whole number of a flag; 0 where it is not given. Raises: RowRefused where it is none."""
+    said = flags.get(name, "0")
+    if not said.isdigit():
+        raise RowRefused(f"--{name} is {said or 'nothing'}: need a whole number")
+    return int(said)
+
+
 def number(row: Row, name: str, default: int | None = None) -> int:
     """A cell's whole number. Raises: RowRefused where it is none, and there is no default."""
     cell = row[name].strip()
     try:
         return int(float(cell)) if cell or default is None else default
-    except ValueError:
+    except (ValueError, OverflowError):
         raise RowRefused(f"{name} is {cell or 'not said'}: need a whole number") from None
 
 
@@ -146,7 +152,7 @@ def _experts(row: Row, flags: Mapping[str, str], ffn: int) -> Experts | None:
     if not row["num_experts"]:
         return None
     own = number(row, "moe_ffn", ffn)
-    shared = int(flags.get("moe-shared-expert-intermediate-size", "0"))
+    shared = flag_number(flags, "moe-shared-expert-intermediate-size")
     dense = re.match(r"\(\[0\]\*(\d+)", flags.get("moe-layer-freq", ""))
     return Experts(
         count=number(row, "num_experts"),
@@ -179,7 +185,7 @@ def step_of(row: Row, told: list[str]) -> Step:
         dropout=flags.get("attention-dropout") != "0.0",
         state=MUON if flags.get("optimizer") == "muon" else State(),
         grouped_experts="moe-grouped-gemm" in flags,
-        ahead=int(flags.get("mtp-num-layers", "0")),
+        ahead=flag_number(flags, "mtp-num-layers"),
     )
 
 
@@ -226,7 +232,7 @@ def layout_of(row: Row, told: list[str]) -> Layout:
         recompute=_recompute(flags),
         first_layers=first,
         last_layers=last,
-        replicas=gcd(data, int(flags.get("num-distributed-optimizer-instances", "1"))),
+        replicas=gcd(data, max(flag_number(flags, "num-distributed-optimizer-instances"), 1)),
     )
 
 
@@ -235,8 +241,8 @@ def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:
     stage has. A pipeline's layout is written Et*2|(tt|)*5t|tmL: t is a layer, | ends a piece."""
     written = flags.get("pipeline-model-parallel-layout", "")
     if not written:
-        first = int(flags.get("decoder-first-pipeline-num-layers", "0"))
-        return first, int(flags.get("decoder-last-pipeline-num-layers", "0")), 1
+        first = flag_number(flags, "decoder-first-pipeline-num-layers")
+        return first, flag_number(flags, "decoder-last-pipeline-num-layers"), 1
     plain = re.sub(r"\(([^)]*)\)\*(\d+)", lambda many: many[1] * int(many[2]), written)
     plain = re.sub(r"(\w)\*(\d+)", lambda many: many[1] * int(many[2]), plain)
     layers = [piece.count("t") for piece in plain.split("|")]

@@ -56,6 +56,18 @@ def test_a_report_is_one_page_with_all_that_it_says() -> None:
     assert "http" not in told
 
 
+def test_a_bar_of_two_points_lies_between_them() -> None:
+    spans = Figure(
+        title="spans", x=Column(name=""), y=Column(name=""), kind="bars",
+        series=(
+            Series(name="whole", points=((0, 10.0),)),
+            Series(name="half", points=((0, 10.0), (0, 5.0))),
+        ),
+    )  # fmt: skip
+    whole, half = parsed(spans).findall("rect")
+    assert float(half.attrib["width"]) == pytest.approx(float(whole.attrib["width"]) / 2, abs=0.2)
+
+
 def test_a_report_is_json_whatever_was_computed() -> None:
     data = {"day": date(2026, 1, 2), "endless": inf, "series": LINES.series, "by": {1: (2.0, None)}}
     told = Report(title="t", verdict="", answers=(), data=data).as_data()
@@ -80,14 +92,15 @@ def test_a_picture_of_its_own_has_its_colours_and_names() -> None:
     assert {"one", "two"} <= {one.text for one in drawn.findall(f"{space}text")}
 
 
-def test_bars_stand_on_the_line_of_nothing() -> None:
+def test_bars_begin_at_the_line_of_nothing_and_lie_below_each_other() -> None:
     bars = Figure(
         title="bars", x=Column(name=""), y=Column(name=""), kind="bars",
         series=(Series(name="up", points=((0, 3.0),)), Series(name="down", points=((0, -2.0),))),
     )  # fmt: skip
     up, down = parsed(bars).findall("rect")
-    foot = float(up.attrib["y"]) + float(up.attrib["height"])
-    assert isclose(foot, float(down.attrib["y"]), abs_tol=0.2)
+    foot = float(down.attrib["x"]) + float(down.attrib["width"])
+    assert isclose(foot, float(up.attrib["x"]), abs_tol=0.2)
+    assert float(down.attrib["y"]) > float(up.attrib["y"]) + float(up.attrib["height"])
 
 
 @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20), st.booleans())

@@ -201,23 +201,16 @@ def _swings(found: Costs) -> Table:
 
 
 def _swing_figure(found: Costs) -> Figure:
-    most = found.swings[:SHOWN]
+    """A tornado: from what is saved at an assumption's low to what is at its high."""
     return Figure(
-        title="What the answer hangs on",
+        title="What the answer hangs on: what owning saves, from each assumption's low to its high",
         x=Column(name="assumption"),
         y=Column(name="owning saves", unit="USD"),
         series=tuple(
-            Series(
-                name=name,
-                points=tuple(
-                    (float(at), swing.low if name == "low" else swing.high)
-                    for at, swing in enumerate(most)
-                ),
-            )
-            for name in ("low", "high")
+            Series(name=swing.name, points=((0.0, swing.low), (0.0, swing.high)))
+            for swing in found.swings[:SHOWN]
         ),
-        kind="points",
-        x_marks=tuple((float(at), swing.name) for at, swing in enumerate(most)),
+        kind="bars",
     )
 
 

@@ -21,14 +21,14 @@ STYLE: Final = (
     _colours("#212529", "#fff", "#f1f3f5", "#dee2e6", LIGHT)
     + "@media (prefers-color-scheme:dark){"
     + _colours("#e9ecef", "#15181b", "#23272b", "#3a4046", DARK)
-    + "}:root{color-scheme:light dark}body{font:15px system-ui;margin:2rem auto;max-width:64rem;"
+    + "}:root{color-scheme:light dark}body{font:15px system-ui;margin:2rem auto;max-width:76rem;"
     "padding:0 1rem;color:var(--ink);background:var(--back)}"
     "h1{font-size:1.4rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}"
     ".verdict{font-size:1.1rem}.small{font-size:.85rem}"
     ".wide{overflow-x:auto}svg{width:100%;min-width:34rem;height:auto}svg text{fill:var(--ink)}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
     "td,th{padding:.2rem .7rem;text-align:right;white-space:nowrap}"
-    "td.word,th:first-child{text-align:left}"
+    ".word,th:first-child{text-align:left}"
     "tr:nth-child(even){background:var(--band)}"
 )
 
@@ -75,7 +75,7 @@ def answer_text(one: Answer) -> str:
 
 def _table(table: Table) -> str:
     words = [_is_words(table, at) for at in range(len(table.columns))]
-    head = "".join(f"<th>{escape(column_text(column))}</th>" for column in table.columns)
+    head = "".join(map(_head, table.columns, words))
     body = "".join(
         f"<tr>{''.join(map(_cell, row, words, chain([True], repeat(False))))}</tr>"
         for row in table.rows
@@ -83,6 +83,11 @@ def _table(table: Table) -> str:
     note = f'<p class="small">{escape(table.note)}</p>' if table.note else ""
     whole = f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
     return f"<h2>{escape(table.title)}</h2>{whole}{note}"
+
+
+def _head(column: Column, is_word: bool) -> str:
+    kind = ' class="word"' if is_word else ""
+    return f"<th{kind}>{escape(column_text(column))}</th>"
 
 
 def _is_words(table: Table, at: int) -> bool:

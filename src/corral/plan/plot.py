@@ -1,6 +1,6 @@
 """A figure as SVG: lines with their bands, points or bars, on axes with round marks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from typing import Final
 
@@ -10,13 +10,14 @@ from corral.plan.ticks import Axis, axis_of, mark_text
 WIDTH: Final = 720
 HEIGHT: Final = 280
 LIGHT: Final = ("#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057")  # --c0 to --c5
-_BOX: Final = f"-64 -22 {WIDTH + 90} {HEIGHT + 66}"
+BAR: Final = 26  # of its height, one bar with its distance to the next
+NAMES: Final = 200  # of the width, for the names of bars
 
 
 def svg(figure: Figure) -> str:
     """The drawing within a page that has the colours, and below it the names of its series where
     there are several."""
-    drawn = f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_BOX}">'
+    drawn = f'<svg role="img" aria-label="{escape(figure.title)}" viewBox="{_box(figure)}">'
     return f'<div class="wide">{drawn}{_inside(figure)}</svg></div>{_legend(figure)}'
 
 
@@ -30,25 +31,26 @@ def picture(figure: Figure) -> str:
         for at, one in enumerate(figure.series)
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_BOX}" width="{WIDTH + 90}">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{_box(figure)}" width="{WIDTH + 90}">'
         f"<style>{style}</style>{_inside(figure)}{names}</svg>\n"
     )
 
 
+def _box(figure: Figure) -> str:
+    height = BAR * len(figure.series) if figure.kind == "bars" else HEIGHT
+    return f"-64 -22 {WIDTH + 90} {height + 66}"
+
+
 def _inside(figure: Figure) -> str:
-    xs = [x for one in figure.series for x, _ in one.points]
+    if figure.kind == "bars":
+        return "".join(_bars(figure))
     ys = [y for one in figure.series for _, y in one.points]
     ys += [y for one in figure.series for y in (*one.low, *one.high)]
     down = axis_of(ys, is_log=figure.y_is_log)
-    if figure.kind == "bars":
-        marks, inside = "", "".join(_bars(figure.series, down))
-    else:
-        across = _across(xs, is_log=figure.x_is_log)
-        marks = "".join(_columns(figure, across))
-        inside = "".join(
-            _drawn(at, one, figure, across, down) for at, one in enumerate(figure.series)
-        )
-    return f"{''.join(_rows(down))}{marks}{inside}{_titles(figure.x, figure.y)}"
+    across = _across([x for one in figure.series for x, _ in one.points], is_log=figure.x_is_log)
+    lines = (_drawn(at, one, figure, across, down) for at, one in enumerate(figure.series))
+    axes = f"{''.join(_rows(down))}{''.join(_columns(figure, across))}"
+    return f"{axes}{''.join(lines)}{_titles(figure.x, figure.y)}"
 
 
 def _across(xs: list[float], *, is_log: bool) -> Axis:
@@ -108,18 +110,27 @@ def _drawn(at: int, series: Series, figure: Figure, across: Axis, down: Axis) ->
     return f'{band}<polyline fill="none" stroke="{colour(at)}" stroke-width="2" points="{line}"/>'
 
 
-def _bars(series: Sequence[Series], down: Axis) -> Iterator[str]:
-    """A bar a series, at the height of its first point, with its name below."""
-    each = WIDTH / max(1, len(series))
-    floor = HEIGHT * (1 - down.place(max(0.0, down.low)))
-    for at, one in enumerate(series):
-        top = HEIGHT * (1 - down.place(one.points[0][1]))
-        x, y, tall = at * each + each * 0.15, min(top, floor), abs(floor - top)
+def _bars(figure: Figure) -> Iterator[str]:
+    """A bar a series, one below the other: names of any length have room beside them."""
+    ends = [[y for _, y in one.points] for one in figure.series]
+    axis = axis_of([y for each in ends for y in each], is_log=False)
+    deep = BAR * len(figure.series)
+
+    def across(value: float) -> float:
+        return NAMES + (WIDTH - NAMES) * axis.place(value)
+
+    for mark in axis.marks():
+        x = across(mark)
+        yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{deep}" stroke="var(--grid)"/>'
+        yield _word(x, deep + 16, mark_text(mark), "middle")
+    for at, one in enumerate(figure.series):
+        low, high = sorted((ends[at][0], ends[at][1] if len(ends[at]) > 1 else 0.0))
         yield (
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{each * 0.7:.1f}" height="{tall:.1f}" '
-            f'fill="{colour(at)}"/>'
+            f'<rect x="{across(low):.1f}" y="{at * BAR + 4}" '
+            f'width="{across(high) - across(low):.1f}" height="{BAR - 8}" fill="{colour(at)}"/>'
         )
-        yield _word(x + each * 0.35, HEIGHT + 16, one.name, "middle")
+        yield _word(NAMES - 8, at * BAR + BAR / 2 + 4, one.name, "end")
+    yield _word(WIDTH, deep + 34, _title(figure.y), "end")
 
 
 def _legend(figure: Figure) -> str:

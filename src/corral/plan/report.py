@@ -34,7 +34,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """`kind`: lines through points; points alone; bars, one a series at its first point's y.
+    """`kind`: lines through points; points alone; bars, one a series: from 0 to its point's y, or
+    between those of two points.
     `x_marks`: places on the x axis with a word each; without them, round numbers are marked."""
 
     title: str

@@ -29,6 +29,7 @@ KINDS: Final[Mapping[str, str]] = {
     "optimizer": "optimizer",
     "skew": "waiting for the slowest GPU",
 }
+LEAST: Final = 0.0005  # of a step: what takes less is not listed
 SOURCES: Final = (
     "step: arXiv:2104.04473, arXiv:2205.05198; sharding: arXiv:1910.02054",
     "kernels, libraries and links: catalog/data/{kernels,sustained,software,transports}.csv",
@@ -165,7 +166,7 @@ def _by_part(found: Trained) -> Table:
         rows=tuple(
             (KINDS[name], size, 100 * size / time.seconds)
             for name, size in sorted(time.parts.items(), key=lambda part: -part[1])
-            if size > 0
+            if size > LEAST * time.seconds
         ),
     )
 

@@ -12,7 +12,7 @@ from corral.catalog.precisions import Precision
 
 SILENT: Final = re.compile(  # words that drivers and benchmarks add, and that tell no device apart
     r"nvidia|amd|intel|google|aws|apple|instinct|geforce|radeon|tesla|gpu|accelerator|generation|oam"
-    r"|grace|hopper|superchip|virtualized|hbm[234]e?|nps1|spx|[0-9]+w"
+    r"|grace|hopper|superchip|virtualized|dgx|hgx|hbm[234]e?|nps1|spx|[0-9]+[wx]"
 )
 SOCKETS: Final = {"sxm2": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm"}  # one a device
 

@@ -35,15 +35,16 @@ def cache_attention_seconds(
     kv_bytes: float = 2.0,
     tensor: int = 1,
     share: float = 1.0,
-    is_grouped: bool = True,
+    reread: float = 0.0,
 ) -> float:
     """One layer's attention of one new token of each of `sequences` over the `context` tokens that
     are kept of it: the cache is read once. `share`: of the memory's rate that the kernel reaches.
-    `is_grouped`: query heads that share a kept head read it once. Unit: seconds."""
+    `reread`: how much of a kept head each further query head that shares it reads again. Unit:
+    seconds."""
     own = kernels(device.architecture)
-    numbers = kv_numbers(model, tensor=tensor)
-    if not is_grouped and model.latent is None:
-        numbers *= model.heads // model.kv_heads
+    numbers: float = kv_numbers(model, tensor=tensor)
+    if model.latent is None:
+        numbers *= 1 + reread * (model.heads // model.kv_heads - 1)
     rate = device.memory_bytes_per_s * own.memory * share
     return sequences * seen(model, context) * numbers * kv_bytes / rate + own.seconds
 

@@ -14,18 +14,19 @@ class Engine:
     """`layer_seconds`: that each layer takes beside its products and its attention: small kernels
     and what the host needs to launch them. `step_seconds`: of each step, whatever its batch.
     `sequence_seconds`: of each sequence of a step (sampling, book keeping). `matmul`: share of the
-    rate of perf.matmul that its products reach. `attention`: share of the memory's rate that its
-    attention reads the cache at. `sum_seconds`: of each all-reduce beside what perf.collectives
-    says. `prompt_layer_seconds`: what the host needs to launch one layer of a step that has prompts
-    in it: no such layer is quicker. `sequence_layer_seconds`: of each sequence in each layer.
+    rate of perf.matmul that its products reach; `prompt_matmul`: what is left of it in steps that
+    have prompts in them. `attention`: share of the memory's rate that its attention reads the cache
+    at; `reread`: how much of a kept head it reads again for each further query head that shares it.
+    `sum_seconds`: of each all-reduce, for each domain that it spans, beside what perf.collectives
+    says; `sums_in_one`: small ones are one kernel of its own, and not NCCL's.
+    `prompt_layer_seconds`: what the host needs to launch one layer of a step that has prompts in
+    it: no such layer is quicker. `sequence_layer_seconds`: of each sequence in each layer.
     `processor_bytes_per_s`: what its kernels read on one processor at the most; 0: what the memory
-    gives. `is_grouped`: attention reads a kept head once for all the query heads that share it, or
-    once for each of them. `sums_in_one`: small all-reduces are one kernel of its own, and not
-    NCCL's. `request_seconds`: of each request outside of its steps: to read it, cut it into tokens
-    and place it, and to send the first token back.
-    `experts_seconds`: of each layer with experts, to choose them and to sort tokens by them.
-    `prompt_matmul`: what is left of the rate of products in steps that have prompts in them.
-    `imbalance`: tokens of the expert that has most of them, against the mean.
+    gives. `request_seconds`: of each request outside of its steps: to read it, cut it into tokens
+    and place it, and to send the first token back. `experts_seconds`: of each layer with experts,
+    to choose them and to sort tokens by them; `imbalance`: tokens of the expert that has most of
+    them, against the mean. `passes`: how often norms, residuals and what is not fused move a
+    token's hidden numbers.
     """
 
     name: str
@@ -38,12 +39,13 @@ class Engine:
     prompt_layer_seconds: float = 0.0
     sequence_layer_seconds: float = 0.0
     processor_bytes_per_s: float = 0.0
-    is_grouped: bool = True
+    reread: float = 0.0
     sums_in_one: bool = False
     request_seconds: float = 0.0
     experts_seconds: float = 0.0
     prompt_matmul: float = 1.0
     imbalance: float = 1.0
+    passes: float = 8.0
 
 
 @cache
@@ -65,11 +67,12 @@ def engine(name: str) -> Engine:
         sequence_layer_seconds=facts["sequence_layer"].number * 1e-6,
         processor_bytes_per_s=facts["processor_rate"].number * 1e9,
         experts_seconds=facts["experts"].number * 1e-6,
+        passes=facts["passes"].number,
         imbalance=facts["imbalance"].number,
         prompt_matmul=facts["prompt_matmul"].number,
         request_seconds=facts["request"].number * 1e-6,
         sums_in_one=facts["sums_in_one"].value == "yes",
-        is_grouped=facts["grouped"].value == "yes",
+        reread=facts["reread"].number,
     )
 
 

@@ -14,7 +14,7 @@ from corral.perf.matmul import matmul_seconds
 from corral.perf.wires import Group, Wires
 
 ACTIVATION_BYTES: Final = 2.0  # of one number between two layers, whatever the weights are kept in
-RESIDUAL_PASSES: Final = 8  # of a token's hidden numbers by norms and residuals of one layer
+CHUNK: Final = 512  # tokens of a prompt that a stage passes on at once: llama.cpp's n_ubatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +106,18 @@ def step_seconds(replica: Replica, work: Work) -> float:
 
 def pipelined_seconds(replica: Replica, work: Work) -> float:
     """One step of a whole batch through the pipeline, from start to end: at once, or in as many
-    parts as there are stages, whichever is quicker. Unit: seconds."""
-    whole = step_seconds(replica, work)
+    parts as is quickest. With more parts stages wait less for each other, but each reads its
+    weights for each part. Sequences are not divided, prompts are, at `CHUNK` tokens. Unit: seconds.
+    """
+    best = step_seconds(replica, work)
     stages = replica.pipeline
-    if stages == 1:
-        return whole
-    part = step_seconds(replica, work.part(stages))
-    return min(whole, part * (2 * stages - 1) / stages)
+    most = max(work.ends + work.decodes, work.prompt / CHUNK)
+    parts = stages
+    while stages > 1 and parts <= most:
+        each = step_seconds(replica, work.part(parts)) / stages
+        best = min(best, (parts + stages - 1) * each)
+        parts *= 2
+    return best
 
 
 def prefill_seconds(replica: Replica, *, batch: int, tokens: int) -> float:
@@ -193,9 +198,9 @@ def _attention_seconds(replica: Replica, work: Work, tokens: int) -> float:
             kv_bytes=replica.kv_bytes,
             tensor=parts,
             share=replica.engine.attention,
-            is_grouped=replica.engine.is_grouped,
+            reread=replica.engine.reread,
         )
-    passed = ACTIVATION_BYTES * RESIDUAL_PASSES * tokens * model.hidden
+    passed = ACTIVATION_BYTES * replica.engine.passes * tokens * model.hidden
     return seconds + _moved_seconds(replica, passed) + _sum_seconds(replica, tokens)
 
 
@@ -268,7 +273,7 @@ def _sum_seconds(replica: Replica, tokens: int) -> float:
         seconds = small_all_reduce_seconds(size, group, replica.wires)
     else:
         seconds = collective_seconds(Collective.ALL_REDUCE, size, group, replica.wires)
-    return seconds + replica.engine.sum_seconds
+    return seconds + replica.engine.sum_seconds * group.domains
 
 
 def _exchange_seconds(replica: Replica, tokens: float) -> float:

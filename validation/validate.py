@@ -11,6 +11,7 @@ from typing import Final
 
 from corral.catalog.bands import Band, written
 from corral.plan.judged import errors_table, parts, scatter
+from corral.plan.judged_failures import failures_table, held_failures
 from corral.plan.measures import KINDS, MEASURES
 from corral.plan.page import cell_text, column_text
 from corral.plan.plot import picture
@@ -44,7 +45,7 @@ def _rows(kind: str) -> list[dict[str, str]]:
 
 def page(found: Mapping[str, Outcome]) -> str:
     notes = (HERE / "notes.md").read_text(encoding="utf-8")
-    return "\n".join([*_head(found), notes, *_kinds(found)]) + "\n"
+    return "\n".join([*_head(found), notes, *_kinds(found), *_failures()]) + "\n"
 
 
 def _head(found: Mapping[str, Outcome]) -> Iterator[str]:
@@ -93,6 +94,17 @@ def _kinds(found: Mapping[str, Outcome]) -> Iterator[str]:
             for reason, rows in sorted(outcome.refused.items(), key=lambda item: -item[1]):
                 yield f"| {reason} | {rows} |"
             yield ""
+
+
+def _failures() -> Iterator[str]:
+    held = held_failures(_rows("failures"))
+    yield "## failures\n"
+    yield (
+        f"{sum(one.within for one in held)} of {len(held)} lie within the band that is told with "
+        "them. Each cluster is predicted by the others: the two whose rates are the least and the "
+        "greatest of all cannot lie between those.\n"
+    )
+    yield from _table(failures_table(held))
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -9,7 +9,7 @@ from corral.plan.cost import OWN, Costs, Way
 from corral.plan.hybrid import Hybrid
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
 
-SHOWN: Final = 12  # bars of the tornado
+SHOWN: Final = 6  # assumptions in the figure, as many as its words have room for; the table has all
 
 
 def report(found: Costs) -> Report:

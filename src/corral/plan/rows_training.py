@@ -104,7 +104,7 @@ def read(row: Row) -> Run:
         sequence=sequence,
         global_batch=count * even,
         precision=_precision(row),
-        state=LORA if _is_frozen(row) else State(),
+        state=replace(LORA, weight=min(2.0, _precision(row).bytes)) if _is_frozen(row) else State(),
         has_flash=_has_flash(row, by, told),
     )
     run = Run(

@@ -21,6 +21,7 @@ from corral.plan.said import model_said, precision_said
 SHARE: Final = 0.9  # of requests that keep the targets
 ROUNDS: Final = 9  # of halving the rate of one replica: to a five-hundredth of the most
 SEQUENCES: Final = 1024  # in one batch at the most: vLLM's max_num_seqs on large GPUs
+NODES: Final = (2, 4, 8)  # of one replica, where one node does not hold it: a stage on each
 ALONE: Final = 1e-3  # of what a replica can do: a request that meets no other
 MILLION: Final = 1e6
 HOUR: Final = 3600.0
@@ -129,7 +130,8 @@ class ServePlan:
 def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServePlan:
     """The cheapest fleet that keeps the targets, and those of other types of GPU beside it.
 
-    For each type the replica is cut over 1, 2, 4, ... GPUs of a node; each takes the highest rate
+    For each type the replica is cut over 1, 2, 4, ... GPUs of a node, and where a whole node does
+    not hold it, by stages over several; each takes the highest rate
     at which 90 % of its requests keep the targets, queueing included; of these the cheapest way to
     serve all requests is kept. Raises: NotFound, ModelRefused, SpecInvalid, TargetsMissed.
     """
@@ -197,11 +199,13 @@ def _price(one: Device, request: ServeRequest, offers: Prices) -> float | None:
 
 def _best_of(one: Device, model: Model, request: ServeRequest, usd: float | None) -> Fleet | Unfit:
     best: Fleet | None = None
-    unfit = Unfit(device=one, why=f"does not fit {one.node_gpus} GPUs of a node")
+    unfit = Unfit(device=one, why="does not multiply numbers of this precision")
     for replica in _replicas(one, model, request):
+        if replica.pipeline > 1 and (best or unfit.ttft < inf):
+            break  # it fits a node: across nodes nothing is quicker or cheaper
         found = _fleet(replica, request, usd)
         if isinstance(found, Unfit):
-            unfit = min(unfit, found, key=_miss)
+            unfit = min(found, unfit, key=_miss)
         elif best is None or (found.gpus, found.replicas) < (best.gpus, best.replicas):
             best = found
     return best or unfit
@@ -218,23 +222,26 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
         computed_in(one, weights)
     except ValueError:
         return
-    tensor = 1
-    while tensor <= one.node_gpus and not model.heads % tensor:
-        yield Replica(
-            model=model,
-            device=one,
-            wires=Wires(
-                scale_up=one.scale_up,
-                domain_gpus=max(one.domain_gpus, one.node_gpus),
-                fabric=one.fabric,
-            ),
-            engine=engine(request.engine),
-            tensor=tensor,
-            precision=_multiplied(weights),
-            weight_bytes=weights.bytes,
-            kv_bytes=kept.bytes,
-        )
-        tensor *= 2
+    whole = Replica(
+        model=model,
+        device=one,
+        wires=Wires(
+            scale_up=one.scale_up,
+            domain_gpus=max(one.domain_gpus, one.node_gpus),
+            fabric=one.fabric,
+        ),
+        engine=engine(request.engine),
+        precision=_multiplied(weights),
+        weight_bytes=weights.bytes,
+        kv_bytes=kept.bytes,
+    )
+    widths = [2**power for power in range(8) if 2**power <= one.node_gpus]
+    widths = [width for width in widths if not model.heads % width]
+    for width in widths:
+        yield replace(whole, tensor=width)
+    for stages in NODES:
+        if stages <= model.layers:
+            yield replace(whole, tensor=widths[-1], pipeline=stages)
 
 
 def _multiplied(weights: Precision) -> Precision:
@@ -303,7 +310,7 @@ def _missed(unfit: Iterable[Unfit]) -> TargetsMissed:
         )
     if nearest.ttft == inf:
         return TargetsMissed(
-            "the model does not fit a node of any GPU that has a price",
+            "the model does not fit the GPUs that were asked for",
             hint="name another GPU with --gpu, or fewer bits a weight with --precision",
         )
     return TargetsMissed(

@@ -13,6 +13,7 @@ from corral.plan.serve import Fleet, ServePlan
 POINTS: Final = 24
 QUANTILES: Final = (0.5, 0.9, 0.99)
 FULLEST: Final = 0.98  # of what a replica can do: where the figure ends
+MEASURED: Final = "NVIDIA"  # vendor of the GPUs in the rows of servers under load
 OPEN: Final = (
     "Requests are taken to be alike and to come independently of each other; bursts and prompts of "
     "very different lengths wait longer than this says."
@@ -39,9 +40,18 @@ def report(plan: ServePlan) -> Report:
             "steps: catalog/data/kernels.csv, engines.csv and transports.csv",
             "prices: catalog/data/prices.csv",
         ),
-        warnings=(OPEN,),
+        warnings=(OPEN, *_unmeasured(best)),
         data=_data(plan),
     )
+
+
+def _unmeasured(best: Fleet) -> Iterator[str]:
+    device = best.replica.device
+    if device.vendor != MEASURED:
+        yield (
+            f"Servers under load were measured on {MEASURED} GPUs alone: of {device.title} this is "
+            "what its data sheet allows an engine like theirs."
+        )
 
 
 def _band(name: str) -> float | None:

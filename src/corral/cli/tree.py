@@ -83,6 +83,7 @@ COMMANDS: Final = (
     Command("plan serve", "planner.serve:serve", "Which GPUs serve a model within its targets."),
     Command("plan cluster", "planner.cluster:cluster", "What a cluster is built of."),
     Command("plan cost", "planner.cost:cost", "Own or rent: what each costs."),
+    Command("plan capacity", "planner.capacity:capacity", "How many GPUs will be needed."),
     Command("plan reliability", "planner.reliability:reliability", "How often it will fail."),
     Command("plan predict", "planner.predict:predict", "Predict each row of a table."),
     Command("plan validate", "planner.predict:validate", "Hold predictions against measurements."),

@@ -14,12 +14,13 @@ from corral.plan.sizing import Sized
 def simple_report(found: SimpleCapacity) -> Report:
     need = found.need
     low, high = (f"{100 * buffer:.0f} %" for buffer in need.buffers)
+    gpus = " to ".join(f"{one:,}" for one in sorted({found.low_gpus, found.high_gpus}))
     return Report(
         title="Capacity",
         verdict=(
             f"{found.gpu_hours:,.0f} GPU-hours a month; with a buffer of {low} to {high}, "
-            f"{found.low_gpu_hours:,.0f} to {found.high_gpu_hours:,.0f}: {found.low_gpus:,} to "
-            f"{found.high_gpus:,} GPUs around the clock."
+            f"{found.low_gpu_hours:,.0f} to {found.high_gpu_hours:,.0f}: {gpus} GPUs around the "
+            "clock."
         ),
         answers=(
             Answer(name="need", value=found.gpu_hours, unit="GPU h a month"),

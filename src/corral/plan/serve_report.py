@@ -13,6 +13,9 @@ from corral.plan.serve import Fleet, ServePlan
 POINTS: Final = 24
 QUANTILES: Final = (0.5, 0.9, 0.99)
 FULLEST: Final = 0.98  # of what a replica can do: where the figure ends
+# Mean errors of the first token's p90 and p99 in vLLM's rows, validation/data/inference.csv.gz:
+# their notes tell both. Quantiles of the time between tokens were not measured.
+TAILS: Final = {0.9: 0.14, 0.99: 0.36}
 MEASURED: Final = "NVIDIA"  # vendor of the GPUs in the rows of servers under load
 OPEN: Final = (
     "Requests are taken to be alike and to come independently of each other; bursts and prompts of "
@@ -82,10 +85,12 @@ def _answers(best: Fleet) -> Iterator[Answer]:
     )
     for share in QUANTILES:
         value = each.ttft_quantile(share) * 1e3
-        yield Answer(name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=first)
+        off = None if first is None else max(first, TAILS.get(share, 0.0))
+        yield Answer(name=f"TTFT p{share * 100:.0f}", value=value, unit="ms", band=off)
     for share in QUANTILES:
         value = each.itl_quantile(share) * 1e3
-        yield Answer(name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then)
+        note = "" if share == QUANTILES[0] else "the band is that of the mean"
+        yield Answer(name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note)
     yield Answer(
         name="latency", value=each.latency, unit="s", band=_band("serving.latency"), note="mean"
     )

@@ -47,13 +47,12 @@ def _span(
         return 0, layers
     fixed = {0: first_layers, stages - 1: last_layers}
     fixed = {place: count for place, count in fixed.items() if count}
-    free = [place for place in range(stages) if place not in fixed]
-    left = layers - sum(fixed.values())
-    even, more = divmod(max(left, 0), max(len(free), 1))
-    counts = dict(fixed)
-    for index, place in enumerate(free):
-        counts[place] = even + (1 if index >= len(free) - more else 0)
-    return sum(counts[place] for place in range(stage)), counts[stage]
+    free = stages - len(fixed)
+    even, more = divmod(max(layers - sum(fixed.values()), 0), max(free, 1))
+    before = stage - sum(place < stage for place in fixed)  # stages of no fixed number of layers
+    first = sum(count for place, count in fixed.items() if place < stage)
+    first += before * even + max(before - (free - more), 0)
+    return first, fixed.get(stage, even + (1 if before >= free - more else 0))
 
 
 def padded_vocab(step: Step, layout: Layout) -> int:

@@ -58,3 +58,7 @@ def test_half_the_layers_with_a_window_by_hand() -> None:
     # 16 of 32 layers see 1,000 of 5,000 tokens: 3,000 on average.
     windowed = replace(LLAMA, window=1000, window_layers=16)
     assert seen(windowed, 5000) == pytest.approx(3000)
+    kernel = cache_attention_seconds(LLAMA, H100, sequences=64, context=0)
+    all_of_it = cache_attention_seconds(LLAMA, H100, sequences=64, context=5000) - kernel
+    less = cache_attention_seconds(windowed, H100, sequences=64, context=5000) - kernel
+    assert less == pytest.approx(0.6 * all_of_it)

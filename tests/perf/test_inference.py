@@ -131,6 +131,12 @@ def test_experts_read_less_than_a_dense_model_of_their_size() -> None:
         ("TensorRT 10.2.0, CUDA 12.4", "tensorrt-llm"),
         ("vLLM 0.15.1", "vllm"),
         ("Llama.cpp", "llama.cpp"),
+        ("NVIDIA TensorRT-LLM v0.12", "tensorrt-llm"),
+        ("TensorRT-LLM 0.12.0", "tensorrt-llm"),
+        ("vLLM 0.4.3+rocm614, PyTorch 2.3.0", "vllm"),
+        ("vLLM 0.2.1", "pytorch"),
+        ("Megatron-LM (PyTorch baseline)", "megatron-lm"),
+        ("Microsoft's own", "default"),
         ("something new", "default"),
     ],
 )

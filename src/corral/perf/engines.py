@@ -6,6 +6,7 @@ from typing import Final
 
 from corral.catalog.facts import plain, table
 
+TELLING: Final = 4  # letters of a name that are not found in other words by chance
 DEFAULT: Final = "default"  # an engine that nobody has measured
 
 
@@ -77,11 +78,14 @@ def engine(name: str) -> Engine:
 
 
 def _subject(name: str) -> str:
-    """The line whose name begins what was asked for, the longest such."""
+    """The line whose name begins what was asked for, or else is in it; the longest such."""
     wanted = plain(name)
-    best, found = 0, DEFAULT
-    for own, facts in table("engines").items():
-        for word in facts["names"].value.split(";") if "names" in facts else ():
-            if wanted.startswith(plain(word)) and len(word) > best:
-                best, found = len(word), own
-    return found
+    words = [
+        (plain(word), own)
+        for own, facts in table("engines").items()
+        if "names" in facts
+        for word in facts["names"].value.split(";")
+    ]
+    begins = [(len(word), own) for word, own in words if wanted.startswith(word)]
+    inside = [(len(word), own) for word, own in words if len(word) >= TELLING and word in wanted]
+    return max(begins or inside, default=(0, DEFAULT))[1]

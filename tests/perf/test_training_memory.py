@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from corral.catalog.models import Experts, Model
 from corral.perf.activations import kept_by_layer
 from corral.perf.layout import Layout, Recompute, Shard, State, Step
-from corral.perf.memory import Memory, training_memory
+from corral.perf.memory import Memory, in_flight, training_memory
 
 DENSE = Model(
     name="dense",
@@ -210,3 +210,15 @@ def test_torchtitan_on_32_gpus() -> None:
     assert memory.states / 1e9 == pytest.approx(4.0, rel=0.01)
     assert memory.activations / 1e9 == pytest.approx(33.6, rel=0.01)  # with the last norm
     assert memory.reserved / 1e9 == pytest.approx(51.5, rel=0.15)
+
+
+def test_the_first_of_four_stages_has_four_micro_batches_in_flight() -> None:
+    step = Step(model=DENSE, sequence=1024, global_batch=8)
+    stages = Layout(pipeline=4)
+    assert [in_flight(step, stages, stage) for stage in range(4)] == [4, 3, 2, 1]
+    assert in_flight(replace(step, global_batch=2), stages, 0) == 2  # no more than there are
+    # In two pieces a stage: warm-up of 2 x 3 + (2 - 1) x 4 = 10 pieces and one more, 11 / 2.
+    assert in_flight(step, replace(stages, interleave=2), 0) == 5.5
+    assert in_flight(step, replace(stages, interleave=2), 3) == 2.5
+    kept = [training_memory(step, stages, stage=stage).activations for stage in (0, 1)]
+    assert kept[0] == pytest.approx(kept[1] * 4 / 3)

@@ -137,6 +137,14 @@ def test_the_report_says_what_fits_and_what_would() -> None:
     assert "weights in fp8" in wanting.verdict
 
 
+def test_layers_are_recomputed_only_where_they_must_be() -> None:
+    layouts = [
+        fitting(Ask(model=LLAMA_70B, device=device(name))).of(Purpose.PRETRAINING).best.layout
+        for name in ("h100", "rtx-4090")
+    ]
+    assert layouts == ["TP 8 x PP 4", "TP 4 x PP 32, layers recomputed"]
+
+
 def test_a_context_beyond_the_model_is_warned_of() -> None:
     beyond = Ask(model=LLAMA_70B, device=device("h200"), context=200_000, batch=1)
     assert "131,072" in report(fitting(beyond)).warnings[0]

@@ -112,6 +112,61 @@ def test_one_layer_by_hand() -> None:
     assert backward.matmul == pytest.approx(2 * forward.matmul, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("recompute", "mfu"), [(Recompute.SELECTIVE, 0.542), (Recompute.FULL, 0.421)]
+)
+def test_a_published_run_that_no_constant_is_fitted_to(recompute: Recompute, mfu: float) -> None:
+    # arXiv:2205.05198, abstract: 530B on 2,240 A100, MFU of 54.2 % with sequence parallelism and
+    # selective recomputation, of 42.1 % with full. By its FLOPs of a step of 2,240 sequences,
+    # 72 x 2240 x 105 x 2048 x 20480^2 x (1 + 2048 / (6 x 20480) + 51200 / (16 x 105 x 20480))
+    # = 1.481e19: 1.481e19 / (2240 x 312e12 x 0.542) = 39.1 s, and 50.4 s.
+    model = Model(
+        name="MT-NLG 530B",
+        layers=105,
+        hidden=20480,
+        heads=128,
+        kv_heads=128,
+        head_dim=160,
+        ffn=81920,
+        vocab=51200,
+        is_gated=False,
+    )
+    step = Step(
+        model=model, sequence=2048, global_batch=2240, precision=Precision.FP16, has_flash=False
+    )
+    layout = Layout(
+        data=8,
+        tensor=8,
+        pipeline=35,
+        interleave=3,
+        sequence_parallel=recompute is Recompute.SELECTIVE,
+        recompute=recompute,
+    )
+    seconds = step_time(step, layout, A100, wires(A100), by=software("megatron-2021")).seconds
+    assert seconds == pytest.approx(1.481e19 / (2240 * 312e12 * mfu), rel=0.05)
+
+
+def test_less_power_is_slower_where_power_is_the_limit() -> None:
+    # 500 W x 1,075 GFLOPS/W = 538 TFLOPS, where 700 W hold 0.82 x 0.925 x 989 = 750, less what
+    # waves of tiles that are not full take of it.
+    layout = Layout(data=2, tensor=4)
+    capped = replace(H100, tdp_watts=500.0)
+    ratio = (
+        step_time(STEP, layout, capped, wires()).matmul
+        / step_time(STEP, layout, H100, wires()).matmul
+    )
+    assert ratio == pytest.approx(750 / 538, rel=0.05)
+
+
+def test_torchtitan_does_half_of_the_products_again() -> None:
+    layout = Layout(data=8, shard=Shard.PARAMETERS, recompute=Recompute.SELECTIVE)
+    plain = replace(layout, recompute=Recompute.NONE)
+    by = software("torchtitan")
+    again = step_time(STEP, layout, H100, wires(), by=by)
+    assert again.recompute == pytest.approx(0.5 * (again.matmul + again.elementwise) / 3, rel=0.1)
+    assert step_time(STEP, plain, H100, wires(), by=by).recompute == 0
+
+
 def test_a_frozen_model_needs_no_gradients_of_its_weights() -> None:
     layout = Layout(data=2, tensor=4)
     frozen = replace(STEP, state=State(gradient=0.0, optimizer=0.0))

@@ -23,6 +23,7 @@ _SQUARE_FORWARD: Final = 12.5
 _SQUARE_BACKWARD: Final = 25.0
 _FLASH_BACKWARD_PRODUCTS: Final = 2.5  # five products, two in the forward pass: arXiv:2307.08691
 _CAUSAL: Final = 0.5  # half of the square is masked, and a flash kernel skips it
+_NARROW_FLOPS: Final = 2.0  # of 8 bits for the power of one of 16
 _PERMUTES: Final = 2  # tokens are brought in the order of their experts, and back
 _KERNELS: Final = 6  # elementwise kernels of one pass
 
@@ -146,9 +147,20 @@ def _inner_numbers(model: Model, layout: Layout, own: Share, *, has_experts: boo
 
 def _product_seconds(one: Product, step: Step, device: Device) -> float:
     rows, columns, inner, groups = one
+    return _held_seconds(one, step.precision, device)
+
+
+def _held_seconds(one: Product, precision: Precision, device: Device) -> float:
+    """At the clock that the architecture holds, or slower where the power does not suffice."""
+    rows, columns, inner, groups = one
     held = sustained(device.architecture)
-    share = held.matmul if step.precision.bytes >= 2 else held.narrow_matmul
-    return matmul_seconds(rows, columns, inner, device, step.precision, groups=groups) / share
+    is_narrow = precision.bytes < 2
+    share = held.narrow_matmul if is_narrow else held.matmul
+    seconds = matmul_seconds(rows, columns, inner, device, precision, groups=groups) / share
+    if not held.flops_per_watt:
+        return seconds
+    powered = held.flops_per_watt * device.tdp_watts * (_NARROW_FLOPS if is_narrow else 1.0)
+    return max(seconds, 2.0 * rows * columns * inner * groups / powered)
 
 
 def _backward_seconds(one: Product, step: Step, device: Device) -> float:
@@ -197,10 +209,8 @@ def _looked_at(step: Step) -> float:
 def _wide(one: Product, step: Step, device: Device) -> float:
     """A product in 16 bits, whatever the layers' products have."""
     rows, columns, inner, groups = one
-    precision = step.precision if step.precision.bytes >= 2 else Precision.BF16
-    return matmul_seconds(rows, columns, inner, device, precision, groups=groups) / (
-        sustained(device.architecture).matmul
-    )
+    wide = step.precision if step.precision.bytes >= 2 else Precision.BF16
+    return _held_seconds(one, wide, device)
 
 
 def ends_seconds(

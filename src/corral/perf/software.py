@@ -19,10 +19,11 @@ class Software:
     logit. `attention`: of its attention kernel's rate over the best of the architecture.
     `host_forward`, `host_backward`: seconds that Python and the driver need to launch one layer.
     `host_tensor`: more of it where layers are split. `gradient_bytes`: of one gradient on the
-    wire. `*_hidden`: shares of a communication that run beside computing; what runs beside it
-    costs `slowdown` of its time all the same. `interleaves`: it splits pipelines into pieces by
-    itself. `scatters`: tensor-parallel GPUs share what goes to the next stage. `step`: seconds
-    that each step takes besides.
+    wire. `selective`: share of a layer's forward pass that selective recomputation does again
+    beside attention. `*_hidden`: shares of a communication that run beside computing; what runs
+    beside it costs `slowdown` of its time all the same. `interleaves`: it splits pipelines into
+    pieces by itself. `scatters`: tensor-parallel GPUs share what goes to the next stage. `step`:
+    seconds that each step takes besides.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Software:
     square: float
     logit_bytes: float
     attention: float
+    selective: float
     host_forward: float
     host_backward: float
     host_tensor: float
@@ -58,6 +60,7 @@ def software(name: str = DEFAULT) -> Software:
         square=own["square"],
         logit_bytes=own["logit_bytes"],
         attention=own["attention"],
+        selective=own["selective"],
         host_forward=own["host_forward"] * 1e-3,
         host_backward=own["host_backward"] * 1e-3,
         host_tensor=own["host_tensor"] * 1e-3,
@@ -82,12 +85,14 @@ class Sustained:
     """What an architecture holds for hours, not for the moment of a benchmark.
 
     `matmul`: over the rate of single products: at its power limit a GPU lowers its clock.
+    `flops_per_watt`: the most that a GPU does for its rated power in 16 bits; 0: not known.
     `narrow_matmul`: the same at 8 bits or less, of kernels of training libraries.
     `flash_forward`, `flash_backward`: of fused attention kernels, over the dense peak.
     `skew`: what the slowest GPU costs, for each doubling beyond one domain.
     """
 
     matmul: float
+    flops_per_watt: float
     narrow_matmul: float
     flash_forward: float
     flash_backward: float
@@ -101,6 +106,7 @@ def sustained(architecture: str) -> Sustained:
     facts = {**known["any"], **known.get(architecture, {})}
     return Sustained(
         matmul=facts["matmul"].number,
+        flops_per_watt=facts["flops_per_watt"].number * 1e9,
         narrow_matmul=facts["narrow_matmul"].number,
         flash_forward=facts["flash_forward"].number,
         flash_backward=facts["flash_backward"].number,

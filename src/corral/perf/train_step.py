@@ -99,7 +99,7 @@ def step_time(
     slot = max(last, worst * each)
     mean = layers * each + (head.seconds + embedding.seconds) / layout.pipeline
     sent = _sent(step, layout, by, wires)
-    data, optimizer = _update(step, layout, device, wires, by, forward, backward, bool(again))
+    data, optimizer = _update(step, layout, device, wires, by, forward, backward, again)
     bubble = (layout.pipeline - 1) * (mean / pieces + sent / pieces)
     busy = slot / (layers * each + head.seconds + embedding.seconds) if slot else 1.0
     whole = count * layers * busy
@@ -165,8 +165,9 @@ def _layer(
     again = 0.0
     if layout.recompute is Recompute.FULL:
         again = forward.seconds
-    elif layout.recompute is Recompute.SELECTIVE and not step.has_flash:
-        again = forward_pass.attention
+    elif layout.recompute is Recompute.SELECTIVE:
+        again = by.selective * (forward_pass.matmul + forward_pass.elementwise)
+        again += 0.0 if step.has_flash else forward_pass.attention
     return forward, backward, again
 
 
@@ -211,7 +212,7 @@ def _update(
     by: Software,
     forward: _Direction,
     backward: _Direction,
-    recomputes: bool,
+    again: float,
 ) -> tuple[float, float]:
     """Seconds of data-parallel communication that is not hidden, and of the optimizer."""
     layers = step.model.layers / layout.pipeline
@@ -229,7 +230,7 @@ def _update(
         count = step.micro_batches(layout)
         each = gradients_seconds(inside, layout, layout.shard, by, wires)
         reduced = each.reduce if state.gradient else 0.0
-        computing = backward.seconds + (forward.seconds if recomputes else 0.0)
+        computing = backward.seconds + again
         late = max(each.gather - forward.seconds, 0.0)
         late += max(each.gather + reduced - computing, 0.0)
         beside = by.slowdown * (2 * each.gather + reduced)

@@ -1,11 +1,12 @@
 """Which function predicts a row of which kind of table, and what it predicts."""
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Final
 
 from corral.domain.errors import NotFound
 from corral.plan import rows_collectives, rows_inference, rows_memory, rows_training
-from corral.plan.rows import Predict
+from corral.plan.rows import Predict, Predicted, Row, RowRefused
 
 PREDICTED: Final[Mapping[str, tuple[str, ...]]] = {
     "collectives": ("pred_time_us",),
@@ -28,13 +29,42 @@ PREDICTORS: Final[Mapping[str, Predict]] = {
     "training": rows_training.predict,
     "memory_ci": rows_memory.predict,
 }
+_MOST: Final = 1e9  # of what a cell counts: nobody has as many GPUs, layers or sequences
+_COUNTS: Final = (
+    *("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "num_experts", "topk", "moe_ffn"),
+    *("n_gpus", "nodes", "gpus_per_node", "dp", "tp", "pp", "cp", "ep", "etp", "vp", "vp_layers"),
+    *("seq_len", "global_batch", "micro_batch", "input_len", "output_len", "batch_or_concurrency"),
+)
 
 
 def predictor(kind: str) -> Predict:
-    """What predicts rows of that kind of table.
+    """What predicts rows of that kind of table. Whatever stands in a row, it is predicted or
+    refused, so that no row stops a table.
 
     Raises: NotFound, with the nearest kind.
     """
     if kind not in PREDICTORS:
         raise NotFound("kind of table", kind, list(PREDICTORS), see="corral plan predict --help")
-    return PREDICTORS[kind]
+    predict = PREDICTORS[kind]
+
+    def predicted(row: Row) -> Predicted:
+        _refuse_what_nobody_has(row)
+        try:
+            found = predict(row)
+        except (ValueError, ArithmeticError, LookupError) as wrong:
+            raise RowRefused(f"the row says something that cannot be: {wrong}") from wrong
+        if not all(isfinite(value) and value > 0 for value in found.values.values()):
+            raise RowRefused("what the row says comes to no number")
+        return found
+
+    return predicted
+
+
+def _refuse_what_nobody_has(row: Row) -> None:
+    for column in _COUNTS:
+        try:
+            value = float(row.get(column) or 0)
+        except ValueError:
+            continue  # words, which each kind reads in its own way
+        if not (isfinite(value) and abs(value) <= _MOST):
+            raise RowRefused(f"{column} is {row[column]}", hint=f"say how many, at most {_MOST:g}")

@@ -49,6 +49,12 @@ def band(name: str) -> Band | None:
     return known.get(name)
 
 
+def mean_band(name: str) -> float | None:
+    """The mean error of a kind of prediction, as a share; None where nobody has measured it."""
+    known = band(name)
+    return None if known is None else known.mean
+
+
 def read_bands(lines: Iterable[str]) -> dict[str, Band]:
     """Raises: ValueError, with what is not in order."""
     return _bands(by_subject(read_facts(lines)))

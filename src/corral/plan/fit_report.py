@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
+from corral.catalog.bands import mean_band
 from corral.catalog.overheads import overhead
 from corral.perf.serving_memory import kv_token_bytes
 from corral.plan.fit import Ask, Fit, Fitting, Purpose, Tried, on_gpus
 from corral.plan.report import Answer, Cell, Column, Figure, Report, Series, Table, columns
 
-BAND: Final = 0.08  # mean error that tests/plan/test_rows_memory.py bounds
+TRAINING: Final = "memory_ci.memory"
+SERVED: Final = 0.19  # mean error of the 20 rows that tell memory of inference: docs/plan-memory.md
 POINTS: Final = 24
 GB: Final = 1e9
 PARTS: Final = (
@@ -33,13 +35,13 @@ SOURCES: Final = (
 )
 
 
-def report(found: Fitting, *, band: float | None = BAND, assumed: tuple[str, ...] = ()) -> Report:
-    """`band`: the relative error of memory, as measured. `assumed`: what the caller took."""
+def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> Report:
+    """`assumed`: what the caller took."""
     ask = found.ask
     return Report(
         title=f"{ask.model.name} on {ask.device.title}",
         verdict=_verdict(found),
-        answers=tuple(_answers(found, band)),
+        answers=tuple(_answers(found)),
         tables=(_by_purpose(found), _by_part(found), _tried(found)),
         figures=_figures(found),
         assumed=(*assumed, *_assumed(ask)),
@@ -105,7 +107,7 @@ def _shortage(tried: Tried) -> str:
     return f"{need:.1f} GB a GPU ({parts}) where {usable:.1f} can be used"
 
 
-def _answers(found: Fitting, band: float | None) -> Iterator[Answer]:
+def _answers(found: Fitting) -> Iterator[Answer]:
     ask = found.ask
     yield Answer(name="parameters", value=ask.model.parameters / 1e9, unit="billion")
     each = kv_token_bytes(ask.model, kv_bytes=ask.kv_precision.bytes)
@@ -117,13 +119,13 @@ def _answers(found: Fitting, band: float | None) -> Iterator[Answer]:
             name=f"memory for {fit.purpose}",
             value=fit.best.needed / GB,
             unit="GB a GPU",
-            band=band,
+            band=SERVED if fit.purpose is Purpose.INFERENCE else mean_band(TRAINING),
             note=f"of {fit.best.usable / GB:.1f} on {_gpus(fit.best.gpus)}",
         )
     on = _gpus(found.of(Purpose.INFERENCE).best.gpus)
     longest, most = found.longest, found.most
-    yield Answer(name="longest context", value=longest, unit="tokens", band=band, note=on)
-    yield Answer(name="largest batch", value=most, unit="sequences", band=band, note=on)
+    yield Answer(name="longest context", value=longest, unit="tokens", band=SERVED, note=on)
+    yield Answer(name="largest batch", value=most, unit="sequences", band=SERVED, note=on)
 
 
 def _by_purpose(found: Fitting) -> Table:

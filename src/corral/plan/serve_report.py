@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from math import isinf
 from typing import Any, Final
 
-from corral.catalog.bands import band
+from corral.catalog.bands import mean_band
 from corral.perf.serving import capacity, served
 from corral.plan.report import Answer, Figure, Report, Series, Table, columns
 from corral.plan.serve import Fleet, ServePlan
@@ -57,14 +57,9 @@ def _unmeasured(best: Fleet) -> Iterator[str]:
         )
 
 
-def _band(name: str) -> float | None:
-    known = band(name)
-    return None if known is None else known.mean
-
-
 def _answers(best: Fleet) -> Iterator[Answer]:
     each, replica = best.each, best.replica
-    first, then = _band("serving.ttft"), _band("serving.itl")
+    first, then = mean_band("serving.ttft"), mean_band("serving.itl")
     yield Answer(name="GPUs", value=best.gpus)
     yield Answer(name="replicas", value=best.replicas)
     yield Answer(name="GPUs a replica", value=replica.gpus)
@@ -72,7 +67,7 @@ def _answers(best: Fleet) -> Iterator[Answer]:
         name="batch",
         value=each.running,
         unit="sequences",
-        band=_band("serving.latency"),
+        band=mean_band("serving.latency"),
         note=f"on average; {best.limits.sequences:,} at the most",
     )
     yield Answer(name="throughput", value=best.output_rate, unit="tokens/s")
@@ -92,7 +87,7 @@ def _answers(best: Fleet) -> Iterator[Answer]:
         note = "" if share == QUANTILES[0] else "the band is that of the mean"
         yield Answer(name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note)
     yield Answer(
-        name="latency", value=each.latency, unit="s", band=_band("serving.latency"), note="mean"
+        name="latency", value=each.latency, unit="s", band=mean_band("serving.latency"), note="mean"
     )
     if best.usd_per_hour is not None:
         yield Answer(name="cost", value=best.usd_per_hour, unit="USD/h")

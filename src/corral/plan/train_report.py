@@ -4,14 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
+from corral.catalog.bands import mean_band
 from corral.catalog.economics import assumptions
 from corral.perf.train_step import StepTime
 from corral.plan.report import Answer, Cell, Column, Figure, Report, Series, Table, columns
 from corral.plan.train import TIE, Lever, Trained
 from corral.plan.train_layouts import BATCH_TOKENS, settings, words
 
-BAND: Final = 0.08  # mean error of a step's time over published runs: validation/README.md
-MEMORY_BAND: Final = 0.08
 SHOWN: Final = 8
 DAY: Final = 86_400.0
 KINDS: Final[Mapping[str, str]] = {
@@ -29,6 +28,7 @@ KINDS: Final[Mapping[str, str]] = {
     "optimizer": "optimizer",
     "skew": "waiting for the slowest GPU",
 }
+MEMORY: Final = "memory_ci.memory"  # its band: tests with an allocator's peak of each
 LEAST: Final = 0.0005  # of a step: what takes less is not listed
 SOURCES: Final = (
     "step: arXiv:2104.04473, arXiv:2205.05198; sharding: arXiv:1910.02054",
@@ -39,15 +39,15 @@ SOURCES: Final = (
 def report(
     found: Trained,
     *,
-    band: float | None = BAND,
     price_gpu_hour: float | None = None,
     others: tuple[Lever, ...] = (),
     assumed: tuple[str, ...] = (),
 ) -> Report:
-    """`band`: the relative error of a step's time, as measured. `price_gpu_hour`: in USD; without
-    it no money is told. `others`: the same run on other GPUs (plan/train.py, with_device).
-    `assumed`: what the caller took."""
+    """`price_gpu_hour`: in USD; without it no money is told. `others`: the same run on other GPUs
+    (plan/train.py, with_device). `assumed`: what the caller took."""
     ask = found.ask
+    beyond = ask.gpus > ask.device.domain_gpus
+    band = mean_band(f"training.step_time.{'nodes' if beyond else 'one_node'}")
     return Report(
         title=f"Training {ask.model.name} on {ask.gpus:,} x {ask.device.title}",
         verdict=_verdict(found),
@@ -104,7 +104,7 @@ def _answers(found: Trained, band: float | None, price: float | None) -> Iterato
         name="memory",
         value=chosen.memory.device / 1e9,
         unit="GB a GPU",
-        band=MEMORY_BAND,
+        band=mean_band(MEMORY),
         note=f"of {ask.device.memory_bytes / 1e9:.0f}",
     )
     yield Answer(

@@ -20,7 +20,10 @@ def test_names_of_a_kind_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "h100-sxm" in capsys.readouterr().out.split()
 
 
-def test_each_number_is_shown_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_number_is_shown_with_its_source(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # else a narrow terminal of the tests' folds the source
     assert run(["plan", "catalog", "gpus", "H100 SXM 80GB", "--json"]) == 0
     facts = {one["quantity"]: one for one in json.loads(capsys.readouterr().out)["facts"]}
     assert facts["memory"]["value"] == "80"

@@ -1,12 +1,14 @@
 """What a placing keeps to: the order of the queue, limits, cordons, ports, what is waited for."""
 
-from corral.domain.attempt import Allocation, SeatState
+from corral.domain.attempt import Allocation, Attempt, SeatState
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import After, Job, On
 from corral.domain.moves import FINAL, ON_NODES, JobState
 from corral.domain.world import AllocationKey, Changes
 from corral.simulate.books import Books
 from corral.simulate.giving import Giving
+
+OLD_SECONDS = 86_400.0  # who has waited for so long, all waits together, may go by age (0027)
 
 
 class Placing:
@@ -36,7 +38,7 @@ class Placing:
                 self._after(job, jobs)
             self._array(job, jobs)
             if job.id not in kept:
-                self._order(job, jobs)
+                self._order(job, jobs, attempt)
 
     def _port(self, allocation: Allocation) -> None:
         """I3: a port of a node is the rendezvous of one attempt until it is released."""
@@ -64,8 +66,9 @@ class Placing:
         if active > limit:
             self._books.breach("array", f"{active} of {job.array} run at once, not {limit}")
 
-    def _order(self, job: Job, jobs: dict[JobId, Job]) -> None:
-        """I10: of two that ask for the same, the higher priority, then the older, is first."""
+    def _order(self, job: Job, jobs: dict[JobId, Job], attempt: Attempt) -> None:
+        """I10: of two that ask for the same, the higher priority, then the elder, then the older,
+        is first."""
         shunned = {name for one in jobs.values() for name in one.spec.place.apart_from}
         if job.spec.name in shunned:
             return
@@ -77,8 +80,21 @@ class Placing:
             # who has seats kept waits for just those
             waits = waits and other.id not in self._newly_kept
             waits = waits and not self._giving.is_kept(other.id)
+            waits = waits and not self._goes_by_age(job, other, attempt)
             if waits and is_alike(other, job) and place_in_line(other) < place_in_line(job):
                 self._books.breach("I10", f"{job.id} is placed before {other.id}, which is alike")
+
+    def _goes_by_age(self, job: Job, other: Job, attempt: Attempt) -> bool:
+        """Whether it is the elder of the two, and goes first as one. All waits of a job count, by
+        the clocks of the heads that wrote them: one that is set by a day ages those who waited."""
+        if attempt.protected_until is None or job.spec.priority != other.spec.priority:
+            return False
+        return self._waited(job) >= max(OLD_SECONDS, self._waited(other))
+
+    def _waited(self, job: Job) -> float:
+        """Until this commit."""
+        before = self._books.jobs.get(job.id, job)
+        return before.waited_seconds + self._books.decided_wall() - before.since
 
 
 def _is_met(after: After, job: Job) -> bool:

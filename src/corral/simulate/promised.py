@@ -47,13 +47,15 @@ class Promised:
         self.told: dict[JobId, _Told] = {}
         self.trees = 0  # how often the queues were changed
         self.given: Counter[QueueName] = Counter()
-        self._zeros: list[float] = []
+        self._zeros: list[float] = []  # least and most: near, as long as no head's clock was set
 
     def check(self, changes: Changes, decided_at: float, decided_wall: float) -> None:
         """Look at a commit, before the books take it in, but for its nodes."""
         self.trees += changes.queues is not None
         before = dict(self.told)
         zero = decided_wall - decided_at
+        zeros = [*self._zeros, zero]
+        self._zeros = [min(zeros), max(zeros)]
         for row in changes.reservations:
             self._take_in(row, zero)
         late = _Late(self, changes, decided_wall, zero, before)
@@ -62,8 +64,8 @@ class Promised:
             self._kept(known, changes, late)
         for row in changes.reservations:
             told = self.told.get(row.job)
-            if told is not None and told.row is row and self._one_clock(zero):
-                self._comes_free(told, late)
+            if told is not None and told.row is row:
+                self._comes_free(told, late, zero)
         for attempt in late.new:
             self._has_gone_by_then(attempt, late.jobs[attempt.job])
         self._in_order(late.jobs)
@@ -96,23 +98,32 @@ class Promised:
             if row.since != known.row.since:
                 self.books.breach("promise", f"{job.id} has lost its place among the promised")
 
-    def _one_clock(self, wall_zero: float) -> bool:
-        """Whether no head's clock has been set so far."""
-        self._zeros.append(wall_zero)
-        self._zeros = [min(self._zeros), max(self._zeros)]
-        return _is_near(*self._zeros)
-
-    def _comes_free(self, known: _Told, late: _Late) -> None:
+    def _comes_free(self, known: _Told, late: _Late, wall_zero: float) -> None:
         """Whoever holds what is promised could have gone by then, if it was up at once."""
         for attempt in late.holding(_nodes(known.row.seats), ()):
             job = late.jobs[attempt.job]
-            limit = job.spec.max_duration_seconds
-            ends = attempt.running_at or attempt.placed_at
-            until = inf if limit is None else ends + limit + job.spec.grace_seconds
+            limit, tail = job.spec.max_duration_seconds, job.spec.grace_seconds
+            since = inf if limit is None else self._counts_from(attempt, wall_zero)
+            if since is None:
+                continue
+            until = since + (limit or 0.0) + tail
             stays = job.state in STAYS and until > known.latest + SLACK_SECONDS
             if stays and _meet(attempt.seats, known.row.seats):
                 text = f"{known.row.job} is promised what {job.id} may hold for longer"
                 self.books.breach("promise", text)
+
+    def _counts_from(self, attempt: Attempt, wall_zero: float) -> float | None:
+        """The earliest moment from which its limit may count, by the clock of the head that writes
+        now; None: what is written is of another clock, and this head has not heard all its nodes.
+
+        A limit counts from when the gang was up, which a head may come to hear much later: that it
+        is RUNNING since then says no more than when it was heard (0022)."""
+        up = self.books.evidence.up_since.get((attempt.job, attempt.number))
+        truly = inf if up is None else wall_zero + up
+        if _is_near(*self._zeros):
+            return min(truly, attempt.running_at or attempt.placed_at)
+        known = attempt.running_at is not None and up is not None
+        return truly if known and self.books.all_heard(attempt.nodes) else None
 
     def _has_gone_by_then(self, attempt: Attempt, job: Job) -> None:
         """Who is placed on what is promised to another ends before it starts, or is stopped."""

@@ -12,6 +12,8 @@ from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Ending, Fleet, Waiting, decide
 from corral.schedule.decide import PATIENCE_SECONDS
+from corral.schedule.decision import Reserved
+from corral.schedule.limits import holding_of
 from corral.schedule.standing import Holding, Standing
 from tests.schedule.days import Come, Day
 from tests.worlds import node
@@ -218,6 +220,34 @@ def test_of_a_queues_own_gpus_as_many_are_promised_as_it_will_have() -> None:
     assert day.began[JobId("gone")] == 2.0
     assert day.began[JobId("pair")] == 100.0
     assert day.began[JobId("stays")] == 110.0
+
+
+def test_a_start_is_found_when_its_queue_may_hold_it_though_what_comes_free_is_anothers() -> None:
+    """Who gives way on node a leaves it to its taker, and its queue what it held of it."""
+    limited = whole_tree(
+        [Queue(name=ALL, policy=Policy.CONSERVATIVE, borrow_limit_millis=2000), Queue(name=EASY)]
+    )
+    first = comes_at(0.0, one("first", 0, gpus=2, limit=100.0, queue=ALL), 90.0)
+    waits = one("waits", 2, gpus=2, limit=50.0, queue=ALL)
+    day = Day(PAIR, [first], limited)
+    day.step()
+    seats, taker = day.running[JobId("first")][1], one("taker", 1, gpus=2, limit=10.0)
+    holding = holding_of(ALL, UserName(""), seats, (fleet := Fleet(PAIR)).types)
+    kept = Reserved(
+        job=taker.job, shape=taker.shapes[0], seats=seats, victims=(first.gang.job,), pending=True
+    )
+    decision = decide(
+        day.rooms(),
+        [taker, waits],
+        fleet=fleet,
+        now=1.0,
+        standing=Standing(limited, capacity=fleet.capacity, others={ALL}, holding=[holding]),
+        reserved=[kept],
+        ends=lambda: [Ending(job=first.gang.job, seats=seats, until=100.0, holding=holding)],
+    )
+    [promise] = decision.promised
+    assert (promise.job, promise.start, promise.after) == (waits.job, 100.0, (first.gang.job,))
+    assert [seat.node for seat in promise.seats] == ["b"]
 
 
 DELAYS = st.integers(2, 48)  # late could go before it, if it were any more

@@ -45,6 +45,7 @@ FOUND = {
     893: "who was promised a start first went behind another when its node was lost",
     1605: "two of an array that may run one at a time took from each other what was kept",
     3185: "the promise of a whole node counted as its queue's own, and kept an owner from it",
+    3643: "a promise was put off when who gave back its queue's share left no node of its own",
     906: "max_duration counted from the first rank of a gang, after the head's restart",
 }
 

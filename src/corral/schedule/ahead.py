@@ -269,8 +269,11 @@ class Ahead:
         return {seat.node for stay in stays for seat in stay.promise.seats}
 
     def _changes(self) -> dict[float, set[NodeId]]:
-        """When something comes free, and on which nodes."""
+        """When something comes free, and on which nodes; or of what queues may hold alone, since
+        who leaves nodes that are somebody's already gives back what its queue held."""
         found: dict[float, set[NodeId]] = {self.now: set()}
+        if self._standing.has_bounds:
+            found |= {_latest(one.until, self.now): set() for one in self._endings}
         for node, ends in self._on.items():
             for until, _, _ in ends:
                 found.setdefault(until, set()).add(node)
@@ -298,7 +301,8 @@ class Ahead:
         return (self._rooms[room.id].whole, room.fullness)
 
     def _after(self, seats: Sequence[Seat], start: float) -> tuple[JobId, ...]:
-        """Whose ends the seats wait for: who is on these GPUs, else on these nodes."""
+        """Whose ends the seats wait for: who is on these GPUs, else on these nodes, else who gives
+        back just then what its queue may hold."""
         found = dict[JobId, bool]()
         for mine in seats:
             for until, one, seat in self._on.get(mine.node, ()):
@@ -306,7 +310,8 @@ class Ahead:
                     meets = bool(set(seat.gpus) & set(mine.gpus))
                     found[one.job] = found.get(one.job, False) or meets
         on_gpus = [job for job, meets in found.items() if meets]
-        return tuple(sorted(on_gpus or found))
+        then = [one.job for one in self._endings if _latest(one.until, self.now) == start]
+        return tuple(sorted(on_gpus or found or then))
 
 
 def _end(start: float, seconds: float | None) -> float:

@@ -1,6 +1,7 @@
 """plan capacity: how many GPUs will be needed."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from corral.domain.errors import SpecInvalid
 from corral.domain.units import seconds_of
 
 if TYPE_CHECKING:
+    from corral.plan.report import Report
     from corral.plan.sizing import Play, WaitTarget
     from corral.replay import Outcome, Workload
     from corral.simulate.logs.traces import Trace
@@ -23,14 +25,34 @@ _OWN = Parameter(negative="", show_default=False)
 RESTART_SECONDS = 60.0  # what a preempted job loses in a replay, as in corral simulate
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByHand:
+    """Runs that are known.
+
+    Attributes:
+        run_hours: Of one run, by hand.
+        runs: Runs a month, by hand.
+        run_gpus: GPUs of a run, by hand.
+        usable: Share of the hours in which a GPU can be kept busy, by hand.
+    """
+
+    run_hours: float | None = None
+    runs: float | None = None
+    run_gpus: float | None = None
+    usable: float = 1.0
+
+    @property
+    def told(self) -> tuple[float, ...]:
+        runs = (self.run_hours, self.runs, self.run_gpus)
+        return tuple(one for one in runs if one is not None)
+
+
 def capacity(
     *,
     history: Path | None = None,
     own: Annotated[bool, _OWN] = False,
-    run_hours: float | None = None,
-    runs: float | None = None,
-    run_gpus: float | None = None,
-    usable: float = 1.0,
+    by_hand: ByHand | None = None,
     node_gpus: int = 8,
     horizon_days: float | None = None,
     wait: str | None = None,
@@ -49,10 +71,6 @@ def capacity(
     Args:
         history: CSV with a header, SWF, or what sacct -P or corral ps --all --json prints; or .gz.
         own: Instead what this cluster has run, and what was imported.
-        run_hours: Of one run, by hand.
-        runs: Runs a month, by hand.
-        run_gpus: GPUs of a run, by hand.
-        usable: Share of the hours in which a GPU can be kept busy, by hand.
         node_gpus: GPUs of a node.
         horizon_days: How far to look ahead.
         wait: No longer than this, for example 30m: how many GPUs it takes.
@@ -60,14 +78,11 @@ def capacity(
         growth: Times the jobs of the history, in the replay.
         policy: Of the replay; else as live queues go: corral simulate --help.
     """
-    by_hand = (run_hours, runs, run_gpus)
+    runs, shown = by_hand or ByHand(), out or Out()
     if history is None and not own:
-        if None in by_hand:
-            hint = "give --history FILE, or --own, or --run-hours, --runs and --run-gpus"
-            raise Usage("nothing says what will be needed", hint=hint)
-        _by_hand(by_hand, usable, node_gpus, out or Out())
+        shown.show(_simple(runs, node_gpus))
         return
-    if any(one is not None for one in by_hand):
+    if runs.told:
         raise Usage("a history and runs by hand both say what is needed", hint="give one of them")
     from corral.plan.capacity import CapacityRequest
     from corral.plan.capacity import capacity as found_of
@@ -83,20 +98,25 @@ def capacity(
         growth=growth,
         gpus_now=sum(here) or None,
     )
-    (out or Out()).show(report(found_of(request)))
+    shown.show(report(found_of(request)))
 
 
-def _by_hand(
-    told: "tuple[float | None, float | None, float | None]", usable: float, node_gpus: int, out: Out
-) -> None:
+def _simple(runs: ByHand, node_gpus: int) -> "Report":
     from corral.plan.capacity import SimpleNeed, simple_capacity
     from corral.plan.capacity_report import simple_report
 
-    run_hours, runs, run_gpus = (one or 0.0 for one in told)
+    if len(runs.told) < 3:
+        hint = "give --history FILE, or --own, or --run-hours, --runs and --run-gpus"
+        raise Usage("nothing says what will be needed", hint=hint)
+    run_hours, number, run_gpus = runs.told
     need = SimpleNeed(
-        run_hours=run_hours, runs=runs, run_gpus=run_gpus, node_gpus=node_gpus, usable=usable
+        run_hours=run_hours,
+        runs=number,
+        run_gpus=run_gpus,
+        node_gpus=node_gpus,
+        usable=runs.usable,
     )
-    out.show(simple_report(simple_capacity(need)))
+    return simple_report(simple_capacity(need))
 
 
 def _history(history: Path | None, *, own: bool, dir: Path | None) -> "tuple[Trace, Sequence[int]]":

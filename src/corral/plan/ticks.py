@@ -6,6 +6,7 @@ from typing import Final
 
 _STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _SHORT: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+SMALLEST: Final = 1e-300  # an axis is longer: a step of it is a number, too
 MOST_DECADES: Final = 8  # beyond, every second power or fewer is marked
 
 
@@ -40,7 +41,7 @@ def axis_of(values: list[float], *, is_log: bool) -> Axis:
         low, high = 10.0 ** floor(log10(min(above))), 10.0 ** ceil(log10(max(above)))
         return Axis(low, high if high > low else low * 10.0, is_log=True)
     low, high = min([0.0, *values]), max(values, default=1.0)
-    if high <= low:
+    if high - low < SMALLEST:
         high = low + 1.0
     step = _step((high - low) / 5)
     return Axis(floor(low / step) * step, ceil(high / step - 1e-9) * step)

@@ -219,3 +219,14 @@ def test_a_queue_is_taken_away_once_nothing_is_in_it(cluster: tuple[Head, Path])
     ]
     assert "there is no queue 'old'" in transcript("queue rm old")
     assert "queue default is always there" in transcript("queue rm default")
+
+
+def test_a_promised_start_is_not_told_as_gpus_that_are_taken_back(
+    cluster: tuple[Head, Path],
+) -> None:
+    head, _ = cluster
+    transcript("queue set line --policy backfill")
+    for gpus in (2, 1):
+        submit(head, {"queue": "line", "max_duration": "1h", "resources": {"gpu": gpus}})
+    eventually(lambda: bool(head.control.world.reservations))
+    assert "taken back" not in transcript("queue show line")

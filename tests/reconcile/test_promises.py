@@ -9,8 +9,8 @@ from corral.domain.ids import JobId, QueueName
 from corral.domain.job import JobSpec
 from corral.domain.moves import JobState
 from corral.domain.node import Liveness
-from corral.domain.queue import Policy, Queue
-from corral.domain.wishes import SetQueues
+from corral.domain.queue import Policy, Preempt, Queue
+from corral.domain.wishes import SetNode, SetQueues
 from corral.domain.world import Event
 from corral.reconcile.ends import GONE_SECONDS
 from corral.schedule.ahead import START_SECONDS
@@ -67,6 +67,32 @@ def test_a_promise_on_a_node_that_takes_no_more_work_is_given_up() -> None:
     }
     cluster.tick()
     assert wide not in cluster.world.reservations
+
+
+def test_who_has_gone_for_kept_seats_is_named_though_they_became_a_promise_meanwhile() -> None:
+    """Two give way on n1; once one has gone n1 takes no work for a while, and others run on n2."""
+    cluster = Cluster(node("n1"), node("n2"))
+    queue = Queue(name=EASY, policy=Policy.CONSERVATIVE, preempt=Preempt.ANY)
+    cluster.wish(SetQueues(queues=(queue,), whole=False, guard_seconds=0.0))
+    firm = cluster.submit(job("firm", 500.0, gpus=2, priority=200))
+    some = [cluster.submit(job(name, 100.0)) for name in ("gone", "slow")]
+    for id in (firm, *some):
+        cluster.up(id)
+    owner = cluster.submit(job("owner", 50.0, gpus=2, priority=100))
+    assert {cluster.world.jobs[id].state for id in some} == {JobState.STOPPING}
+    cluster.end(some[0], Exit(signal=15))
+    kept = cluster.world.reservations[owner].seats[0].node
+    cluster.wish(SetNode(node=kept, to="cordon"))
+    assert cluster.world.reservations[owner].latest_start is not None
+    cluster.wish(SetNode(node=kept, to="uncordon"))
+    cluster.say(some[1], Phase.ENDED, exits=((0, Exit(signal=15)),))
+    for _ in range(3):
+        changes = cluster.tick().changes
+        taking = [one.others for one in changes.receipts if one.kind == "taking"]
+        if taking:
+            break
+    assert cluster.world.jobs[owner].state == JobState.STARTING
+    assert [set(others) for others in taking] == [set(some)]
 
 
 # -- a promise is not moved by who comes later -----------------------------------------------------

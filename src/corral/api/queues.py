@@ -166,7 +166,9 @@ class _Look:
                 job=one.job, victims=[victim.job for victim in one.victims], since=one.since
             )
             for one in self.world.reservations.values()
-            if (job := self.world.jobs.get(one.job)) and job.spec.queue == queue.name
+            if one.latest_start is None  # a promise waits for ends, and takes from nobody
+            and (job := self.world.jobs.get(one.job))
+            and job.spec.queue == queue.name
         ]
 
 

@@ -100,8 +100,8 @@ class Reservation:
     It ends when the job is placed, or when it is no longer wanted: then whoever was not yet told to
     stop runs on. `ended` says how. One with a `latest_start` (wall clock) is a promise: nobody is
     stopped for it, it waits for the ends of those in `after`, and others may use its seats that
-    have gone by then. One with `moved_for` is of a job that has stopped to start there, so that
-    the other has room.
+    have gone by then; `victims` are those who were stopped for it before. One with `moved_for` is
+    of a job that has stopped to start there, so that the other has room.
     """
 
     job: JobId

@@ -240,6 +240,15 @@ def _gone_before(draft: Draft, id: JobId) -> list[Victim]:
     return [one for one in victims if one.gone_at is not None and one.was_stopped]
 
 
+def stopped_for(draft: Draft, id: JobId) -> tuple[Victim, ...]:
+    """Those who have gone for it already, or were told to: its receipt names them, wherever and by
+    whatever promise it starts. Who was to be moved and has not gone yet is moved for nobody now."""
+    known = draft.reservations.get(id) or draft.world.reservations.get(id)
+    told = (one for one in (known.victims if known is not None else ()) if one.gone_at is None)
+    leaving = (one for one in told if not (is_untold(draft, one) or one.why == PreemptWhy.ROOM))
+    return (*_gone_before(draft, id), *leaving)
+
+
 def _told_before(draft: Draft) -> dict[JobId, list[Victim]]:
     """Those that stop for a job, or have just gone, since other seats were kept for it before."""
     found: dict[JobId, list[Victim]] = {}

@@ -11,7 +11,7 @@ from corral.domain.use import Reservation
 from corral.reconcile.draft import Draft
 from corral.reconcile.giving import gpus, name_of
 from corral.reconcile.late import why_late
-from corral.reconcile.preempt import standing_reservations
+from corral.reconcile.preempt import standing_reservations, stopped_for
 from corral.schedule import Decision, Promise, Reasons
 from corral.schedule.ahead import SAME_SECONDS
 from corral.schedule.waiting import Reason
@@ -52,7 +52,7 @@ def take_promises(draft: Draft, decision: Decision) -> None:
             job=promise.job,
             shape=promise.shape,
             seats=promise.seats,
-            victims=(),
+            victims=stopped_for(draft, promise.job),
             since=promise.since,
             latest_start=promise.start,
             after=promise.after,

@@ -53,8 +53,8 @@ def _relocations(draft: Draft) -> Iterator[Receipt]:
 
 def _is_somebody_on_the_way(draft: Draft) -> bool:
     for one in standing_reservations(draft):
-        moves = (victim.why == PreemptWhy.ROOM for victim in one.victims)
-        if one.moved_for is not None or any(moves):
+        moves = any(victim.why == PreemptWhy.ROOM for victim in one.victims)
+        if one.moved_for is not None or (moves and one.latest_start is None):
             return True
     attempts = (draft.attempt(job.id) for job in draft.in_states(*_LEAVING))
     return any(attempt is not None and attempt.relocated for attempt in attempts)

@@ -154,6 +154,8 @@ class Giving:
         known = self._kept.get(one.job)
         if one.latest_start is not None:
             self._kept.pop(one.job, None)
+            if one.ended:  # who had gone for it before is named in its receipt still
+                self._ended(one, changes)
             return  # a promise takes from nobody: simulate.promised looks at those
         if known is None or known.since != one.since:
             self._rights(one, jobs, new)

@@ -11,8 +11,10 @@ from corral.domain.place import Constraint, PlaceRule
 from corral.domain.queue import ANY_TYPE, Policy, Queue, QueueTree, whole_tree
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Ending, Fleet, Waiting, decide
+from corral.schedule.ahead import SAME_SECONDS
 from corral.schedule.decide import PATIENCE_SECONDS
 from corral.schedule.decision import Reserved
+from corral.schedule.exchange import is_alike
 from corral.schedule.limits import holding_of
 from corral.schedule.standing import Holding, Standing
 from tests.schedule.days import Come, Day
@@ -320,3 +322,89 @@ def test_one_that_may_not_use_idle_gpus_is_told_for_whom_they_are_kept_and_until
     assert "this one might not be gone by then" in told["long"].sentence
     assert kept in told["endless"].sentence
     assert "max_duration" in told["endless"].suggestions[0]
+
+
+# -- of those who ask for the same -----------------------------------------------------------------
+
+
+def told_two(*, early_runs: float) -> tuple[Day, JobId, JobId]:
+    """Two ask for the same: the first is promised node a at 100 s, the second node b at 200 s,
+    though who is there may end early."""
+    long = comes_at(0.0, one("long", 0, gpus=2, limit=100.0, queue=ALL), 90.0)
+    early = comes_at(0.0, one("early", 1, gpus=2, limit=200.0, queue=ALL), early_runs)
+    some = [one(f"w{at}", at, gpus=2, limit=500.0, queue=ALL) for at in (2, 3)]
+    day = Day(PAIR, [long, early, *(comes_at(1.0, gang, 20.0) for gang in some)], TREE)
+    for _ in range(2):
+        day.step()
+        day.forward()
+    assert [one.start for one in day.promised.values()] == [100.0, 200.0]
+    return day, some[0].job, some[1].job
+
+
+def test_room_that_is_kept_for_the_second_is_taken_by_the_first_who_asks_for_the_same() -> None:
+    day, first, second = told_two(early_runs=10.0)
+    day.step()
+    assert (day.now, day.began.get(first), second in day.began) == (10.0, 10.0, False)
+    assert day.promised[second].start == 100.0
+    assert day.last.reasons().keys() == {second}
+    assert day.last.reasons()[second].code == "Promised"
+
+
+def test_a_sooner_start_of_the_second_is_the_firsts_and_the_second_has_what_that_one_had() -> None:
+    day, first, second = told_two(early_runs=150.0)
+    ends = [
+        Ending(job=job, seats=seats, until=until, holding=Holding(queue=ALL, user=UserName("")))
+        for (job, (_, seats)), until in zip(day.running.items(), (100.0, 80.0), strict=True)
+    ]
+    fleet = Fleet(PAIR)
+    decision = decide(
+        day.rooms(),
+        day.waiting(),
+        fleet=fleet,
+        now=day.now,
+        standing=Standing(TREE, capacity=fleet.capacity, others={ALL}),
+        ends=lambda: ends,
+        known=list(day.promised.values()),
+    )
+    found = {one.job: (one.start, one.since) for one in decision.promised}
+    since = {job: one.since for job, one in day.promised.items()}
+    assert found == {first: (80.0, since[first]), second: (100.0, since[second])}
+
+
+@st.composite
+def likes(draw: st.DrawFn) -> list[Come]:
+    """Few forms, so that many ask for the same; most end long before their limit."""
+    found = []
+    for at in range(draw(st.integers(4, 14))):
+        limit = draw(st.sampled_from([60.0, 300.0, 300.0]))
+        gang = one(
+            f"j{at}",
+            at,
+            nodes=draw(st.sampled_from([1, 1, 2])),
+            gpus=2,
+            limit=limit,
+            queue=draw(st.sampled_from([DEFAULT_QUEUE, ALL, ALL, ALL])),
+            priority=draw(st.sampled_from([0, 0, 0, 100])),
+        )
+        seconds = draw(st.integers(1, int(limit)))
+        found.append(Come(gang=gang, at=float(draw(st.integers(0, 100))), runs_seconds=seconds))
+    return found
+
+
+@settings(max_examples=300)
+@given(likes())
+def test_of_two_who_ask_for_the_same_who_was_told_first_starts_first(some: list[Come]) -> None:
+    day = Day(NODES[:2] + PAIR, some, TREE)
+    while len(day.ended) < len(some):
+        told = dict(day.promised)
+        day.step()
+        starts = {job: promise.start for job, promise in day.promised.items()}
+        starts |= {job: day.now for job in told if day.began.get(job) == day.now}
+        gangs = {come.gang.job: come.gang for come in some}
+        in_order = sorted(starts.keys() & told.keys(), key=lambda job: told[job].since)
+        for at, later in enumerate(in_order):
+            for sooner in in_order[:at]:
+                one, other = gangs[sooner], gangs[later]
+                same = is_alike(one, other, frozenset()) and one.order < other.order
+                assert not same or starts[sooner] <= starts[later] + SAME_SECONDS
+        day.forward()

@@ -75,4 +75,12 @@ PROMISES = [
         "promise",
         seed=19,
     ),
+    Mutant(
+        "of those who ask for the same each keeps what it finds",
+        "schedule.exchange:told_before",
+        "if is_first and",
+        "if False and",
+        "promise",
+        seed=9731,
+    ),
 ]

@@ -46,6 +46,7 @@ FOUND = {
     1605: "two of an array that may run one at a time took from each other what was kept",
     3185: "the promise of a whole node counted as its queue's own, and kept an owner from it",
     3643: "a promise was put off when who gave back its queue's share left no node of its own",
+    9731: "one was promised a start before its like, which its own promise had kept from there",
     6230: "who had gone for seats that became a promise meanwhile was not named by who took them",
     906: "max_duration counted from the first rank of a gang, after the head's restart",
 }

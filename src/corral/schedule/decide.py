@@ -151,7 +151,7 @@ def _new_pass(
         rooms=opened.by_id,
         fleet=fleet,
         open=opened,
-        promising=Promising(opened, standing, kinds, ends, holding, now=buying.now),
+        promising=Promising(opened, standing, kinds, ends, holding, shunned, now=buying.now),
         now=buying.now,
         standing=standing,
         limits=Limits(standing, kinds),
@@ -202,8 +202,9 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
     kin = gang.kin if gang.kin in state.shunned else ""
     near = () if before is not None else state.nearness.levels(gang, shapes)
     likeness = (shapes, gang.likeness, kin, state.open.view, gang.holds_seconds is None, near)
-    if shapes and likeness not in state.refused and _place(state, gang, shapes, near=any(near)):
-        return None
+    can = shapes and likeness not in state.refused
+    if can and _place(state, gang, shapes, near=any(near), before=before):
+        return state.promising.has_passed_on(gang)
     if any(near) and (reason := state.nearness.why(gang, shapes, state.open, state.promising.lets)):
         return reason
     reserved = _make_way(state, gang, shapes)
@@ -211,7 +212,8 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
         return gives_way(reserved.seats, reserved.victims)
     promise = state.promising.promise(gang, before)
     if promise is not None and promise.start <= state.now:
-        _start_promised(state, gang, promise)
+        state.promising.turn_to(gang)  # room, since those who were told after it stepped aside
+        _take(state, gang, promise.shape, promise.seats)
         return None
     if promise is not None:
         return promised(promise)
@@ -234,12 +236,6 @@ def _try(state: _Pass, gang: Waiting) -> Reason | None:
     return reason
 
 
-def _start_promised(state: _Pass, gang: Waiting, promise: Promise) -> None:
-    """It has room since those who were told after it stepped aside."""
-    state.promising.turn_to(gang)
-    _take(state, gang, promise.shape, promise.seats)
-
-
 def _array_is_full(state: _Pass, gang: Waiting) -> Reason | None:
     if gang.array is None or gang.array_limit is None:
         return None
@@ -258,8 +254,12 @@ def _coming(state: _Pass, gang: Waiting) -> int:
     return state.promising.of_array(gang) + sum(one.array == gang.array for one in kept)
 
 
-def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape], *, near: bool = False) -> bool:
-    """`near`: it still has patience, and some shape is kept together."""
+def _place(
+    state: _Pass, gang: Waiting, shapes: Sequence[Shape], *, near: bool = False,
+    before: Promise | None = None,
+) -> bool:  # fmt: skip
+    """`near`: it still has patience, and some shape is kept together. `before`: what it was told
+    of its start; who asks for the same and was told before it takes the place."""
     is_weighed = state.shares.any and gang.takes_any
     for shape in shapes:
         rooms = state.open.with_free(shape.resources.gpu_millis)
@@ -269,7 +269,8 @@ def _place(state: _Pass, gang: Waiting, shapes: Sequence[Shape], *, near: bool =
             bound = state.nearness.near(gang, shape) if near else gang
             seats = find_seats(rooms, bound, shape)
         if seats and state.promising.lets(gang, shape):
-            _take(state, gang, shape, seats)
+            first = state.promising.pass_on(gang, before, state.held)
+            _take(state, first, shape, seats)
             return True
         if seats:
             state.beside.add(gang.job)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -13,6 +13,8 @@ from corral.domain.moment import moment_text
 from corral.domain.queue import Policy, Queue
 from corral.domain.resources import Shape
 from corral.schedule.ahead import SAME_SECONDS, Ahead, Ending, Promise
+from corral.schedule.decision import Held
+from corral.schedule.exchange import told_before
 from corral.schedule.explain import Idle
 from corral.schedule.groups import Groups
 from corral.schedule.opened import Opened
@@ -36,6 +38,7 @@ class Promising:
         kinds: Sequence[str],
         ask: Callable[[], Sequence[Ending]],
         holding: Callable[[Waiting, Sequence[Seat]], Holding],
+        shunned: Set[str],
         *,
         now: float,
     ) -> None:
@@ -45,6 +48,7 @@ class Promising:
         self._ask = ask
         self._holding = holding
         self._now = now
+        self._shunned = shunned
         self._told: set[JobId] = set()
         self._moments = 0
         self._starts: list[float] = []  # as promised before
@@ -159,11 +163,44 @@ class Promising:
         found = self._earliest(gang)
         if before is not None and (found is None or found.start > before.start):
             return self._put_off(gang, before)
-        if found is not None:
-            self._tell(gang, found, self._next_moment() if before is None else before.since)
-        else:
+        if found is None:
             self._in_vain[queue.name] += 1
+            return None
+        since = self._next_moment() if before is None else before.since
+        return self._tell_in_order(gang, found, since, inf if before is None else before.start)
+
+    def _tell_in_order(self, gang: Waiting, found: Promise, since: float, latest: float) -> Promise:
+        """Those who ask for the same and were told before it have what it has found, in order."""
+        for other, theirs in self._told_before(gang, since, found.start, latest):
+            self._look().take_back(other.job)
+            self._tell(other, replace(found, job=other.job), theirs.since)
+            found = replace(theirs, job=gang.job)
+        self._tell(gang, found, since)
         return found
+
+    def pass_on(self, gang: Waiting, before: Promise | None, held: list[Held]) -> Waiting:
+        """Who begins where the gang has found room: who asks for the same, was told of its start
+        before, and was held in this pass. What that one had been promised goes on in its turn."""
+        likes = self._told_before(gang, before.since, self._now, before.start) if before else []
+        first = next((one for one in held if likes and one.gangs[0].job == likes[0][0].job), None)
+        if first is None or before is None:
+            return gang
+        held.remove(first)
+        other, theirs = likes[0]
+        self.turn_to(other)
+        self._tell_in_order(gang, replace(theirs, job=gang.job), before.since, before.start)
+        return other
+
+    def has_passed_on(self, gang: Waiting) -> Reason | None:
+        """What a gang is told that has found room, if another begins there."""
+        return next((promised(one) for one in self.promises() if one.job == gang.job), None)
+
+    def _told_before(
+        self, gang: Waiting, since: float, start: float, latest: float
+    ) -> list[tuple[Waiting, Promise]]:
+        promises = [one for one in self._look().promises if one[0].job in self._told]
+        shunned = self._shunned
+        return told_before(promises, gang, since, start=start, latest=latest, shunned=shunned)
 
     def _put_off(self, gang: Waiting, before: Promise) -> Promise | None:
         """Somebody holds its seats for longer than was known. Those who were told after it must not

@@ -68,6 +68,8 @@ class Promised:
                 self._comes_free(told, late, zero)
         for attempt in late.new:
             self._has_gone_by_then(attempt, late.jobs[attempt.job])
+            if attempt.job in before:
+                self._begins_in_order(before[attempt.job], before, late)
         self._in_order(late.jobs)
 
     def _take_in(self, row: Reservation, wall_zero: float) -> None:
@@ -152,6 +154,18 @@ class Promised:
                     text = f"{job.id} is promised a start before {other.id}, which is alike"
                     self.books.breach("promise", text)
 
+    def _begins_in_order(self, begun: _Told, before: dict[JobId, _Told], late: _Late) -> None:
+        """What it begins on was as good for one that is first in line and was told first (0050)."""
+        job, wall = late.jobs[begun.row.job], late.wall
+        for sooner in before.values():
+            other = late.jobs[sooner.row.job]
+            waits = other.state == JobState.QUEUED and sooner.row.since < begun.row.since
+            first = is_alike(other, job) and place_in_line(other) < place_in_line(job)
+            gains = wall + SLACK_SECONDS < sooner.latest <= begun.latest + SLACK_SECONDS
+            if waits and first and gains and late.is_same_world(sooner):
+                text = f"{job.id} begins before {other.id}, which is alike and was promised first"
+                self.books.breach("promise", text)
+
     # -- in time ---------------------------------------------------------------------------------
 
     def look(self) -> None:
@@ -180,7 +194,7 @@ class _Late:
         self._promised = promised
         self._books = books = promised.books
         self._changes = changes
-        self._wall = wall
+        self.wall = wall
         self._wall_zero = wall_zero
         self._before = before
         self.jobs = books.jobs | {job.id: job for job in changes.jobs}
@@ -196,16 +210,16 @@ class _Late:
             self._books.breach("promise", f"{id} has lost its start, and was not told so")
 
     def starts_in_time(self, known: _Told, job: Job) -> None:
-        over = self._wall - known.latest
-        if over > TICK_SECONDS and self._is_same_world(known):
+        over = self.wall - known.latest
+        if over > TICK_SECONDS and self.is_same_world(known):
             self._books.breach("promise", f"{job.id} starts {over:.0f} s after it was promised")
 
     def has_a_cause(self, known: _Told) -> None:
-        if self._is_same_world(known) and not any(self._causes(known)):
+        if self.is_same_world(known) and not any(self._causes(known)):
             text = f"the start of {known.row.job} is put off without a cause"
             self._books.breach("promise", text)
 
-    def _is_same_world(self, known: _Told) -> bool:
+    def is_same_world(self, known: _Told) -> bool:
         """Neither the clock nor the queues were set since, and its nodes are there and known."""
         nodes = [seat.node for seat in known.row.seats]
         there = all(self._books.nodes[node].takes_work for node in nodes)
@@ -217,7 +231,7 @@ class _Late:
         mine = {seat.node for seat in known.row.seats}
         for attempt in self.holding(mine, known.row.after):
             until = self._until(attempt)
-            yield until is not None and (until <= self._wall or until > known.latest)
+            yield until is not None and (until <= self.wall or until > known.latest)
             yield any(self._books.was_silent(node, known.at) for node in attempt.nodes)
         rights = (one for one in self._changes.reservations if one.latest_start is None)
         yield any(_nodes(one.seats) & mine for one in rights)
@@ -225,7 +239,7 @@ class _Late:
         yield any(self._promised.giving.is_kept_on(node) for node in mine)
         for other in self._before.values():
             if other.row.since < known.row.since and self._has_moved(other):
-                yield not self._is_same_world(other) or any(self._causes(other))
+                yield not self.is_same_world(other) or any(self._causes(other))
 
     def _may_have_less(self, known: _Told) -> bool:
         """What it would have borrowed may have been taken by those whose own it is."""

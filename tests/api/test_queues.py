@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.heads import TOKENS, Agent, Head, eventually
+from tests.api.heads import TOKENS, Agent, Head, eventually, serving
 from tests.golden.transcript import transcript
 
 FILE = """kind: queues
@@ -222,11 +222,18 @@ def test_a_queue_is_taken_away_once_nothing_is_in_it(cluster: tuple[Head, Path])
 
 
 def test_a_promised_start_is_not_told_as_gpus_that_are_taken_back(
-    cluster: tuple[Head, Path],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    head, _ = cluster
-    transcript("queue set line --policy backfill")
-    for gpus in (2, 1):
-        submit(head, {"queue": "line", "max_duration": "1h", "resources": {"gpu": gpus}})
-    eventually(lambda: bool(head.control.world.reservations))
-    assert "taken back" not in transcript("queue show line")
+    """On a head of its own: what others left running has no limit, and a promise none to go by."""
+    with serving(tmp_path) as alone:
+        monkeypatch.setenv("CORRAL_URL", alone.url)
+        monkeypatch.setenv("CORRAL_TOKEN", TOKENS["admin"])
+        agent = Agent(alone, "n1").hello()
+        agent.beat()
+        eventually(lambda: "n1" in alone.control.world.nodes)
+        transcript("queue set line --policy backfill")
+        for gpus in (2, 1):
+            submit(alone, {"queue": "line", "max_duration": "1h", "resources": {"gpu": gpus}})
+        eventually(lambda: bool(alone.control.world.reservations))
+        assert "taken back" not in transcript("queue show line")
+        agent.close()

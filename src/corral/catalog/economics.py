@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
-from math import isfinite
 from typing import Final
 
 from corral.catalog.facts import table
 from corral.domain.errors import NotFound, SpecInvalid
 
 SEE: Final = "corral plan catalog economics"
+MOST: Final = 1e9  # of any assumption: what is beyond is a slip
 SAID: Final = "as you say"
 
 
@@ -71,8 +71,8 @@ def assume(
 
 def _check(one: Assumption, value: float) -> None:
     is_share = one.unit.startswith("share")
-    if not (isfinite(value) and value >= 0) or (is_share and value >= 1):
-        most = " and below 1, for example 0.2 for 20 %" if is_share else ""
+    if not 0 <= value <= MOST or (is_share and value >= 1):
+        most = " and below 1, for example 0.2 for 20 %" if is_share else f" to {MOST:,.0f}"
         raise SpecInvalid(f"{one.name} is {value:g}", hint=f"give a number from 0 on{most}")
     if one.name == "pue" and value < 1:
         raise SpecInvalid(

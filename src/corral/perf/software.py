@@ -5,6 +5,7 @@ from functools import cache
 from typing import Final
 
 from corral.catalog.facts import table
+from corral.domain.errors import NotFound
 
 DEFAULT: Final = "megatron-core"  # what is taken where nobody says which
 
@@ -49,9 +50,12 @@ class Software:
 def software(name: str = DEFAULT) -> Software:
     """The library of that name; what it has no own value for is that of "any".
 
-    Raises: KeyError where nobody has described it.
+    Raises: NotFound, with the nearest name.
     """
     known = table("software")
+    if name not in known:
+        described = [one for one in known if one != "any"]
+        raise NotFound("training library", name, described, see="corral plan catalog software")
     facts = {**known["any"], **known[name]}
     own = {quantity: fact.number for quantity, fact in facts.items()}
     return Software(

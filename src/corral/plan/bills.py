@@ -19,6 +19,8 @@ from corral.plan.market import of_market
 MONTH_HOURS: Final = 8_760 / 12
 RENTS: Final = ("on demand", "reserved", "spot")
 
+YEAR_HOURS: Final = 8_784.0  # of the longest
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRequest:
@@ -50,8 +52,15 @@ class CostRequest:
         if not 0 <= self.utilisation <= 1:
             hint = "give a share of all hours, for example 0.7"
             raise SpecInvalid(f"a utilisation of {self.utilisation:g}", hint=hint)
-        if min(self.egress_tb_month, self.storage_tb or 0.0) < 0:
-            raise SpecInvalid("less than no data", hint="give terabytes from 0 on")
+        if not all(0 <= one < inf for one in (self.egress_tb_month, self.storage_tb or 0.0)):
+            raise SpecInvalid("less than no data, or endless", hint="give terabytes from 0 on")
+        if not all(0 <= one < inf for pair in self.demand for one in pair):
+            raise SpecInvalid("a demand is endless", hint="give GPUs and hours from 0 on")
+        if sum(hours for _, hours in self.demand) > YEAR_HOURS:
+            raise SpecInvalid(
+                f"a demand of {sum(hours for _, hours in self.demand):g} hours",
+                hint=f"a year has {YEAR_HOURS:,.0f}: how long each number of GPUs is used in one",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

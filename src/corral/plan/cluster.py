@@ -75,6 +75,9 @@ class ClusterRequest:
         for name, value in least.items():
             if value is not None and not (value > 0 and isfinite(value)):
                 raise SpecInvalid(f"{name} is {value:g}", hint="give a number above 0")
+        if self.load is not None and self.load > 1:
+            hint = "give a share of the greatest power, for example 0.7"
+            raise SpecInvalid(f"a load of {self.load:g}", hint=hint)
         if not 1 <= self.oversubscription <= 16:
             hint = "1 blocks nothing; 2 halves what the halves of the cluster can exchange"
             raise SpecInvalid(f"an oversubscription of {self.oversubscription:g}", hint=hint)

@@ -78,7 +78,9 @@ def _ask(request: TrainRequest) -> TrainAsk:
     for name in ("batch", "tensor", "pipeline", "context"):
         if getattr(request, name) < 0:
             raise SpecInvalid(f"{name} is below 0", hint="give a number, or 0 for any")
-    software(request.library)
+    usd = request.usd_per_gpu_hour
+    if usd is not None and not (usd > 0 and isfinite(usd)):
+        raise SpecInvalid(f"{usd:g} USD a GPU-hour", hint="give a number above 0")
     return TrainAsk(
         model=model_said(request.model),
         device=device(request.gpu),
@@ -89,7 +91,7 @@ def _ask(request: TrainRequest) -> TrainAsk:
         precision=precision_said(request.precision),
         frozen=request.lora,
         rank=request.rank,
-        by=request.library,
+        by=software(request.library).name,
         fabric=link(request.fabric) if request.fabric else None,
         tensor=request.tensor,
         pipeline=request.pipeline,

@@ -105,3 +105,28 @@ def test_only_the_elder_goes_before_one_that_is_alike_and_older(
     scene.auditor._placing.check(Changes(jobs=(started,), attempts=(attempt,)))
     is_elder = by_age and waited >= max(DAY_SECONDS, other_waited)
     assert (scene.stage.broken is None) == is_elder
+
+
+@pytest.mark.parametrize(("told_at", "in_order"), [(18.0, False), (19.5, True)])
+def test_nobody_begins_before_its_like_that_was_told_first(
+    scene: Scene, told_at: float, in_order: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room comes up elsewhere, and the second of two takes it; it is its own if it was told first
+    (0050)."""
+    second, elsewhere = JobId("j3"), NodeId("n2")
+    monkeypatch.setattr(scene.books, "all_heard", lambda nodes: True)
+    scene.books.nodes[elsewhere] = node("n2", 1)
+    scene.books.take_job(job(second, JobState.QUEUED, 20.0))
+    (first,) = promise(45.0).reservations
+    second_told = replace(first, job=second, since=19.0, latest_start=70.0)
+    told = Changes(reservations=(replace(first, since=told_at), second_told))
+    scene.auditor.promised.check(told, 19.6, 19.6)
+    scene.stage.broken = None  # of whom was told what first, others judge
+    begun = Attempt(
+        job=second, number=FIRST, seats=(replace(SEAT, node=elsewhere),), master_port=1,
+        placed_at=20.0,
+    )  # fmt: skip
+    starts = job(second, JobState.STARTING, 20.0, attempt=FIRST)
+    scene.auditor.promised.check(Changes(jobs=(starts,), attempts=(begun,)), 20.0, 20.0)
+    assert (scene.stage.broken is None) == in_order
+    assert in_order or "begins before" in str(scene.stage.broken)

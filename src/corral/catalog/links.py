@@ -10,7 +10,7 @@ from corral.catalog.facts import subject, table
 class Link:
     """One kind of link, as a GPU sees it.
 
-    `bytes_per_s`: of one GPU, in one direction. `latency_s`: of one hop, from call to arrival.
+    `bytes_per_s`: of one GPU, in one direction.
     `is_switched`: any pair has the full rate at once. `reduces`: the switch adds up in its way
     (NVLink SHARP, SHARP).
     """
@@ -18,7 +18,6 @@ class Link:
     name: str
     title: str
     bytes_per_s: float
-    latency_s: float
     is_switched: bool
     reduces: bool
 
@@ -32,7 +31,6 @@ def link(name: str) -> Link:
         name=next(iter(facts.values())).subject,
         title=facts["title"].value,
         bytes_per_s=facts["bandwidth"].number * 1e9,
-        latency_s=facts["latency"].number * 1e-6,
         is_switched=facts["switched"].value == "yes",
         reduces=facts["reduces"].value == "yes",
     )

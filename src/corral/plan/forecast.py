@@ -153,7 +153,7 @@ class _Played:
     def __init__(
         self, method: Forecaster, history: Sequence[float], season: int, horizon: int
     ) -> None:
-        self._method, self._history = method, history
+        self._history = history
         self._season, self._horizon = season, horizon
         first = max(2 * season, len(history) - horizon - ORIGINS)
         self._origins = range(first, len(history))

@@ -139,3 +139,49 @@ def test_where_sheets_disagree_the_dense_rate_of_the_vendor_stands(
     name: str, form: Precision, tflops: float
 ) -> None:
     assert device(name).flops[form] == pytest.approx(tflops * 1e12)
+
+
+PRINTED = {
+    "bf16_dense_tflops": lambda one: one.flops.get(Precision.BF16, 0.0) / 1e12,
+    "fp8_dense_tflops": lambda one: one.flops.get(Precision.FP8, 0.0) / 1e12,
+    "memory_bw_GBps": lambda one: one.memory_bytes_per_s / 1e9,
+    "tdp_w": lambda one: one.tdp_watts,
+}
+CONFLICTS = {  # where the sources beside each other disagree, and which one the catalog has
+    ("b200", "memory_bw_GBps"): "7.7 TB/s a GPU of an HGX B200; 8.0 is that of a GB200",
+    ("b300", "memory_bw_GBps"): "8.0 TB/s; one table has 7.75",
+    ("b300", "tdp_w"): "1,100 W; one table has 1,000",
+    ("gh200-96", "memory_bw_GBps"): "4.0 TB/s of HBM3; 4.8 is that of the 144 GB part",
+    ("mi100", "bf16_dense_tflops"): "92.3; one table has the rate of fp16",
+    ("rtx-pro-6000", "memory_bw_GBps"): "1,597 GB/s of the Server Edition; 1,792 of the others",
+}
+
+
+def printed() -> list[tuple[str, str, float]]:
+    """Device, column and number of each cell of the collected data sheets."""
+    found = []
+    with gzip.open(DATA / "gpus.csv.gz", "rt", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            name = row["gpu"].split(" (")[0].replace("_", " ")
+            for column in PRINTED if known(name) else ():
+                if row[column].replace(".", "", 1).isdigit():
+                    found.append((known(name), column, float(row[column])))
+    return found
+
+
+def known(name: str) -> str:
+    try:
+        return device(name).name
+    except NotFound:
+        return ""
+
+
+def test_each_rate_is_that_of_the_collected_data_sheets_or_a_conflict_that_is_told() -> None:
+    cells = printed()
+    assert len(cells) > 100
+    off = {
+        (name, column)
+        for name, column, told in cells
+        if (own := PRINTED[column](device(name))) and abs(own / told - 1) > 0.03
+    }
+    assert off == CONFLICTS.keys()

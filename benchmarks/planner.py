@@ -102,7 +102,7 @@ def page(found: Sequence[tuple[str, str, float]]) -> str:
             f"# How long plans take, {day}\n",
             f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python "
             f"{platform.python_version()}, load {os.getloadavg()[0]:.1f}; the median of {ROUNDS} "
-            "processes. No peer plans all of it; none that plans a part publishes its time.\n",
+            "processes. No peer was at hand to be timed beside it.\n",
             "| what | asked | took |",
             "| --- | --- | --- |",
             *lines,

@@ -6,7 +6,7 @@ TORCH ?= torch==2.13.0
 # Tests wait for processes most of their time: more of them than cores run side by side.
 WORKERS ?= 4
 
-.PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim validate lock lock-check news clean
+.PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim validate lock lock-check news ui clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,7 @@ check: setup
 	$(BIN)/mypy src tests
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python ui/build.py --check
 
 soak: setup
 	$(BIN)/pytest tests -n 2 --dist loadgroup -m soak --timeout 5400 -rP
@@ -61,6 +62,9 @@ lock-check:
 
 news: setup
 	$(BIN)/towncrier build --draft --version next
+
+ui: setup
+	$(BIN)/python ui/build.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 OWN = ("submit_latency", "throughput", "cli_start", "failure_detection")  # they know their file
-OTHERS = ("store", "restart", "checkpoint_stall", "agent_idle", "launch", "forget", "planner")
+OTHERS = (
+    "store", "restart", "checkpoint_stall", "agent_idle", "launch", "forget", "planner",
+    "health_storm",
+)  # fmt: skip
 
 
 def command_of(name: str) -> list[str]:

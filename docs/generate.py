@@ -2,7 +2,7 @@
 
 docs/cli.md from the command tree, docs/moves.md from domain/moves.py, docs/errors.md from every
 error that has a code, docs/slurm.md from the tables of Slurm's options, docs/schema/*.json and
-docs/openapi.json from the shapes that travel.
+docs/openapi.json from the shapes that travel, and from these the types of the pages (ui/).
 """
 
 import argparse
@@ -10,6 +10,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -153,8 +154,33 @@ def pages() -> dict[Path, str]:
         "openapi.json": openapi,
     }
     made = {DOCS / name: make() for name, make in makers.items()}
+    types = importlib.import_module("typescript").typescript(
+        json.loads(made[DOCS / "openapi.json"])
+    )
+    made[DOCS.parent / "ui" / "src" / "api" / "types.ts"] = types
     for name, schema in schemas().items():
         made[DOCS / "schema" / f"{name}.json"] = json.dumps(schema, indent=2, sort_keys=True) + "\n"
+    return made | deployed()
+
+
+def deployed() -> dict[Path, str]:
+    """What a Prometheus and a Grafana of one's own are given."""
+    from corral.boot.monitoring import scrape_config
+    from corral.boot.monitoring.config import RULES
+
+    deploy = DOCS.parent / "deploy"
+    of = runpy.run_path(str(deploy / "grafana" / "dashboards.py"))
+    made = {
+        deploy / "grafana" / f"{one.name}.json": of["written"](one) + "\n"
+        for one in of["DASHBOARDS"]
+    }
+    made[deploy / "prometheus" / "rules.yml"] = RULES.read_text()
+    made[deploy / "prometheus" / "prometheus.yml"] = scrape_config(
+        "https://head.example:8443",
+        token_file="/etc/prometheus/corral.token",
+        rules_file="/etc/prometheus/corral.rules.yml",
+        ca_file="/etc/prometheus/corral.ca.pem",
+    )
     return made
 
 
@@ -170,7 +196,7 @@ def main() -> int:
         if check:
             print(f"{path.relative_to(DOCS.parent)} is not what the code says: run make docs")
         else:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     return 1 if check and stale else 0
 

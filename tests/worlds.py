@@ -9,8 +9,10 @@ from corral.domain.ids import Sequence as Order
 from corral.domain.job import CheckpointRule, JobSpec, Per
 from corral.domain.node import Liveness, Node
 from corral.domain.resources import Gpu, Inventory, Resources
+from corral.domain.signals import Signal, SignalKind
 from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import World
+from corral.health.rules import HealthRules
 from corral.reconcile import Now, Outcome, reconcile
 from corral.schedule import Learned
 
@@ -61,6 +63,8 @@ class Cluster:
         self.mute: set[NodeId] = set()
         self.outcome: Outcome | None = None
         self.learned: Learned | None = None
+        self.signals: dict[NodeId, tuple[Signal, ...]] = {}
+        self.health = HealthRules()
         self.tick()
 
     def wish(self, asked: Asked) -> Wish:
@@ -85,13 +89,33 @@ class Cluster:
                     heard_at=self.serving,
                     inventory=one.inventory,
                     seen=tuple(self.seen.get(id, {}).values()),
+                    signals=self.signals.get(id, ()),
                 )
         self.outcome = self.decide(wishes, Now(wall=self.wall, serving=self.serving))
         self.world.apply(self.outcome.changes)
         return self.outcome
 
     def decide(self, wishes: Sequence[Wish], now: Now) -> Outcome:
-        return reconcile(self.world, self.facts, wishes, now, learned=self.learned)
+        return reconcile(
+            self.world, self.facts, wishes, now, learned=self.learned, health=self.health
+        )
+
+    def notice(self, node: str, kind: SignalKind, code: int | None = None, **more: object) -> None:
+        """Let the node notice this, with who is on the device; it is said with the next beat."""
+        gpu = more.get("gpu")
+        more.setdefault(
+            "attempts",
+            tuple(
+                (one.job, one.attempt)
+                for one in self.world.allocations.values()
+                if one.seat.node == node and (gpu is None or gpu in one.seat.gpus)
+            ),
+        )
+        before = self.signals.get(NodeId(node), ())
+        number = len(before) + 1
+        text = f"{kind} {code}" if code is not None else str(kind)
+        fresh = Signal(number=number, at=self.wall, kind=kind, code=code, text=text, **more)  # type: ignore[arg-type]
+        self.signals[NodeId(node)] = (*before, fresh)
 
     def say(self, id: JobId, phase: Phase, *, on: str | None = None, **more: object) -> None:
         """Let the nodes of the newest attempt, or one of them, say this of it."""

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from corral.catalog.bands import Band, written
 from corral.plan.judged import errors_table, parts, scatter
+from corral.plan.judged_choices import ASKED, asked_for, choices, choices_table
 from corral.plan.judged_failures import failures_table, held_failures
 from corral.plan.measures import KINDS, MEASURES
 from corral.plan.page import cell_text, column_text
@@ -63,6 +65,16 @@ def _head(found: Mapping[str, Outcome]) -> Iterator[str]:
             if errors is not None:
                 yield _line(title, errors, asked, PEERS.get(name, ""))
     yield ""
+    yield from _choices(found["training"])
+
+
+def _choices(training: Outcome) -> Iterator[str]:
+    ratios = [one.over_best for one in asked_for(choices(training.pairs["step time"]))]
+    yield (
+        f"Choosing the layout in vTrain's sweeps over several nodes: what is predicted to be the "
+        f"quickest took {fmean(ratios):.3f} times as long as what was, in the mean of "
+        f"{len(ratios)} sweeps, and at the most {max(ratios):.3f} times (asked: {ASKED}).\n"
+    )
 
 
 def _line(title: str, errors: Errors, asked: float | None, peers: str) -> str:
@@ -89,6 +101,8 @@ def _kinds(found: Mapping[str, Outcome]) -> Iterator[str]:
                 yield f"![{measure.name} by {column}]({_plot(kind, measure.name, column)})\n"
                 groups = [(name, errors_of(some)) for name, some in by(pairs, column).items()]
                 yield from _table(errors_table(f"{measure.name} by {column}", groups))
+        if kind == "training":
+            yield from _table(choices_table(choices(outcome.pairs["step time"])))
         if outcome.refused:
             yield "| refused because | rows |\n| --- | --- |"
             for reason, rows in sorted(outcome.refused.items(), key=lambda item: -item[1]):

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
@@ -16,6 +17,7 @@ from corral.agent.image.keep import Images
 from corral.agent.image.root import ImageRoot
 from corral.agent.known import Known
 from corral.agent.prepare import Prepare
+from corral.agent.telemetry.senses import Senses
 from corral.domain.attempt import Exit, Save, Seat
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
@@ -23,7 +25,7 @@ from corral.domain.job import Per
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.channel import AttachNow, SignalNow
-from corral.wire.node import NodeSettings
+from corral.wire.node import NodeSettings, encode_settings
 from tests.agent.fakehead import TOKEN, FakeHead
 from tests.agent.nodes import ME
 from tests.patience import PATIENCE_SECONDS
@@ -139,12 +141,29 @@ def read(file: Path, offset: int, most_bytes: int) -> tuple[int, bytes]:
         return offset, opened.read(most_bytes)
 
 
+def settings_in(folder: Path, **more: Any) -> NodeSettings:
+    """Of two pretend GPUs, written where an agent reads them."""
+    settings = NodeSettings(
+        node=NODE, head_file=str(folder / "head.json"), **{"pretend_gpus": 2, **more}
+    )
+    (folder / "node.json").touch(mode=0o600)
+    (folder / "node.json").write_bytes(encode_settings(settings))
+    return settings
+
+
+def without_senses(folder: Path) -> Senses:
+    """Of an agent whose sensors nobody reads."""
+    settings = NodeSettings(node=NODE, head_file="", sample_seconds=0.0)
+    return Senses(node_dir=folder, settings=settings, boot=BootId("b1"))
+
+
 def agent_in(
     folder: Path,
     ranks: FakeRanks,
     attached: list[AttachNow],
     tries_seconds: float = 2.0,
     sent: list[SignalNow] | None = None,
+    senses: Senses | None = None,
 ) -> Agent:
     (folder / "attempts").mkdir(parents=True, exist_ok=True)
     dialler = Dialler(heads=Heads(folder / "head.json", folder), token=TOKEN)
@@ -176,6 +195,7 @@ def agent_in(
         pump=pump,
         send=(sent if sent is not None else []).append,
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        senses=senses or without_senses(folder),
     )
 
 

@@ -45,6 +45,8 @@ class FakeHead:
     heard: bool = True
     takes_logs: bool = True
     named: tuple[str, ...] = ()  # what it says of the heads there are
+    recorded: int = 0  # up to which number it has recorded signals
+    wall: float = 0.0  # what its clock shows; 0: it does not say
     hellos: list[Hello] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     inventory: Inventory = field(default_factory=Inventory)
@@ -175,7 +177,8 @@ class FakeHead:
                     self.beats.append(beat)
                     self.inventory = beat.inventory or self.inventory
                     if self.heard:
-                        await connection.send(encode(Heard(beat.number, self.named)))
+                        heard = Heard(beat.number, self.named, self.recorded, self.wall)
+                        await connection.send(encode(heard))
                     if self.wanted is not None and beat.version != self.wanted.version:
                         await self._say_wanted(connection)
 

@@ -26,7 +26,10 @@ from corral.domain.ids import BootId, NodeId, UserName
 from corral.domain.node import NodeKind
 from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
 from corral.domain.resources import Inventory
+from corral.domain.signals import Signal
+from corral.domain.telemetry import NodeSample
 from corral.domain.wanted import Version, Wanted
+from corral.ports.series import Series
 from corral.store.memory import MemoryStore
 from corral.wire.channel import Beat, Heard, Hello, WantedNow, encode, from_head
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
@@ -107,8 +110,10 @@ class Head:
         store: MemoryStore | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        series: Series | None = None,
     ) -> None:
         self.root = root
+        self.series = series
         self.store = store or MemoryStore()
         self.channels = Channels()
         self.engine = PushingEngine(self.channels)
@@ -176,7 +181,9 @@ class Head:
         await asyncio.gather(running, return_exceptions=True)
 
     def _app(self, settings: ApiSettings) -> Any:
-        return create_app(self.control, channels=self.channels, settings=settings)
+        return create_app(
+            self.control, channels=self.channels, settings=settings, series=self.series
+        )
 
     async def _admit(self, name: str) -> None:
         """A user (or a node) and their token."""
@@ -273,10 +280,18 @@ class Agent:
         self.connection.send(encode(Hello(**(own | other))))
         return self
 
-    def beat(self, *seen: Seen) -> None:
+    def beat(
+        self,
+        *seen: Seen,
+        sample: NodeSample | None = None,
+        signals: tuple[Signal, ...] = (),
+    ) -> None:
         """Say it, and take in what comes until it was heard."""
         self.number += 1
-        self.connection.send(encode(Beat(number=self.number, version=self.version, seen=seen)))
+        beat = Beat(
+            number=self.number, version=self.version, seen=seen, sample=sample, signals=signals
+        )
+        self.connection.send(encode(beat))
         while True:
             message = self.receive()
             if isinstance(message, Heard) and message.number == self.number:

@@ -62,7 +62,39 @@ def test_what_cannot_be_is_refused_with_a_hint(head: Head) -> None:
     with head.http() as http:
         told = http.post("/v1/plan/reliability", json=SMALLEST["reliability"] | {"days": 0})
     assert told.status_code == 400
-    assert told.json()["error"]["hint"] == "give a number above 0"
+    error = told.json()["error"]
+    assert error["message"] == "days is 0"
+    assert error["hint"] == "give a number from 0.001 to 100,000"
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "said"),
+    [
+        ("serve", {"ttft_p90": 0}, "ttft_p90 is 0"),
+        ("serve", {"usd_per_gpu_hour": 2, "gpu": ""}, "name its type with gpu"),
+        ("serve", {"shared": 500}, "shared is 500 where a prompt has 500 tokens"),
+        ("model", {"context": 10**23}, "context is 1e+23"),
+        ("cluster", {"gpus": 10**400}, "gpus is beyond any number"),
+        ("cost", {"demand": [[64, 9000]]}, "demand is for 9000 hours"),
+        ("train", {"tokens": 1e300}, "give a number from 1 to 1e+16"),
+    ],
+)
+def test_a_refusal_names_the_field_of_the_request(
+    kind: str, asked: dict[str, Any], said: str, head: Head
+) -> None:
+    with head.http() as http:
+        told = http.post(f"/v1/plan/{kind}", json=SMALLEST[kind] | asked)
+    assert told.status_code == 400, told.text
+    error = told.json()["error"]
+    words = error["message"] + " " + error["hint"]
+    assert said in words
+    assert "--" not in words
+
+
+def test_what_was_assumed_is_told_by_the_fields_of_the_request(head: Head) -> None:
+    with head.http() as http:
+        told = http.post("/v1/plan/serve", json=SMALLEST["serve"]).json()
+    assert "any time to the first token: ttft_p90 sets a target" in told["assumed"]
 
 
 def test_a_plan_needs_a_token(head: Head) -> None:

@@ -3,12 +3,17 @@
 import errno
 import shutil
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from corral.api import views
 from corral.api.errors import bug
+from corral.control import Control
+from corral.control.sensed import Sensed
+from corral.domain.ids import NodeId
 from corral.domain.place import PlaceRule
+from corral.domain.telemetry import GpuSample, NodeSample
 from tests.api.heads import Head
 from tests.worlds import Cluster, gang, node
 
@@ -45,12 +50,26 @@ def test_no_gpu_of_a_node_that_is_held_whole_is_free() -> None:
     cluster = Cluster(node("n1", gpus=4), node("n2", gpus=4))
     cluster.up(cluster.submit(gang("alone", place=PlaceRule(exclusive=True))))
     cluster.up(cluster.submit(gang("other")))
-    rows = {row.id: row for row in views.node_rows(cluster.world, set())}
+    rows = {row.id: row for row in views.node_rows(cluster.world, set(), {})}
     assert {id: (row.gpus.free, row.held_whole_by) for id, row in rows.items()} == {
         "n1": (0.0, "j1"),
         "n2": (3.0, None),
     }
     found = views.gpus(cluster.world)
     assert (found.free, found.used) == (3.0, 5.0)
-    detail = views.node_detail(cluster.world, set(), next(iter(cluster.world.nodes.values())))
+    facts, sensed = SimpleNamespace(nodes=set()), Sensed()
+    control = cast(Control, SimpleNamespace(world=cluster.world, facts=facts, sensed=sensed))
+    detail = views.node_detail(control, next(iter(cluster.world.nodes.values())))
     assert (detail.gpus.free, detail.held_whole_by) == (0.0, "j1")
+
+
+def test_a_row_tells_of_each_gpu_whether_it_is_held_and_how_busy_it_is() -> None:
+    cluster = Cluster(node("n1", gpus=2), node("n2", gpus=2))
+    cluster.up(cluster.submit(gang("alone")))
+    busy = [
+        GpuSample(index=at, uuid=str(at), utilisation=share) for at, share in enumerate((0.9, None))
+    ]
+    sensed = {NodeId("n1"): NodeSample(at=1.0, seconds=10.0, gpus=tuple(busy))}
+    rows = {row.id: row.gpus for row in views.node_rows(cluster.world, set(), sensed)}
+    assert (rows["n1"].held, rows["n1"].utilisation) == ([0], [0.9, None])
+    assert (rows["n2"].held, rows["n2"].utilisation) == ([], [])

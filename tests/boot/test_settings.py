@@ -230,3 +230,10 @@ def test_how_long_jobs_are_kept_is_a_setting(tmp_path: Path) -> None:
     for wrong in ({"keep_days": 0.0}, {"keep_days": 1e9}, {"keep_days": nan}, {"keep_jobs": 0}):
         with pytest.raises(SpecInvalid, match="cannot be kept"):
             ClusterSettings(**wrong)
+
+
+def test_the_health_of_nodes_is_observed_or_enforced_and_nothing_else() -> None:
+    assert ClusterSettings().health_rules.mode == "enforce"
+    assert ClusterSettings(health="observe").health_rules.mode == "observe"
+    with pytest.raises(SpecInvalid, match="observe, enforce"):
+        ClusterSettings(health="off")

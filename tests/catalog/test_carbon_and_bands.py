@@ -4,15 +4,16 @@ from datetime import date
 
 import pytest
 
-from corral.catalog.bands import Band, band, bands, read_bands, written
-from corral.catalog.carbon import region, regions, usual_pue
+from corral.catalog.bands import Band, band, bands, bands_of, written
+from corral.catalog.carbon import region, usual_pue
+from corral.catalog.facts import by_subject, read_facts, table
 from corral.domain.errors import NotFound
 
 DAY = date(2026, 11, 22)
 
 
 def test_each_region_is_plausible() -> None:
-    for one in regions():
+    for one in (region(name) for name, facts in table("carbon").items() if "carbon" in facts):
         assert 10 <= one.carbon_g_per_kwh <= 900
         price = one.electricity_usd_per_kwh
         assert price is None or 0.03 <= price <= 0.4
@@ -41,14 +42,16 @@ def made(name: str, mean: float = 0.061) -> Band:
 
 def test_bands_are_read_as_they_were_written() -> None:
     own = [made("training.step_time"), made("inference.decode", 0.2)]
-    assert read_bands(written(own).splitlines()) == {one.name: one for one in own}
+    assert bands_of(by_subject(read_facts(written(own).splitlines()))) == {
+        one.name: one for one in own
+    }
     assert written(own) == written(reversed(own))
 
 
 def test_a_band_without_its_rows_is_refused() -> None:
     lines = [line for line in written([made("a.b")]).splitlines() if ",rows," not in line]
     with pytest.raises(ValueError, match="no rows"):
-        read_bands(lines)
+        bands_of(by_subject(read_facts(lines)))
 
 
 def test_an_error_below_nothing_is_refused() -> None:

@@ -22,6 +22,16 @@ def test_each_fact_of_the_catalog_is_whole(name: str) -> None:
     assert all(table(name).values())
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_each_source_can_be_looked_up_or_is_an_assumption_with_its_reason(name: str) -> None:
+    for fact in (fact for facts in table(name).values() for fact in facts.values()):
+        told = fact.source.lower()
+        assert not any(words in told for words in ("from memory", "own choice")), fact
+        assert "no source" not in told, fact
+        if "assum" in told:
+            assert len(fact.source.split()) >= 6, fact  # what was assumed, and why
+
+
 @pytest.mark.parametrize(
     "line", ["a,b,1,GB,,2026-01-01", "a,b,1,GB,book,soon", "a,b,one,GB,book,2026-01-01", "a,b,1"]
 )

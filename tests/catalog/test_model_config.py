@@ -1,5 +1,6 @@
 """A config.json of Hugging Face makes the same model as the catalog has, or says what it lacks."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,7 @@ DEEPSEEK: dict[str, Any] = {
     "max_position_embeddings": 163840,
     "moe_intermediate_size": 2048,
     "moe_layer_freq": 1,
+    "n_group": 8,
     "n_routed_experts": 256,
     "n_shared_experts": 1,
     "num_attention_heads": 128,
@@ -63,6 +65,7 @@ DEEPSEEK: dict[str, Any] = {
     "topk_method": "noaux_tc",
     "v_head_dim": 128,
     "vocab_size": 129280,
+    "topk_group": 4,
 }
 GPT_2: dict[str, Any] = {
     "model_type": "gpt2",
@@ -134,7 +137,34 @@ QWEN: dict[str, Any] = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_config_makes_the_model_that_the_catalog_has(config: dict[str, Any], name: str) -> None:
-    assert model_of_config(config, name) == model(name)
+    assert replace(model_of_config(config, name), left_out=()) == model(name)
+
+
+# llava-hf/llava-1.5-7b-hf and llava-v1.6-mistral-7b-hf: sizes that are usual for the text model are
+# not repeated in them.
+LLAVA: dict[str, Any] = {
+    "architectures": ["LlavaForConditionalGeneration"],
+    "model_type": "llava",
+    "text_config": {"model_type": "llama", "max_position_embeddings": 4096, "vocab_size": 32064},
+    "vision_config": {
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "model_type": "clip_vision_model",
+        "num_hidden_layers": 24,
+    },
+}
+
+
+def test_what_sees_is_told_to_be_left_out_with_about_its_size() -> None:
+    # 24 layers x (4 x 1024 x 1024 + 2 x 1024 x 4096) = 24 x 12.58e6 = 0.30e9.
+    found = model_of_config(LLAVA)
+    assert found.left_out == ("vision tower (about 0.3 billion parameters)",)
+    # Vicuna 7B: 6.74e9 with 32,000 words, and 2 x 64 x 4096 more.
+    assert found.parameters == pytest.approx(6.739e9, rel=1e-3)
+    assert found.context == 4096
+    flat = {**LLAMA, "mm_vision_tower": "openai/clip-vit-large-patch14-336"}
+    assert model_of_config(flat).left_out == ("vision tower",)
+    assert model_of_config(LLAMA).left_out == ()
 
 
 def test_windows_are_counted_by_layer() -> None:

@@ -8,6 +8,8 @@ import pytest
 import structlog
 
 from corral.domain.facts import Progress
+from corral.domain.ids import NodeId
+from corral.domain.signals import Signal, SignalKind
 from tests.api.heads import TOKENS, Agent, Head, ended, eventually, serving, up
 from tests.golden.transcript import check, transcript
 
@@ -222,4 +224,27 @@ def test_changes_and_plans(head: Head, agents: dict[str, Agent], compare: Compar
         "node drain n2 -y --json",
         "node uncordon n1 n2 -y",
         "secret ls",
+    )
+
+
+def test_health(head: Head, agents: dict[str, Agent], compare: Compare) -> None:
+    """n1 is drained by itself, n2 by the breaker left to a person."""
+    lost = "XID 79 on GPU 1: GPU has fallen off the bus"
+    xid = Signal(number=1, at=1.0, kind=SignalKind.XID, code=79, gpu=1, text=lost)
+    nodes = head.control.world.nodes
+    for name, agent in agents.items():
+        agent.beat(signals=(xid,))
+        eventually(lambda name=name: bool(nodes[NodeId(name)].ailments))  # type: ignore[misc]
+    eventually(lambda: nodes[NodeId("n2")].suspect)
+    compare(
+        "health",
+        "node ls",
+        "node show n1",
+        "status",
+        "node cordon --suspects n1",
+        "node cordon --suspects -y",
+        "node cordon --suspects -y",
+        "node clear n1 n2 -y",
+        "node show n1",
+        "node clear -y",
     )

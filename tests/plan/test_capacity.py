@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.plan.capacity import CapacityRequest, SimpleNeed, capacity, simple_capacity
 from corral.plan.capacity_report import report, simple_report
-from corral.plan.demand import workload_of
 from corral.plan.page import page
 from corral.plan.sizing import WaitTarget, nodes_for_wait
 from corral.replay import Outcome, Workload, replay
 from corral.replay.dice import dice_of, roll
 from corral.simulate.logs.policies import chosen
+from tests.plan.logs import workload_of
 
 NAMED = chosen(("fifo-skip",), None, 60.0)["fifo-skip"]
 
@@ -48,6 +48,12 @@ def test_the_simple_form_by_hand() -> None:
     assert (found.low_gpu_hours, found.high_gpu_hours) == pytest.approx((39_936.0, 46_080.0))
     assert (found.low_gpus, found.high_gpus) == (56, 64)
     assert "56 to 64 GPUs" in simple_report(found).verdict
+
+
+def test_whoever_needs_next_to_nothing_needs_one_node() -> None:
+    found = simple_capacity(SimpleNeed(run_hours=0.001, runs=0.001, run_gpus=1.0))
+    assert (found.low_gpus, found.high_gpus) == (8, 8)
+    assert "--gpus 8 --utilisation 0.01" in simple_report(found).verdict  # what plan cost takes
 
 
 def test_a_simple_need_that_cannot_be_is_refused() -> None:

@@ -60,6 +60,32 @@ def test_a_year_of_carbon() -> None:
     assert one.year_carbon_kg == pytest.approx(21_444, rel=1e-4)
 
 
+def test_a_year_of_electricity() -> None:
+    """As above 53,611 kWh: at 0.2 USD each 10,722 USD. In Texas they cost 0.066 USD, give or take
+    a quarter by contract; in France nobody tells, so that it is the usual 0.1 USD."""
+    one = plan(8, load=0.5, pue=1.2, kwh=0.2)
+    assert one.year_usd == pytest.approx(10_722, rel=1e-4)
+    told = report(plan(8, load=0.5, pue=1.2, region="us-tx")).answer("electricity")
+    assert told.value == pytest.approx(53_611 * 0.066, rel=1e-4)
+    assert told.low == pytest.approx(0.75 * 53_611 * 0.066, rel=1e-4)
+    assert told.high == pytest.approx(1.25 * 53_611 * 0.066, rel=1e-4)
+    french = plan(8, region="fr")
+    assert french.kwh.value == 0.1
+    assert any("0.1 USD: --kwh" in line for line in french.told)
+
+
+def test_what_was_said_is_not_taken_to_be_off() -> None:
+    """PUE 1.15 to 1.58 where 1.4 is taken, load 0.55 to 0.9 where 0.7 is."""
+    site, energy = (report(plan(8)).answer(name) for name in ("site power", "energy"))
+    assert isinstance(site.value, float)
+    assert isinstance(energy.value, float)
+    assert site.high == pytest.approx(site.value * 1.58 / 1.4)
+    assert energy.low == pytest.approx(energy.value * 1.15 / 1.4 * 0.55 / 0.7)
+    said = report(plan(8, load=1.0, pue=1.2))
+    assert said.answer("energy").low is None
+    assert said.answer("site power").high is None
+
+
 def test_the_carbon_of_a_region_is_its_electricity() -> None:
     assert plan(8, region="at").carbon_kg_per_kwh == pytest.approx(0.111)
     assert plan(8, region="at", carbon=0.3).carbon_kg_per_kwh == 0.3

@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.catalog.devices import Device, devices
+from corral.catalog.devices import Device, device, devices
 from corral.catalog.economics import assume, assumptions
 from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import prices as catalog_prices
 from corral.catalog.prices import read_prices
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.plan.bills import RENTS, CostRequest, Prices, assumed, prices_of, values_of
 from corral.plan.cost import OWN, bill_of, cost
 from corral.plan.cost_report import report
-from corral.plan.hybrid import best_mix, duration_curve
+from corral.plan.hybrid import best_mix, duration_curve, peak_and_use
+from corral.plan.market import SPREAD
 from corral.plan.page import page
 from corral.plan.uncertain import draws, spread, tornado
 
@@ -73,6 +75,15 @@ def test_what_500_000_usd_buy() -> None:
     assert (found.bought.by_capital, found.bought.by_whole_cost) == (8, 0)
     assert found.bought.rented_hours == pytest.approx(169_491.5, abs=0.1)
     assert found.bought.rented_gpus == pytest.approx(6.449, abs=1e-3)
+    # 122,500 are left of it: 122,500 / 12,256.96 = 9.99 months
+    assert found.bought.months == 9
+    assert found.bought.node_once == pytest.approx(377_500.0)
+    assert found.bought.node_usd == pytest.approx(818_750.6, abs=1.0)
+    # Kept for three years at 0.7: 26,280 h x 0.7 x 2.95 + 5 TB x 50 x 36 + half of 0.004 x 540,000
+    #   = 54,268.2 + 9,000 + 1,080 = 64,348.2 a GPU, and 135,000 for people however few: 5.67
+    assert found.bought.kept_gpus == pytest.approx((500_000 - 135_000) / 64_348.2, abs=1e-3)
+    # on spot 54,268.2 x 0.42 / 0.90 = 25,325.2 instead: 365,000 / 35,405.2 = 10.3
+    assert found.bought.kept_on_spot == pytest.approx(10.309, abs=1e-3)
     assert found.way(OWN).bill.spent == pytest.approx(377_500 + 36 * 12_256.96, abs=1.0)
     # where a tenth of an engineer will do, 6,000 a month less, one node runs for three years on
     # 818,750 - 216,000 = 602,750: a budget of 650,000 buys and runs it
@@ -99,7 +110,14 @@ def test_an_assumption_that_cannot_be_is_refused(name: str, value: float) -> Non
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"gpus": 0}, {"years": 0.0}, {"utilisation": 1.2}, {"egress_tb_month": -1.0}]
+    "wrong",
+    [
+        {"gpus": 0},
+        {"years": 0.0},
+        {"utilisation": 1.2},
+        {"utilisation": 0.0},
+        {"egress_tb_month": -1.0},
+    ],
 )
 def test_a_request_that_cannot_be_is_refused(wrong: Mapping[str, float]) -> None:
     with pytest.raises(SpecInvalid):
@@ -120,7 +138,7 @@ def requests(draw: st.DrawFn) -> CostRequest:
         gpus=draw(st.integers(1, 4_000)),
         gpu=draw(st.sampled_from(("h100-sxm", "a100-sxm-80"))),
         years=draw(st.floats(0.5, 6.0)),
-        utilisation=draw(st.floats(0.0, 1.0)),
+        utilisation=draw(st.floats(0.001, 1.0)),
         egress_tb_month=draw(st.floats(0.0, 100.0)),
         assume=said,
     )
@@ -248,6 +266,27 @@ def test_the_tornado_tells_first_what_matters_most() -> None:
     ]
 
 
+def test_a_region_says_what_electricity_costs() -> None:
+    texas = assumed(CostRequest(gpus=8, region="Texas"))["kwh"]
+    assert (texas.value, texas.low, texas.high) == (0.066, 0.75 * 0.066, 1.25 * 0.066)
+    assert "EIA" in texas.source
+    assert assumed(CostRequest(gpus=8, region="Texas", assume={"kwh": 0.2}))["kwh"].value == 0.2
+    with pytest.raises(SpecInvalid, match="no price of electricity in France") as refused:
+        assumed(CostRequest(gpus=8, region="fr"))
+    assert "us-tx" in refused.value.hint
+
+
+def test_hours_that_a_demand_does_not_name_ask_for_nothing() -> None:
+    # 64 GPUs for 2,000 of 8,760 h are 22.8 % of their hours: nobody buys them for that
+    found = cost(CostRequest(gpus=64, demand=((64.0, 2_000.0),)))
+    whole = cost(CostRequest(gpus=64, demand=((64.0, 2_000.0), (0.0, 6_760.0))))
+    assert found.hybrid == whole.hybrid
+    assert found.hybrid is not None
+    assert found.hybrid.best.owned == 0
+    peak, use = peak_and_use(((64.0, 2_000.0),))
+    assert (peak, round(use * 8_760)) == (64, 2_000)
+
+
 def test_the_report_shows_all_and_names_what_was_assumed() -> None:
     demand = ((64.0, 1_000.0), (16.0, 7_760.0))
     request = CostRequest(gpus=64, budget_usd=1e6, demand=demand, assume={"pue": 1.25})
@@ -295,11 +334,37 @@ def test_prices_of_a_gpu_are_those_of_the_list() -> None:
     assert "near" in refused.value.hint
 
 
-def test_where_nobody_tells_a_price_it_is_said() -> None:
+def test_where_nobody_tells_a_price_it_is_an_h100s_by_bandwidth_and_said_first() -> None:
+    # 2,039 / 3,350 GB/s = 0.609 of 37,500 USD
     nothing = Market(rents=(), sales=())
-    told = cost(CostRequest(gpus=8, gpu="a100-sxm-80"), nothing).told
-    assert "server_per_gpu and on_demand: nobody tells it of a100-sxm-80" in told[0]
-    assert "nobody" not in cost(CostRequest(gpus=8, gpu="a100-sxm-80")).told[0]
+    found = cost(CostRequest(gpus=8, gpu="a100-sxm-80"), nothing)
+    assert found.known["server_per_gpu"].value == pytest.approx(37_500 * 2_039 / 3_350)
+    server, rent = found.cautions
+    assert "what a server of NVIDIA A100 SXM 80GB costs" in server
+    assert "costs by the hour" in rent
+    assert report(found).warnings[:2] == found.cautions
+    said = CostRequest(gpus=8, gpu="a100-sxm-80", assume={"on_demand": 2.0})
+    assert cost(said, nothing).cautions == (server,)
+    assert not cost(CostRequest(gpus=8, gpu="a100-sxm-80")).cautions
+
+
+def test_an_h800_costs_what_an_h100_does() -> None:
+    h100, h800 = (assumed(CostRequest(gpus=8, gpu=gpu)) for gpu in ("h100-sxm", "h800-sxm"))
+    for name in ("on_demand", "server_per_gpu"):
+        assert h800[name].value == pytest.approx(h100[name].value)
+
+
+def test_four_of_five_known_rents_are_near_an_h100s_by_bandwidth() -> None:
+    h100, listed = device("h100-sxm"), catalog_prices()
+    known = [one for one in devices() if one.name != h100.name and listed.rent(one.name)]
+    off = [
+        listed.typical(one.name)
+        / listed.typical(h100.name)
+        / (one.memory_bytes_per_s / h100.memory_bytes_per_s)
+        for one in known
+    ]
+    near = [times for times in off if 1 / SPREAD <= times <= SPREAD]
+    assert len(near) >= 0.8 * len(known)
 
 
 @pytest.mark.parametrize("one", devices(), ids=lambda one: one.name)

@@ -1,12 +1,15 @@
 """Whether a model fits: the example that every newcomer checks, and rules."""
 
+import re
 from dataclasses import replace
+from math import prod
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.catalog.devices import Device, device
+from corral.catalog.model_names import model
 from corral.catalog.models import Experts, Model
 from corral.catalog.precisions import Precision
 from corral.plan.fit import Ask, Purpose, fitting, largest_batch, longest_context, on_gpus
@@ -135,6 +138,27 @@ def test_the_report_says_what_fits_and_what_would() -> None:
     wanting = report(fitting(Ask(model=LLAMA_70B, device=device("h100"), gpus=2)))
     assert "do not fit on 2 GPUs" in wanting.verdict
     assert "weights in fp8" in wanting.verdict
+
+
+def test_lora_is_cut_where_a_layer_by_itself_is_too_large() -> None:
+    # A layer of DeepSeek-V3 has 256 experts of 3 x 7168 x 2048 = 44.0e6: 11.3e9 parameters in 16
+    # bits are 22.5 GB, and FSDP holds the layer that is computed and the next: 45 of 21.6 GB.
+    # As TP 4 x PP 4 with the experts over 32 GPUs: of 61 layers 16 on the fullest stage (63 slots
+    # in 4), 16 x 11.27e9 x 2 / 32 = 11.3 GB; beside them 15e6 of attention that each GPU has,
+    # 172e6 / 4, an expert that all pass, 44e6 / 4, and the router, 1.8e6: 71e6 x 16 x 2 = 2.3 GB.
+    found = fitting(Ask(model=model("deepseek-v3"), device=device("rtx-4090"))).of(Purpose.LORA)
+    assert found.gpus == 128
+    assert found.best.layout == "TP 4 x PP 4 x EP 32 x DP 8, layers recomputed"
+    assert found.best.parts["weights"] == pytest.approx(13.6e9, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["h100", "rtx-4090"])
+def test_the_sizes_of_a_layout_multiply_to_its_gpus(name: str) -> None:
+    asked = Ask(model=LLAMA_70B, device=device(name), context=65_536, batch=1)
+    for fit in fitting(asked).fits:
+        for one in fit.tried:
+            sizes = re.findall(r"(?:TP|PP|CP|DP) (\d+)", one.layout)
+            assert prod(map(int, sizes)) == one.gpus, one.layout
 
 
 def test_layers_are_recomputed_only_where_they_must_be() -> None:

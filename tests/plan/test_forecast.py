@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.demand import grown, loads, workload_of
+from corral.plan.demand import grown, loads
 from corral.plan.forecast import (
     NAIVE,
     OWN,
@@ -17,6 +17,7 @@ from corral.plan.forecast import (
     seasonal_naive,
 )
 from corral.replay.dice import dice_of, roll
+from tests.plan.logs import workload_of
 
 JOBS = st.lists(
     st.tuples(st.floats(0.0, 1e6), st.floats(1.0, 3e5), st.integers(1, 64)), min_size=1, max_size=30

@@ -2,17 +2,18 @@
 
 import json
 from datetime import date
-from math import inf, isclose
+from math import inf, isclose, nan
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.plan.page import answer_text, page
+from corral.plan.page import answer_text, cell_text, page
 from corral.plan.plot import picture, svg
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
 from corral.plan.ticks import axis_of, mark_text, number_text
+from corral.plan.words import brief
 
 LINES = Figure(
     title="a <figure>",
@@ -103,6 +104,32 @@ def test_bars_begin_at_the_line_of_nothing_and_lie_below_each_other() -> None:
     assert float(down.attrib["y"]) > float(up.attrib["y"]) + float(up.attrib["height"])
 
 
+def test_bars_are_alike_and_the_line_of_nothing_is_seen_where_it_is_crossed() -> None:
+    bars = Figure(
+        title="bars", x=Column(name=""), y=Column(name=""), kind="bars",
+        series=(Series(name="up", points=((0, 3.0),)), Series(name="down", points=((0, -2.0),))),
+    )  # fmt: skip
+    drawn = parsed(bars)
+    assert len({bar.attrib["fill"] for bar in drawn.findall("rect")}) == 1
+    inked = [line for line in drawn.findall("line") if line.attrib["stroke"] == "var(--ink)"]
+    up, _ = drawn.findall("rect")
+    assert [line.attrib["x1"] for line in inked] == [up.attrib["x"]]
+
+
+def test_a_long_cell_takes_several_lines_and_a_short_one_does_not() -> None:
+    rows = (("a", "short"), ("b", "word " * 20))
+    shown = page(
+        Report(
+            title="t",
+            verdict="",
+            answers=(),
+            tables=(Table(title="why", columns=columns("GPU", "why"), rows=rows),),
+        )
+    )
+    assert '<td class="word">short</td>' in shown
+    assert '<td class="word long">word word' in shown
+
+
 @given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=20), st.booleans())
 def test_an_axis_holds_its_values_and_has_a_few_round_marks(
     values: list[float], is_log: bool
@@ -125,7 +152,7 @@ def test_a_mark_is_short(value: float, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [(0.01234, "0.012"), (1.2345, "1.23"), (71.405, "71.4"), (1_140.4, "1,140"), (28_467, "28,467"),
-     (2e-6, "2e-06"), (300.0, "300")],
+     (2e-6, "2e-06"), (300.0, "300"), (99.97, "100"), (9.996, "10.0"), (0.9996, "1.00")],
 )  # fmt: skip
 def test_a_number_has_the_digits_that_say_something(value: float, text: str) -> None:
     assert number_text(value) == text
@@ -133,3 +160,32 @@ def test_a_number_has_the_digits_that_say_something(value: float, text: str) -> 
 
 def test_a_counted_answer_has_no_band() -> None:
     assert answer_text(Answer(name="nodes", value=32)) == "32"
+
+
+def test_a_band_has_one_unit_with_its_number() -> None:
+    even = Answer(name="step", value=2.0, unit="s", band=0.06)
+    assert answer_text(even) == "2.00 s \u00b1 6 %"
+    uneven = Answer(name="failures", value=2.9, unit="h", band=0.97, low=0.75, high=5.71)
+    assert answer_text(uneven) == "2.90 h (0.750 to 5.71)"
+    # 9 % of 60 % are 5.4 points, and no share is above 100 %
+    share = Answer(name="load", value=60.0, unit="%", band=0.09)
+    assert answer_text(share) == "60.0 % (54.6 to 65.4)"
+    assert (
+        answer_text(Answer(name="load", value=95.0, unit="%", band=0.1)) == "95.0 % (85.5 to 100)"
+    )
+
+
+def test_what_never_ends_is_said_in_a_word() -> None:
+    assert [cell_text(value) for value in (inf, -inf, nan, 1234.0)] == [
+        "without end",
+        "",
+        "",
+        "1,234",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.125, "0.125"), (4.916, "4.916"), (58_229.17, "58,229"), (0.7, "0.7")]
+)
+def test_an_assumption_has_four_digits_at_the_most(value: float, text: str) -> None:
+    assert brief(value) == text

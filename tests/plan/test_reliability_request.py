@@ -3,7 +3,14 @@
 import pytest
 
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.plan.reliability_request import USUAL, ReliabilityRequest, answer
+from corral.plan.reliability import USUAL, reliability
+from corral.plan.reliability_report import report
+from corral.plan.reliability_request import ReliabilityRequest
+from corral.plan.report import Report
+
+
+def answer(request: ReliabilityRequest) -> Report:
+    return report(reliability(request))
 
 
 def test_gpus_of_a_type_are_nodes_that_fail() -> None:
@@ -24,17 +31,26 @@ def test_where_no_model_is_said_the_usual_one_is_told() -> None:
     assert not any(USUAL in line for line in answer(known).assumed)
 
 
+@pytest.mark.parametrize("wrong", [{"gpus": 0}, {"days": 0}, {"rate": -1.0}, {"availability": 1.0}])
+def test_what_cannot_be_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(SpecInvalid):
+        ReliabilityRequest(**{"gpus": 8, "days": 1} | wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    ("request_", "refused"),
+    "request_",
     [
-        (ReliabilityRequest(gpus=0, days=1), SpecInvalid),
-        (ReliabilityRequest(gpus=8, days=0), SpecInvalid),
-        (ReliabilityRequest(gpus=8, days=1, gpu="h1000"), NotFound),
-        (ReliabilityRequest("llama-9", gpus=8, days=1), NotFound),
+        ReliabilityRequest(gpus=8, days=1, gpu="h1000"),
+        ReliabilityRequest("llama-9", gpus=8, days=1),
     ],
 )
-def test_what_cannot_be_is_refused(
-    request_: ReliabilityRequest, refused: type[SpecInvalid | NotFound]
-) -> None:
-    with pytest.raises(refused):
+def test_who_is_not_known_gets_the_nearest_name(request_: ReliabilityRequest) -> None:
+    with pytest.raises(NotFound):
         answer(request_)
+
+
+def test_a_run_on_less_than_a_node_holds_what_it_asks_for() -> None:
+    small = ReliabilityRequest(gpus=2, days=1)
+    assert (small.nodes, small.each, small.held_gpus) == (1, 2, 2)
+    odd = ReliabilityRequest(gpus=12, days=1, node_gpus=8)
+    assert (odd.nodes, odd.each, odd.held_gpus) == (2, 8, 16)

@@ -3,7 +3,7 @@
 import pytest
 
 from corral.catalog.model_names import model
-from corral.plan.row_model import model_of_row
+from corral.plan.row_model import model_of_row, sequence_of
 from corral.plan.rows import RowRefused
 
 LLAMA = {
@@ -45,7 +45,8 @@ def test_a_row_without_dimensions_has_the_catalogs() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"model": "GPT 52B"}, "not said"),
+        ({"model": "Our 52B"}, "not said"),  # which may have experts
+        ({"model": "Our own", "params": "nan"}, "not said"),
         ({}, "not said"),
         ({"model": "flan-t5-xxl"}, "encoder"),
         (LLAMA | {"model": "Our 60B", "ep": "8"}, "experts"),
@@ -54,6 +55,41 @@ def test_a_row_without_dimensions_has_the_catalogs() -> None:
 def test_what_nobody_knows_is_refused(row: dict[str, str], reason: str) -> None:
     with pytest.raises(RowRefused, match=reason):
         model_of_row(row, [])
+
+
+def test_a_plain_model_of_so_many_parameters_is_shaped_as_gpt_3() -> None:
+    # (174e9 x 128 / 12) ** (1/3) = 12,290, the nearest multiple of 128 is 12,288; (174e9 less an
+    # embedding of 51,200 x 12,288) / (12 x 12,288 ** 2) = 95.7 layers; 12,288 / 128 = 96 heads
+    for row in ({"model": "Our own", "params": "174e9"}, {"model": "GPT 174B"}):
+        told: list[str] = []
+        one = model_of_row(row, told)
+        assert (one.layers, one.hidden, one.heads) == (96, 12_288, 96)
+        assert "96 layers, 12288 wide, with 96 heads, for 1.74e+11 parameters" in told
+
+
+def test_what_is_said_of_a_shape_is_kept() -> None:
+    # (205e9 - 250,880 x 14,400) / (12 x 14,400 ** 2) = 80.9; of heads that 8 GPUs share out, 120 of
+    # 120 are nearer to 128 a head than 80 of 180
+    row = {"model": "GPT", "params": "205e9", "hidden": "14400", "vocab": "250880", "tp": "8"}
+    one = model_of_row(row, [])
+    assert (one.layers, one.hidden, one.heads) == (81, 14_400, 120)
+    assert model_of_row({**row, "layers": "70", "heads": "80"}, []).heads == 80
+
+
+@pytest.mark.parametrize(
+    ("row", "tokens"),
+    [
+        ({"seq_len": "4096"}, 4_096),
+        ({"model": "Llama 3.1 70B"}, 8_192),  # it could do with 131,072
+        ({"model": "Llama 2 70B"}, 4_096),
+        ({"model": "GPT 52B", "params": "52e9"}, 2_048),
+        ({"model": "Llama 3.1 8B", "notes": "short sequence"}, 2_048),
+    ],
+)
+def test_a_sequence_is_as_long_as_is_said_or_usual(row: dict[str, str], tokens: int) -> None:
+    told: list[str] = []
+    assert sequence_of(row, told) == tokens
+    assert bool(told) == ("seq_len" not in row)
 
 
 def test_a_count_of_parameters_tells_the_form_of_the_mlp() -> None:

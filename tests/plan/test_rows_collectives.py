@@ -123,7 +123,7 @@ def test_a_small_message_through_torch_waits_for_its_host() -> None:
     ("cells", "reason"),
     [
         ({"collective": "shuffle"}, "no collective"),
-        ({"size_bytes": ""}, "size"),
+        ({"size_bytes": "", "collective": "moe_alltoall dispatch"}, "size"),
         ({"gpu": "not stated"}, "neither the GPU"),
         ({"n_gpus": "12", "nodes": "5"}, "evenly"),
         ({"n_gpus": ""}, "number of GPUs"),
@@ -135,6 +135,34 @@ def test_a_row_that_cannot_be_predicted_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(RowRefused, match=reason):
         predict({**NODE, **cells})
+
+
+def test_tokens_that_go_to_experts_tell_the_size() -> None:
+    # 128 tokens x 8 experts x 7,168 numbers: 7,340,032 bytes there in fp8, twice as many back
+    for way, size in (("dispatch", "7340032"), ("combine", "14680064")):
+        row = {**NODE, "collective": f"moe_alltoall {way}", "size_bytes": ""}
+        for notes in (
+            "hidden 7168, tokens 128, topk 8",
+            "over RDMA; hidden 7168, top-8, 128 tokens",
+        ):
+            found = predict({**row, "notes": notes})
+            assert found.values == predict({**row, "size_bytes": size}).values
+            assert "128 tokens of 7168 numbers, each to 8 experts" in found.told
+
+
+def test_a_size_that_nobody_says_is_a_large_one_and_told() -> None:
+    found = predict({**NODE, "size_bytes": ""})
+    assert "a buffer of 1 GiB" in found.told
+    assert found.values == predict({**NODE, "size_bytes": str(2**30)}).values
+
+
+def test_deepseeks_exchange_of_tokens_is_met_as_measured() -> None:
+    with gzip.open(TABLE, "rt", encoding="utf-8") as file:
+        rows: list[Row] = [row for row in csv.DictReader(file) if "DeepEP" in row["library"]]
+    errors = errors_of(hold(rows, predict, MEASURES["collectives"]).pairs["time"])
+    assert errors is not None
+    assert errors.rows >= 60
+    assert errors.mean < 0.12
 
 
 def test_measured_rows_of_16_mib_and_more_are_met() -> None:

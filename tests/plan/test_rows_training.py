@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from corral.catalog.precisions import Precision
 from corral.perf.layout import Recompute, Shard
 from corral.plan.measures import MEASURES, SLICES
 from corral.plan.rows import Row, RowRefused
-from corral.plan.rows_training import predict, read
+from corral.plan.rows_training import library, predict, read
 from corral.plan.validate import errors_of, hold
 
 TABLE = Path(__file__).parents[2] / "validation" / "data" / "training.csv.gz"
@@ -68,10 +69,47 @@ def test_what_does_not_fit_is_recomputed_where_nobody_says() -> None:
     assert read(heavy | {"activation_checkpointing": "none"}).layout.recompute is Recompute.NONE
 
 
-@pytest.mark.parametrize("missing", [("layers", "model"), ("seq_len",), ("gpu",)])
+@pytest.mark.parametrize(
+    "missing", [("layers", "model", "params"), ("seq_len", "model", "params", "layers"), ("gpu",)]
+)
 def test_a_row_that_says_too_little_is_refused(missing: tuple[str, ...]) -> None:
     with pytest.raises(RowRefused):
         predict(LLAMA | dict.fromkeys(missing, ""))
+
+
+def test_a_log_that_tells_the_tokens_of_a_step_has_a_batch() -> None:
+    log = LLAMA | {"global_batch": "", "notes": "tokens per step 1,048,576 (without padding)"}
+    assert read(log).batch == 1_048_576 / 8_192
+    assert predict(log).values == predict(LLAMA).values
+
+
+def test_what_mlperf_does_not_say_is_as_submissions_have_it() -> None:
+    silent = LLAMA | {"source": "MLPerf Training v5.0 results (Dell)"}
+    silent |= {"precision": "not stated in log", "fsdp_zero_stage": ""}
+    run = read(silent)
+    assert (run.step.precision, run.layout.shard) == (Precision.FP8, Shard.OPTIMIZER)
+    assert {"products in fp8", "the optimizer is sharded (ZeRO-1)"} < set(run.told)
+    old = read(silent | {"gpu": "A100 SXM 80GB"})
+    assert old.step.precision is Precision.BF16
+    assert read(silent | {"source": "our own"}).step.precision is Precision.BF16
+
+
+def test_a_pipeline_of_which_no_batch_is_said_is_kept_full() -> None:
+    run = read(LLAMA | {"global_batch": ""})
+    assert run.step.micro_batches(run.layout) == 8 * 4
+    flat = read(LLAMA | {"global_batch": "", "pp": "1"})
+    assert flat.step.micro_batches(flat.layout) == 1
+
+
+def test_a_library_is_known_by_its_own_name_before_what_it_uses() -> None:
+    bridge = {"source": "NVIDIA Megatron Bridge performance summary", "fsdp_zero_stage": "FSDP"}
+    assert library(bridge) == "megatron-core"
+    assert library({"fsdp_zero_stage": "FSDP"}) == "pytorch"
+
+
+def test_what_is_kept_in_the_hosts_memory_is_refused() -> None:
+    with pytest.raises(RowRefused, match="memory of the host"):
+        predict(LLAMA | {"notes": "HF + Deepspeed Zero 3 + Full Offload"})
 
 
 def test_rows_are_not_predicted_by_what_was_measured() -> None:

@@ -30,7 +30,8 @@ def test_one_model_said_in_any_way_has_the_same_parameters(text: str) -> None:
     [
         ("llama-3.1-9b", NotFound, "llama-3.1-8b"),
         ("{", ModelRefused, "no JSON"),
-        ("layers=32,hiden=4096", NotFound, "hidden"),
+        ("layers=32,hiden=4096", ModelRefused, "did you mean hidden? write for example layers=32"),
+        ("layers=32,banana=4", ModelRefused, "write for example layers=32"),
         ("layers=32,hidden=many", ModelRefused, "'many'"),
         ("layers=32", ModelRefused, "no hidden and no heads and no vocab"),
     ],

@@ -144,6 +144,39 @@ def test_an_unknown_gpu_gets_the_nearest_name() -> None:
         plan(gpu="h101-sxm")
 
 
+OPT = ServeRequest("opt-6.7b", qps=1.0, input=1_848, output=200, gpu="h100-sxm")
+
+
+def test_more_tokens_than_a_model_has_places_for_are_refused_with_how_many_it_has() -> None:
+    assert not plan_serve(OPT).cautions  # 1,848 + 200 = 2,048
+    with pytest.raises(SpecInvalid, match="2,049, and opt-6.7b has places for 2,048") as refused:
+        plan_serve(replace(OPT, output=201))
+    assert "ask for 2,048 or fewer" in refused.value.hint
+
+
+def test_more_tokens_than_a_model_was_made_for_are_answered_with_a_caution() -> None:
+    long = replace(EIGHT, model="llama-3-8b", qps=1.0, input=8_000, output=192)
+    assert not plan_serve(long).cautions
+    found = plan_serve(replace(long, output=193))
+    assert "8,193, and llama-3-8b was made for 8,192" in found.cautions[0]
+    assert found.cautions[0] in report(found).warnings
+
+
+def test_a_gpu_without_a_price_is_told_to_have_none() -> None:
+    free = replace(EIGHT, gpu="rtx-4090", qps=0.5)
+    assert plan_serve(free).best.usd_per_hour is None
+    assert any(
+        "no cloud of the list rents it out on demand" in told for told in plan_serve(free).told
+    )
+    priced = plan_serve(replace(free, usd_per_gpu_hour=0.4))
+    assert not any("no cloud" in told for told in priced.told)
+
+
+def test_a_table_of_what_does_not_serve_is_left_out_where_all_do() -> None:
+    alone = report(plan_serve(EIGHT))
+    assert "What does not" not in [table.title for table in alone.tables]
+
+
 def test_the_report_says_what_the_plan_found() -> None:
     found = plan()
     shown = report(found)

@@ -1,19 +1,25 @@
 """Every way to share GPUs out is timed or turned down with a reason, and the best is told."""
 
+import re
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corral.catalog.bands import band
 from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.precisions import Precision
 from corral.perf.layout import Recompute, Shard
-from corral.plan.train import NoLayout, search, with_device
-from corral.plan.train_layouts import TrainAsk, grids, words
+from corral.plan.layout_words import words
+from corral.plan.train import search, with_device
+from corral.plan.train_bands import Bands
+from corral.plan.train_layouts import TrainAsk, grids
 from corral.plan.train_report import report
+from corral.plan.train_sizes import NoLayout
 
 LLAMA_70B = model("llama-2-70b")
 LLAMA_8B = model("llama-3.1-8b")
@@ -100,11 +106,148 @@ def test_what_does_not_fit_says_by_how_much() -> None:
     assert "LoRA" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "why", "hint"),
+    [
+        ({"tensor": 3}, "64 heads, which do not divide by 3", "--tensor 1, 2, 4 or 8"),
+        ({"tensor": 16}, "beyond the 8 GPUs", "--tensor 1, 2, 4 or 8"),
+        ({"pipeline": 81}, "more than the 80 layers", "--pipeline 80 or fewer"),
+        ({"context": 3}, "4,096 tokens are not cut into 3 pieces", "--context-parallel 1, 2 or 4"),
+        ({"context": 8}, "not cut into 8 pieces of 1,024", "--context-parallel 1, 2 or 4"),
+        ({"tensor": 4, "pipeline": 4}, "8 GPUs do not come out even in groups of 16", "16 GPUs"),
+    ],
+)
+def test_sizes_that_cannot_be_are_told_apart_from_too_little_memory(
+    sizes: dict[str, Any], why: str, hint: str
+) -> None:
+    with pytest.raises(NoLayout, match=why) as caught:
+        search(replace(TrainAsk(model=LLAMA_70B, device=H100, gpus=8), **sizes))
+    assert hint in str(caught.value.hint)
+
+
+def test_a_layout_by_hand_that_is_too_large_says_the_fewest_gpus_that_hold_it() -> None:
+    # 69.0e9 parameters / 8 = 8.62e9 a GPU: 6 bytes of weights and gradients are 51.7 GB, beside 12
+    # bytes of optimizer over DP. On 16 GPUs, DP 2: 51.7 + 51.7 GB are too much for 72 GB; on 24,
+    # DP 3: 51.7 + 34.5 also; on 48, DP 6: 51.7 + 17.2 = 68.9 GB leave 3.1 for a recomputed layer
+    # each (4,096 x 8,192 x 2 / 8 bytes x 80 = 0.7 GB), the logits and 2 GB of driver and NCCL.
+    ask = TrainAsk(
+        model=LLAMA_70B, device=H100, gpus=8, tensor=8, pipeline=1, context=1, may_shard=False
+    )
+    with pytest.raises(NoLayout, match=r"does not fit in 8 x .*: TP 8 is") as caught:
+        search(ask)
+    found = re.search(r"it fits on (\d+) GPUs \(TP 8 x DP (\d+)\)", str(caught.value.hint))
+    assert found is not None
+    fewest, data = map(int, found.groups())
+    assert fewest == 8 * data
+    assert search(replace(ask, gpus=fewest)).timed
+    with pytest.raises(NoLayout):
+        search(replace(ask, gpus=fewest - 8))
+
+
+def test_a_batch_that_nothing_shares_out_is_told_as_such() -> None:
+    ask = TrainAsk(model=LLAMA_8B, device=H100, gpus=6, sequence=1_024, global_batch=7)
+    with pytest.raises(NoLayout, match=r"has no layout on 6 .* a batch of 7 sequences"):
+        search(replace(ask, tensor=1, pipeline=1, context=1))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sequence", "tokens", "batch"),
+    [
+        (1_024, 4_096, 1e12, 1_024),  # 4,194,304 / 4,096
+        (2_048, 4_096, 1e12, 1_024),  # every second GPU has one
+        (16_384, 8_192, 1e12, 2_048),  # an eighth of a sequence a GPU, as Llama 3 405B had
+        (96, 4_096, 1e12, 1_056),  # 11 x 96 is nearest to 1,024
+        (8, 4_096, 1e5, 24),  # 1e5 / 4,096 = 24.4
+        (8, 4_096, 1e4, 2),  # 2.4 sequences in all
+    ],
+)
+def test_the_usual_batch_by_hand(gpus: int, sequence: int, tokens: float, batch: int) -> None:
+    ask = TrainAsk(model=LLAMA_8B, device=H100, gpus=gpus, sequence=sequence, tokens=tokens)
+    assert ask.step.global_batch == batch
+
+
+def test_short_runs_are_told_in_their_own_units() -> None:
+    # 1e7 tokens are 3 steps of 4.2 million at some 80,000 tokens/s: 2 minutes and 12.2 x 10 s.
+    ask = TrainAsk(model=LLAMA_8B, device=H100, gpus=8, frozen=True, tokens=1e7)
+    made = report(search(ask))
+    assert made.answer("time").unit in ("minutes", "seconds")
+    assert made.answer("energy").unit == "kWh"
+    assert " 0.0 days" not in made.verdict
+    assert not made.warnings
+    short = report(search(replace(ask, tokens=1e3, sequence=4_096)))
+    assert "less than one step of 4,096" in short.warnings[0]
+
+
+def test_what_takes_next_to_nothing_is_not_named_as_what_holds_up() -> None:
+    made = report(search(TrainAsk(model=LLAMA_8B, device=H100, gpus=8, frozen=True, tokens=1e9)))
+    assert "with 0%" not in made.verdict
+
+
+def test_a_context_beyond_the_model_is_cautioned() -> None:
+    ask = TrainAsk(model=LLAMA_70B, device=H100, gpus=64, sequence=16_384)
+    assert "made for 4,096 tokens of context, not 16,384" in report(search(ask)).warnings[0]
+
+
+def test_the_report_says_once_what_a_band_is() -> None:
+    made = report(search(TrainAsk(model=LLAMA_8B, device=H100, gpus=64)))
+    known = band("training.step_time.nodes")
+    assert known is not None
+    told = [line for line in made.sources if "mean absolute error" in line]
+    assert len(told) == 2
+    assert f"over {known.rows:,} measured rows" in told[0]
+    assert made.answer("step").band == known.mean
+
+
 def test_sizes_that_are_asked_for_are_kept_to() -> None:
     ask = TrainAsk(model=LLAMA_70B, device=H100, gpus=64, tensor=8, pipeline=4, may_shard=False)
     for one in search(ask).best:
         assert (one.layout.tensor, one.layout.pipeline) == (8, 4)
         assert one.layout.shard is not Shard.PARAMETERS
+
+
+def test_a_model_of_126_layers_has_16_stages_in_pieces() -> None:
+    ask = TrainAsk(
+        model=model("llama-3.1-405b"), device=H100, gpus=2_048, sequence=8_192, pipeline=16
+    )
+    found = search(replace(ask, global_batch=2_048, tensor=8))
+    pieces = {one.layout.interleave for one in found.best}
+    assert pieces >= {1, 2, 8}  # 126 layers and both ends: 128 = 16 stages x 8
+
+
+def test_deepseek_v3_takes_what_was_published_within_the_band_of_models_with_experts() -> None:
+    # arXiv:2412.19437, table 1: 2.664 million H800 hours for 14.8e12 tokens, on 2,048 of them in
+    # fp8 and in batches of 15,360 sequences of 4,096.
+    ask = TrainAsk(
+        model=model("deepseek-v3"),
+        device=device("h800-sxm"),
+        gpus=2_048,
+        tokens=14.8e12,
+        global_batch=15_360,
+        precision=Precision.FP8,
+    )
+    made = report(search(ask))
+    hours, known = made.answer("GPU-hours"), band("training.step_time.experts")
+    assert known is not None
+    assert hours.band == known.mean
+    assert hours.value == pytest.approx(2.664e6, rel=known.mean)
+    assert any("models with experts are less certain" in one for one in made.warnings)
+
+
+@pytest.mark.parametrize(
+    ("model_name", "precision", "gpus", "name"),
+    [
+        ("mixtral-8x7b", Precision.BF16, 64, "experts"),
+        ("llama-3.1-8b", Precision.FP8, 64, "narrow"),
+        ("llama-3.1-8b", Precision.BF16, 64, "nodes"),
+        ("llama-3.1-8b", Precision.BF16, 8, "one_node"),
+    ],
+)
+def test_each_kind_of_run_has_its_own_band(
+    model_name: str, precision: Precision, gpus: int, name: str
+) -> None:
+    ask = TrainAsk(model=model(model_name), device=H100, gpus=gpus, precision=precision)
+    assert Bands.of(ask).step == band(f"training.step_time.{name}")
+    assert band(f"training.step_time.{name}") is not None
 
 
 def test_days_by_hand() -> None:

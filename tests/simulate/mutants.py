@@ -12,6 +12,7 @@ import pytest
 from corral.simulate.scene import Outcome, simulate
 from tests.simulate.mutant import Mutant
 from tests.simulate.mutants_giving import GIVING
+from tests.simulate.mutants_health import HEALTH
 from tests.simulate.mutants_moving import MOVING
 from tests.simulate.mutants_promises import PROMISES
 from tests.simulate.mutants_wishes import WISHES
@@ -45,6 +46,23 @@ STORE = [
     ),
 ]
 
+LEDGER = [
+    Mutant(
+        "what was out of reach is written down once more when it is let go",
+        "reconcile.ledger:_held",
+        "before.charged or ",
+        "",
+        "ledger",
+    ),
+    Mutant(
+        "what is let go is not written down",
+        "reconcile.loop:reconcile",
+        "write_down(draft)",
+        "pass",
+        "ledger",
+    ),
+]
+
 CONTROL = [
     Mutant(
         "a cancel is acknowledged before it is granted",
@@ -57,9 +75,9 @@ CONTROL = [
     Mutant(
         "what was not committed is believed",
         "control.control:Control.tick",
-        "await self.store.commit(self.world.term, outcome.changes)",
+        "await self.store.commit(self.world.term, changes)",
         "await self.store.commit(self.world.term, "
-        "__import__('dataclasses').replace(outcome.changes, saves=()))",
+        "__import__('dataclasses').replace(changes, saves=()))",
         "I12",
         seed=5,
     ),
@@ -481,7 +499,7 @@ FORGETTING = [
 
 MUTANTS = [
     *STORE, *CONTROL, *SILENCE, *RECONCILE, *CHARGES, *SCHEDULE, *GIVING, *AGENT, *FORGETTING,
-    *WISHES, *MOVING, *PROMISES,
+    *WISHES, *MOVING, *PROMISES, *LEDGER, *HEALTH,
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from corral.domain.account import Account, Amounts
 from corral.domain.attempt import Allocation, Attempt, Cause, Receipt, Save, Seat, SeatState
 from corral.domain.forecast import Told
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName, job_id
@@ -120,6 +121,20 @@ def tree(gpus: int = 8) -> QueueTree:
 
 def use(queue: str = "team", user: str = "ann", gpu_seconds: float = 0.1) -> Use:
     return Use(queue=QueueName(queue), user=UserName(user), at=11.5, gpu_seconds=gpu_seconds)
+
+
+def account(of: JobId | None, day: int = 3, number: int = 1, **amounts: float) -> Account:
+    """40 GPU-seconds of Ann's in queue team, with what `amounts` says."""
+    return Account(
+        day=day,
+        queue=QueueName("team"),
+        user=ANN,
+        gpu_type="h100",
+        amounts=Amounts(**{"allocated_gpu_seconds": 40.0, "money": 0.1, **amounts}),
+        job=of,
+        attempt=AttemptNumber(number if of else 0),
+        name="tiny-gpt" if of else "",
+    )
 
 
 def debt(queue: str = "team", *, rate: float = 2.0) -> Debt:

@@ -44,13 +44,16 @@ def make_model(kind: str, rank: int) -> nn.Module:
 
 
 def train_small() -> None:
-    """Settings in SMALL (JSON): out, steps, model, pause_seconds, batch_size, length, notes."""
+    """Settings in SMALL (JSON): out, steps, model, pause_seconds, batch_size, length, notes;
+    slow_rank, which pauses for slow_seconds more."""
     asked: dict[str, Any] = {
         "model": "ddp",
         "pause_seconds": 0.0,
         "batch_size": 2,
         "length": 96,
         "notes": True,
+        "slow_rank": -1,
+        "slow_seconds": 0.0,
     }
     asked |= json.loads(os.environ["SMALL"])
     out = Path(asked["out"])
@@ -75,7 +78,8 @@ def train_small() -> None:
         optimizer.step()
         scheduler.step()
         run.log(loss=loss, samples=len(batch))
-        time.sleep(asked["pause_seconds"])
+        slower = asked["slow_seconds"] if run.rank == asked["slow_rank"] else 0.0
+        time.sleep(asked["pause_seconds"] + slower)
     found = digest(dict(model.state_dict()))
     if run.rank == 0:
         rate = optimizer.param_groups[0]["lr"]

@@ -96,6 +96,25 @@ def test_beats_tell_of_the_first_step_and_the_last_and_few_between(
     assert beats[-1]["save_seconds"] > 0
 
 
+@pytest.mark.parametrize("model", ["ddp", "fsdp"])
+def test_a_rank_tells_how_long_it_waited_for_the_others(
+    world: World, tmp_path: Path, model: str
+) -> None:
+    steps, slower = 40, 0.03
+    with shim_at(tmp_path / "shim.sock") as shim:
+        gang = world.launch(
+            1, 3, model=model, steps=steps, sockets=[str(shim.path)], pause_seconds=0.01,
+            slow_rank=1, slow_seconds=slower,
+        )  # fmt: skip
+        assert gang.wait() == [0] * 3, gang.log()
+        newest = {one["rank"]: one for one in shim.of("progress")}
+    waited = {rank: one["wait_seconds"] for rank, one in newest.items()}
+    assert waited[1] < 0.5 * steps * slower
+    for rank in (0, 2):
+        assert waited[rank] - waited[1] > 0.5 * steps * slower
+        assert waited[rank] <= newest[rank]["compute_seconds"]
+
+
 def test_a_save_is_reported_by_rank_0_once_it_verifies(world: World, tmp_path: Path) -> None:
     with shim_at(tmp_path / "shim.sock") as shim:
         gang = world.launch(1, 2, steps=30, sockets=[str(shim.path)], pause_seconds=0.01)

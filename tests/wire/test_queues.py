@@ -213,3 +213,24 @@ def test_a_file_with_queues_that_says_no_kind_is_one_of_queues() -> None:
     assert not is_queue_file(read("kind: job\nqueues: [{name: a}]"))
     assert not is_queue_file(read("name: a\nrun: date"))
     assert read_queues(read("queues: [{name: a}]")).queues == (Queue(name=QueueName("a")),)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{warn: 15m, reclaim: 1h}", {"warn": "15m", "reclaim": "1h"}),
+        ("{reclaim: 2h}", {"reclaim": "2h"}),
+    ],
+)
+def test_a_rule_for_idle_jobs_reads_back_as_written(text: str, told: dict[str, str]) -> None:
+    wish = read_queues(read(f"kind: queues\nqueues: [{{name: a, idle: {text}}}]"))
+    assert form_of(wish.queues[0])["idle"] == told
+
+
+@pytest.mark.parametrize(
+    "text", ["1h", "{}", "{warn: 15m, stop: 1h}", "{warn: 2h, reclaim: 1h}", "{warn: 5s}"]
+)
+def test_a_rule_for_idle_jobs_that_is_none_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(SpecInvalid) as refused:
+        read_queues(read(f"kind: queues\nqueues: [{{name: a, idle: {text}}}]"))
+    assert "idle" in refused.value.message

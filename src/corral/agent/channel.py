@@ -12,6 +12,8 @@ from websockets.asyncio.client import ClientConnection
 from corral.agent.dial import first_of
 from corral.domain.facts import Seen
 from corral.domain.resources import Inventory
+from corral.domain.signals import Signal
+from corral.domain.telemetry import NodeSample
 from corral.domain.wanted import Version, Wanted
 from corral.wire.channel import (
     AttachNow,
@@ -41,8 +43,21 @@ class Node(Protocol):
 
     def inventory(self) -> Inventory: ...
 
+    def sample(self) -> NodeSample | None:
+        """What the sensors said last."""
+        ...
+
+    def signals(self) -> tuple[Signal, ...]:
+        """What the node has noticed and the head has not recorded."""
+        ...
+
     def heard(self, sent_at: float) -> None:
         """The head has taken in what was said at `sent_at`, seconds of the agent's clock."""
+        ...
+
+    def recorded(self, signals: int, wall: float, trip_seconds: float) -> None:
+        """The head has recorded signals up to this number; its clock said `wall` within a round
+        trip of so many seconds that ends now; 0 for one that does not say."""
         ...
 
     def named(self, heads: tuple[str, ...]) -> None:
@@ -65,6 +80,7 @@ class Beats:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _number: int = 0
     _said: Inventory | None = None
+    _sampled: NodeSample | None = None
     _sent: OrderedDict[int, float] = field(default_factory=OrderedDict)
     _heard_at: float = 0.0
 
@@ -76,7 +92,7 @@ class Beats:
         """Until the connection is lost. Raises: OSError, ValueError, WebSocketException."""
         hello = self.node.hello()
         await connection.send(encode(hello))
-        self._said = hello.inventory
+        self._said, self._sampled = hello.inventory, None
         self._sent.clear()
         self._heard_at = self.clock()
         self._changed.set()
@@ -95,26 +111,28 @@ class Beats:
     async def _beat(self, connection: ClientConnection) -> None:
         self._changed.clear()
         self._number += 1
-        inventory = self.node.inventory()
+        inventory, sample = self.node.inventory(), self.node.sample()
         beat = Beat(
             number=self._number,
             version=self.node.version(),
             seen=self.node.seen(),
             inventory=None if inventory == self._said else inventory,
+            sample=None if sample is self._sampled else sample,
+            signals=self.node.signals(),
         )
         self._sent[beat.number] = self.clock()
         while len(self._sent) > 4096:
             self._sent.popitem(last=False)
         await connection.send(encode(beat))
-        self._said = inventory
+        self._said, self._sampled = inventory, sample
 
     async def _listen(self, connection: ClientConnection) -> None:
         async for frame in connection:
             match from_head(frame if isinstance(frame, bytes) else frame.encode()):
-                case Heard(number=number, heads=heads):
-                    self._hear(number)
-                    if heads:
-                        self.node.named(heads)
+                case Heard() as heard:
+                    self._hear(heard)
+                    if heard.heads:
+                        self.node.named(heard.heads)
                 case WantedNow(wanted=wanted):
                     self.node.wanted(wanted)
                 case AttachNow() as wish:
@@ -124,10 +142,11 @@ class Beats:
                 case other:
                     raise ValueError(f"the head sent {type(other).__name__} among the beats")
 
-    def _hear(self, number: int) -> None:
+    def _hear(self, heard: Heard) -> None:
         self._heard_at = self.clock()
-        sent_at = self._sent.pop(number, None)
-        for older in [known for known in self._sent if known < number]:
+        sent_at = self._sent.pop(heard.number, None)
+        for older in [known for known in self._sent if known < heard.number]:
             del self._sent[older]
         if sent_at is not None:
             self.node.heard(sent_at)
+            self.node.recorded(heard.signals, heard.wall, self._heard_at - sent_at)

@@ -20,10 +20,13 @@ from corral.agent.logs import LOGS, LogShipper, Read
 from corral.agent.obey import Obedience, Ranks
 from corral.agent.prepare import Prepare
 from corral.agent.route import address_towards
+from corral.agent.telemetry.senses import Senses
 from corral.domain.errors import CorralError
 from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import BootId
 from corral.domain.resources import Inventory
+from corral.domain.signals import Signal
+from corral.domain.telemetry import NodeSample
 from corral.domain.wanted import Launch, Version, Wanted
 from corral.wire.channel import PROTOCOL, AttachNow, Hello, SignalNow
 from corral.wire.environment import of_node
@@ -59,6 +62,7 @@ class Agent:
     pump: Pump
     send: Send
     clock: Callable[[], float]
+    senses: Senses
     inventory_now: Inventory = field(default_factory=Inventory)
     beats: Beats = field(init=False)
     shipper: LogShipper = field(init=False)
@@ -104,6 +108,7 @@ class Agent:
                 parts.create_task(self.obedience.run())
                 parts.create_task(self._watch_leases())
                 parts.create_task(self._look_again())
+                parts.create_task(self.senses.keep(self.ranks, self.beats.wake))
                 parts.create_task(keep_swept(self.node_dir / "attempts", self.prepare.forgotten))
         finally:
             await self.obedience.close()
@@ -156,8 +161,17 @@ class Agent:
     def inventory(self) -> Inventory:
         return self.inventory_now
 
+    def sample(self) -> NodeSample | None:
+        return self.senses.sample
+
+    def signals(self) -> tuple[Signal, ...]:
+        return self.senses.signals
+
     def heard(self, sent_at: float) -> None:
         self.known.hear(sent_at)
+
+    def recorded(self, signals: int, wall: float, trip_seconds: float) -> None:
+        self.senses.recorded(signals, wall, trip_seconds)
 
     def named(self, heads: tuple[str, ...]) -> None:
         self.dialler.heads.named(heads)

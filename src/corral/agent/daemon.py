@@ -25,6 +25,7 @@ from corral.agent.probe import Probe
 from corral.agent.processes import ENDINGS, myself
 from corral.agent.settings import load_settings, load_token, trust
 from corral.agent.supervisor import Supervisor
+from corral.agent.telemetry.senses import Senses
 from corral.agent.terminal import carry
 from corral.domain.errors import Refusal
 from corral.domain.ids import BootId
@@ -169,6 +170,7 @@ def assemble(
         pump=pump,
         send=send,
         clock=since_boot,
+        senses=Senses(node_dir=node_dir, settings=settings, boot=boot),
     )
 
 

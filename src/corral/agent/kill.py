@@ -10,7 +10,7 @@ from typing import Final
 from corral.agent import containment, journal
 from corral.agent.launcher import PID_FILE as LAUNCHER
 from corral.agent.processes import Process, children
-from corral.agent.shim.main import PID_FILE as SHIM
+from corral.agent.shim.names import PID_FILE as SHIM
 from corral.agent.supervisor_attempt import kill_all
 
 SECONDS: Final = 5.0

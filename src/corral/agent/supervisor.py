@@ -22,7 +22,7 @@ from corral.agent.kill import kill_node
 from corral.agent.launcher_client import LauncherClient
 from corral.agent.processes import Process
 from corral.agent.ray_program import outfit
-from corral.agent.shim.main import PID_FILE, SOCKET
+from corral.agent.shim.names import PID_FILE, SOCKET
 from corral.agent.supervisor_attach import AttachRefused, Input, open_terminal
 from corral.agent.supervisor_attempt import Supervised, connect_shim
 from corral.agent.supervisor_plan import folder_of, plan_on

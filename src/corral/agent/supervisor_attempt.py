@@ -14,10 +14,11 @@ from typing import Final
 
 from corral.agent import containment, journal
 from corral.agent.processes import Process
-from corral.agent.shim.main import SOCKET
+from corral.agent.shim.names import SOCKET
 from corral.agent.shim.state import Record, State, of_journal
+from corral.agent.tails import tails_of
 from corral.domain.attempt import Exit, Save
-from corral.domain.facts import AttemptKey, Phase, Progress, Seen
+from corral.domain.facts import AttemptKey, Pace, Phase, Progress, Seen
 from corral.domain.wanted import Notice, Stop
 from corral.wire.plan import Plan
 from corral.wire.signals import To
@@ -88,16 +89,18 @@ class Supervised:
         phase = Phase(state["phase"])
         if phase in (Phase.STARTING, Phase.UP) and self._stop is not None:
             phase = Phase.STOPPING
+        exits = tuple(_exit_of(one) for one in state["exits"])
         return Seen(
             key=self.key,
             phase=phase,
-            exits=tuple(_exit_of(one) for one in state["exits"]),
+            exits=exits,
             started_at=state["started_at"],
             ran_seconds=_ran_seconds(state["started_since_boot"]),
-            progress=Progress(**state["progress"]) if state["progress"] else None,
+            progress=_progress_of(state["progress"]) if state["progress"] else None,
             saves=tuple(self._saves()),
             trouble=state["trouble"],
             trouble_is_infra=state["infra"],
+            tails=tails_of(self.folder / "logs", exits),
         )
 
     def _changed(self) -> None:
@@ -330,6 +333,11 @@ def _ran_seconds(started_since_boot: float | None) -> float | None:
     if started_since_boot is None:
         return None
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_since_boot
+
+
+def _progress_of(record: Record) -> Progress:
+    paces = tuple(Pace(*pace) for pace in record.get("ranks", ()))
+    return Progress(**{**record, "ranks": paces})
 
 
 def _exit_of(record: Record) -> tuple[int, Exit]:

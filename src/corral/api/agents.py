@@ -15,12 +15,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from corral.api.auth import caller_of
 from corral.api.logs import LogKeeper
 from corral.api.trust import believed
-from corral.api.views import ranks_on
 from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.facts import NodeFacts
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.part import is_part, key_of, node_of, part_of
+from corral.domain.ranks import ranks_on
 from corral.domain.resources import Inventory
 from corral.domain.wanted import Version, Wanted
 from corral.wire.channel import (
@@ -246,13 +246,19 @@ class Channels:
                 inventory=talk.inventory,
                 address=talk.address,
                 seen=seen,
+                signals=frame.signals,
             )
+            wall = control.clock.wall()
+            if frame.sample is not None:
+                control.sensed.take(talk.node, frame.sample, wall)
             if not is_part(talk.node):
                 control.hear(self.amend(word))
             elif self.lender is not None:
                 self.lender.hear_part(word)
             fresh = self.heads if talk.heads != self.heads else ()
-            await talk.socket.send_bytes(encode(Heard(frame.number, fresh)))
+            known = control.world.nodes.get(talk.node)
+            taken = known.signals_taken if known is not None else 0
+            await talk.socket.send_bytes(encode(Heard(frame.number, fresh, taken, wall)))
             talk.heads = self.heads
             self._see_to(talk, control)
 

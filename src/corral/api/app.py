@@ -5,10 +5,25 @@ from typing import Final
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from corral.api import cluster, errors, imports, jobs, joining, people, plans, queues
+from corral.api import (
+    alerts,
+    cluster,
+    errors,
+    health,
+    imports,
+    jobs,
+    joining,
+    login,
+    metrics,
+    people,
+    plans,
+    queues,
+    reports,
+)
+from corral.api import series as curves
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.auth import hosts_of
@@ -19,8 +34,9 @@ from corral.api.logs import LogKeeper
 from corral.api.rights import Rights
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
-from corral.control import Control, Forecasts
+from corral.control import Alerting, Control, Forecasts
 from corral.domain.errors import CorralError
+from corral.ports.series import Series
 
 TITLE: Final = "Corral"
 
@@ -31,6 +47,8 @@ def create_app(
     channels: Channels,
     settings: ApiSettings,
     forecasts: Forecasts | None = None,
+    series: Series | None = None,
+    alerting: Alerting | None = None,
 ) -> FastAPI:
     """The head's ASGI app. `control` must have been started before the first request.
 
@@ -43,19 +61,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.router.routes += [  # not included as routers: rights are looked up in one flat list
-        *jobs.router.routes,
-        *cluster.router.routes,
-        *joining.router.routes,
-        *queues.router.routes,
-        *people.router.routes,
-        *imports.router.routes,
-        *plans.router.routes,
-        WebSocketRoute("/v1/jobs/{job}/attach", attach),
-        WebSocketRoute("/v1/agents/beats", beats),
-        WebSocketRoute("/v1/agents/logs", logs),
-        WebSocketRoute("/v1/agents/attach/{session}", agent_attach),
-    ]
+    app.router.routes += _routes()  # not included as routers: rights are looked up in one list
     app.add_exception_handler(CorralError, errors.on_refusal)
     app.add_exception_handler(HTTPException, errors.on_http)
     app.add_exception_handler(RequestValidationError, errors.on_invalid)
@@ -67,6 +73,8 @@ def create_app(
         keeper=LogKeeper(settings.logs, most_bytes=settings.log_bytes),
         snapshots=Snapshots(settings.snapshots, most_bytes=settings.snapshot_bytes),
         terminals=Terminals(channels),
+        series=series,
+        alerting=alerting,
     )
     app.add_middleware(
         Gate,
@@ -77,6 +85,28 @@ def create_app(
         jobs=Tokens(control, settings.seals),
     )
     return app
+
+
+def _routes() -> list[BaseRoute]:
+    return [
+        *jobs.router.routes,
+        *cluster.router.routes,
+        *health.router.routes,
+        *joining.router.routes,
+        *queues.router.routes,
+        *people.router.routes,
+        *imports.router.routes,
+        *login.router.routes,
+        *plans.router.routes,
+        *metrics.router.routes,
+        *curves.router.routes,
+        *alerts.router.routes,
+        *reports.router.routes,
+        WebSocketRoute("/v1/jobs/{job}/attach", attach),
+        WebSocketRoute("/v1/agents/beats", beats),
+        WebSocketRoute("/v1/agents/logs", logs),
+        WebSocketRoute("/v1/agents/attach/{session}", agent_attach),
+    ]
 
 
 async def beats(socket: WebSocket) -> None:

@@ -13,12 +13,12 @@ from corral.api.agents import Channels, frame_of
 from corral.api.auth import caller_of
 from corral.api.errors import RequestInvalid
 from corral.api.names import find_job
-from corral.api.views import ranks_on
 from corral.control import Control
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.part import part_of
+from corral.domain.ranks import ranks_on
 from corral.wire.channel import AttachNow, exit_code_of
 
 AGENT_SECONDS: Final = 30.0

@@ -77,7 +77,7 @@ class Caller:
         if may(self.role, self.key, own=True) or may(self.role, self.key, own=False):
             return
         does = "sending" if self.key[0] == "PUT" else "reading"
-        what = RIGHTS[self.key].what or f"{does} {self.key[1].split('/')[2]}"
+        what = RIGHTS[self.key].what or f"{does} {self.key[1].removeprefix('/v1').split('/')[1]}"
         needed = least(self.key, own=True)
         if self.role == Role.JOIN:
             raise Forbidden(
@@ -130,18 +130,12 @@ def _unauthorised(why: str) -> Unauthorised:
     return Unauthorised(why, hint="send: Authorization: Bearer TOKEN, the token of the cluster")
 
 
-async def identify(
-    store: Store,
-    headers: Iterable[tuple[bytes, bytes]],
-    now: float,
-    jobs: JobTokens | None = None,
-) -> Caller:
-    """The caller. `jobs` knows the tokens of jobs, which a head that stands by does not.
+async def identify(store: Store, secret: str, now: float, jobs: JobTokens | None = None) -> Caller:
+    """Whom the token lets in. `jobs` knows those of jobs, a standby does not.
 
     The store looks a hash up, so that the time it takes tells nothing of any token.
     Raises: Unauthorised, StoreTrouble.
     """
-    secret = bearer(headers)
     attempt = None if jobs is None else jobs.attempt_of(secret)
     digest = token_digest(secret)
     if jobs is None or attempt is None:

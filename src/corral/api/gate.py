@@ -11,6 +11,7 @@ from starlette.websockets import WebSocket
 from corral.api.auth import Caller, Failures, JobTokens, check_host, identify
 from corral.api.begun import Begun
 from corral.api.body import check_headers, read_json
+from corral.api.cookies import cookie_of, shown
 from corral.api.errors import REFUSED, answer, bug
 from corral.api.rights import OPEN, RIGHTS, Rights
 from corral.api.sessions import Sessions
@@ -94,7 +95,8 @@ class Gate:
         """Raises: Unauthorised, TooMany, StoreTrouble."""
         now = self._control.clock.wall()
         try:
-            caller = await identify(self._control.store, scope["headers"], now, self._jobs)
+            secret = shown(scope["headers"], cookie_of(self._control.world.cluster))
+            caller = await identify(self._control.store, secret, now, self._jobs)
         except Unauthorised as error:
             address = (scope.get("client") or ("", 0))[0]
             raise self._failures.note(address, error) from None

@@ -11,11 +11,13 @@ from corral.api import streams
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.errors import RequestInvalid
+from corral.api.login_links import Links
 from corral.api.logs import LogKeeper
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
-from corral.control import Control, Forecasts
+from corral.control import Alerting, Control, Forecasts
 from corral.domain.ids import JobId
+from corral.ports.series import Series
 from corral.wire import api
 
 
@@ -30,6 +32,9 @@ class House:
     keeper: LogKeeper
     snapshots: Snapshots
     terminals: Terminals
+    series: Series | None = None
+    alerting: Alerting | None = None
+    links: Links = field(default_factory=Links)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def later(self, work: Coroutine[None, None, None]) -> None:
@@ -41,7 +46,7 @@ class House:
     async def events(
         self, job: JobId | None, after: int, follow: bool, last_id: str | None
     ) -> api.Events | Response:
-        """A page of events, or the stream of them."""
+        """A page of events, the first ones after a number, or the stream of them."""
         if last_id is not None:
             if not last_id.isascii() or not last_id.isdigit() or len(last_id) > 18:
                 raise RequestInvalid(f"Last-Event-ID {last_id[:40]!r} is no number of an event")

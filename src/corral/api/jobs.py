@@ -20,9 +20,11 @@ from corral.control.queues import check_allowed, longest_seconds
 from corral.domain.allowed import may_submit
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid, Unsupported
 from corral.domain.forecast import Forecast
-from corral.domain.ids import JobId, UserName
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import After, Job, JobSpec
+from corral.domain.moves import JobState
 from corral.domain.wishes import Cancel, Requeue, Resume, Suspend
+from corral.ports.store import ALL, Which
 from corral.wire import api, signals
 from corral.wire.channel import SignalNow
 from corral.wire.reading import parse_values
@@ -139,6 +141,20 @@ async def _meant(house: House, after: After, by: UserName) -> tuple[After, ...]:
     return (replace(after, job=job.id, name=job.spec.name),)
 
 
+def _which(
+    state: Annotated[list[JobState] | None, Query(max_length=20)] = None,
+    owner: Annotated[str | None, Query(max_length=100)] = None,
+    queue: Annotated[str | None, Query(max_length=100)] = None,
+    text: Annotated[str, Query(max_length=100)] = "",
+) -> Which:
+    return Which(
+        states=frozenset(state or ()),
+        owner=None if owner is None else UserName(owner),
+        queue=None if queue is None else QueueName(queue),
+        text=text,
+    )
+
+
 @router.get("/v1/jobs", response_model=api.Jobs)
 async def jobs(
     house: Within,
@@ -147,17 +163,20 @@ async def jobs(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
     array: Annotated[str | None, Query(max_length=100)] = None,
     before: Annotated[str | None, Query(max_length=100)] = None,
+    which: Annotated[Which, Depends(_which)] = ALL,
 ) -> Response:
-    """Newest first; unfinished ones, or all. With `array` those of one array, by its id or its
-    name, in order of their indices. With `before` those that follow the job of this id, the last
-    of the page before."""
+    """Newest first; unfinished ones, or all; of these states, of this owner, of this queue, and
+    with `text` in their name, or as their id or their array's. With `array` those of one array, by
+    its id or its name, in order of their indices. With `before` those that follow the job of this
+    id, the last of the page before."""
     store = house.control.store
     if array is not None:
         parts = await array_of(house.control, array, caller.name)
+        parts = [job for job in parts if which.takes(job)]
         found = [job for job in parts if everything or not job.is_final]
     else:
         cursor = JobId(before) if before is not None else None
-        found = list(await store.jobs(final=everything, limit=limit, before=cursor))
+        found = list(await store.jobs(final=everything, limit=limit, before=cursor, which=which))
     newest = [house.control.world.jobs.get(job.id, job) for job in found]
     return _json(api.Jobs(jobs=await views.job_rows(house.control, newest)))
 
@@ -182,7 +201,8 @@ async def why(job: str, house: Within, caller: Asker) -> api.Why:
     told = await house.forecasts.of(found) if house.forecasts is not None else None
     ending_of = house.forecasts.ending_of if house.forecasts is not None else lambda _: None
     whose = whose_text(found, job, caller.name)
-    return await views.why(house.control, found, told, ending_of, whose=whose)
+    whole = caller.may(owner=found.owner, key=LOGS)
+    return await views.why(house.control, found, told, ending_of, whose=whose, whole=whole)
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)
@@ -304,9 +324,18 @@ async def all_events(
     house: Within,
     after: Number = 0,
     follow: bool = False,
+    node: Annotated[str | None, Query(max_length=300)] = None,
+    newest: Annotated[int | None, Query(ge=1, le=1_000)] = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> api.Events | Response:
-    """All events, oldest first; with `follow` as server-sent events without end."""
+    """All events, oldest first; with `follow` as server-sent events without end. `newest`: so many
+    of the last ones, of all or of one node."""
+    if newest is not None or node is not None:
+        name = None if node is None else NodeId(node)
+        limit = newest or streams.PAGE
+        store = house.control.store
+        found = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
+        return api.Events(events=[api.Event.of(event) for event in found])
     return await house.events(None, after, follow, last_event_id)
 
 

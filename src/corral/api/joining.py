@@ -105,8 +105,7 @@ async def dead(node: str, house: Within, caller: Asker) -> api.NodeDetail:
             hint=f"to take it out of work, run: corral node drain {found.id}",
         )
     await _set(house, found.id, "dead", caller)
-    world, heard = house.control.world, house.control.facts.nodes
-    return views.node_detail(world, heard, views.find_node(house.control, node))
+    return views.node_detail(house.control, views.find_node(house.control, node))
 
 
 @router.delete("/v1/nodes/{node}", status_code=204)
@@ -135,8 +134,7 @@ async def remove(
 @router.get("/v1/agents/node")
 async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
     """The node as the head knows it, for its own token; not found before it was heard."""
-    world, heard = house.control.world, house.control.facts.nodes
-    return views.node_detail(world, heard, views.find_node(house.control, _own(caller)))
+    return views.node_detail(house.control, views.find_node(house.control, _own(caller)))
 
 
 @router.delete("/v1/agents/node", status_code=204)

@@ -1,12 +1,14 @@
 """Routes of plans: POST /v1/plan/KIND, a request in, a report out. They touch no cluster."""
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
+from corral.domain.errors import Refusal
 from corral.plan.asks import ASKS, Ask
+from corral.plan.bounds import as_fields
 from corral.wire.plans import PlanReport, form_of
 
 router = APIRouter()
@@ -18,9 +20,14 @@ def _endpoint(ask: Ask) -> Callable[[BaseModel], PlanReport]:
 
     def answer(body: BaseModel) -> PlanReport:
         """What the planner says. It runs beside the head's loop, in a thread."""
-        return PlanReport.of(
-            ask.answer(ask.request(**{name: getattr(body, name) for name in names}))
-        )
+        try:
+            report = ask.answer(ask.request(**{name: getattr(body, name) for name in names}))
+        except Refusal as error:
+            error.message = as_fields(error.message, ask.request)
+            error.hint = as_fields(error.hint, ask.request)
+            raise
+        told = tuple(as_fields(line, ask.request) for line in report.assumed)
+        return PlanReport.of(replace(report, assumed=told))
 
     answer.__annotations__["body"] = form
     return answer

@@ -43,7 +43,7 @@ from corral.wire.queues import read_queue, read_queues
 router = APIRouter()
 
 
-class _Look:
+class Look:
     """Everything about the queues at one moment."""
 
     def __init__(self, control: Control) -> None:
@@ -177,7 +177,7 @@ async def queues(house: Within) -> wire.Queues:
     """Every queue, each below its parent."""
     tree = house.control.world.queues
     return wire.Queues(
-        queues=_Look(house.control).rows(),
+        queues=Look(house.control).rows(),
         half_life_seconds=tree.half_life_seconds,
         guard_seconds=tree.guard_seconds,
         relocation=_relocation(house.control.world, house.control.now().wall),
@@ -199,7 +199,7 @@ def _relocation(world: World, now: float) -> wire.RelocationRow | None:
 
 @router.get("/v1/queues/{queue}")
 async def queue(queue: str, house: Within) -> wire.QueueDetail:
-    return _Look(house.control).detail(queue)
+    return Look(house.control).detail(queue)
 
 
 @router.put("/v1/queues")

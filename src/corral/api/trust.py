@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from corral.api.views import ranks_on
 from corral.domain.attempt import SeatState
 from corral.domain.facts import Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.part import key_of, node_of
+from corral.domain.ranks import ranks_on
 from corral.domain.world import World
 
 

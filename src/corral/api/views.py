@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
 from corral.control import Control, Planned
@@ -12,12 +12,17 @@ from corral.domain.attempt import Attempt, SeatState
 from corral.domain.errors import NotFound
 from corral.domain.forecast import Ending, Forecast
 from corral.domain.ids import JobId, NodeId
-from corral.domain.job import Job, JobSpec, Per
-from corral.domain.moves import ON_NODES
+from corral.domain.job import Job, JobSpec
+from corral.domain.moves import ON_NODES, JobState
 from corral.domain.node import Node
+from corral.domain.ranks import ranks_each
+from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
+from corral.insight.bottleneck import Bottleneck
 from corral.wire import api
+from corral.wire.parts import Bottleneck as BottleneckShown
+from corral.wire.parts import Failed
 
 ROWS_AT_ONCE: Final = 200
 PREEMPTION: Final = ("preemption", "relocation", "requeue", "drain", "taking")  # of receipts
@@ -79,6 +84,7 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         nodes=attempts[-1].nodes if attempts else (),
         progress=None if job.is_final else control.progress(job),
         held_gpus=_held_gpus(job, control.world.attempts.get(job.id)),
+        bottleneck=BottleneckShown.of(bottleneck_of(control, job)),
         run=job.spec.run if whole else None,
         per=job.spec.per,
         workdir=job.spec.workdir if whole else None,
@@ -89,10 +95,17 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         warned=api.Warned.of(job.spec),
         whose=whose,
         forms=api.Form.all_of(job.spec.shapes),
-        attempts=[api.Attempt.of(one) for one in attempts],
+        attempts=[api.Attempt.of(one, whole=whole) for one in attempts],
         receipts=[api.Receipt.of(one) for one in receipts],
         checkpoints=[api.Checkpoint.of(one) for one in saves],
     )
+
+
+def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
+    """What bounds it, while it runs."""
+    if job.state != JobState.RUNNING:
+        return None
+    return control.ledger.paces.bottleneck(control.world, control.sensed, job.id)
 
 
 async def why(
@@ -101,35 +114,44 @@ async def why(
     forecast: Forecast | None,
     ending_of: Callable[[Job], Ending | None],
     *,
+    whole: bool,
     whose: str = "",
 ) -> api.Why:
-    """`ending_of`: when a running job ends. `whose` as in `job_detail`."""
+    """`ending_of`: when a running job ends. `whole` and `whose` as in `job_detail`."""
+    attempts = await control.store.attempts(job.id)
     receipts = [one for one in await control.store.receipts(job.id) if one.kind in PREEMPTION]
     reason, ending = control.reason(job), ending_of(job)
+    bound = bottleneck_of(control, job)
+    faster = [] if bound is None else [f"what bounds it: {bound.text}", f"try {bound.advice}"]
     return api.Why(
         id=job.id,
         name=job.spec.name,
         state=job.state,
         reason=reason.sentence,
         code=reason.code,
-        suggestions=list(reason.suggestions),
+        suggestions=[*reason.suggestions, *faster],
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
         ending=api.Ending.of(ending) if ending is not None else None,
         assumed=assumed_text(control.world, job, control.learning.table),
         whose=whose,
+        failed=Failed.of(attempts[-1], whole=whole) if attempts else None,
         holders=holders_text(control.world, job, reason.code, control.now().wall, ending_of),
     )
 
 
-def node_rows(world: World, heard: Container[NodeId]) -> list[api.Node]:
+def node_rows(
+    world: World, heard: Container[NodeId], sensed: Mapping[NodeId, NodeSample]
+) -> list[api.Node]:
     """All nodes, in one pass over the allocations."""
     jobs: dict[NodeId, dict[JobId, None]] = {id: {} for id in world.nodes}
     taken: Counter[NodeId] = Counter()
     whole: dict[NodeId, JobId] = {}
+    held: dict[NodeId, list[int]] = {id: [] for id in world.nodes}
     for one in world.allocations.values():
         jobs.setdefault(one.seat.node, {})[one.job] = None
         taken[one.seat.node] += one.seat.gpu_millis
+        held.setdefault(one.seat.node, []).extend(one.seat.gpus)
         if one.seat.exclusive:
             whole[one.seat.node] = one.job
     return [
@@ -139,12 +161,15 @@ def node_rows(world: World, heard: Container[NodeId]) -> list[api.Node]:
             jobs=list(jobs[node.id]),
             taken_gpu_millis=taken[node.id],
             held_whole_by=whole.get(node.id),
+            held=held[node.id],
+            sensed=sensed.get(node.id),
         )
         for node in sorted(world.nodes.values(), key=lambda node: node.id)
     ]
 
 
-def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeDetail:
+def node_detail(control: Control, node: Node) -> api.NodeDetail:
+    world = control.world
     held = [one for one in world.allocations.values() if one.seat.node == node.id]
     inventory = node.inventory
     devices = [
@@ -163,7 +188,7 @@ def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeD
     ]
     return api.NodeDetail.of(
         node,
-        heard=node.id in heard,
+        heard=node.id in control.facts.nodes,
         jobs=list(dict.fromkeys(one.job for one in held)),
         taken_gpu_millis=sum(one.seat.gpu_millis for one in held),
         held_whole_by=next((one.job for one in held if one.seat.exclusive), None),
@@ -173,6 +198,10 @@ def node_detail(world: World, heard: Container[NodeId], node: Node) -> api.NodeD
         private_root=inventory.private_root,
         gpu_shares=inventory.gpu_shares,
         shared=[path for path, _ in inventory.shared],
+        ailments=[api.NodeAilment.of(one) for one in node.ailments],
+        held=[index for one in held for index in one.seat.gpus],
+        sensed=control.sensed.newest.get(node.id),
+        sample=control.sensed.newest.get(node.id),
     )
 
 
@@ -230,25 +259,11 @@ def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
     )
 
 
-def ranks_each(spec: JobSpec, gpus: Sequence[int]) -> int:
-    """Ranks of each node of a gang."""
-    return 1 if spec.per == Per.NODE else max(1, len(gpus))
-
-
 async def rank_bound(control: Control, job: Job) -> int:
     """Above every rank that the job has had; 0 before its first attempt."""
     attempts = await control.store.attempts(job.id)
     counts = [len(one.nodes) * ranks_each(job.spec, one.seats[0].gpus) for one in attempts]
     return max(counts, default=0)
-
-
-def ranks_on(spec: JobSpec, attempt: Attempt, node: NodeId) -> range:
-    """The ranks that a node of the attempt has; none for another node."""
-    if node not in attempt.nodes:
-        return range(0)
-    each = ranks_each(spec, attempt.seats[0].gpus)
-    first = attempt.nodes.index(node) * each
-    return range(first, first + each)
 
 
 def _environment(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dict[str, str]:

@@ -21,6 +21,16 @@ async def admit_admin(store: Store, secret: str, now: float) -> None:
     await store.add_token(token, entry=_entry("token.create", id, f"admin of {name}", now))
 
 
+async def admit_monitor(store: Store, secret: str, now: float) -> None:
+    """Let the Prometheus of the directory read, and no more."""
+    name, digest = UserName("monitoring"), token_digest(secret)
+    user = User(name=name, role=Role.VIEWER, created_at=now)
+    await store.add_user(user, entry=_entry("user.add", name, "viewer", now))
+    id = token_id(digest)
+    token = Token(id=id, sha256=digest, user=name, role=Role.VIEWER, created_at=now)
+    await store.add_token(token, entry=_entry("token.create", id, "Prometheus", now))
+
+
 async def admit_node(store: Store, node: NodeId, sha256: str, now: float) -> None:
     """Let the node's agent in, by its own token."""
     id = token_id(sha256)

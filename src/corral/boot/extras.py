@@ -4,6 +4,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Final
 
+from corral.boot.monitoring import check_prometheus
 from corral.boot.settings import ClusterSettings
 from corral.domain.errors import Conflict
 
@@ -28,6 +29,8 @@ def check_installed(settings: ClusterSettings) -> None:
     """Raises: Conflict when a head with these settings lacks what it needs."""
     if settings.engine in _MODULES:
         check_extra(settings.engine, f"the {settings.engine} engine")
+    if settings.monitoring:
+        check_prometheus()
     if settings.store_file is not None:
         check_extra("postgres", "--store-file")
 

@@ -5,67 +5,64 @@ It is ready when DIR/head.json names its process; it is gone when DIR/head.lock 
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
-import uvicorn
 import uvloop
-from starlette.types import ASGIApp
 
 if __name__ == "__main__":
     sys.modules["numba"] = None  # type: ignore[assignment]  # a head never waits for a compiler
 
 from corral import __version__
 from corral.api import ApiSettings, Channels, Front, create_app
-from corral.boot.admit import NodeTokens, admit_admin
+from corral.boot.admit import NodeTokens, admit_admin, admit_monitor
+from corral.boot.alerts import alerting_of
+from corral.boot.announce import announce, keep_announced
 from corral.boot.clock import SystemClock
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
 from corral.boot.foreteller import ForetellerProcess
 from corral.boot.leading import Term, Turns
 from corral.boot.lock import sole_head
 from corral.boot.log import configure
+from corral.boot.monitoring import Prometheus, prometheus_of
 from corral.boot.passing import kept_out, shared_account
+from corral.boot.replays import keeper_of_replays
 from corral.boot.sealing import KeyRing
+from corral.boot.serving import Server, url_of, uvicorn_config
 from corral.boot.settings import (
     LOCAL,
     ClusterDir,
     ClusterSettings,
-    once,
     read_json,
-    write_atomically,
 )
 from corral.boot.stores import agree, open_store, url_in
 from corral.boot.tls import (
     Tls,
     agree_on_authority,
-    host_of,
     keep_renewed,
     names_in,
     names_of,
     tls_of,
 )
-from corral.control import Control, Forecasts
+from corral.control import Control, Forecasts, Recorder
 from corral.domain.errors import Conflict, CorralError
 from corral.engines.lending.engine import LendingEngine, Links
 from corral.engines.ray.engine import RayEngine
 from corral.ports.engine import LivingEngine
 from corral.ports.store import Store
-from corral.wire.channel import FRAME_BYTES
+from corral.store.series import SeriesFile
 
 LOOK_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 5.0  # that agents are given to let go of attempts that are over
-CLOSE_SECONDS: Final = 1
-REPLAYS: Final = 20
 EXIT_REFUSED: Final = 3
 log = structlog.get_logger("corral.head")
 
@@ -96,22 +93,6 @@ def _last_port(place: ClusterDir) -> int:
     return 0
 
 
-class Server(uvicorn.Server):
-    """Uvicorn that leaves signals to the head and says when it serves."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.serving = asyncio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        self.serving.set()
-
-
 @dataclass(slots=True, kw_only=True)
 class Head:
     """What is built for one run. `down` is set when the nodes are to go with the head."""
@@ -124,6 +105,7 @@ class Head:
     renew: Callable[[], Tls | None]
     stopping: asyncio.Event
     about: ApiSettings
+    prometheus: Prometheus | None = None
     down: bool = False
 
     def stop(self) -> None:
@@ -149,6 +131,8 @@ class Head:
             await self._take_nodes_down()
         if self.here is not None:
             self.here.close()
+        if self.prometheus is not None:
+            self.prometheus.close()
         self.server.should_exit = True
         serving, *others = parts
         if self.server.serving.is_set():
@@ -173,6 +157,8 @@ class Head:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.keep_announced()
+            if self.prometheus is not None:
+                self.prometheus.look_after(self.about.url)
             if self.here is not None:
                 self.here.look_after()
 
@@ -190,20 +176,6 @@ class Head:
         if self.turns.alone or not left:
             await engine.down(kill=not left)
         log.info("nodes_down", jobs_left=left)
-
-
-def keeper_of_replays(place: ClusterDir, clock: SystemClock) -> Callable[[str, str], None]:
-    """Keeps what was being decided when a bug was met; the first few of a run say it all."""
-    kept = 0
-
-    def keep(name: str, text: str) -> None:
-        nonlocal kept
-        kept += 1
-        if kept <= REPLAYS:
-            place.replays.mkdir(mode=0o700, exist_ok=True)
-            write_atomically(place.replays / f"{clock.wall():.3f}-{name}.txt", text)
-
-    return keep
 
 
 def engine_of(
@@ -246,6 +218,9 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
             await agree(store, place, settings, keys)
             await agree_on_authority(store, place, settings, keys, clock.wall())
         await admit_admin(store, token, clock.wall())
+        prometheus = prometheus_of(place, settings)
+        if prometheus is not None:
+            await admit_monitor(store, prometheus.secret, clock.wall())
         tls = tls_of(place, settings, clock.wall())
         with bind(place, settings.host) as listening:
             head: Head
@@ -279,6 +254,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 keep_announced=lambda: keep_announced(place, about, token),
                 stopping=asyncio.Event(),
                 about=about,
+                prometheus=prometheus,
             )
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, head.stop)
@@ -316,11 +292,25 @@ def turns_of(
             placer=works.placer if isinstance(works, LendingEngine) else None,
             keep_replay=keep,
             retention=settings.retention,
+            health=settings.health_rules,
         )
         forecasts = Forecasts(control, foreteller)
-        app = create_app(control, channels=channels, settings=about, forecasts=forecasts)
+        series, alerting = SeriesFile(place.series), alerting_of(control, place.root)
+        app = create_app(
+            control,
+            channels=channels,
+            settings=about,
+            forecasts=forecasts,
+            series=series,
+            alerting=alerting,
+        )
         return Term(
-            control=control, forecasts=forecasts, app=app, lent=None if works is here else works
+            control=control,
+            forecasts=forecasts,
+            recorder=Recorder(control, series),
+            alerting=alerting,
+            app=app,
+            lent=None if works is here else works,
         )
 
     turns = Turns(
@@ -334,42 +324,6 @@ def turns_of(
         alone=settings.store_file is None,
     )
     return turns, here
-
-
-def uvicorn_config(app: ASGIApp, tls: Tls | None) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http="httptools",
-        ws="websockets-sansio",
-        ws_max_size=FRAME_BYTES,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ssl_certfile=None if tls is None else str(tls.certificate),
-        ssl_keyfile=None if tls is None else str(tls.key),
-        timeout_graceful_shutdown=CLOSE_SECONDS,
-    )
-
-
-def url_of(settings: ClusterSettings, listening: socket.socket, tls: Tls | None) -> str:
-    scheme, host = "http" if tls is None else "https", host_of(settings)
-    host = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{host}:{listening.getsockname()[1]}"
-
-
-def announce(place: ClusterDir, about: ApiSettings) -> None:
-    """Say where the head is, now that it serves."""
-    found = {name: getattr(about, name) for name in ("pid", "url", "version", "started_at")}
-    write_atomically(place.head_json, json.dumps(found))
-    log.info("serving", **found)
-
-
-def keep_announced(place: ClusterDir, about: ApiSettings, token: str) -> None:
-    """A head whose files somebody has removed could not be found or stopped any more."""
-    if not place.head_json.exists():
-        announce(place, about)
-    once(place.token, token.encode())
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from corral.agent.dial import first_of
 from corral.api import ApiSettings, Channels, Forwarder, Front, Standby
 from corral.boot.garbage import search_rarely
 from corral.boot.sweep import keep_swept
-from corral.control import Control, Forecasts
+from corral.control import Alerting, Control, Forecasts, Recorder
 from corral.domain.errors import NoLeader, TermLost, Trouble
 from corral.domain.facts import NodeFacts
 from corral.domain.ids import ClusterId
@@ -41,6 +41,8 @@ class Term:
 
     control: Control
     forecasts: Forecasts
+    recorder: Recorder
+    alerting: Alerting
     app: ASGIApp
     lent: LivingEngine | None
 
@@ -55,7 +57,14 @@ class Term:
     def ways(self, about: ApiSettings) -> list[Coroutine[None, None, None]]:
         """All that goes on while it lasts."""
         run, swept = self.control.run(), keep_swept(self.control, about)
-        return [run, self.forecasts.run(), self.look_after(), swept]
+        return [
+            run,
+            self.forecasts.run(),
+            self.recorder.run(),
+            self.alerting.run(),
+            self.look_after(),
+            swept,
+        ]
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
 from corral.domain.retention import DAY_SECONDS, Retention
 from corral.engines.local.labels import labels_of_nodes
+from corral.health.rules import HealthRules
 
 DEFAULT_DIR: Final = "~/.corral"
 LOOPBACK: Final = "127.0.0.1"
@@ -26,6 +27,7 @@ NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
 MOST_GPUS: Final = 64
 MOST_SLICES: Final = 64
 MOST_DAYS: Final = 36_500
+MODES: Final = ("observe", "enforce")
 
 
 class UnsafeBind(Refusal):
@@ -65,6 +67,14 @@ class ClusterDir:
     @property
     def database(self) -> Path:
         return self.root / "corral.db"
+
+    @property
+    def series(self) -> Path:
+        return self.root / "series.db"
+
+    @property
+    def monitoring(self) -> Path:
+        return self.root / "monitoring"
 
     @property
     def token(self) -> Path:
@@ -134,6 +144,8 @@ class ClusterSettings:
     reboot_seconds: float = 30.0
     keep_days: float = 30.0
     keep_jobs: int = 50_000
+    monitoring: bool = False
+    health: str = "enforce"
     host: str = LOOPBACK
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -176,6 +188,11 @@ class ClusterSettings:
                 f"{self.keep_jobs:,} of them",
                 hint=f"up to {MOST_DAYS:,} days and at least 1 job: corral up --keep-days 30",
             )
+        if self.health not in MODES:
+            raise SpecInvalid(
+                f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
+                hint="to be told of what would be done, and no more: corral up --health observe",
+            )
         if self.name is not None and not HEAD_NAME.fullmatch(self.name):
             raise SpecInvalid(
                 f"--name {self.name[:60]}: a head's name is of small letters, digits and -",
@@ -205,6 +222,11 @@ class ClusterSettings:
     def retention(self) -> Retention:
         """How long jobs that are over are kept."""
         return Retention(seconds=self.keep_days * DAY_SECONDS, jobs=self.keep_jobs)
+
+    @property
+    def health_rules(self) -> HealthRules:
+        """What is done by itself for the health of nodes."""
+        return HealthRules(mode="observe" if self.health == "observe" else "enforce")
 
     @classmethod
     def load(cls, place: ClusterDir) -> "ClusterSettings | None":

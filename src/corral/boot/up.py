@@ -65,6 +65,8 @@ class Asked:
     reboot_seconds: float | None = None
     keep_days: float | None = None
     keep_jobs: int | None = None
+    monitoring: bool | None = None
+    health: str | None = None
     host: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cache
 from typing import Final
 
-from corral.catalog.facts import COLUMNS, Facts, by_subject, read_facts, table, tables
+from corral.catalog.facts import COLUMNS, Facts, table, tables
 
 TABLE: Final = "bands"
 SHARES: Final = ("mean", "median", "p90")
@@ -33,11 +33,18 @@ class Band:
         if min(self.mean, self.median, self.p90) < 0 or self.rows < 1:
             raise ValueError(f"errors are at least 0, of at least one row: {self}")
 
+    def told(self, what: str) -> str:
+        """What a plus-minus beside `what` means."""
+        return (
+            f"\u00b1 of {what}: the mean absolute error over {self.rows:,} measured rows, of which "
+            f"nine in ten are within {self.p90:.0%}: {self.source}"
+        )
+
 
 @cache
 def bands() -> dict[str, Band]:
     """Those of the catalog, by name; none as long as nothing has been measured."""
-    return _bands(table(TABLE)) if TABLE in tables() else {}
+    return bands_of(table(TABLE)) if TABLE in tables() else {}
 
 
 def band(name: str) -> Band | None:
@@ -55,11 +62,6 @@ def mean_band(name: str) -> float | None:
     return None if known is None else known.mean
 
 
-def read_bands(lines: Iterable[str]) -> dict[str, Band]:
-    """Raises: ValueError, with what is not in order."""
-    return _bands(by_subject(read_facts(lines)))
-
-
 def written(bands: Iterable[Band]) -> str:
     """The text of catalog/data/bands.csv, in the order of their names."""
     text = io.StringIO()
@@ -74,7 +76,8 @@ def written(bands: Iterable[Band]) -> str:
     return text.getvalue()
 
 
-def _bands(facts: Facts) -> dict[str, Band]:
+def bands_of(facts: Facts) -> dict[str, Band]:
+    """Raises: ValueError where one is not whole."""
     named: dict[str, Band] = {}
     for name, own in facts.items():
         if missing := {*SHARES, "rows"} - own.keys():

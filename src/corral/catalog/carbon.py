@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from corral.catalog.facts import Facts, subject, table
+from corral.domain.errors import SpecInvalid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ def region(name: str) -> Region:
 
     Raises: NotFound, with the nearest name.
     """
-    facts = subject("region", name, _with("carbon"), region_aliases())
+    facts = subject("region", name, _with("carbon"), region_aliases(), listed="carbon")
     price = facts.get("electricity")
     return Region(
         name=facts["title"].subject,
@@ -36,13 +37,24 @@ def region(name: str) -> Region:
     )
 
 
-def regions() -> tuple[Region, ...]:
-    return tuple(region(name) for name in _with("carbon"))
+def electricity_usd_per_kwh(name: str) -> tuple[float, str]:
+    """Of a large customer of that region, and who says so.
+
+    Raises: NotFound, with the nearest region; SpecInvalid for one without a price.
+    """
+    known = region(name)
+    if known.electricity_usd_per_kwh is None:
+        priced = sorted(one for one, facts in _with("carbon").items() if "electricity" in facts)
+        raise SpecInvalid(
+            f"the catalog has no price of electricity in {known.title}",
+            hint=f"say it yourself; it has those of {', '.join(priced)}",
+        )
+    return known.electricity_usd_per_kwh, table("carbon")[known.name]["electricity"].source
 
 
 def usual_pue() -> Mapping[str, float]:
     """What a data centre draws for each watt of its machines, by kind of data centre."""
-    return {name: facts["pue"].number for name, facts in _with("pue").items()}
+    return {facts["title"].value: facts["pue"].number for facts in _with("pue").values()}
 
 
 def region_aliases() -> dict[str, str]:

@@ -60,7 +60,7 @@ def device(name: str) -> Device:
 
     Raises: NotFound, with the nearest name.
     """
-    facts = subject("GPU", name, table("devices"), aliases(), spelled)
+    facts = subject("GPU", name, table("devices"), aliases(), spelled, listed="gpus")
     return Device(
         name=facts["title"].subject,
         title=facts["title"].value,

@@ -68,7 +68,7 @@ def _named(kind: str) -> list[str]:
 def switch(name: str) -> Switch:
     """The switch of that name, for example qm9700. Raises: NotFound, with the nearest name."""
     known = {one: table(EQUIPMENT)[one] for one in _named("switch")}
-    facts = subject("switch", name, known, {})
+    facts = subject("switch", name, known, {}, listed=EQUIPMENT)
     return Switch(
         name=facts["title"].subject,
         title=facts["title"].value,
@@ -89,9 +89,9 @@ def network(fabric: str) -> Network:
 
     Raises: NotFound for one that cannot: a cloud's own, or none of the catalog.
     """
-    known = {one: table(EQUIPMENT)[one] for one in _named("network")}
+    known = {one: table(EQUIPMENT)[one] for one in networks()}
     if fabric not in known:
-        raise NotFound("network to buy", fabric, list(known))
+        raise NotFound("network to buy", fabric, list(known), see="corral plan catalog equipment")
     facts = known[fabric]
     return Network(
         name=fabric,
@@ -102,6 +102,7 @@ def network(fabric: str) -> Network:
 
 
 def networks() -> tuple[str, ...]:
+    """Of which a cluster can be built."""
     return tuple(_named("network"))
 
 

@@ -41,7 +41,7 @@ def read_facts(lines: Iterable[str]) -> tuple[Fact, ...]:
     """
     rows = csv.reader(line for line in lines if not line.startswith("#"))
     if (head := tuple(next(rows, ()))) != COLUMNS:
-        raise ValueError(f"the columns are {', '.join(head)}: need {', '.join(COLUMNS)}")
+        raise ValueError(f"the columns are {', '.join(head)[:80]}: need {', '.join(COLUMNS)}")
     return tuple(_fact(row) for row in rows if row)
 
 
@@ -49,8 +49,8 @@ def _fact(row: Sequence[str]) -> Fact:
     if len(row) != len(COLUMNS) or not all(cell.strip() for cell in row):
         raise ValueError(f"each of {', '.join(COLUMNS)} is needed: {','.join(row)}")
     subject, quantity, value, unit, source, day = (cell.strip() for cell in row)
-    if unit != TEXT:
-        float(value)
+    if unit != TEXT and not _is_number(value):
+        raise ValueError(f"{quantity} of {subject} is {value!r}, no number")
     return Fact(
         subject=subject,
         quantity=quantity,
@@ -59,6 +59,14 @@ def _fact(row: Sequence[str]) -> Fact:
         source=source,
         date=date.fromisoformat(day),
     )
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
 
 
 @cache
@@ -107,9 +115,11 @@ def subject(
     known: Facts,
     aliases: Mapping[str, str],
     spelled: Callable[[str], str] = plain,
+    *,
+    listed: str,
 ) -> Mapping[str, Fact]:
     """The facts of one subject, by its name or another that it has. Two names are one where
-    `spelled` makes the same of both.
+    `spelled` makes the same of both. `listed`: the kind of the catalog that lists them all.
 
     Raises: NotFound, with the nearest name.
     """
@@ -120,4 +130,4 @@ def subject(
     for alias, own in aliases.items():
         if spelled(alias) == wanted:
             return known[own]
-    raise NotFound(kind, name, [*known, *aliases], see=f"corral plan catalog {kind}s")
+    raise NotFound(kind, name, [*known, *aliases], see=f"corral plan catalog {listed}")

@@ -26,7 +26,7 @@ class Link:
 def link(name: str) -> Link:
     """The link of that name. Raises: NotFound, with the nearest name."""
     known = table("links")
-    facts = subject("link", name, known, {})
+    facts = subject("link", name, known, {}, listed="links")
     return Link(
         name=next(iter(facts.values())).subject,
         title=facts["title"].value,

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from corral.catalog.model_families import FAMILIES, REFUSED, Family, QueryNorm, Windows
-from corral.catalog.models import Experts, Latent, Model, ModelRefused
+from corral.catalog.models import MOST, MOST_LAYERS, PLAIN, Experts, Latent, Model, ModelRefused
 
 LAYERS: Final = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 HIDDEN: Final = ("hidden_size", "n_embd", "d_model", "n_embed")
@@ -16,6 +16,35 @@ FFN: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
 VOCAB: Final = ("vocab_size", "padded_vocab_size")
 CONTEXT: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
 TEXT: Final = ("text_config", "llm_config", "language_config")  # of one that sees, too
+# What turns pictures and sound into tokens, by the field that describes it.
+TOWERS: Final = {
+    "vision_config": "vision tower",
+    "visual": "vision tower",
+    "vision_tower": "vision tower",
+    "mm_vision_tower": "vision tower",
+    "audio_config": "audio tower",
+    "speech_config": "audio tower",
+}
+# What a configuration inside another does not repeat: defaults of LlamaConfig and MistralConfig.
+NESTED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "llama": {
+        "hidden_size": 4096,
+        "intermediate_size": 11008,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+        "max_position_embeddings": 2048,
+    },
+    "mistral": {
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 32000,
+        "max_position_embeddings": 131072,
+    },
+}
 
 
 class Config:
@@ -27,16 +56,20 @@ class Config:
     def get(self, *names: str, default: Any = None) -> Any:
         return next((self._given[name] for name in names if name in self._given), default)
 
-    def number(self, *names: str, default: int | None = None) -> int:
-        """Raises: ModelRefused, with the field, where it is missing and has no default."""
+    def number(
+        self, *names: str, default: int | None = None, least: int = 0, most: int = MOST
+    ) -> int:
+        """Raises: ModelRefused, with the field, where it is missing and has no default, or is no
+        size of a model."""
         value = self.get(*names, default=default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            said = "has no" if value is None else f"has {value!r} as its"
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if not is_whole or not least <= value <= most:
+            said = "has no" if value is None else f"has {_short(repr(value), 40)} as its"
             raise ModelRefused(
                 f"the configuration {said} {names[0]}",
-                hint=f"add {' or '.join(names)}, a whole number",
+                hint=f"add {' or '.join(names)}, a whole number from {least} to {most:,}",
             )
-        return value
+        return int(value)
 
 
 def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
@@ -46,16 +79,28 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
     Raises: ModelRefused, with the field that is missing, or why such a model is not known.
     Source: configuration_*.py and modeling_*.py of huggingface/transformers.
     """
+    try:
+        return _read(config, name)
+    except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as wrong:
+        what = f"the configuration says something that cannot be: {_short(str(wrong), 200)}"
+        raise ModelRefused(what, hint="give the config.json as it came with the model") from wrong
+
+
+def _read(config: Mapping[str, Any], name: str) -> Model:
     kind = str(config.get("model_type", ""))
     if kind not in FAMILIES and kind not in REFUSED:
         for key in TEXT:
             if isinstance(inner := config.get(key), Mapping):
-                return model_of_config({"model_type": f"{kind}_text", **inner}, name or kind)
+                usual = NESTED.get(str(inner.get("model_type")), {})
+                words = model_of_config(
+                    {"model_type": f"{kind}_text", **usual, **inner}, name or kind
+                )
+                return replace(words, left_out=_towers(config))
     family = _family(kind)
     read = Config(config, family)
     _refuse_what_is_not_plain(read)
-    hidden, heads = read.number(*HIDDEN), read.number(*HEADS)
-    layers = read.number(*LAYERS)
+    hidden, heads = read.number(*HIDDEN, least=1), read.number(*HEADS, least=1)
+    layers = read.number(*LAYERS, least=1, most=MOST_LAYERS)
     context = read.number(*CONTEXT, default=0)
     latent = _latent(read) if family.latent else None
     head_dim = latent[1] if latent else _head_dim(read, hidden, heads)
@@ -69,7 +114,7 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
         kv_heads=_kv_heads(read, kind, heads),
         head_dim=head_dim,
         ffn=_ffn(read, kind, hidden),
-        vocab=read.number(*VOCAB),
+        vocab=read.number(*VOCAB, least=1),
         is_gated=family.is_gated,
         is_tied=bool(read.get("tie_word_embeddings", default=family.is_tied)),
         has_bias=family.qkv_bias and family.mlp_bias,
@@ -79,6 +124,7 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
         window_layers=window_layers,
         latent=latent[0] if latent else None,
         experts=experts,
+        left_out=_towers(config),
     )
     return replace(
         base,
@@ -87,13 +133,37 @@ def model_of_config(config: Mapping[str, Any], name: str = "") -> Model:
     )
 
 
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def _towers(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Each part that sees or hears, with about how many parameters where its sizes are said."""
+    told: dict[str, str] = {}
+    for key, word in TOWERS.items():
+        if not (said := config.get(key)) or word in told:
+            continue
+        billions = _tower_parameters(said) / 1e9 if isinstance(said, Mapping) else 0.0
+        told[word] = f"{word} (about {billions:.1f} billion parameters)" if billions else word
+    return tuple(told.values())
+
+
+def _tower_parameters(said: Mapping[str, Any]) -> int:
+    """Four matrices of attention and two of an MLP in each layer; 0 where a size is not said."""
+    names = ("num_hidden_layers", "hidden_size", "intermediate_size")
+    layers, hidden, ffn = (said.get(name) or 0 for name in names)
+    if not all(isinstance(size, int) and size > 0 for size in (layers, hidden, ffn)):
+        return 0
+    return int(layers * (4 * hidden**2 + 2 * hidden * ffn))
+
+
 def _family(kind: str) -> Family:
     if kind in FAMILIES:
         return FAMILIES[kind]
     if kind in REFUSED:
         raise ModelRefused(
             f"a model of type {kind} is not known: {REFUSED[kind]}",
-            hint="give the dimensions of a plain decoder that comes near",
+            hint=PLAIN,
         )
     if not kind:
         raise ModelRefused("the configuration has no model_type", hint="add model_type: llama")
@@ -106,17 +176,19 @@ def _family(kind: str) -> Family:
 
 def _refuse_what_is_not_plain(read: Config) -> None:
     if read.get("is_encoder_decoder", default=False):
-        raise ModelRefused("a model with an encoder beside its decoder is not known")
+        raise ModelRefused("a model with an encoder beside its decoder is not known", hint=PLAIN)
     if (inner := read.get("word_embed_proj_dim")) not in (None, read.get(*HIDDEN)):
         raise ModelRefused(
-            f"word_embed_proj_dim is {inner}: embeddings of another width than "
-            "the layers are not known"
+            f"word_embed_proj_dim is {_short(repr(inner), 40)}: embeddings of another width than "
+            "the layers are not known",
+            hint=PLAIN,
         )
 
 
 def _head_dim(read: Config, hidden: int, heads: int) -> int:
-    if (said := read.get("head_dim", "attention_head_size")) is not None:
-        return int(said)
+    names = ("head_dim", "attention_head_size")
+    if read.get(*names) is not None:
+        return read.number(*names, least=1)
     if hidden % heads:
         raise ModelRefused(
             f"the configuration has no head_dim, and {hidden} does not come out even over "
@@ -134,7 +206,7 @@ def _kv_heads(read: Config, kind: str, heads: int) -> int:
     attention = read.get("attn_config", default={})
     if isinstance(attention, Mapping) and "kv_n_heads" in attention:
         return int(attention["kv_n_heads"])
-    return read.number(*KV_HEADS, default=heads)
+    return read.number(*KV_HEADS, default=heads, least=1)
 
 
 def _ffn(read: Config, kind: str, hidden: int) -> int:
@@ -182,6 +254,10 @@ def _experts(read: Config, family: Family, layers: int) -> Experts | None:
         every=every,
         shared_ffn=read.number(keys["shared_ffn"], default=0) if "shared_ffn" in keys else 0,
         has_bias=family.sinks,
+        groups=read.number(keys["groups"], default=1) if "groups" in keys else 1,
+        groups_per_token=read.number(keys["groups_per_token"], default=1)
+        if "groups" in keys
+        else 1,
     )
 
 
@@ -196,16 +272,16 @@ def _windows(read: Config, family: Family, layers: int) -> tuple[int, int]:
     if family.windows is Windows.CHUNKS:
         chunk = read.number("attention_chunk_size", default=0)
         return chunk, layers * 3 // 4 if chunk else 0
-    window = read.number("sliding_window", "window_size", default=0)
-    if not window or family.windows is Windows.NONE:
+    window = read.number("sliding_window", "window_size", default=0, least=-1)
+    if window < 1 or family.windows is Windows.NONE:
         return 0, 0
     if read.get("use_sliding_window", default=True) is False:
         return 0, 0
     if isinstance(types := read.get("layer_types"), list):
-        return window, sum("sliding" in kind for kind in types)
+        return window, sum("sliding" in str(kind) for kind in types)
     if family.windows is Windows.ALL:
         return window, layers
-    nth = read.number("sliding_window_pattern", "_sliding_window_pattern", default=2)
+    nth = read.number("sliding_window_pattern", "_sliding_window_pattern", default=2, least=1)
     return window, layers - layers // nth
 
 

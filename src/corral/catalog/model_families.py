@@ -64,6 +64,8 @@ _DEEPSEEK: Final = {
     "shared": "n_shared_experts",
     "dense_layers": "first_k_dense_replace",
     "every": "moe_layer_freq",
+    "groups": "n_group",
+    "groups_per_token": "topk_group",
 }
 _LLAMA_4: Final = {
     "count": "num_local_experts",

@@ -7,7 +7,7 @@ from typing import Final
 
 from corral.catalog.facts import Fact, subject, table
 from corral.catalog.model_families import REFUSED
-from corral.catalog.models import Experts, Latent, Model, ModelRefused
+from corral.catalog.models import PLAIN, Experts, Latent, Model, ModelRefused
 
 SILENT: Final = re.compile(  # what tells of tuning, form or date, and not of dimensions
     r"instruct|chat|hf|it|pt|base|meta|bf16|fp16|fp8|fp4|nvfp4|mxfp4|int8|int4|4bit|8bit|w[48]a(8|16)"
@@ -23,8 +23,8 @@ def model(name: str) -> Model:
     """
     for word in _words(name):
         if word in REFUSED:
-            raise ModelRefused(f"{name} is not known: {REFUSED[word]}")
-    return _model(subject("model", name, table("models"), aliases(), spelled))
+            raise ModelRefused(f"{name} is not known: {REFUSED[word]}", hint=PLAIN)
+    return _model(subject("model", name, table("models"), aliases(), spelled, listed="models"))
 
 
 def models() -> tuple[Model, ...]:
@@ -95,7 +95,10 @@ def _latent(facts: Mapping[str, Fact]) -> Latent | None:
 def _experts(facts: Mapping[str, Fact]) -> Experts | None:
     if "experts_count" not in facts:
         return None
-    sizes = ("count", "per_token", "ffn", "shared", "dense_layers", "every", "shared_ffn")
+    sizes = (
+        *("count", "per_token", "ffn", "shared", "dense_layers", "every", "shared_ffn"),
+        *("groups", "groups_per_token"),
+    )
     named = {
         size: round(facts[f"experts_{size}"].number) for size in sizes if f"experts_{size}" in facts
     }

@@ -1,8 +1,16 @@
 """Transformers by their dimensions, and how many parameters these come to."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from corral.domain.errors import Refusal
+
+MOST: Final = 10**9  # of any size: no model is as wide
+MOST_LAYERS: Final = 10_000
+PLAIN: Final = (
+    "give the dimensions of a plain decoder that comes near: "
+    "layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
+)
 
 
 class ModelRefused(Refusal):
@@ -29,7 +37,9 @@ class Experts:
     """Mixture of experts in the layers from `dense_layers` on, in each `every`th of these.
 
     `ffn`: of one expert. `shared`: experts that each token passes, of the same size; `shared_ffn`:
-    of one beside them, of a size of its own. `has_bias`: of the products in an expert.
+    of one beside them, of a size of its own. `has_bias`: of the products in an expert. `groups`:
+    that the experts are in, of which a token passes experts of `groups_per_token` at the most
+    (arXiv:2405.04434, section 2.2.2).
     """
 
     count: int
@@ -40,10 +50,14 @@ class Experts:
     every: int = 1
     shared_ffn: int = 0
     has_bias: bool = False
+    groups: int = 1
+    groups_per_token: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.per_token <= self.count or self.every < 1:
             raise ValueError(f"a token passes 1 to {self.count} experts: {self}")
+        if not 1 <= self.groups_per_token <= self.groups:
+            raise ValueError(f"a token passes 1 to {self.groups} groups of experts: {self}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +68,7 @@ class Model:
     `positions`: rows of a learned position embedding, 0 where there is none.
     `layer_vectors`: parameters of a layer that are in no matrix, its norms and biases; where it is
     None, two norms and, with `has_bias`, the biases. `outer_vectors`: those outside of layers.
+    `left_out`: parts of the whole model that are not in it, in words: what sees or hears.
     """
 
     name: str
@@ -75,6 +90,7 @@ class Model:
     experts: Experts | None = None
     layer_vectors: int | None = None
     outer_vectors: int | None = None
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.hidden, self.heads, self.kv_heads, self.head_dim, self.vocab)
@@ -205,7 +221,7 @@ def model_of_dimensions(
 
     Raises: ModelRefused, with the dimension that does not fit the others.
     """
-    _refuse_what_does_not_fit(layers, hidden, heads, vocab, kv_heads, head_dim)
+    _refuse_what_does_not_fit(layers, hidden, heads, vocab, kv_heads, head_dim, ffn)
     width = ffn or 4 * hidden
     guess = width != 4 * hidden or experts is not None
     gates = (guess, not guess) if is_gated is None else (is_gated,)
@@ -234,15 +250,27 @@ def model_of_dimensions(
 
 
 def _refuse_what_does_not_fit(
-    layers: int, hidden: int, heads: int, vocab: int, kv_heads: int, head_dim: int
+    layers: int, hidden: int, heads: int, vocab: int, kv_heads: int, head_dim: int, ffn: int
 ) -> None:
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "vocab": vocab}
-    for what, size in sizes.items():
-        if size < 1:
-            raise ModelRefused(f"a model has {size} {what}", hint=f"give {what}, at least 1")
+    others = {"kv_heads": kv_heads, "head_dim": head_dim, "ffn": ffn}  # 0 is not said
+    for what, size in (sizes | others).items():
+        least, most = int(what in sizes), MOST_LAYERS if what == "layers" else MOST
+        if not least <= size <= most:
+            hint = f"give {what} from {least} to {most:,}"
+            raise ModelRefused(f"a model has {size:.6g} {what}", hint=hint)
     if not head_dim and hidden % heads:
         raise ModelRefused(
-            f"{hidden} does not come out even over {heads} heads", hint="give the size of a head"
+            f"{hidden} does not come out even over {heads} heads",
+            hint=f"give heads={_even(hidden, heads)}, or the size of a head: head_dim=128",
         )
     if heads % (kv_heads or heads):
-        raise ModelRefused(f"{heads} heads do not share {kv_heads} key-value heads")
+        raise ModelRefused(
+            f"{heads} heads do not share {kv_heads} key-value heads",
+            hint=f"give kv_heads={_even(heads, kv_heads)}",
+        )
+
+
+def _even(whole: int, near: int) -> int:
+    """The largest part of `whole` that is no more than `near`."""
+    return next(part for part in range(min(near, whole), 0, -1) if whole % part == 0)

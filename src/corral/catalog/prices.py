@@ -1,6 +1,6 @@
 """What GPUs are rented and sold for: dated lists, which users replace by their own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -8,13 +8,20 @@ from statistics import median
 from typing import Final
 
 from corral.catalog.devices import device
-from corral.catalog.facts import Fact, by_subject, read_facts, table
+from corral.catalog.facts import COLUMNS, Fact, by_subject, read_facts, table
 from corral.domain.errors import NotFound, SpecInvalid
 
 KINDS: Final = ("on_demand", "reserved_1y", "reserved_3y", "spot")  # of rent, USD a GPU-hour
 SALES: Final = ("gpu", "server", "used_gpu")  # USD for one, or for a server full of them
 BOUGHT: Final = "buy"  # who is named where nobody rents out
 ABOUT: Final = ("instance", "region")
+RENT_UNIT: Final = "USD a GPU-hour"
+SALE_UNIT: Final = "USD"
+EXAMPLE: Final = f"aws:h100-sxm,on_demand,3.10,{RENT_UNIT},our contract,2026-10-01"
+FORM: Final = (
+    f"write CSV with the columns {','.join(COLUMNS)}: {EXAMPLE}; the catalog's in this form: "
+    "corral plan prices --csv"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +76,23 @@ class Prices:
         fit = [one for one in self.sales if (one.device, one.what) == (device, what)]
         return max(fit, key=lambda one: one.date, default=None)
 
+    def lines(self) -> Iterator[tuple[str, ...]]:
+        """The list as `read_prices` reads it, without its head; of what is for rent the price
+        alone."""
+        for rent in self.rents:
+            usd, day = f"{rent.usd_per_gpu_hour:.10g}", rent.date.isoformat()
+            yield f"{rent.cloud}:{rent.device}", rent.kind, usd, RENT_UNIT, rent.source, day
+        for sale in self.sales:
+            day = sale.date.isoformat()
+            yield (
+                f"{BOUGHT}:{sale.device}",
+                sale.what,
+                f"{sale.usd:.10g}",
+                SALE_UNIT,
+                sale.source,
+                day,
+            )
+
     def or_else(self, other: "Prices") -> "Prices":
         """These, and the other's of what these say nothing of: a list of one's own goes first."""
         said = {(one.cloud, one.device, one.kind) for one in self.rents}
@@ -96,7 +120,7 @@ def read_prices(lines: Iterable[str]) -> Prices:
     except ValueError as error:
         raise SpecInvalid(
             f"the list of prices is not in order: {error}",
-            hint="run: corral plan catalog prices --json",
+            hint=FORM,
         ) from error
 
 

@@ -16,7 +16,7 @@ from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.nodes import show_nodes
 from corral.cli.output import note, print_json, say, show_pairs
-from corral.cli.up_options import Layout, Lender, Others, Serving, Several
+from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, Watching
 
 if TYPE_CHECKING:
     from corral.boot.ssh import Outcome
@@ -35,12 +35,12 @@ def up(
     gpu_shares: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     shared: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     reboot: float | None = None,
-    keep_days: float | None = None,
-    keep_jobs: int | None = None,
+    care: Care = Care(),  # noqa: B008 - frozen
     lender: Lender = Lender(),  # noqa: B008 - frozen
     layout: Layout = Layout(),  # noqa: B008 - frozen
     serving: Serving = Serving(),  # noqa: B008 - frozen
     several: Several = Several(),  # noqa: B008 - frozen
+    watching: Watching = Watching(),  # noqa: B008 - frozen
     others: Others = Others(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
@@ -54,8 +54,6 @@ def up(
         gpu_shares: Let jobs ask for a part of a GPU.
         shared: A directory that every node sees; may be repeated.
         reboot: Seconds until a node that died is started again (30).
-        keep_days: Days for which a job is kept after its end (30).
-        keep_jobs: At most so many jobs that are over are kept, the newest (50000).
     """
     from corral.boot.up import Asked, bring_up, host_of
     from corral.cli import hosts
@@ -65,6 +63,7 @@ def up(
         **lender.given,
         **serving.given,
         **several.given,
+        **watching.given,
         nodes=nodes,
         gpus=gpus,
         gpu_type=gpu_type,
@@ -72,8 +71,7 @@ def up(
         gpu_shares=gpu_shares or None,
         **layout.given,
         reboot_seconds=reboot,
-        keep_days=keep_days,
-        keep_jobs=keep_jobs,
+        **care.given,
         shared=tuple(str(path.absolute()) for path in shared) or None,
     )
     targets = hosts.read(others, host_of(common.place, asked))

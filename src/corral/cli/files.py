@@ -1,9 +1,56 @@
-"""Files that a command is to write, looked at before the work that makes them."""
+"""Files that a command reads, and those that it is to write: looked at before the work."""
 
+import gzip
+import zlib
+from collections.abc import Iterable
+from itertools import islice
 from os import W_OK, access
 from pathlib import Path
+from shlex import quote
+from typing import Final
 
-from corral.domain.errors import Conflict, CorralError
+from corral.domain.errors import Conflict, CorralError, NotFound, Refusal
+
+PACKED: Final = b"\x1f\x8b"  # how each gzip begins, whatever the file's name
+NEIGHBOURS: Final = 1000  # files of a directory that a misspelt one is held against
+
+
+class FileUnreadable(Refusal):
+    """A file is there and cannot be read."""
+
+    code = "file_unreadable"
+
+
+def read_text(path: Path, kind: str, *, hint: str) -> str:
+    """The text of a file, plain or gzip. `kind`: what it is to be; `hint`: what to give instead.
+
+    Raises: NotFound, FileUnreadable.
+    """
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if raw[:2] == PACKED else raw).decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise missing(path) from error
+    except UnicodeDecodeError as error:
+        why = f"byte {error.start + 1} is no text"
+    except (OSError, EOFError, zlib.error) as error:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+    raise FileUnreadable(f"{path} cannot be read as {kind}: {why}", hint=hint)
+
+
+def missing(path: Path) -> NotFound:
+    """With the name of a file beside it that is nearly the same, and where to look."""
+    there = next(one for one in (*path.parents, Path()) if one.is_dir())
+    beside = [str(one) for one in islice(there.iterdir(), NEIGHBOURS)]
+    return NotFound("file", str(path), beside, see=f"ls {quote(str(there))}")
+
+
+def check_apart(made: Path | None, read: Iterable[Path | None]) -> None:
+    """That what is made does not go over what is read, by whatever name. Raises: Conflict."""
+    for one in read:
+        if made and one and made.exists() and one.exists() and made.samefile(one):
+            hint = f"name another file, for example: {made.with_stem(made.stem + '-made')}"
+            raise Conflict(f"{made} is the file that is read: it would be lost", hint=hint)
 
 
 def check_writable(*paths: Path | None) -> None:

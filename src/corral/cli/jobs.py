@@ -150,6 +150,8 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("place", place_text(job)),
         ("nodes", ", ".join(job.nodes)),
         ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
+        ("bound by", bound_text(job)),
+        ("idle", _idle_text(job)),
         ("time limit", limit_text(job)),
         ("signal", signal_text(job.warned)),
         ("submitted", clock_text(job.submitted_at)),
@@ -161,6 +163,18 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("workdir", job.workdir[:12] if job.workdir else ""),
         ("run", job.run),
     ]  # fmt: skip
+
+
+def _idle_text(job: "api.JobDetail") -> str:
+    """Since when it holds GPUs and runs nothing on them."""
+    since = job.attempts[-1].idle_since if job.attempts else None
+    return f"since {clock_text(since)}" if since and job.state == "RUNNING" else ""
+
+
+def bound_text(job: "api.JobDetail") -> str:
+    """What bounds it, and what to try."""
+    found = job.bottleneck
+    return f"{found.text}; try {found.advice}" if found is not None else ""
 
 
 def _retries(job: "api.JobDetail") -> str:
@@ -249,9 +263,21 @@ def why(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - froz
         print_json(found)
         return
     say(f"{found.name} is {found.state}" + (f": {clean(found.reason)}" if found.reason else ""))
+    _say_failed(found)
     arrays.say_sooner(found)
     for one in found.receipts:
         say(_receipt_text(one))
+
+
+def _say_failed(found: "api.Why") -> None:
+    """What its newest attempt failed of, where its state is not another since."""
+    failed = found.failed
+    if failed is None or found.state in ("RUNNING", "DONE", "CANCELLED"):
+        return
+    say(f"  attempt {failed.attempt} failed: {failed.failure}, {failed.culprit}: {failed.evidence}")
+    if failed.quote:
+        say(f"  its log: {clean(failed.quote)}")
+    say(f"  to do: {failed.next}")
 
 
 def stop(

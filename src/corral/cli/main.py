@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from corral import __version__
 from corral.cli import failure
+from corral.cli.planner.counts import counted
 from corral.cli.tree import COMMANDS, GROUPS, MORE
 from corral.domain.errors import CorralError
 
@@ -36,7 +37,8 @@ def build() -> App:
         help_on_error=False,
     )
     for group, about in GROUPS.items():
-        app.command(App(name=group, help=about, group=MORE))
+        read = Parameter(converter=counted) if group == "plan" else None
+        app.command(App(name=group, help=about, group=MORE, default_parameter=read))
     for command in COMMANDS:
         *above, name = command.name.split()
         parent = app[above[0]] if above else app

@@ -1,11 +1,15 @@
-"""node ls, show, cordon, drain, uncordon, label."""
+"""node ls, show, cordon, drain, uncordon, clear, label."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from cyclopts import Parameter
+
+from corral.cli.ailments import cordon_suspects, health_text, show_ailments
 from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
 from corral.cli.output import cut, print_json, say, show_pairs, show_table, state, table
+from corral.cli.sensors import show_sensors
 from corral.cli.several import change_each
 from corral.domain.units import size_text
 
@@ -28,7 +32,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one node and its GPUs.
+    """Show one node, its GPUs, and what its sensors said last.
 
     Args:
         node: Its name.
@@ -44,6 +48,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("state", state(found.liveness)),
             ("why", found.why),
             ("work", _work(found)),
+            ("health", health_text(found)),
             ("address", found.address),
             ("CPUs", f"{found.cpus:g}"),
             ("memory", size_text(found.memory_bytes)),
@@ -57,6 +62,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("by others", _taken_text(found)),
         ]
     )
+    show_ailments(found.ailments)
     if found.devices:
         rows = table("GPU", "TYPE", "MEMORY", "JOBS", "UUID", right=("GPU", "MEMORY"))
         for gpu in found.devices:
@@ -72,14 +78,23 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             )
         say()
         show_table(rows)
+    if found.sample is not None:
+        show_sensors(found.sample)
 
 
-def cordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
+def cordon(
+    *nodes: str,
+    suspects: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> int:
     """Give nodes no new work; what runs there runs on.
 
     Args:
         nodes: Their names.
+        suspects: All that their health would cordon, and that the breaker has left to you.
     """
+    if suspects:
+        return cordon_suspects(nodes, common)
     return _change(nodes, common, "cordon", lambda client, node: client.cordon(node))
 
 
@@ -99,6 +114,15 @@ def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - fro
         nodes: Their names.
     """
     return _change(nodes, common, "uncordon", lambda client, node: client.uncordon(node))
+
+
+def clear(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
+    """Say that what ails nodes is mended; they take work again unless a person cordoned them.
+
+    Args:
+        nodes: Their names.
+    """
+    return _change(nodes, common, "clear", lambda client, node: client.clear_node(node))
 
 
 def label(node: str, /, *labels: str, common: Change = Change()) -> None:  # noqa: B008 - frozen
@@ -158,7 +182,8 @@ def _change(
 def _work(node: "api.Node") -> str:
     """Whether it takes any."""
     if node.draining or node.cordoned:
-        return "draining" if node.draining else "cordoned"
+        by = ", by its health" if node.cordoned_by else ""
+        return f"{'draining' if node.draining else 'cordoned'}{by}"
     return f"none now: {node.closed}" if node.closed else "takes work"
 
 
@@ -190,6 +215,8 @@ def _remark(node: "api.Node") -> str:
     """What keeps work from it, as far as that is not Corral's own jobs."""
     if node.liveness != "alive":
         return node.why
+    if node.health:
+        return health_text(node)
     if node.held_whole_by:
         return f"held whole by {node.held_whole_by} (exclusive)"
     return node.closed or (f"others hold {taken}" if (taken := _taken_text(node)) else "")

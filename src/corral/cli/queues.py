@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 NONE = "none"
-_OPTIONS = "parent|gpus|weight|borrow|lend|max_per_user|max_duration|priorities|allow|policy"
+_OPTIONS = "parent|gpus|weight|borrow|lend|max_per_user|max_duration|priorities|allow|policy|idle"
 _OPTIONS += "|preempt|gpu_hours|money|rates|period|until|then"
 _AS_IN_A_FILE = re.compile(
     rf"\b(?P<field>{_OPTIONS}): (?P<value>\{{[^}}]*\}}|\[[^\]]*\]|\"[^\"]*\"|[^\s,{{\[]+)"
@@ -130,6 +130,7 @@ def put(
     max_duration: str | None = None,
     priorities: str | None = None,
     allow: str | None = None,
+    idle: str | None = None,
     policy: str | None = None,
     preempt: str | None = None,
     gpu_hours: float | None = None,
@@ -155,6 +156,7 @@ def put(
         max_duration: The longest that a job may run: 24h.
         priorities: The lowest and the highest that it takes: low..normal.
         allow: Who may submit to it, and to those below it: alice,bob or @operator (everybody).
+        idle: Warn, then suspend, a job that runs nothing on its GPUs: warn:15m,reclaim:1h.
         policy: default, service, fifo, fifo-skip, sjf, backfill or conservative.
         preempt: Who gives way to a higher priority in it: never, saving (jobs that save) or any.
         gpu_hours: A budget in GPU-hours.
@@ -245,11 +247,19 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
         "gpus": _by_type(typed["gpus"]),
         "priorities": _span(typed["priorities"]),
         "allow": _names(typed["allow"]),
+        "idle": _pairs(typed["idle"]),
         "budget": {key: one for key, one in budget.items() if one is not None} or None,
     }
     given = {key: one for key, one in fields.items() if one is not None}
     given = {key: None if one == NONE else one for key, one in given.items()}
     return given | {"budget": None} if typed["no_budget"] else given
+
+
+def _pairs(text: str | None) -> Any:
+    """What warn:15m,reclaim:1h says, as in a file."""
+    if text is None or ":" not in text:
+        return text
+    return {one.partition(":")[0]: one.partition(":")[2] for one in text.split(",")}
 
 
 def _number(text: str | None) -> Any:

@@ -11,6 +11,37 @@ from corral.boot.settings import ENGINES
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Care:
+    """What the head keeps, and what it does by itself."""
+
+    keep_days: Annotated[
+        float | None,
+        Parameter(name="--keep-days", help="Days for which a job is kept after its end (30)."),
+    ] = None
+    keep_jobs: Annotated[
+        int | None,
+        Parameter(
+            name="--keep-jobs",
+            help="At most so many jobs that are over are kept, the newest (50000).",
+        ),
+    ] = None
+    health: Annotated[
+        str | None,
+        Parameter(
+            name="--health",
+            help="enforce: nodes that ail are cordoned by themselves; observe: they are listed "
+            "(enforce).",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {"keep_days": self.keep_days, "keep_jobs": self.keep_jobs, "health": self.health}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lender:
     """What lends the nodes."""
 
@@ -96,6 +127,25 @@ class Serving:
         files = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
         named = {name: str(file.absolute()) if file else None for name, file in files.items()}
         return {"host": self.host, **named}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What is looked at, beside what the head itself sees."""
+
+    monitoring: Annotated[
+        bool | None,
+        Parameter(
+            name="--monitoring",
+            help="Run Prometheus, where it is installed, with Corral's rules of what to warn of.",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {"monitoring": self.monitoring}
 
 
 @Parameter(name="*")

@@ -25,6 +25,7 @@ from corral.client.request import (
     retry_after,
     worth_another_try,
 )
+from corral.client.sight_calls import AsyncSights
 from corral.client.spec import Spec, read_wished
 from corral.client.target import Where, error_of, no_answer
 from corral.client.workdir import Snapshot, pack
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
+    from corral.wire.reports import Report
     from corral.wire.signals import To
 
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncPeople, AsyncNodes):
+class AsyncClient(AsyncPeople, AsyncNodes, AsyncSights):
     """One cluster, from asyncio. Arguments and errors as for `Client`."""
 
     def __init__(
@@ -232,6 +234,24 @@ class AsyncClient(AsyncPeople, AsyncNodes):
     async def imports(self, *, limit: int = 100, before: str | None = None) -> "list[ImportedJob]":
         """The last to end first; with `before` those that follow the one of this id."""
         return await self._call(calls.imports(limit, before))
+
+    async def report(
+        self,
+        kind: str,
+        *,
+        by: str = "queue",
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 10_000,
+        job: str | None = None,
+    ) -> "Report":
+        """What GPUs were held for: usage, waste, cost or goodput, of whole days (UTC).
+
+        `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
+        submitted.
+        """
+        call = calls.report(kind, by=by, since=since, until=until, limit=limit, job=job)
+        return await self._call(call)
 
     async def secrets(self) -> "list[api.Secret]":
         return await self._call(calls.secrets())

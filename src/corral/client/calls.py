@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
+    from corral.wire.reports import Report
     from corral.wire.signals import To
 
 T = TypeVar("T")
@@ -187,6 +188,26 @@ def imports(limit: int, before: str | None) -> "Call[list[ImportedJob]]":
         query["before"] = before
     read = _import_shape("ImportedJobs")
     return Call(method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs)
+
+
+def report(
+    kind: str,
+    *,
+    by: str,
+    since: float | None,
+    until: float | None,
+    limit: int,
+    job: str | None = None,
+) -> "Call[Report]":
+    def read(body: Any) -> "Report":
+        from corral.wire.reports import Report
+
+        return Report.model_validate(body)
+
+    query: dict[str, str | int] = {"by": by, "limit": limit}
+    query |= {name: str(at) for name, at in (("since", since), ("until", until)) if at is not None}
+    query |= {"job": job} if job is not None else {}
+    return Call(method="GET", path=f"/v1/reports/{quote(kind, safe='')}", query=query, read=read)
 
 
 def secrets() -> "Call[list[api.Secret]]":

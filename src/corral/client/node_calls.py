@@ -44,6 +44,24 @@ def declare_dead(name: str) -> "Call[api.NodeDetail]":
     return Call(method="POST", path=f"{_node(name)}/dead", read=read)
 
 
+def clear_node(name: str) -> "Call[api.NodeDetail]":
+    def read(answer: Any) -> "api.NodeDetail":
+        from corral.wire.api import NodeDetail
+
+        return NodeDetail.model_validate(answer)
+
+    return Call(method="POST", path=f"{_node(name)}/clear", read=read)
+
+
+def cordon_suspects() -> "Call[list[api.Node]]":
+    def read(answer: Any) -> "list[api.Node]":
+        from corral.wire.api import Nodes
+
+        return Nodes.model_validate(answer).nodes
+
+    return Call(method="POST", path="/v1/suspects/cordon", read=read)
+
+
 def _node(name: str) -> str:
     return f"/v1/nodes/{quoted('node', name, 'corral node ls')}"
 
@@ -68,6 +86,14 @@ class SyncNodes:
         """A person's word that a silent node is dead: what it held is free at once."""
         return self._call(declare_dead(name))
 
+    def clear_node(self, name: str) -> "api.NodeDetail":
+        """A person's word that all that ails the node is mended."""
+        return self._call(clear_node(name))
+
+    def cordon_suspects(self) -> "list[api.Node]":
+        """Cordon all nodes that health would, and has left to a person. These nodes."""
+        return self._call(cordon_suspects())
+
 
 class AsyncNodes:
     """The same methods, awaited."""
@@ -85,3 +111,9 @@ class AsyncNodes:
 
     async def declare_dead(self, name: str) -> "api.NodeDetail":
         return await self._call(declare_dead(name))
+
+    async def clear_node(self, name: str) -> "api.NodeDetail":
+        return await self._call(clear_node(name))
+
+    async def cordon_suspects(self) -> "list[api.Node]":
+        return await self._call(cordon_suspects())

@@ -52,6 +52,11 @@ def revoke_token(id: str) -> "Call[people.Token]":
     return Call(method="DELETE", path=path, read=_one("Token"))
 
 
+def create_link() -> "Call[people.LinkMade]":
+    read = _one("LinkMade")
+    return Call(method="POST", path="/v1/session/links", read=read, repeatable=False)
+
+
 def audit(
     user: str | None, since: float, before: int | None, limit: int
 ) -> "Call[list[people.AuditEntry]]":
@@ -120,6 +125,10 @@ class SyncPeople:
     def revoke_token(self, id: str) -> "people.Token":
         return self._call(revoke_token(id))
 
+    def create_link(self) -> "people.LinkMade":
+        """An address that logs a browser in, once."""
+        return self._call(create_link())
+
     def audit(
         self,
         *,
@@ -169,6 +178,9 @@ class AsyncPeople:
 
     async def revoke_token(self, id: str) -> "people.Token":
         return await self._call(revoke_token(id))
+
+    async def create_link(self) -> "people.LinkMade":
+        return await self._call(create_link())
 
     async def audit(
         self,

@@ -24,6 +24,7 @@ from corral.client.request import (
     retry_after,
     worth_another_try,
 )
+from corral.client.sight_calls import SyncSights
 from corral.client.spec import Spec, Wished, read_wished
 from corral.client.target import Where, error_of, no_answer
 from corral.client.workdir import Snapshot, pack
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
+    from corral.wire.reports import Report
     from corral.wire.signals import To
 
 T = TypeVar("T")
 
 
-class Client(SyncPeople, SyncNodes):
+class Client(SyncPeople, SyncNodes, SyncSights):
     """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
     (CORRAL_DIR, ~/.corral).
 
@@ -255,6 +257,24 @@ class Client(SyncPeople, SyncNodes):
     def imports(self, *, limit: int = 100, before: str | None = None) -> "list[ImportedJob]":
         """The last to end first; with `before` those that follow the one of this id."""
         return self._call(calls.imports(limit, before))
+
+    def report(
+        self,
+        kind: str,
+        *,
+        by: str = "queue",
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 10_000,
+        job: str | None = None,
+    ) -> "Report":
+        """What GPUs were held for: usage, waste, cost or goodput, of whole days (UTC).
+
+        `since` and `until` are wall-clock seconds. With `job` of that one alone, since it was
+        submitted.
+        """
+        call = calls.report(kind, by=by, since=since, until=until, limit=limit, job=job)
+        return self._call(call)
 
     def secrets(self) -> "list[api.Secret]":
         """Names; a value is never answered."""

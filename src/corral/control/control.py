@@ -9,8 +9,9 @@ from functools import partial
 import structlog
 
 from corral.control.book import Book
+from corral.control.counts import Counts
 from corral.control.growth import awaited
-from corral.control.heard import changed, progress_of, stepped, take_back, take_gone, take_proofs
+from corral.control.heard import progress_of, take_back, take_gone, take_proofs, take_word
 from corral.control.hub import Hub
 from corral.control.intake import (
     Planned,
@@ -22,7 +23,9 @@ from corral.control.intake import (
 )
 from corral.control.keeping import Keeping
 from corral.control.learning import learned_of
+from corral.control.ledger import Ledger
 from corral.control.reasons import reason_held
+from corral.control.sensed import Sensed
 from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
@@ -33,6 +36,7 @@ from corral.domain.retention import Retention
 from corral.domain.wanted import Wanted
 from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import Changes, World
+from corral.health.rules import HealthRules
 from corral.ports.clock import Clock
 from corral.ports.engine import Engine, Placer
 from corral.ports.store import Store
@@ -66,14 +70,17 @@ class Control:
         placer: Placer | None = None,
         keep_replay: KeepReplay | None = None,
         retention: Retention = Retention(),  # noqa: B008 - frozen
+        health: HealthRules = HealthRules(),  # noqa: B008 - frozen
     ) -> None:
         self.keeping = Keeping(retention)
         self.store = store
         self.engine = engine
         self.placer = placer
-        self.clock = clock
-        self.hub = Hub()
-        self.facts = Facts()
+        self.clock, self.health = clock, health
+        self.hub, self.sensed, self.counts = Hub(), Sensed(), Counts()
+        self.ledger = Ledger()
+        self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
+        self.facts = Facts(idle=self.ledger.idle)
         self.reasons: Mapping[JobId, Reason] = {}
         self.stopped_placing = ""
         self.failed_placing = ""
@@ -160,13 +167,8 @@ class Control:
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""
-        old = self.facts.nodes.get(heard.node)
-        self.facts.nodes[heard.node] = heard
-        self.facts.awaited.discard(heard.node)
-        self.facts.excused.pop(heard.node, None)
-        self.facts.stepped.update(dict.fromkeys(stepped(old, heard), heard.heard_at))
-        touched = changed(old, heard)
-        if old is None or old.boot != heard.boot or old.inventory != heard.inventory or touched:
+        touched = take_word(self.facts, heard)
+        if touched is not None:
             self._touched |= touched
             self._wake.set()
 
@@ -200,8 +202,7 @@ class Control:
     def warnings(self) -> list[str]:
         """What an operator should know, as sentences."""
         said = [self.stopped_placing, self.failed_placing, self.trouble, self.engine.trouble]
-        for node in self.world.nodes.values():
-            said += node_warnings(node)
+        said += node_warnings(self.world.nodes.values())
         return [sentence for sentence in said if sentence]
 
     # -- the loop --------------------------------------------------------------------------------
@@ -253,20 +254,23 @@ class Control:
         now = self.now()
         touched = self._take_touched(now.serving)
         outcome = self._reconcile(wishes, now, touched)
+        changes = self.ledger.with_news(outcome.changes, self.world, self.facts, now)
         self._excuse(outcome.frozen, now.serving)
         self.reasons = self.reasons if outcome.reasons is None else outcome.reasons
-        if outcome.changes or now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS:
-            self.keeping.leaving(outcome.changes)
-            events = await self.store.commit(self.world.term, outcome.changes)
-            self.learning.take_in(self.world, outcome.changes, now)
-            self.keeping.left(outcome.changes)
-            take_back(self.facts, outcome.changes)
+        if changes or now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS:
+            self.keeping.leaving(changes)
+            events = await self.store.commit(self.world.term, changes)
+            self.counts.take_in(self.world, changes)
+            self.learning.take_in(self.world, changes, now)
+            self.keeping.left(changes)
+            take_back(self.facts, self.sensed, changes)
             self._wrote_at = now.serving
             self.hub.publish(events)
         self._forget(touched)
         self._announce()
-        self._push(outcome.changes, touched)
+        self._push(changes, touched)
         self.trouble = ""
+        self.counts.ticks.add(self.serving_seconds() - now.serving)
         return outcome.nap_seconds
 
     def _excuse(self, frozen: Iterable[NodeId], serving: float) -> None:
@@ -295,6 +299,7 @@ class Control:
             spared=self.keeping.spared,
             memo=self._memo,
             learned=self.learning.table,
+            health=self.health,
         )
         try:
             outcome = decide(placing=not self.stopped_placing)
@@ -318,14 +323,8 @@ class Control:
     def _replay(self, name: str, wishes: Seq[Wish], error: Exception) -> None:
         """Keep what was being decided, so that the decision can be made again."""
         if self._keep_replay is not None:
-            parts = (
-                repr(error),
-                repr(self.now()),
-                repr(wishes),
-                repr(self.facts),
-                repr(self.world),
-            )
-            self._keep_replay(name, "\n".join(parts))
+            parts = (error, self.now(), wishes, self.facts, self.world)
+            self._keep_replay(name, "\n".join(map(repr, parts)))
 
     async def _new_wishes(self) -> Seq[Wish]:
         if not self._wishes_waiting:

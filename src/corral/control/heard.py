@@ -2,10 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
+from corral.control.sensed import Sensed
 from corral.domain.facts import AttemptKey, Facts, NodeFacts, Progress, Seen
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.world import Changes, World
+
+
+def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
+    """Know it in place of the last word; the jobs that it could move, None: nothing is new."""
+    old = facts.nodes.get(heard.node)
+    facts.nodes[heard.node] = heard
+    facts.awaited.discard(heard.node)
+    facts.excused.pop(heard.node, None)
+    facts.stepped.update(dict.fromkeys(stepped(old, heard), heard.heard_at))
+    touched = changed(old, heard)
+    return touched if touched or old is None or is_news(old, heard) else None
 
 
 def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
@@ -14,6 +26,13 @@ def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
     after = _pith(new.seen)
     keys = before.keys() | after.keys()
     return {key[0] for key in keys if before.get(key) != after.get(key)}
+
+
+def is_news(old: NodeFacts, new: NodeFacts) -> bool:
+    """Whether the node has said something of itself that was not known."""
+    last = old.signals[-1].number if old.signals else 0
+    signals = bool(new.signals) and new.signals[-1].number > last
+    return signals or (old.boot, old.inventory) != (new.boot, new.inventory)
 
 
 def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
@@ -26,7 +45,7 @@ def stepped(old: NodeFacts | None, new: NodeFacts) -> Iterator[AttemptKey]:
 
 
 def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
-    return {one.key: (one.phase, one.exits, one.saves, one.trouble) for one in seen}
+    return {one.key: (one.phase, one.exits, one.saves, one.trouble, one.tails) for one in seen}
 
 
 def take_proofs(facts: Facts, world: World, proofs: Mapping[NodeId, str]) -> None:
@@ -45,13 +64,14 @@ def take_gone(facts: Facts, world: World, gone: Set[NodeId]) -> None:
     facts.gone.update(world.nodes.keys() & gone)
 
 
-def take_back(facts: Facts, changes: Changes) -> None:
+def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
     """What nodes once said that somebody has called dead, or that are removed, is known no more."""
     facts.awaited.update(node.id for node in changes.nodes if node.said_dead)
     for id in changes.removed:
         facts.nodes.pop(id, None)
         facts.excused.pop(id, None)
         facts.awaited.discard(id)
+        sensed.drop(id)
 
 
 def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:

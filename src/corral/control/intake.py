@@ -30,6 +30,7 @@ from corral.domain.resources import Resources, Shape
 from corral.domain.units import MILLIS_PER_CPU
 from corral.domain.wishes import (
     Asked,
+    BarSuspects,
     Cancel,
     Requeue,
     Resume,
@@ -247,7 +248,7 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
                 check_node(world, asked)
         case SetQueues():
             check_queues(world, asked, now.wall)
-        case Submit():
+        case Submit() | BarSuspects():
             pass
 
 

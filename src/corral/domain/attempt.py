@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from corral.domain.failure import FailureKind
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.units import duration_text
 
@@ -116,7 +117,9 @@ class Save:
 class Attempt:
     """One try. `resume_step` is the save it was told to begin from; None is a fresh start.
 
-    `failed_on`: the node that its failure is blamed on. `warned_at`: when its end was announced.
+    `failed_on`: the node that its failure is blamed on; `failure` what it failed of, and `quote`
+    the line of its log that shows it, for those who may read the log. `warned_at`: when its end was
+    announced.
     """
 
     job: JobId
@@ -131,6 +134,8 @@ class Attempt:
     failed_on: NodeId | None = None
     warned_at: float | None = None
     evidence: str = ""
+    failure: FailureKind | None = None
+    quote: str = ""
     exit_code: int | None = None
     resume_step: int | None = None
     node_mtbf_seconds: float = 30 * 86400.0
@@ -138,6 +143,8 @@ class Attempt:
     borrowed_gpu_millis: int = 0  # how much of it was not its queue's own when it was placed
     first_step_at: float | None = None  # when a step of its training loop was first heard
     gave_way_to: JobId | None = None  # the job that it was preempted for
+    idle_since: float | None = None  # none of its GPUs has run anything
+    idle_warned_at: float | None = None
     relocated: bool = False  # it was, to be moved elsewhere
     protected_until: float | None = None  # it was the elder of its line: nobody buys its place
     open_receipt: "Receipt | None" = None  # of what it took, while a victim is not seen gone yet

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import ClassVar, Final
+
+LONGEST: Final = 80  # letters of a name that are told again
 
 
 class CorralError(Exception):
@@ -51,8 +53,12 @@ class NotFound(Refusal):
         hint = f"did you mean {cased[near[0]]}?" if near else ""
         listing = f"run: {see}" if see else ""
         super().__init__(
-            f"there is no {kind} {name!r}", hint=" ".join(filter(None, (hint, listing)))
+            f"there is no {kind} {_short(name)!r}", hint=" ".join(filter(None, (hint, listing)))
         )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else name[:LONGEST] + "..."
 
 
 class NoSuchIndex(Refusal):

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from corral.domain.attempt import Exit, Save
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.resources import Inventory
+from corral.domain.signals import Signal
 
 AttemptKey = tuple[JobId, AttemptNumber]
 
@@ -21,9 +23,25 @@ class Phase(StrEnum):
     REFUSED = "refused"  # could not be started here; `trouble` says why
 
 
+class Pace(NamedTuple):
+    """Where one rank's time has gone since its loop began: for data, in steps without that, and of
+    these in waiting for the other ranks. It travels as a list."""
+
+    rank: int
+    step: int
+    data_seconds: float
+    compute_seconds: float
+    wait_seconds: float
+
+    @property
+    def busy_seconds(self) -> float:
+        """In which nobody else held it up."""
+        return self.data_seconds + self.compute_seconds - self.wait_seconds
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The newest beat of the training loop."""
+    """The newest beat of the training loop. `ranks`: each of this node, by its number."""
 
     step: int
     first_step: int = 0
@@ -34,6 +52,7 @@ class Progress:
     compute_seconds: float = 0.0
     save_seconds: float = 0.0
     at: float = 0.0
+    ranks: tuple[Pace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +62,8 @@ class Seen:
     `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the head has
     not yet acknowledged. `trouble_is_infra` says who pays when the phase is REFUSED, and
     `trouble_of` who is to blame, where that is not the node ("Slurm").
-    `ran_seconds` is how long its ranks have been up, by a clock that nobody can set.
+    `ran_seconds` is how long its ranks have been up, by a clock that nobody can set. `tails`: what
+    ranks that failed have printed last.
     """
 
     key: AttemptKey
@@ -56,11 +76,15 @@ class Seen:
     trouble: str = ""
     trouble_is_infra: bool = True
     trouble_of: str = ""
+    tails: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """The newest whole word of one agent. `heard_at` is the head's serving clock, in seconds."""
+    """The newest whole word of one agent. `heard_at` is the head's serving clock, in seconds.
+
+    `signals`: what it has noticed of itself and the head has not yet recorded.
+    """
 
     node: NodeId
     boot: BootId
@@ -68,6 +92,7 @@ class NodeFacts:
     inventory: Inventory
     address: str = "127.0.0.1"
     seen: tuple[Seen, ...] = ()
+    signals: tuple[Signal, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +115,8 @@ class Facts:
     engine has no more, and never will again under what it was. `excused` are the seconds of a
     node's silence in which too many others were silent too. `stepped` is when, on the serving
     clock, the training loop of an attempt was last heard to have made a step, on whatever node.
-    `placing`: the word of an engine that places by itself; None: Corral places.
+    `placing`: the word of an engine that places by itself; None: Corral places. `idle`: since when
+    (wall clock) no GPU of an attempt runs anything; None: one does; absent: no sensor has said.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
@@ -100,3 +126,4 @@ class Facts:
     excused: dict[NodeId, float] = field(default_factory=dict)
     stepped: dict[AttemptKey, float] = field(default_factory=dict)
     placing: Placing | None = None
+    idle: dict[AttemptKey, float | None] = field(default_factory=dict)

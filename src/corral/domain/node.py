@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from corral.domain.ailment import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
 from corral.domain.ids import BootId, NodeId
 from corral.domain.place import labels_of
+from corral.domain.record import NodeRecord
 from corral.domain.resources import Inventory
 
 
@@ -30,7 +32,13 @@ class Node:
     """A node as the head has recorded it. `failed_at`: when it was to blame for the end of an
     attempt, the newest last. `set_labels`: those that an operator has set, sorted by name, whatever
     it declares itself; None takes one away. `said_dead`: who has said that it is dead; that stands
-    until the node is heard again."""
+    until the node is heard again. `signals_taken`: of its signals, the number of the last that was
+    taken in.
+
+    `cordoned_by`: BY_HEALTH, or "" for a person. `barred_at`: when health has cordoned it last.
+    `suspect`: health would cordon it, and the breaker or the settings leave that to a person.
+    `record`: how attempts have ended there.
+    """
 
     id: NodeId
     address: str = "127.0.0.1"
@@ -44,6 +52,12 @@ class Node:
     failed_at: tuple[float, ...] = ()
     set_labels: tuple[tuple[str, str | None], ...] = ()
     said_dead: str = ""
+    signals_taken: int = 0
+    ailments: tuple[Ailment, ...] = ()
+    cordoned_by: str = ""
+    barred_at: float | None = None
+    suspect: bool = False
+    record: NodeRecord = NodeRecord()
 
     @property
     def labels(self) -> dict[str, str]:
@@ -62,6 +76,25 @@ class Node:
     def word(self) -> str:
         """The proof that somebody's word is."""
         return f"{self.said_dead} has said that node {self.id} is dead"
+
+    @property
+    def bar(self) -> Bar:
+        """How far what ails it keeps it from work."""
+        return barred(self.ailments)
+
+    @property
+    def worst(self) -> Ailment | None:
+        """Of what ails it, that which bars it most."""
+        return worst(self.ailments)
+
+    @property
+    def is_to_be_tested(self) -> bool:
+        """Whether a passed check would show that it is well: to be done when it is idle."""
+        return any(one.is_live and one.remedy == Remedy.DEEP_TEST for one in self.ailments)
+
+    @property
+    def is_barred_by_health(self) -> bool:
+        return self.cordoned and self.cordoned_by == BY_HEALTH
 
     @property
     def takes_work(self) -> bool:

@@ -9,6 +9,7 @@ from math import inf, isfinite
 from typing import Final
 
 from corral.domain.allowed import ROLES, Allowed, is_allowable
+from corral.domain.idle import IdleRule
 from corral.domain.ids import NAME_RULE, QueueName, is_name
 from corral.domain.job import DEFAULT_QUEUE
 from corral.domain.relocation import RelocationRule
@@ -111,6 +112,7 @@ class Queue:
     preempt: Preempt = Preempt.SAVING
     budget: Budget | None = None
     allow: Allowed | None = None
+    idle: IdleRule | None = None  # else that of the nearest above it
 
     @property
     def nominal_millis(self) -> int:

@@ -75,12 +75,18 @@ class SetJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetNode:
-    """cordon: no new work; drain: no new work, and what runs is moved; uncordon: both undone.
+    """cordon: no new work; drain: no new work, and what runs is moved; uncordon: both undone, and
+    what ails it is let be until it comes again. clear: a person says that all of that is mended.
     dead: its machine is off, or was started anew: a person's word, taken as proof. remove: it is a
     node of the cluster no more."""
 
     node: NodeId
-    to: Literal["cordon", "drain", "uncordon", "dead", "remove"]
+    to: Literal["cordon", "drain", "uncordon", "clear", "dead", "remove"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarSuspects:
+    """A person's leave to cordon all nodes that are suspects by then, beyond the breaker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +118,18 @@ class SetQueues:
     removed: tuple[QueueName, ...] = ()
 
 
-Asked = Submit | Cancel | Suspend | Resume | Requeue | SetJob | SetNode | SetLabels | SetQueues
+Asked = (
+    Submit
+    | Cancel
+    | Suspend
+    | Resume
+    | Requeue
+    | SetJob
+    | SetNode
+    | BarSuspects
+    | SetLabels
+    | SetQueues
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
+from corral.domain.account import Account
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, Seat, SeatState
 from corral.domain.ids import (
     AttemptNumber,
@@ -65,6 +66,7 @@ class Changes:
     spent: tuple[Spent, ...] = ()
     debts: tuple[Debt, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    accounts: tuple[Account, ...] = ()  # added to those recorded, and to the sums of their days
     granted: Sequence | None = None
     forgotten: tuple[JobId, ...] = ()  # with all that belongs to them
     removed: tuple[NodeId, ...] = ()  # nodes that hold nothing
@@ -72,9 +74,9 @@ class Changes:
     def __bool__(self) -> bool:
         rows = (self.jobs, self.attempts, self.allocations, self.nodes, self.saves, self.forgotten)
         shares = (self.uses, self.spent, self.debts, self.reservations)
-        return any((*rows, *shares, self.receipts, self.events, self.removed)) or not (
-            self.queues is None and self.granted is None
-        )
+        return any(
+            (*rows, *shares, self.accounts, self.receipts, self.events, self.removed)
+        ) or not (self.queues is None and self.granted is None)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ def prompt_attention_seconds(
     Source: FlashAttention-2, arXiv:2307.08691, section 4; the share: of its figure 4, forward.
     """
     heads = -(-model.heads // tensor)
-    flops = 2.0 * tokens * seen(model, context) * heads * _pair_numbers(model)
+    flops = 2.0 * tokens * seen(model, context) * heads * pair_numbers(model)
     own = kernels(device.architecture)
     rate = device.flops[_sixteen(device)] * own.matmul * _FLASH
     return flops / rate + own.seconds
@@ -66,7 +66,9 @@ def kv_numbers(model: Model, *, tensor: int = 1) -> int:
     return 2 * model.head_dim * -(-model.kv_heads // tensor)
 
 
-def _pair_numbers(model: Model) -> int:
+def pair_numbers(model: Model) -> int:
+    """Numbers of one head that a query and a token that it looks at are multiplied in: of a key,
+    and of a value."""
     if model.latent is not None:
         return model.head_dim + model.latent.rope_dim + model.latent.value_dim
     return 2 * model.head_dim

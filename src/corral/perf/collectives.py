@@ -216,6 +216,31 @@ def _direct(collective: Collective, size_bytes: float, group: Group, wires: Wire
     return Way(algorithm=Algorithm.DIRECT, seconds=min(bulk, low))
 
 
+def handed_on_seconds(
+    inside_bytes: float,
+    across_bytes: float,
+    group: Group,
+    wires: Wires,
+    *,
+    inside_share: float,
+    across_share: float,
+) -> float:
+    """Each GPU sends so much to others of its domain and so much to other domains, at once, with
+    these shares of the links' rates. Unit: seconds. No GPU to send to takes no time."""
+    if group.size == 1:
+        return 0.0
+    up, out = transport(wires.scale_up.name), transport(wires.fabric.name)
+    inside_s = across_s = 0.0
+    if group.per_domain > 1:
+        rate = _inside_rate(wires.scale_up, up, group, wires)
+        inside_s = inside_bytes / (rate * inside_share)
+    if group.domains > 1:
+        own = _across_rate(group, wires) / group.per_domain
+        across_s = across_bytes / (own * across_share)
+    launch_s = (out if group.domains > 1 else up).direct.launch_s
+    return launch_s + max(inside_s, across_s)
+
+
 def peer_all_reduce_seconds(size_bytes: float, group: Group, wires: Wires) -> float:
     """An all-reduce as engines of inference do it inside of a domain: one kernel, in which each GPU
     reads its peers' memory, in one shot (all of each peer) or two (a share of each, then the sums).

@@ -1,10 +1,12 @@
 """Engines of inference, by what each adds to its kernels: catalog/data/engines.csv."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 from corral.catalog.facts import plain, table
+from corral.domain.errors import NotFound
 
 TELLING: Final = 4  # letters of a name that are not found in other words by chance
 DEFAULT: Final = "default"  # an engine that nobody has measured
@@ -27,7 +29,7 @@ class Engine:
     and place it, and to send the first token back. `experts_seconds`: of each layer with experts,
     to choose them and to sort tokens by them; `imbalance`: tokens of the expert that has most of
     them, against the mean. `passes`: how often norms, residuals and what is not fused move a
-    token's hidden numbers.
+    token's hidden numbers. `vendors`: whose GPUs it runs on; none are named where it is any's.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Engine:
     prompt_matmul: float = 1.0
     imbalance: float = 1.0
     passes: float = 8.0
+    vendors: tuple[str, ...] = ()
 
 
 @cache
@@ -74,18 +77,44 @@ def engine(name: str) -> Engine:
         request_seconds=facts["request"].number * 1e-6,
         sums_in_one=facts["sums_in_one"].value == "yes",
         reread=facts["reread"].number,
+        vendors=tuple(facts["vendors"].value.split(";")) if "vendors" in facts else (),
     )
+
+
+def engine_said(name: str) -> Engine:
+    """The same, for somebody who names it on purpose; of one that nobody has measured: default.
+
+    Raises: NotFound, with the nearest name.
+    """
+    if plain(name) != DEFAULT and not _is_named(plain(name)):
+        known = [*table("engines"), *(word for word, _ in _names())]
+        raise NotFound("engine of inference", name, known, see="corral plan catalog engines")
+    return engine(name)
+
+
+def _is_named(wanted: str) -> bool:
+    """Whether it is made of names and, behind these, a version."""
+    words = [plain(word) for word, _ in _names()]
+    left = wanted
+    while begins := [word for word in words if left.startswith(word)]:
+        left = left.removeprefix(max(begins, key=len))
+    return left != wanted and bool(re.match(r"[v.]?\d|$", left))
+
+
+def _names() -> list[tuple[str, str]]:
+    """What each line of the table is called, and the line."""
+    return [
+        (word, own)
+        for own, facts in table("engines").items()
+        if "names" in facts
+        for word in facts["names"].value.split(";")
+    ]
 
 
 def _subject(name: str) -> str:
     """The line whose name begins what was asked for, or else is in it; the longest such."""
     wanted = plain(name)
-    words = [
-        (plain(word), own)
-        for own, facts in table("engines").items()
-        if "names" in facts
-        for word in facts["names"].value.split(";")
-    ]
+    words = [(plain(word), own) for word, own in _names()]
     begins = [(len(word), own) for word, own in words if wanted.startswith(word)]
     inside = [(len(word), own) for word, own in words if len(word) >= TELLING and word in wanted]
     return max(begins or inside, default=(0, DEFAULT))[1]

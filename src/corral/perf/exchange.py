@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from corral.perf.collectives import Collective, collective_seconds
+from corral.perf.collectives import Collective, collective_seconds, handed_on_seconds
+from corral.perf.dispatch import Dispatch, copies
 from corral.perf.layout import Layout, Shard, Step
 from corral.perf.software import Software
 from corral.perf.wires import Group, Wires
@@ -59,18 +60,32 @@ def context_seconds(step: Step, layout: Layout, wires: Wires) -> float:
     return (layout.context - 1) * collective_seconds(Collective.SEND_RECV, size, pair, wires)
 
 
-def expert_seconds(step: Step, layout: Layout, wires: Wires) -> float:
-    """Of one layer of experts in one direction: tokens go to their experts and come back.
+def expert_seconds(step: Step, layout: Layout, way: Dispatch, wires: Wires) -> float:
+    """Of one layer of experts in one direction, as a library does it: tokens go to their experts
+    and come back, beside what is computed of other micro batches.
 
-    Source: arXiv:2006.16668, section 3.2: two all-to-alls.
+    Source: arXiv:2006.16668, section 3.2: two all-to-alls; arXiv:2412.19437, section 3.2.2: a token
+    crosses to each node once.
     """
     experts = step.model.experts
     if experts is None or layout.expert == 1:
         return 0.0
     split = layout.tensor if layout.sequence_parallel else 1
-    size = _micro_bytes(step, layout) * experts.per_token / split
+    sent = _micro_bytes(step, layout) / split
     own = group(layout.expert, layout.expert_tensor, layout.gpus, wires)
-    return 2 * collective_seconds(Collective.ALL_TO_ALL, size, own, wires)
+    if not way.once:
+        size = sent * experts.per_token
+        return 2 * (1 - way.hidden) * collective_seconds(Collective.ALL_TO_ALL, size, own, wires)
+    each = copies(experts, own)
+    one = handed_on_seconds(
+        sent * each.inside,
+        sent * each.across,
+        own,
+        wires,
+        inside_share=way.inside,
+        across_share=way.across,
+    )
+    return 2 * (1 - way.hidden) * one
 
 
 def pipeline_seconds(step: Step, layout: Layout, software: Software, wires: Wires) -> float:

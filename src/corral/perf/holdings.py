@@ -25,7 +25,9 @@ class Holding:
 def stage_layers(model: Model, layout: Layout, stage: int) -> tuple[int, int]:
     """Dense layers and layers with experts of a stage; the dense ones lie first in a model.
 
-    An odd number of layers leaves the later stages a layer more, so that no stage is forgotten.
+    Where they do not come out even, embedding and output matrix count as a layer each, and what is
+    still over goes to the later stages in the middle. Source: arXiv:2407.21783, section 3.3.2;
+    Megatron-LM, account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split.
     Raises: ValueError where there is no such stage.
     """
     if not 0 <= stage < layout.pipeline:
@@ -45,6 +47,8 @@ def _span(
     """The first layer of a stage, and how many it has."""
     if stages == 1:
         return 0, layers
+    if layers % stages and not first_layers and not last_layers:
+        first_layers, last_layers = _ends_layers(layers, stages)
     fixed = {0: first_layers, stages - 1: last_layers}
     fixed = {place: count for place, count in fixed.items() if count}
     free = stages - len(fixed)
@@ -53,6 +57,26 @@ def _span(
     first = sum(count for place, count in fixed.items() if place < stage)
     first += before * even + max(before - (free - more), 0)
     return first, fixed.get(stage, even + (1 if before >= free - more else 0))
+
+
+def _ends_layers(layers: int, stages: int) -> tuple[int, int]:
+    """Of the first and the last stage, which have the embedding and the output matrix besides."""
+    each, over = divmod(layers + 2, stages)
+    return max(each - 1 + (over > stages - 2), 1), max(each - 1, 1)
+
+
+def busiest_layers(model: Model, layout: Layout) -> tuple[int, int, int]:
+    """Layers of the first stage, the most that any has, and of the last. A pipeline in pieces waits
+    for its largest piece each time."""
+    stages, pieces = layout.pipeline, layout.interleave
+    first, middle, last = (
+        sum(stage_layers(model, layout, one)) for one in (0, max(stages - 2, 0), stages - 1)
+    )
+    most = max(first, middle, last)
+    if pieces > 1:
+        slots = model.layers + (2 if model.layers % stages else 0)
+        most = max(most, ceil(slots / (stages * pieces)) * pieces)
+    return first, most, last
 
 
 def padded_vocab(step: Step, layout: Layout) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 from corral.catalog.devices import Device
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
+from corral.perf.attention import pair_numbers
 from corral.perf.layout import Layout, Step
 from corral.perf.matmul import matmul_seconds, streamed_seconds
 from corral.perf.software import Software, sustained
@@ -142,7 +143,10 @@ def _inner_numbers(model: Model, layout: Layout, own: Share, *, has_experts: boo
         experts = model.experts
         ffn = (experts.per_token + experts.shared) * experts.ffn / layout.tensor
         ffn += experts.per_token * _PERMUTES * model.hidden / up / layout.tensor
-    return up * ffn + (own.heads + 2 * own.kv_heads) * model.head_dim
+    between = (own.heads + 2 * own.kv_heads) * model.head_dim
+    if model.latent is not None:
+        between = own.heads * (model.head_dim + model.latent.rope_dim + pair_numbers(model))
+    return up * ffn + between
 
 
 def _product_seconds(one: Product, step: Step, device: Device) -> float:
@@ -178,10 +182,12 @@ def _attention(
     groups = layout.micro_batch * own.heads
     if step.has_flash:
         looked = _looked_at(step)
-        flops = 4.0 * groups * own.sequence * looked * model.head_dim
+        flops = 2.0 * groups * own.sequence * looked * pair_numbers(model)
         held = sustained(device.architecture)
         peak = device.flops[Precision.BF16 if Precision.BF16 in device.flops else Precision.FP16]
         rate = peak * software.attention
+        if software.attention_flops:
+            rate = min(rate, software.attention_flops)
         forward = flops / (rate * held.flash_forward)
         backward = _FLASH_BACKWARD_PRODUCTS * flops / (rate * held.flash_backward)
         return forward, backward

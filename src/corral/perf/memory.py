@@ -91,12 +91,13 @@ def training_memory(
 
 def _fullest(step: Step, layout: Layout) -> set[int]:
     """Stages one of which is the fullest: the first, with most micro batches in flight; the last,
-    with the logits; and those beside them, where they may have more or other layers."""
-    stages = {0, layout.pipeline - 1}
+    with the logits; and those beside them and between, where they may have more or other layers."""
+    last = layout.pipeline - 1
     is_even = not layout.first_layers and step.model.layers % layout.pipeline == 0
-    if layout.pipeline > 2 and not (is_even and step.model.experts is None):
-        stages |= {1, layout.pipeline - 2}
-    return stages
+    if last < 2 or (is_even and step.model.experts is None):
+        return {0, last}
+    counts = [sum(stage_layers(step.model, layout, one)) for one in range(1, last)]
+    return {0, 1, 1 + counts.index(max(counts)), last - 1, last}
 
 
 def _peak(memory: Memory) -> float:
@@ -164,6 +165,14 @@ def _activations(step: Step, layout: Layout, stage: int) -> float:
     if stage == 0 and step.dropout:
         kept += layer_input(step, layout) / element(step)  # mask after the embedding
     total = kept * in_flight(step, layout, stage)
+    if (
+        stage == layout.pipeline - 1
+        and layout.interleave > 1
+        and step.model.layers % layout.pipeline
+    ):
+        # the output matrix stands for a layer of the last piece, of which one pass is in flight:
+        # the layers are in pieces that more passes wait in
+        total += kept / (dense_layers + moe_layers) * max(in_flight(step, layout, stage) - 1, 0)
     if stage == layout.pipeline - 1:
         total += 2 * layer_input(step, layout)  # the last norm, in and out
     return total

@@ -19,12 +19,15 @@ class Software:
     over those of Megatron-LM of 2021 with dropout. `logit_bytes`: that the loss moves for each
     logit. `attention`: of its attention kernel's rate over the best of the architecture.
     `host_forward`, `host_backward`: seconds that Python and the driver need to launch one layer.
-    `host_tensor`: more of it where layers are split. `gradient_bytes`: of one gradient on the
-    wire. `selective`: share of a layer's forward pass that selective recomputation does again
-    beside attention. `*_hidden`: shares of a communication that run beside computing; what runs
-    beside it costs `slowdown` of its time all the same. `interleaves`: it splits pipelines into
-    pieces by itself. `scatters`: tensor-parallel GPUs share what goes to the next stage. `step`:
-    seconds that each step takes besides.
+    `host_tensor`: more of it where layers are split, and `host_expert` where they have experts.
+    `host_piece`: of each pass through the pieces of a pipeline, beside its layers. `loader`: for
+    which each micro batch waits for its data. `attention_flops`: the most that its attention kernel
+    does on any GPU, before what an architecture holds; 0: no such limit. `gradient_bytes`: of one
+    gradient on the wire. `selective`: share of a layer's forward pass that selective recomputation
+    does again beside attention. `*_hidden`: shares of a communication that run beside computing;
+    what runs beside it costs `slowdown` of its time all the same. `interleaves`: it splits
+    pipelines into pieces by itself. `scatters`: tensor-parallel GPUs share what goes to the next
+    stage. `step`: seconds that each step takes besides.
     """
 
     name: str
@@ -36,6 +39,10 @@ class Software:
     host_forward: float
     host_backward: float
     host_tensor: float
+    host_expert: float
+    host_piece: float
+    loader: float
+    attention_flops: float
     gradient_bytes: float
     tensor_hidden: float
     data_hidden: float
@@ -68,6 +75,10 @@ def software(name: str = DEFAULT) -> Software:
         host_forward=own["host_forward"] * 1e-3,
         host_backward=own["host_backward"] * 1e-3,
         host_tensor=own["host_tensor"] * 1e-3,
+        host_expert=own["host_expert"] * 1e-3,
+        host_piece=own["host_piece"] * 1e-3,
+        loader=own["loader"] * 1e-3,
+        attention_flops=own["attention_flops"] * 1e12,
         gradient_bytes=own["gradient_bytes"],
         tensor_hidden=own["tensor_hidden"],
         data_hidden=own["data_hidden"],
@@ -79,11 +90,6 @@ def software(name: str = DEFAULT) -> Software:
     )
 
 
-def softwares() -> tuple[str, ...]:
-    """Those that are described."""
-    return tuple(name for name in table("software") if name != "any")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustained:
     """What an architecture holds for hours, not for the moment of a benchmark.
@@ -92,7 +98,8 @@ class Sustained:
     `flops_per_watt`: the most that a GPU does for its rated power in 16 bits; 0: not known.
     `narrow_matmul`: the same at 8 bits or less, of kernels of training libraries.
     `flash_forward`, `flash_backward`: of fused attention kernels, over the dense peak.
-    `skew`: what the slowest GPU costs, for each doubling beyond one domain.
+    `skew`: what the slowest GPU costs, for each doubling beyond one domain. `host`: time that the
+    processors beside such GPUs need to launch what those of an H100's node launch in 1.
     """
 
     matmul: float
@@ -101,6 +108,7 @@ class Sustained:
     flash_forward: float
     flash_backward: float
     skew: float
+    host: float
 
 
 @cache
@@ -115,4 +123,5 @@ def sustained(architecture: str) -> Sustained:
         flash_forward=facts["flash_forward"].number,
         flash_backward=facts["flash_backward"].number,
         skew=facts["skew"].number,
+        host=facts["host"].number,
     )

@@ -5,6 +5,7 @@ from math import log2
 from typing import Final
 
 from corral.catalog.devices import Device
+from corral.perf.dispatch import dispatch
 from corral.perf.exchange import (
     context_seconds,
     expert_seconds,
@@ -12,6 +13,7 @@ from corral.perf.exchange import (
     pipeline_seconds,
     tensor_seconds,
 )
+from corral.perf.holdings import busiest_layers
 from corral.perf.layer_step import Pass, ends_seconds, layer_passes, share
 from corral.perf.layout import Layout, Recompute, Shard, Step
 from corral.perf.matmul import streamed_seconds
@@ -28,9 +30,9 @@ class StepTime:
     """Seconds on the GPU that is busy the longest; the parts add up to `seconds`.
 
     `matmul`, `attention`, `elementwise`: computing, forward and backward. `recompute`: of forward
-    passes done again. `host`: the GPU waits for Python and the driver. `tensor` to `data`:
-    communication that nothing hides. `bubble`: the pipeline fills and drains. `skew`: all wait for
-    the slowest.
+    passes done again. `host`: the GPU waits for Python, the driver and its data. `tensor` to
+    `data`: communication that nothing hides. `bubble`: the pipeline fills and drains. `skew`: all
+    wait for the slowest.
     """
 
     matmul: float
@@ -92,15 +94,14 @@ def step_time(
     forward, backward, again = _layer(step, layout, device, wires, by)
     layers = step.model.layers / layout.pipeline
     pieces = layout.interleave
-    worst = -(-step.model.layers // (layout.pipeline * pieces)) * pieces
+    piece = by.host_piece * sustained(device.architecture).host
     head, embedding = ends_seconds(step, layout, device, by)
     each = forward.seconds + backward.seconds + again
-    last = layers * each + head.seconds + (embedding.seconds if layout.pipeline == 1 else 0.0)
-    slot = max(last, worst * each)
+    slot = _slot(step, layout, each, head.seconds, embedding.seconds)
     mean = layers * each + (head.seconds + embedding.seconds) / layout.pipeline
     sent = _sent(step, layout, by, wires)
     data, optimizer = _update(step, layout, device, wires, by, forward, backward, again)
-    bubble = (layout.pipeline - 1) * (mean / pieces + sent / pieces)
+    bubble = (layout.pipeline - 1) * (mean / pieces + sent / pieces + piece)
     busy = slot / (layers * each + head.seconds + embedding.seconds) if slot else 1.0
     whole = count * layers * busy
     ends = count * busy
@@ -110,7 +111,7 @@ def step_time(
         elementwise=whole * (forward.own.elementwise + backward.own.elementwise)
         + ends * (head.elementwise + embedding.elementwise),
         recompute=whole * again,
-        host=whole * (forward.host + backward.host),
+        host=whole * (forward.host + backward.host) + count * (pieces * piece + by.loader),
         tensor=whole * (forward.tensor + backward.tensor),
         context=whole * (forward.context + backward.context),
         expert=whole * (forward.expert + backward.expert),
@@ -121,6 +122,14 @@ def step_time(
         skew=0.0,
     )
     return _with_skew(inner, layout, wires, device)
+
+
+def _slot(step: Step, layout: Layout, each: float, head: float, embedding: float) -> float:
+    """Seconds of one micro batch on the busiest stage."""
+    first, most, last = busiest_layers(step.model, layout)
+    if layout.pipeline == 1:
+        return last * each + head + embedding
+    return max(first * each + embedding, most * each, last * each + head)
 
 
 def _with_skew(inner: StepTime, layout: Layout, wires: Wires, device: Device) -> StepTime:
@@ -145,14 +154,15 @@ def _layer(
     tensor = tensor_seconds(step, layout, wires) * (1 - by.tensor_hidden)
     ring = context_seconds(step, layout, wires)
     merged = _merging(step, layout, device)
-    expert = sparse * expert_seconds(step, layout, wires)
-    launch = by.host_tensor if layout.tensor > 1 else 0.0
+    expert = sparse * expert_seconds(step, layout, dispatch(by.name), wires)
+    launch = (by.host_tensor if layout.tensor > 1 else 0.0) + sparse * by.host_expert
+    slow = sustained(device.architecture).host
     forward = _direction(
         forward_pass,
         tensor=tensor,
         context=max(ring - forward_pass.attention, 0.0) + merged,
         expert=expert,
-        launch=by.host_forward + launch,
+        launch=slow * (by.host_forward + launch),
     )
     backward = _direction(
         backward_pass,
@@ -160,7 +170,7 @@ def _layer(
         context=max(_CONTEXT_BACKWARD * ring - backward_pass.attention, 0.0)
         + _CONTEXT_BACKWARD * merged,
         expert=expert,
-        launch=by.host_backward + launch,
+        launch=slow * (by.host_backward + launch),
     )
     again = 0.0
     if layout.recompute is Recompute.FULL:
@@ -223,7 +233,8 @@ def _update(
     trained = own if state.gradient else own * _ADAPTER_SHARE
     updated = trained / (sharers // layout.replicas if layout.shard is not Shard.NONE else 1)
     moved = updated * (state.gradient + 2 * state.optimizer + state.weight)
-    optimizer = streamed_seconds(moved, device) + by.step
+    optimizer = streamed_seconds(moved, device)
+    optimizer += by.step * sustained(device.architecture).host
     if sharers == 1:
         return 0.0, optimizer
     if layout.shard is Shard.PARAMETERS:

@@ -11,8 +11,9 @@ from corral.plan.cost import cost
 from corral.plan.cost_report import report as of_cost
 from corral.plan.fit_request import FitRequest
 from corral.plan.fit_request import answer as of_fit
+from corral.plan.reliability import reliability
+from corral.plan.reliability_report import report as of_reliability
 from corral.plan.reliability_request import ReliabilityRequest
-from corral.plan.reliability_request import answer as of_reliability
 from corral.plan.report import Report
 from corral.plan.serve import ServeRequest, plan_serve
 from corral.plan.serve_report import report as of_serve
@@ -32,7 +33,7 @@ ASKS: Final[Mapping[str, Ask]] = {
     "cost": Ask(CostRequest, lambda asked: of_cost(cost(asked))),
     "model": Ask(FitRequest, of_fit),
     "cluster": Ask(ClusterRequest, lambda asked: of_cluster(plan_cluster(asked))),
-    "reliability": Ask(ReliabilityRequest, of_reliability),
+    "reliability": Ask(ReliabilityRequest, lambda asked: of_reliability(reliability(asked))),
     "serve": Ask(ServeRequest, lambda asked: of_serve(plan_serve(asked))),
     "train": Ask(TrainRequest, of_train),
 }

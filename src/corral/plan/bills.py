@@ -3,64 +3,69 @@
 All is the present value of the months' payments at the cost of capital, in USD.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, inf, isfinite
-from typing import Final
+from typing import Annotated, Final
 
 from corral.catalog.devices import device
 from corral.catalog.economics import Assumption, assume
 from corral.catalog.prices import Prices as Market
 from corral.catalog.prices import prices
 from corral.domain.errors import SpecInvalid
-from corral.plan.market import of_market
+from corral.plan.bounds import GPUS, NODE_GPUS, Bound, Gpus, check
+from corral.plan.market import electricity, of_market
 
 MONTH_HOURS: Final = 8_760 / 12
 RENTS: Final = ("on demand", "reserved", "spot")
-
+YEARS: Final = Bound(
+    0.08, 20, hint="give 0.08, a month, to 20: no GPU is worth its power for longer"
+)
+USED: Final = Bound(
+    0.001, 1, hint="give a share of all hours above 0, for example 0.7 for 70 % of them"
+)
+TERABYTES: Final = Bound(0, 1e9)
+BUDGET: Final = Bound(1, 1e13)
 YEAR_HOURS: Final = 8_784.0  # of the longest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRequest:
     """`utilisation`: the share of all hours in which the GPUs are used, by owner or renter alike.
-    `assume`: numbers in the place of catalog/data/economics.csv, by name. `budget_usd`: instead of
-    `gpus`, or beside them, what there is to spend. `demand`: (GPUs, hours a year) of a duration
+    `region`: where they stand, for the price of electricity. `assume`: numbers in the place of
+    catalog/data/economics.csv, by name. `budget_usd`: instead of `gpus`, or beside them, what
+    there is to spend. `demand`: (GPUs, hours a year) of a duration
     curve, for the best mix of owned and rented ones. `cloud`: rent at this one; "" is the middle of
     all."""
 
-    gpus: int
+    gpus: Gpus
     gpu: str = "h100-sxm"
-    years: float = 3.0
-    utilisation: float = 0.7
-    node_gpus: int | None = None
-    storage_tb: float | None = None
-    egress_tb_month: float = 0.0
-    budget_usd: float | None = None
+    years: Annotated[float, YEARS] = 3.0
+    utilisation: Annotated[float, USED] = 0.7
+    node_gpus: Annotated[int | None, NODE_GPUS] = None
+    storage_tb: Annotated[float | None, TERABYTES] = None
+    egress_tb_month: Annotated[float, TERABYTES] = 0.0
+    budget_usd: Annotated[float | None, BUDGET] = None
     demand: tuple[tuple[float, float], ...] = ()
     assume: Mapping[str, float] = field(default_factory=dict)
     cloud: str = ""
+    region: str = ""
 
     def __post_init__(self) -> None:
-        given = (("gpus", self.gpus), ("years", self.years), ("budget", self.budget_usd))
-        for name, value in given:
-            if value is not None and not (value > 0 and isfinite(value)):
-                raise SpecInvalid(f"{name} is {value:g}", hint="give a number above 0")
-        if self.years > 20:
-            raise SpecInvalid(f"{self.years:g} years", hint="no GPU is worth its power for 20")
-        if not 0 <= self.utilisation <= 1:
-            hint = "give a share of all hours, for example 0.7"
-            raise SpecInvalid(f"a utilisation of {self.utilisation:g}", hint=hint)
-        if not all(0 <= one < inf for one in (self.egress_tb_month, self.storage_tb or 0.0)):
-            raise SpecInvalid("less than no data, or endless", hint="give terabytes from 0 on")
-        if not all(0 <= one < inf for pair in self.demand for one in pair):
-            raise SpecInvalid("a demand is endless", hint="give GPUs and hours from 0 on")
-        if sum(hours for _, hours in self.demand) > YEAR_HOURS:
-            raise SpecInvalid(
-                f"a demand of {sum(hours for _, hours in self.demand):g} hours",
-                hint=f"a year has {YEAR_HOURS:,.0f}: how long each number of GPUs is used in one",
-            )
+        check(self)
+        check_demand(self.demand)
+
+
+def check_demand(demand: Sequence[tuple[float, float]]) -> None:
+    """Raises: SpecInvalid for GPUs or hours of a year that cannot be."""
+    if not all(0 <= one <= GPUS.most for pair in demand for one in pair):
+        hint = f"give GPUs and hours from 0 on, as 64:1000; GPUs up to {GPUS.most:,.0f}"
+        raise SpecInvalid("--demand asks for what cannot be", hint=hint)
+    if (hours := sum(hours for _, hours in demand)) > YEAR_HOURS:
+        raise SpecInvalid(
+            f"--demand is for {hours:g} hours",
+            hint=f"a year has {YEAR_HOURS:,.0f}: how long each number of GPUs is used in one",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,16 +112,17 @@ class Prices:
     @cached_property
     def worth(self) -> float:
         """What one USD at the end of each month is worth now."""
-        return sum(self._discount(month) for month in range(1, self.months + 1))
+        return sum(self.discount(month) for month in range(1, self.months + 1))
 
     @cached_property
     def falling(self) -> float:
         """What the same, of a rent that is one USD in the first month and then falls, is worth."""
         left = 1 - self.of["price_fall"]
         months = range(1, self.months + 1)
-        return sum(float(left ** ((month - 1) / 12)) * self._discount(month) for month in months)
+        return sum(float(left ** ((month - 1) / 12)) * self.discount(month) for month in months)
 
-    def _discount(self, month: int) -> float:
+    def discount(self, month: int) -> float:
+        """What a USD at the end of that month is worth now."""
         return float((1 + self.of["capital"]) ** (-month / 12))
 
     def own(self, gpus: float, used: float) -> Bill:
@@ -144,7 +150,7 @@ class Prices:
             self._monthly("insurance and line", hardware * of["other_share"] / 12),
         ]
         left = hardware * of["yearly_value"] ** (self.months / 12)
-        back = Line(name="residual value", usd=-left * self._discount(self.months))
+        back = Line(name="residual value", usd=-left * self.discount(self.months))
         return Bill(lines=(*lines, back))
 
     def rent(self, gpus: float, used: float, kind: str) -> Bill:
@@ -253,43 +259,12 @@ def prices_of(request: CostRequest, values: Mapping[str, float]) -> Prices:
 
 def assumed(request: CostRequest, market: Market | None = None) -> dict[str, Assumption]:
     """All assumptions: as the request says, else by the list of prices (without one, that of the
-    catalog), else the usual ones. Raises: NotFound, SpecInvalid."""
+    catalog) and the region, else the usual ones. Raises: NotFound, SpecInvalid."""
     listed = of_market(request.gpu, market or prices(), years=request.years, cloud=request.cloud)
+    if request.region and "kwh" not in request.assume:
+        listed["kwh"] = electricity(request.region)
     return assume(request.assume, listed)
 
 
 def values_of(known: Mapping[str, Assumption]) -> dict[str, float]:
     return {name: one.value for name, one in known.items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bought:
-    """What a budget comes to. GPUs in whole nodes: whose purchase it pays, and whose whole cost
-    over the years it pays. `rented_hours`: GPU-hours on demand; and how many GPUs that is around
-    the clock for the years."""
-
-    by_capital: int
-    by_whole_cost: int
-    rented_hours: float
-    rented_gpus: float
-
-
-def bought(prices: Prices, budget_usd: float, used: float) -> Bought:
-    """Whole nodes; what is bought is paid at once or, with what runs it, over the years."""
-    node = prices.node_gpus
-
-    def most(cost: Callable[[Bill], float]) -> int:
-        low, high = 0, ceil(budget_usd / max(1.0, prices.of["server_per_gpu"] * node)) + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            fits = cost(prices.own(middle * node, used)) <= budget_usd
-            low, high = (middle, high) if fits else (low, middle)
-        return low * node
-
-    hours = budget_usd / prices.of["on_demand"] if prices.of["on_demand"] else inf
-    return Bought(
-        by_capital=most(lambda bill: bill.once),
-        by_whole_cost=most(lambda bill: bill.spent),
-        rented_hours=hours,
-        rented_gpus=hours / (prices.months * MONTH_HOURS),
-    )

@@ -1,10 +1,11 @@
 """How many GPUs will be needed: by hand, by a forecast of the demand, and for short waits."""
 
 from dataclasses import dataclass
-from math import ceil, isfinite
-from typing import Final
+from math import ceil
+from typing import Annotated, Final
 
 from corral.domain.errors import SpecInvalid
+from corral.plan.bounds import DAYS, GPUS, NODE_GPUS, Bound, check
 from corral.plan.demand import grown, loads
 from corral.plan.forecast import Forecast, forecast, least_steps
 from corral.plan.hybrid import Demand, duration_curve
@@ -15,6 +16,11 @@ MONTH_HOURS: Final = 730.0
 BUFFERS: Final = (0.3, 0.5)
 HOUR: Final = 3_600.0
 STEPS: Final = ((24.0, 7), (1.0, 24))  # hours of a step, and steps of its season
+RUN_HOURS: Final = Bound(0.001, 1e5)
+RUNS: Final = Bound(0.001, 1e6)  # a month
+RUN_GPUS: Final = Bound(0.001, GPUS.most)
+USABLE: Final = Bound(0.001, 1, hint="give a share of the hours, for example 0.8")
+GROWTH: Final = Bound(0.001, 100)
 HORIZON_DAYS: Final = 14.0
 
 
@@ -23,20 +29,17 @@ class SimpleNeed:
     """`run_hours` of one run, `runs` a month, `run_gpus` each. `usable`: the share of all hours in
     which a GPU can be kept busy."""
 
-    run_hours: float
-    runs: float
-    run_gpus: float
-    node_gpus: int = 8
-    usable: float = 1.0
+    run_hours: Annotated[float, RUN_HOURS]
+    runs: Annotated[float, RUNS]
+    run_gpus: Annotated[float, RUN_GPUS]
+    node_gpus: Annotated[int, NODE_GPUS] = 8
+    usable: Annotated[float, USABLE] = 1.0
     buffers: tuple[float, float] = BUFFERS
 
     def __post_init__(self) -> None:
-        numbers = (self.run_hours, self.runs, self.run_gpus, self.node_gpus)
-        if not (all(isfinite(one) for one in numbers) and min(numbers) > 0):
-            raise SpecInvalid("hours, runs and GPUs of a run are above 0", hint="give all three")
-        if not (0 < self.usable <= 1 and 0 <= self.buffers[0] <= self.buffers[1]):
-            hint = "for example usable 0.8, and buffers 0.3 and 0.5"
-            raise SpecInvalid("a usable share is at most 1, a buffer 0 at least", hint=hint)
+        check(self)
+        if not 0 <= self.buffers[0] <= self.buffers[1]:
+            raise ValueError(f"buffers from {self.buffers[0]} to {self.buffers[1]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +61,11 @@ class CapacityRequest:
     replayed. `growth`: times the jobs of the log, for the replay. `gpus_now`: what is there."""
 
     work: Workload
-    node_gpus: int = 8
-    horizon_days: float | None = None
+    node_gpus: Annotated[int, NODE_GPUS] = 8
+    horizon_days: Annotated[float | None, DAYS] = None
     target: WaitTarget | None = None
     play: Play | None = None
-    growth: float = 1.0
+    growth: Annotated[float, GROWTH] = 1.0
     gpus_now: int | None = None
 
 
@@ -87,7 +90,7 @@ def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
 
     def gpus(of: float) -> int:
         exact = of / (MONTH_HOURS * need.usable) / need.node_gpus
-        return ceil(round(exact, 9)) * need.node_gpus
+        return max(1, ceil(round(exact, 9))) * need.node_gpus
 
     return SimpleCapacity(
         need=need,
@@ -102,11 +105,10 @@ def simple_capacity(need: SimpleNeed) -> SimpleCapacity:
 def capacity(request: CapacityRequest) -> Capacity:
     """The answer for a log of jobs. Raises: SpecInvalid without jobs; Conflict where no number of
     nodes would do."""
+    check(request)
     work = request.work
     if not work.submits:
         raise SpecInvalid("the log has no job", hint="give one with jobs that ended")
-    if not request.growth > 0:
-        raise SpecInvalid(f"{request.growth:g} times the jobs", hint="give a factor above 0")
     told: list[str] = []
     made, why = _forecast(request, told)
     sized = None

@@ -5,22 +5,24 @@ from dataclasses import asdict
 from typing import Any
 
 from corral.domain.units import duration_text
-from corral.plan.capacity import Capacity, SimpleCapacity
+from corral.plan.capacity import MONTH_HOURS, Capacity, SimpleCapacity
 from corral.plan.forecast import Forecast
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
 from corral.plan.sizing import Sized
+from corral.plan.words import share_text
 
 
 def simple_report(found: SimpleCapacity) -> Report:
     need = found.need
     low, high = (f"{100 * buffer:.0f} %" for buffer in need.buffers)
+    use = max(0.01, found.gpu_hours / (found.high_gpus * MONTH_HOURS))
     gpus = " to ".join(f"{one:,}" for one in sorted({found.low_gpus, found.high_gpus}))
     return Report(
         title="Capacity",
         verdict=(
             f"{found.gpu_hours:,.0f} GPU-hours a month; with a buffer of {low} to {high}, "
             f"{found.low_gpu_hours:,.0f} to {found.high_gpu_hours:,.0f}: {gpus} GPUs around the "
-            "clock."
+            f"clock. Own or rent: corral plan cost --gpus {found.high_gpus} --utilisation {use:.2f}"
         ),
         answers=(
             Answer(name="need", value=found.gpu_hours, unit="GPU h a month"),
@@ -28,8 +30,8 @@ def simple_report(found: SimpleCapacity) -> Report:
             Answer(name=f"with a buffer of {high}", value=found.high_gpus, unit="GPUs"),
         ),
         assumed=(
-            f"a GPU can be kept busy in {need.usable:.0%} of 730 hours a month",
-            f"nodes of {need.node_gpus} GPUs",
+            f"a GPU can be kept busy in {share_text(need.usable)} of 730 hours a month: --usable",
+            f"nodes of {counted(need.node_gpus, 'GPU')}: --node-gpus",
         ),
         data=asdict(found),
     )
@@ -61,14 +63,16 @@ def _verdict(found: Capacity) -> str:
     if found.forecast is not None:
         total, days = found.forecast.total, _days(found.forecast)
         parts.append(
-            f"The next {days:g} days will ask for {total.value:,.0f} GPU-hours "
+            f"The next {counted(days, 'day')} will ask for {total.value:,.0f} GPU-hours "
             f"({total.low:,.0f} to {total.high:,.0f}, four times of five)."
         )
     if found.sized is not None:
         size, target = found.sized.found, found.sized.target
         parts.append(
-            f"{size.gpus:,} GPUs ({size.nodes} nodes) keep {target.share:.0%} of the jobs waiting "
-            f"no longer than {duration_text(target.seconds)}; they are {size.used:.0%} used."
+            f"{counted(size.gpus, 'GPU')} ({counted(size.nodes, 'node')}) keep "
+            f"{share_text(target.share)} of the jobs waiting "
+            f"no longer than {duration_text(target.seconds)}; they are {share_text(size.used)} "
+            "used."
         )
     return " ".join(parts) or f"{found.gpu_hours_month:,.0f} GPU-hours a month so far."
 
@@ -77,22 +81,22 @@ def _answers(found: Capacity) -> Iterator[Answer]:
     yield Answer(name="demand so far", value=found.gpu_hours_month, unit="GPU h a month")
     if found.forecast is not None:
         made = found.forecast
-        days, total = _days(made), made.total
-        band = max(total.high - total.value, total.value - total.low) / (total.value or 1.0)
+        total, busiest = made.total, max(made.steps, key=lambda step: step.high)
         yield Answer(
-            name=f"next {days:g} days",
+            name=f"next {counted(_days(made), 'day')}",
             value=total.value,
             unit="GPU h",
-            band=band,
-            note=f"{total.low:,.0f} to {total.high:,.0f}, four times of five",
+            low=total.low,
+            high=total.high,
+            note="four times of five",
         )
-        busiest = max(made.steps, key=lambda step: step.high)
         yield Answer(
             name="busiest step ahead",
             value=busiest.value,
             unit="GPUs",
-            band=(busiest.high - busiest.value) / (busiest.value or 1.0),
-            note=f"up to {busiest.high:,.0f}, on the average of {made.step_hours:g} h",
+            low=busiest.low,
+            high=busiest.high,
+            note=f"on the average of {made.step_hours:g} h, four times of five",
         )
         best = made.tried[0]
         if best.held is not None:
@@ -102,7 +106,7 @@ def _answers(found: Capacity) -> Iterator[Answer]:
             )
     if found.sized is not None:
         size = found.sized.found
-        note = f"{size.nodes} nodes of {found.sized.node_gpus}"
+        note = f"{counted(size.nodes, 'node')} of {found.sized.node_gpus}"
         yield Answer(name="GPUs for the wait", value=size.gpus, unit="GPUs", note=note)
         if found.request.gpus_now is not None:
             more = size.gpus - found.request.gpus_now
@@ -162,7 +166,7 @@ def _ahead(made: Forecast) -> Figure:
     day = made.step_hours / 24
     past = len(made.history)
     return Figure(
-        title="Demand, and what it will come to",
+        title="Demand, and what it will come to, four times of five",
         x=Column(name="day"),
         y=Column(name="in demand", unit="GPUs"),
         series=(
@@ -202,6 +206,10 @@ def _waits(sized: Sized) -> Figure:
             Series(
                 name="wait",
                 points=tuple((float(one.gpus), one.wait_seconds / 60) for one in sized.tried),
+            ),
+            Series(
+                name="asked for",
+                points=tuple((float(one.gpus), sized.target.seconds / 60) for one in sized.tried),
             ),
         ),
     )

@@ -1,24 +1,34 @@
 """What a cluster of so many GPUs is built of, what it draws, weighs and emits."""
 
 from dataclasses import dataclass
-from math import ceil, isfinite
-from typing import Final
+from math import ceil
+from typing import Annotated, Final
 
-from corral.catalog.carbon import region
+from corral.catalog.carbon import region, usual_pue
 from corral.catalog.devices import Device, device
-from corral.catalog.economics import assumptions
-from corral.catalog.equipment import Network, Server, network, rule, server, switch
+from corral.catalog.economics import Assumption, assume, assumptions
+from corral.catalog.equipment import Network, Server, network, networks, rule, server, switch
 from corral.catalog.links import link
 from corral.domain.errors import NotFound, SpecInvalid
+from corral.plan.bounds import ABOVE, PARAMETERS, Above, Bound, Gpus, check
+from corral.plan.market import electricity, rented_only
 from corral.plan.materials import Bought, Net, Racks, bill_of, nets_of, racks_of, usual
+from corral.plan.report import counted
+from corral.plan.said import fabric_said
 from corral.plan.storage import Storage, plan_storage
 
 HOURS: Final = 8_760.0  # of a year
-CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
 WORLD: Final = "world"
 RENTED: Final = ("efa", "dcn")  # networks of clouds
-LOAD: Final = "{:.0%} of the greatest power are drawn on the average: --load says another share"
-PUE: Final = "the site draws {:g} times what its machines do: --pue says another"
+BLOCKING: Final = Bound(
+    1, 16, hint="from 1, which blocks nothing, to 16; 2 halves what the halves can exchange"
+)
+DRAWN: Final = Bound(0.001, 1, hint="give a share of the greatest power, for example 0.7")
+SITE: Final = Bound(1, 10, hint="from 1, a site that draws what its machines do, to 10")
+CARBON: Final = Bound(0, 10, hint="give kg of CO2 a kWh, for example 0.35")
+PRICE: Final = Bound(0, 10, hint="give USD a kWh, for example 0.12")
+WAITING: Final = Bound(1e-6, 0.99, hint="give a share of the time, for example 0.01")
+LOAD: Final = "{:g} of the greatest power is drawn on the average: --load says another share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,60 +48,45 @@ class ClusterRequest:
         pue: Power of the site against that of the machines.
         region: Where its electricity comes from: de, us, world, ...
         carbon: Of the electricity, in kg of CO2 a kWh; goes before the region.
+        kwh: Price of the electricity, in USD; goes before the region.
         parameters: Of the largest model that is trained, for its checkpoints.
         save_minutes: Between checkpoints.
         async_saves: Checkpoints are written while the GPUs go on.
         data_mb_per_gpu_s: Training data that a GPU reads.
-        read_gb_per_s: Of the storage that there is; 0: as much as is needed.
+        read_gb_per_s: Of the storage that there is; else as much as is needed.
         write_gb_per_s: The same for writing.
         idle: Share of the time that GPUs may wait for storage.
     """
 
-    gpus: int
+    gpus: Gpus
     gpu: str
     fabric: str = ""
     switch: str = ""
-    oversubscription: float = 1.0
+    oversubscription: Annotated[float, BLOCKING] = 1.0
     rail_only: bool = False
-    rack_kw: float | None = None
-    load: float | None = None
-    pue: float | None = None
+    rack_kw: Above = None
+    load: Annotated[float | None, DRAWN] = None
+    pue: Annotated[float | None, SITE] = None
     region: str = ""
-    carbon: float | None = None
-    parameters: float | None = None
-    save_minutes: float = 30.0
+    carbon: Annotated[float | None, CARBON] = None
+    kwh: Annotated[float | None, PRICE] = None
+    parameters: Annotated[float | None, PARAMETERS] = None
+    save_minutes: Annotated[float, ABOVE] = 30.0
     async_saves: bool = False
-    data_mb_per_gpu_s: float | None = None
-    read_gb_per_s: float | None = None
-    write_gb_per_s: float | None = None
-    idle: float = 0.01
+    data_mb_per_gpu_s: Above = None
+    read_gb_per_s: Above = None
+    write_gb_per_s: Above = None
+    idle: Annotated[float, WAITING] = 0.01
 
     def __post_init__(self) -> None:
-        least = {
-            name: getattr(self, name)
-            for name in ("gpus", "rack_kw", "load", "carbon", "parameters", "save_minutes",
-                         "data_mb_per_gpu_s", "read_gb_per_s", "write_gb_per_s")
-        }  # fmt: skip
-        for name, value in least.items():
-            if value is not None and not (value > 0 and isfinite(value)):
-                raise SpecInvalid(f"{name} is {value:g}", hint="give a number above 0")
-        if self.load is not None and self.load > 1:
-            hint = "give a share of the greatest power, for example 0.7"
-            raise SpecInvalid(f"a load of {self.load:g}", hint=hint)
-        if not 1 <= self.oversubscription <= 16:
-            hint = "1 blocks nothing; 2 halves what the halves of the cluster can exchange"
-            raise SpecInvalid(f"an oversubscription of {self.oversubscription:g}", hint=hint)
-        if self.pue is not None and self.pue < 1:
-            raise SpecInvalid(f"a PUE of {self.pue:g}", hint="a site draws what its machines do")
-        if not 0 < self.idle < 1:
-            raise SpecInvalid(f"an idle share of {self.idle:g}", hint="give a share, as 0.01")
+        check(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:
     """`gpus` are those of whole servers. Powers in W: of the GPUs alone, of all machines at the
     most, and of these on the average; `site` ones are times the PUE. `liquid_watts`: heat that
-    leaves in water."""
+    leaves in water. `kwh`: what one costs, in USD."""
 
     request: ClusterRequest
     gpu: Device
@@ -111,6 +106,7 @@ class ClusterPlan:
     load: float
     pue: float
     carbon_kg_per_kwh: float
+    kwh: Assumption
     told: tuple[str, ...]
 
     @property
@@ -142,6 +138,11 @@ class ClusterPlan:
         return self.year_kwh * self.carbon_kg_per_kwh
 
     @property
+    def year_usd(self) -> float:
+        """For electricity."""
+        return self.year_kwh * self.kwh.value
+
+    @property
     def weight_kg(self) -> float:
         racks = 0 if self.racks.count == 0 else self.racks.count * rule("rack", "weight")
         return sum(line.weight_kg for line in self.bought) + racks
@@ -156,14 +157,14 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     told: list[str] = []
     known = assumptions()
     gpu = device(request.gpu)
-    if gpu.vendor.lower() in CLOUDS:
-        kind = CLOUDS[gpu.vendor.lower()]
-        raise SpecInvalid(f"{kind} can be rented only", hint="see: corral plan cost")
+    if kind := rented_only(gpu):
+        hint = f"see what they cost: corral plan prices {gpu.name}"
+        raise SpecInvalid(f"{kind} can be rented only", hint=hint)
     built = server(gpu)
     servers = ceil(request.gpus / built.gpus)
     gpus = servers * built.gpus
     if gpus != request.gpus:
-        told.append(f"{gpus} GPUs are built, as they come {built.gpus} to a server")
+        told.append(f"{counted(gpus, 'GPU')} are built, as they come {built.gpus} to a server")
     nodes = gpus // gpu.node_gpus
     net = _network(request, gpu, told)
     rails = max(1, round(gpu.node_gpus * link(net.name).bytes_per_s * 8e-9 / net.adapter_gbps))
@@ -189,10 +190,27 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
         most_watts=most,
         liquid_watts=servers * built.watts * built.liquid_share,
         load=usual(request.load, known["busy_draw"].value, told, LOAD),
-        pue=usual(request.pue, known["pue"].value, told, PUE),
+        pue=usual(request.pue, known["pue"].value, told, _pue()),
         carbon_kg_per_kwh=_carbon(request, told),
+        kwh=_electricity(request, told),
         told=tuple(told),
     )
+
+
+def _pue() -> str:
+    kinds = "; ".join(f"{title}: {pue:g}" for title, pue in usual_pue().items())
+    return f"the site draws {{:g}} times what its machines do: --pue says another ({kinds})"
+
+
+def _electricity(request: ClusterRequest, told: list[str]) -> Assumption:
+    """A kWh: as it was said, else the region's, else the usual one."""
+    if request.kwh is not None:
+        return assume({"kwh": request.kwh})["kwh"]
+    if request.region and region(request.region).electricity_usd_per_kwh is not None:
+        return electricity(request.region)
+    usual_one = assumptions()["kwh"]
+    told.append(f"a kWh costs {usual_one.value:g} USD: --kwh says what yours does")
+    return usual_one
 
 
 def _carbon(request: ClusterRequest, told: list[str]) -> float:
@@ -206,7 +224,7 @@ def _carbon(request: ClusterRequest, told: list[str]) -> float:
 
 
 def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> Network:
-    name = request.fabric or gpu.fabric.name
+    name = fabric_said(request.fabric).name if request.fabric else gpu.fabric.name
     if not request.fabric and name.startswith(RENTED):
         name = "roce-100"
     if not request.fabric:
@@ -216,14 +234,14 @@ def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> Network:
     except NotFound as unknown:
         if not name.startswith(RENTED):
             raise
-        hint = "build with ib-ndr or roce-400"
+        hint = f"give as --fabric one of {', '.join(networks())}"
         raise SpecInvalid(f"{name} is the network of a cloud", hint=hint) from unknown
     if not request.switch:
         return found
     other = switch(request.switch)
     if not other.ports_of(found.adapter_gbps):
         what = f"{other.title} has no port of {found.adapter_gbps:g} Gb/s"
-        raise SpecInvalid(what, hint=f"leave it out for {found.switch.name}")
+        raise SpecInvalid(what, hint=f"leave out --switch for {found.switch.name}")
     return Network(
         name=found.name,
         adapter_gbps=found.adapter_gbps,

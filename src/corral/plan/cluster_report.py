@@ -1,17 +1,20 @@
 """The answer on a cluster as a report."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import ceil, log10, prod
 from typing import Any, Final
 
-from corral.catalog.economics import assumptions
+from corral.catalog.economics import Assumption, assumptions
 from corral.catalog.equipment import rule
 from corral.domain.errors import SpecInvalid
 from corral.plan.cluster import ClusterPlan
 from corral.plan.fabric import Fabric, fat_tree
 from corral.plan.materials import Net, net_of
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
 from corral.plan.storage import save_idle
+from corral.plan.ticks import number_text
+from corral.plan.words import share_text
 
 TON_WATTS: Final = 3_517.0  # of refrigeration
 POINTS: Final = 30
@@ -23,11 +26,13 @@ FLOOR_KG: Final = 1_200.0  # a m2: what raised floors of data centres usually be
 
 def report(plan: ClusterPlan) -> Report:
     tree = plan.compute.fabric
-    joined = f"{tree.switches} switches of the GPUs' network" if tree.switches else "no switch"
+    switches = counted(tree.switches, "switch", "switches")
+    joined = f"{switches} in the GPUs' network" if tree.switches else "no switch"
     return Report(
         title=f"Cluster: {plan.gpus:,} x {plan.gpu.title}",
         verdict=(
-            f"{plan.servers:,} x {plan.server.title} in {plan.racks.count:,} racks, with {joined}. "
+            f"{plan.servers:,} x {plan.server.title} in {counted(plan.racks.count, 'rack')}, with "
+            f"{joined}. "
             f"{_watts(plan.most_watts)} at the most, {_watts(plan.site_watts)} with cooling; the "
             f"GPUs alone {_watts(plan.gpu_watts)}."
         ),
@@ -47,6 +52,8 @@ def report(plan: ClusterPlan) -> Report:
 
 def _answers(plan: ClusterPlan) -> tuple[Answer, ...]:
     tree, request = plan.compute.fabric, plan.request
+    cooled = _taken(pue=request.pue)
+    drawn = _taken(pue=request.pue, busy_draw=request.load)
     return (
         Answer(name="GPUs", value=plan.gpus),
         Answer(name="nodes", value=plan.nodes),
@@ -57,7 +64,7 @@ def _answers(plan: ClusterPlan) -> tuple[Answer, ...]:
         Answer(name="core switches", value=tree.cores),
         Answer(name="cables", value=sum(net.fabric.links for net in plan.nets)),
         Answer(name="bisection", value=plan.bisection_bytes_per_s / 1e12, unit="TB/s",
-               note=f"one way; {tree.bisection_share:.0%} of what the nodes can send"),
+               note=f"one way; {share_text(tree.bisection_share)} of what the nodes can send"),
         Answer(name="storage, read", value=plan.storage.need_read, unit="GB/s", note="needed"),
         Answer(name="storage, write", value=plan.storage.need_write, unit="GB/s", note="needed"),
         Answer(name="idle for storage", value=100 * plan.storage.idle, unit="%",
@@ -65,23 +72,30 @@ def _answers(plan: ClusterPlan) -> tuple[Answer, ...]:
         Answer(name="racks", value=plan.racks.count),
         Answer(name="GPU power", value=plan.gpu_watts / 1e3, unit="kW"),
         Answer(name="machine power", value=plan.most_watts / 1e3, unit="kW", note="at the most"),
-        Answer(name="site power", value=plan.site_watts / 1e3, unit="kW", note="to be provided",
-               band=_band(pue=request.pue)),
-        Answer(name="energy", value=plan.year_kwh / 1e3, unit="MWh a year",
-               band=_band(pue=request.pue, busy_draw=request.load)),
-        Answer(name="carbon", value=plan.year_carbon_kg / 1e3, unit="t CO2 a year",
-               band=_band(pue=request.pue, busy_draw=request.load)),
+        _between("site power", plan.site_watts / 1e3, "kW", cooled, note="to be provided"),
+        _between("energy", plan.year_kwh / 1e3, "MWh a year", drawn),
+        _between("carbon", plan.year_carbon_kg / 1e3, "t CO2 a year", drawn),
+        _between("electricity", plan.year_usd, "USD a year", [*drawn, plan.kwh],
+                 note=f"at {plan.kwh.value:g} USD a kWh"),
         Answer(name="weight", value=plan.weight_kg / 1e3, unit="t"),
     )  # fmt: skip
 
 
-def _band(**said: float | None) -> float | None:
-    """By how much a product is off where assumptions of it are: those that were said are not."""
-    known = [assumptions()[name] for name, value in said.items() if value is None]
-    if not known:
-        return None
-    most = prod(one.high / one.value for one in known) - 1
-    return max(most, 1 - prod(one.low / one.value for one in known))
+def _taken(**said: float | None) -> list[Assumption]:
+    """Those of the catalog's assumptions that nobody has said otherwise."""
+    return [assumptions()[name] for name, value in said.items() if value is None]
+
+
+def _between(
+    name: str, value: float, unit: str, of: Sequence[Assumption], *, note: str = ""
+) -> Answer:
+    """A product, between what it is with all its assumptions low and with all of them high."""
+    if all(one.is_known for one in of):
+        return Answer(name=name, value=value, unit=unit, note=note)
+    low, high = (
+        value * prod(getattr(one, end) / one.value for one in of) for end in ("low", "high")
+    )
+    return Answer(name=name, value=value, unit=unit, low=low, high=high, note=note)
 
 
 def _bill(plan: ClusterPlan) -> Table:
@@ -240,9 +254,11 @@ def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
     found = []
     kept = plan.storage
     if kept.idle > WIDE:
+        worth = counted(ceil(kept.idle * plan.gpus), "GPU")
         found.append(
-            f"GPUs wait {kept.idle:.0%} of the time for storage, as {ceil(kept.idle * plan.gpus):,}"
-            f" GPUs less would: read {kept.need_read:.0f} and write {kept.need_write:.0f} GB/s"
+            f"GPUs wait {share_text(kept.idle)} of the time for storage, as if there were {worth} "
+            f"less: it needs {kept.need_read:,.0f} GB/s to read and {kept.need_write:,.0f} GB/s to "
+            "write."
         )
     if plan.request.rail_only and plan.nodes > 1:
         found.append("Between rails there is no way but through the links inside of a node.")
@@ -250,8 +266,8 @@ def _warnings(plan: ClusterPlan) -> tuple[str, ...]:
         found.append(f"Racks of {plan.racks.most_watts / 1e3:.0f} kW need water at the rack.")
     if _floor(plan) > FLOOR_KG:
         found.append(
-            f"The floor bears {_floor(plan):.0f} kg a m2 below a rack, where raised floors usually "
-            f"bear {FLOOR_KG:.0f}"
+            f"The floor bears {_floor(plan):,.0f} kg a m2 below a rack, where raised floors "
+            f"usually bear {FLOOR_KG:,.0f}."
         )
     return tuple(found)
 
@@ -280,9 +296,11 @@ def _data(plan: ClusterPlan) -> dict[str, Any]:
         "site_watts": plan.site_watts,
         "year_kwh": plan.year_kwh,
         "year_carbon_kg": plan.year_carbon_kg,
+        "year_usd": plan.year_usd,
         "weight_kg": plan.weight_kg,
     }
 
 
 def _watts(watts: float) -> str:
-    return f"{watts / 1e6:.3g} MW" if watts >= 1e6 else f"{watts / 1e3:.3g} kW"
+    large = watts >= 1e6
+    return f"{number_text(watts / (1e6 if large else 1e3))} {'MW' if large else 'kW'}"

@@ -1,28 +1,33 @@
 """Own or rent: what each way costs over the years, where they meet, and how sure that is."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from corral.catalog.devices import device
-from corral.catalog.economics import Assumption, assumptions
+from corral.catalog.economics import Assumption
 from corral.catalog.prices import Prices as Market
+from corral.catalog.prices import prices as listed
 from corral.plan.bills import (
     RENTS,
     Bill,
-    Bought,
     CostRequest,
     Prices,
     assumed,
-    bought,
     prices_of,
     values_of,
 )
-from corral.plan.hybrid import Hybrid, best_mix
-from corral.plan.market import PRICED
+from corral.plan.budget import Bought, bought
+from corral.plan.hybrid import YEAR_HOURS, Demand, Hybrid, best_mix
+from corral.plan.market import LIKE, rented_only, untold
 from corral.plan.uncertain import Band, Swing, Values, band, draws, tornado
+from corral.plan.words import brief
 
 OWN: Final = "own"
+TELLS: Final = {
+    "server_per_gpu": "what a server of {} costs",
+    "on_demand": "what {} costs by the hour",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +49,8 @@ class Way:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """`swings`: what owning saves against renting on demand, in USD, by one assumption at a time;
-    `saving` is it at the usual values, `saving_band` with all of them off at once."""
+    `saving` is it at the usual values, `saving_band` with all of them off at once. `cautions`: what
+    nobody tells."""
 
     request: CostRequest
     prices: Prices
@@ -53,6 +59,7 @@ class Costs:
     saving: float
     saving_band: Band
     even_use_band: Band | None
+    cautions: tuple[str, ...]
     swings: tuple[Swing, ...]
     bought: Bought | None
     hybrid: Hybrid | None
@@ -61,10 +68,6 @@ class Costs:
 
     def way(self, name: str) -> Way:
         return next(way for way in self.ways if way.name == name)
-
-    @property
-    def cheapest(self) -> Way:
-        return min(self.ways, key=lambda way: way.bill.usd)
 
 
 def cost(request: CostRequest, market: Market | None = None) -> Costs:
@@ -92,10 +95,11 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         ways=tuple(_way(name, request, prices, costs, hours) for name in (OWN, *RENTS)),
         saving=saving(prices.of),
         saving_band=band(saved),
+        cautions=tuple(_cautions(request, known, market or listed())),
         even_use_band=band([2.0 if share is None else share for share in even]),
         swings=tuple(tornado(known, saving)),
         bought=bought(prices, request.budget_usd, used) if request.budget_usd else None,
-        hybrid=best_mix(prices, request.demand) if request.demand else None,
+        hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
         by_use=_by_use(prices, gpus),
         told=tuple(_told(request, known)),
     )
@@ -138,17 +142,36 @@ def _by_use(prices: Prices, gpus: int) -> tuple[tuple[float, tuple[float, ...]],
 
 
 def _told(request: CostRequest, known: Mapping[str, Assumption]) -> list[str]:
-    lines = [
-        f"{one.name} = {one.value:,.6g} {one.unit} ({one.low:,.6g} to {one.high:,.6g}): {one.title}"
-        if not one.is_known
-        else f"{one.name} = {one.value:,.6g} {one.unit}, {one.source}: {one.title}"
+    def numbers(one: Assumption) -> str:
+        usual = f"{one.name} = {brief(one.value)} {one.unit}"
+        return usual if one.is_known else f"{usual} ({brief(one.low)} to {brief(one.high)})"
+
+    return [
+        f"{numbers(one)}, {one.source}: {one.title}"
+        if one.is_known or one.source.startswith(LIKE)
+        else f"{numbers(one)}: {one.title}"
         for one in known.values()
     ]
-    usual = assumptions()
-    missing = [name for name in ("server_per_gpu", "on_demand") if known[name] is usual[name]]
-    if device(request.gpu).name != PRICED and missing:
-        said = " and ".join(missing)
-        lines.insert(
-            0, f"{said}: nobody tells it of {request.gpu}, an H100's is taken; --assume it"
-        )
-    return lines
+
+
+def _cautions(
+    request: CostRequest, known: Mapping[str, Assumption], market: Market
+) -> Iterator[str]:
+    """What of the answer is worth little, said before all else."""
+    about = device(request.gpu)
+    if kind := rented_only(about):
+        yield f"{kind} can be rented only: owning is shown as if they were sold."
+    for name in untold(about, market):
+        if name not in request.assume:
+            one = known[name]
+            yield (
+                f"Nobody tells {TELLS[name].format(about.title)}: taken are {brief(one.value)} "
+                f"{one.unit}, {one.source} ({brief(one.low)} to {brief(one.high)}). Say your own: "
+                f"--assume {name}=NUMBER"
+            )
+
+
+def _year(demand: Demand) -> Demand:
+    """The hours of a year that the demand does not name ask for nothing."""
+    rest = YEAR_HOURS - sum(hours for _, hours in demand)
+    return (*demand, (0.0, rest)) if rest > 0 else demand

@@ -4,11 +4,19 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
+from corral.catalog.devices import device
 from corral.plan.bills import RENTS
+from corral.plan.budget import Bought
 from corral.plan.cost import OWN, Costs, Way
+from corral.plan.cost_advice import advice, usd_text
 from corral.plan.hybrid import Hybrid
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+from corral.plan.words import share_text
 
+OFFERS: Final = (
+    "List prices change weekly, and large buyers pay less: plan with your own offers, --prices "
+    "FILE (its form: corral plan prices --help)."
+)
 SHOWN: Final = 6  # assumptions in the figure, as many as its words have room for; the table has all
 
 
@@ -20,45 +28,27 @@ def report(found: Costs) -> Report:
         tables.append(_hybrid(found.hybrid))
         figures.append(_hybrid_figure(found.hybrid))
     return Report(
-        title=f"Cost of {request.gpus:,} {request.gpu} for {request.years:g} years",
-        verdict=_verdict(found),
+        title=f"Cost of {request.gpus:,} x {device(request.gpu).title} for "
+        f"{counted(request.years, 'year')}",
+        verdict=advice(found),
         answers=tuple(_answers(found)),
         tables=(*tables, _swings(found)),
         figures=tuple(figures),
         assumed=(
-            f"the GPUs are used for {request.utilisation:.0%} of all hours",
+            f"the GPUs are used for {share_text(request.utilisation)} of all hours: --utilisation",
             *found.told,
         ),
-        sources=tuple(dict.fromkeys(_source(one.source) for one in found.known.values())),
-        warnings=("List prices change weekly, and large buyers pay less: bring your own offers.",),
+        sources=tuple(dict.fromkeys(one.source for one in found.known.values())),
+        warnings=(*found.cautions, OFFERS),
         data=_data(found),
-    )
-
-
-def _verdict(found: Costs) -> str:
-    best, use = found.cheapest, found.request.utilisation
-    own, rent = found.way(OWN), found.way("on demand")
-    even = rent.even_use
-    meets = (
-        "owning never comes out cheaper than renting on demand"
-        if even is None
-        else f"owning is cheaper than renting on demand from {even:.0%} of the hours on"
-    )
-    return (
-        f"At {use:.0%} use {best.name} is cheapest, {_usd(best.bill.usd)}: owning comes to "
-        f"{_usd(own.bill.usd)}, renting on demand to {_usd(rent.bill.usd)}; {meets}."
     )
 
 
 def _answers(found: Costs) -> Iterator[Answer]:
     for way in found.ways:
-        yield Answer(
-            name=f"{way.name}, a used GPU-hour",
-            value=way.per_hour,
-            unit="USD",
-            band=_band(way),
-            note="" if way.band is None else f"{way.band.low:.2f} to {way.band.high:.2f}",
-        )
+        low, high = (None, None) if way.band is None else (way.band.low, way.band.high)
+        name = f"{way.name}, a used GPU-hour"
+        yield Answer(name=name, value=way.per_hour, unit="USD", band=_band(way), low=low, high=high)
     rent = found.way("on demand")
     spread = found.even_use_band
     yield Answer(
@@ -72,28 +62,58 @@ def _answers(found: Costs) -> Iterator[Answer]:
         value=rent.even_month if rent.even_month is not None else "not in these years",
         note="of payments alone, against renting on demand",
     )
-    low, high = found.saving_band.low, found.saving_band.high
+    saved = found.saving_band
     yield Answer(
-        name="owning saves", value=found.saving, unit="USD", note=f"{_usd(low)} to {_usd(high)}"
+        name="owning saves",
+        value=found.saving,
+        unit="USD",
+        low=saved.low,
+        high=saved.high,
+        note="against renting on demand",
     )
     if found.bought is not None:
-        budget, own = found.request.budget_usd or 0.0, found.bought
-        note = f"{_usd(budget)}, paid at the start, without what runs them"
-        yield Answer(name="GPUs that the budget buys", value=own.by_capital, note=note)
-        note = f"{_usd(budget)} for all, over the years"
-        yield Answer(name="GPUs that it buys and runs", value=own.by_whole_cost, note=note)
-        note = f"{own.rented_gpus:.1f} GPUs around the clock"
-        yield Answer(
-            name="GPU-hours that it rents", value=own.rented_hours, unit="GPU h", note=note
-        )
+        yield from _of_budget(found, found.bought)
     if found.hybrid is not None:
         best = found.hybrid.best
         yield Answer(
             name="GPUs to own",
             value=best.owned,
-            note=f"{best.owned_share:.0%} of the GPU-hours; the rest is rented on demand",
+            note=f"{share_text(best.owned_share)} of the GPU-hours; the rest is rented on demand",
         )
         yield Answer(name="cost of that mix", value=best.usd, unit="USD")
+
+
+def _of_budget(found: Costs, own: Bought) -> Iterator[Answer]:
+    request, node = found.request, counted(own.node_gpus, "GPU")
+    years, use = counted(request.years, "year"), share_text(request.utilisation)
+    yield Answer(name="budget", value=request.budget_usd, unit="USD")
+    yield Answer(
+        name="GPUs that it buys",
+        value=own.by_capital,
+        note=f"what is left runs them for {counted(own.months, 'month')}"
+        if own.by_capital
+        else f"{node} take {usd_text(own.node_once)} at the start",
+    )
+    yield Answer(
+        name="GPUs that it buys and runs",
+        value=own.by_whole_cost,
+        note=f"for {years}"
+        if own.by_whole_cost
+        else f"{node} take {usd_text(own.node_usd)} in "
+        f"{years}, {usd_text(own.node_usd - (request.budget_usd or 0.0))} more",
+    )
+    yield Answer(
+        name="GPUs that it rents",
+        value=round(own.kept_gpus, 1),
+        note=f"on demand at {use} use for {years}, with storage and people; on spot "
+        f"{own.kept_on_spot:,.1f}",
+    )
+    yield Answer(
+        name="GPU-hours that it rents",
+        value=own.rented_hours,
+        unit="GPU h",
+        note=f"rent alone, at once: {own.rented_gpus:,.1f} GPUs around the clock for {years}",
+    )
 
 
 def _ways(found: Costs) -> Table:
@@ -106,7 +126,7 @@ def _ways(found: Costs) -> Table:
             ("in all, worth now", "USD"),
             ("a used GPU-hour", "USD"),
             ("owning is no dearer from", "% of the hours"),
-            ("and from month", ""),
+            "and from month",
             ("owning wins", "% of the draws"),
         ),
         rows=tuple(
@@ -181,14 +201,16 @@ def _swings(found: Costs) -> Table:
         title="What the answer hangs on: what owning saves against renting on demand",
         columns=columns(
             "assumption",
-            ("low", ""),
-            ("high", ""),
+            "unit",
+            "low",
+            "high",
             ("saved at the low", "USD"),
             ("saved at the high", "USD"),
         ),
         rows=tuple(
             (
                 swing.name,
+                found.known[swing.name].unit,
                 found.known[swing.name].low,
                 found.known[swing.name].high,
                 swing.low,
@@ -221,18 +243,7 @@ def _band(way: Way) -> float | None:
 
 
 def _share(used: float) -> str:
-    return "never" if used > 1 else f"{used:.0%}"
-
-
-def _source(source: str) -> str:
-    return source.split(": replace")[0]
-
-
-def _usd(usd: float) -> str:
-    sign, usd = "-" if usd < 0 else "", abs(usd)
-    if usd >= 1e6:
-        return f"{sign}{usd / 1e6:.2f} million USD"
-    return f"{sign}{usd:,.0f} USD"
+    return "never" if used > 1 else share_text(used)
 
 
 def _data(found: Costs) -> dict[str, Any]:

@@ -11,17 +11,6 @@ WEEK_SECONDS: Final = 7 * 86_400.0
 GOLDEN: Final = (5**0.5 - 1) / 2  # its multiples, without their whole parts, fill 0 to 1 evenly
 
 
-def workload_of(jobs: Sequence[tuple[float, float, int]]) -> Workload:
-    """Of (submitted at second, seconds, GPUs), in any order, in one queue."""
-    ranked = sorted(jobs)
-    return Workload(
-        submits=[at for at, _, _ in ranked],
-        durations=[seconds for _, seconds, _ in ranked],
-        gpus=[gpus for _, _, gpus in ranked],
-        queues=[0] * len(ranked),
-    )
-
-
 def loads(work: Workload, step_seconds: float) -> list[float]:
     """GPUs in demand, on the average of each whole step from second 0 to the last submission.
 

@@ -108,7 +108,7 @@ def _rails(nodes: int, rails: int, radix: int) -> Fabric:
     if nodes > radix:
         raise SpecInvalid(
             f"rails of {nodes} nodes do not fit on switches of {radix} ports",
-            hint=f"plan {radix} nodes or fewer, or leave out rail-only for a tree of more tiers",
+            hint=f"plan {radix} nodes or fewer, or leave out --rail-only for a tree of more tiers",
         )
     leaves = -(-rails // (radix // nodes))
     return Fabric(tiers=1, radix=radix, leaves=leaves, down=radix, node_links=nodes * rails)
@@ -131,7 +131,7 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
         most = radix * half * down
         raise SpecInvalid(
             f"{ends:,} adapters do not fit under three tiers of switches with {radix} ports",
-            hint=f"plan {most:,} or fewer, or a switch with more ports",
+            hint=f"plan {most:,} adapters or fewer, or name a --switch with more ports",
         )
     each_plane = _dividing(half, least=pods * half / radix)
     return Fabric(

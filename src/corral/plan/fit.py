@@ -14,6 +14,8 @@ from corral.perf.adapters import adapter_memory
 from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.memory import Memory, training_memory
 from corral.perf.serving_memory import Serving, serving_memory
+from corral.plan.layout_words import in_short
+from corral.plan.report import counted
 
 MOST_GPUS: Final = 4_096  # where no limit is said
 WIDEST: Final = 8  # GPUs that a layer is cut over at the most
@@ -179,7 +181,8 @@ def _nearest(ask: Ask, purpose: Purpose, last: Tried) -> Iterator[str]:
 
 def _lesser(ask: Ask, purpose: Purpose, gpus: int) -> Iterator[str]:
     """Fewer bytes a weight, a shorter context or a smaller batch that would fit on so many GPUs."""
-    for precision in (Precision.FP8, Precision.INT4):
+    eight = Precision.FP8 if Precision.FP8 in ask.device.flops else Precision.INT8
+    for precision in (eight, Precision.INT4):
         frozen = purpose in (Purpose.INFERENCE, Purpose.LORA)
         fewer_bytes = frozen and precision.bytes < ask.precision.bytes
         if fewer_bytes and _fits(replace(ask, precision=precision), purpose, gpus):
@@ -192,7 +195,7 @@ def _lesser(ask: Ask, purpose: Purpose, gpus: int) -> Iterator[str]:
 
 
 def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count:,} GPUs"
+    return counted(count, "GPU")
 
 
 def on_gpus(ask: Ask, gpus: int, purpose: Purpose = Purpose.INFERENCE) -> Tried | None:
@@ -233,52 +236,49 @@ def _serving(ask: Ask, gpus: int) -> Iterator[Option]:
                 kv_bytes=ask.kv_precision.bytes,
             )
             memory = serving_memory(serving, architecture=ask.device.architecture)
-            yield _words(tensor=tensor, pipeline=pipeline), memory.parts
+            yield in_short(Layout(tensor=tensor, pipeline=pipeline)), memory.parts
 
 
-def _sharded(ask: Ask, gpus: int) -> Iterator[tuple[str, Layout]]:
+def _sharded(gpus: int) -> Iterator[Layout]:
     """All states shared out over all GPUs; a long sequence cut over a few of them."""
     for context in (1, 2, 4, 8, 16):
         if gpus % context == 0:
-            data = gpus // context
-            layout = Layout(
-                data=data,
+            yield Layout(
+                data=gpus // context,
                 context=context,
                 shard=Shard.PARAMETERS if gpus > 1 else Shard.NONE,
                 recompute=Recompute.FULL,
             )
-            words = _words(fsdp=gpus, context=context)
-            yield f"{words}, layers recomputed", layout
 
 
 def _adapting(ask: Ask, gpus: int) -> Iterator[Option]:
+    """All states shared out; where a layer by itself is too large for that, cut as in
+    pre-training."""
     state = State(weight=ask.precision.bytes)
-    for words, layout in _sharded(ask, gpus):
+    for layout in (*_sharded(gpus), *_cut(ask, gpus)):
         step = _step(ask, layout, state)
         memory = adapter_memory(step, layout, rank=ask.rank, architecture=ask.device.architecture)
-        yield words, _device_parts(memory, gpus)
+        yield in_short(layout), _device_parts(memory, gpus)
 
 
 def _tuning(ask: Ask, gpus: int) -> Iterator[Option]:
     """All states shared out; where a layer by itself is too large for that, as in pre-training."""
-    for words, layout in _sharded(ask, gpus):
-        yield words, _trained(ask, layout, FINE_TUNED)
+    for layout in _sharded(gpus):
+        yield in_short(layout), _trained(ask, layout, FINE_TUNED)
     yield from _pretraining(ask, gpus)
 
 
 def _pretraining(ask: Ask, gpus: int) -> Iterator[Option]:
-    """Megatron-LM's layouts: without recomputation first, and with as few cuts as will do."""
+    """Megatron-LM's layouts."""
+    for layout in _cut(ask, gpus):
+        yield in_short(layout), _trained(ask, layout, State())
+
+
+def _cut(ask: Ask, gpus: int) -> Iterator[Layout]:
+    """Without recomputation first, and with as few cuts as will do."""
     for recompute in (Recompute.NONE, Recompute.FULL):
         for layout in sorted(_grids(ask, gpus), key=_cuts):
-            again = ", layers recomputed" if recompute is Recompute.FULL else ""
-            words = _words(
-                tensor=layout.tensor,
-                pipeline=layout.pipeline,
-                context=layout.context,
-                expert=layout.expert,
-                data=layout.data,
-            )
-            yield f"{words}{again}", _trained(ask, replace(layout, recompute=recompute), State())
+            yield replace(layout, recompute=recompute)
 
 
 def _cuts(layout: Layout) -> tuple[int, int, int]:
@@ -287,7 +287,7 @@ def _cuts(layout: Layout) -> tuple[int, int, int]:
 
 def _grids(ask: Ask, gpus: int) -> Iterator[Layout]:
     for tensor in _widths(ask, gpus):
-        for pipeline in (1, 2, 4, 8, 16, 32):
+        for pipeline in (1, 2, 4, 8, 16, 32, 64):
             for context in (1, 2, 4, 8, 16):
                 data, left = divmod(gpus, tensor * pipeline * context)
                 if left or not data or ask.model.layers < pipeline:
@@ -329,20 +329,6 @@ def _device_parts(memory: Memory, gpus: int) -> dict[str, float]:
         "context": memory.over.context,
         "collectives": memory.over.collectives if gpus > 1 else 0.0,
     }
-
-
-def _words(**sizes: int) -> str:
-    """A layout in the words of the field: TP 4 x PP 2."""
-    short = {
-        "tensor": "TP",
-        "pipeline": "PP",
-        "context": "CP",
-        "expert": "EP",
-        "data": "DP",
-        "fsdp": "FSDP",
-    }
-    told = [f"{short[name]} {size}" for name, size in sizes.items() if size > 1]
-    return " x ".join(told) or "1 GPU"
 
 
 _OPTIONS: Final[Mapping[Purpose, Callable[[Ask, int], Iterator[Option]]]] = {

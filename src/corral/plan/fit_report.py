@@ -4,14 +4,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from corral.catalog.bands import mean_band
+from corral.catalog.bands import band, mean_band
 from corral.catalog.overheads import overhead
 from corral.perf.serving_memory import kv_token_bytes
+from corral.plan.cautions import cautions
 from corral.plan.fit import Ask, Fit, Fitting, Purpose, Tried, on_gpus
-from corral.plan.report import Answer, Cell, Column, Figure, Report, Series, Table, columns
+from corral.plan.report import (
+    Answer,
+    Cell,
+    Column,
+    Figure,
+    Report,
+    Series,
+    Table,
+    columns,
+    counted,
+)
 
-TRAINING: Final = "memory_ci.memory"
-SERVED: Final = 0.20  # mean error of the 20 rows that tell memory of inference: docs/plan-memory.md
+PRETRAINED: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
+TUNED: Final = "training.memory"  # and of runs of all kinds of libraries
+SERVED: Final = 0.20  # mean error of the rows that tell memory of inference: docs/plan-memory.md
+SERVED_ROWS: Final = 20
 POINTS: Final = 24
 GB: Final = 1e9
 PARTS: Final = (
@@ -45,8 +58,8 @@ def report(found: Fitting, *, assumed: tuple[str, ...] = ()) -> Report:
         tables=(_by_purpose(found), _by_part(found), _tried(found)),
         figures=_figures(found),
         assumed=(*assumed, *_assumed(ask)),
-        sources=SOURCES,
-        warnings=tuple(_warnings(ask)),
+        sources=(*SOURCES, *_bands_told()),
+        warnings=tuple(f"{one}." for one in cautions(ask.model, ask.context)),
         data=_data(found),
     )
 
@@ -58,7 +71,7 @@ def _verdict(found: Fitting) -> str:
         f"{fit.purpose} {_count(fit)}" for fit in found.fits if fit.purpose is not Purpose.INFERENCE
     )
     if serving.gpus is None:
-        first = f"{asked} do not fit on {serving.best.gpus:,} GPUs: {_shortage(serving.best)}"
+        first = f"{asked} do not fit on {_gpus(serving.best.gpus)}: {_shortage(serving.best)}"
         near = f" Nearest: {'; '.join(serving.nearest)}." if serving.nearest else ""
         return f"{first}.{near} {_capital(trained)}."
     layout = f" ({serving.best.layout})" if serving.gpus > 1 else ""
@@ -92,7 +105,7 @@ def _capital(words: str) -> str:
 
 
 def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count:,} GPUs"
+    return counted(count, "GPU")
 
 
 def _count(fit: Fit) -> str:
@@ -102,9 +115,9 @@ def _count(fit: Fit) -> str:
 def _shortage(tried: Tried) -> str:
     """Why it is too tight, with its largest parts."""
     largest = sorted(tried.parts.items(), key=lambda part: -part[1])[:2]
-    parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in largest)
+    parts = ", ".join(f"{name} {size / GB:,.1f}" for name, size in largest)
     need, usable = tried.needed / GB, tried.usable / GB
-    return f"{need:.1f} GB a GPU ({parts}) where {usable:.1f} can be used"
+    return f"{need:,.1f} GB a GPU ({parts}) where {usable:,.1f} can be used"
 
 
 def _answers(found: Fitting) -> Iterator[Answer]:
@@ -119,13 +132,26 @@ def _answers(found: Fitting) -> Iterator[Answer]:
             name=f"memory for {fit.purpose}",
             value=fit.best.needed / GB,
             unit="GB a GPU",
-            band=SERVED if fit.purpose is Purpose.INFERENCE else mean_band(TRAINING),
+            band=_memory_band(fit.purpose),
             note=f"of {fit.best.usable / GB:.1f} on {_gpus(fit.best.gpus)}",
         )
     on = _gpus(found.of(Purpose.INFERENCE).best.gpus)
     longest, most = found.longest, found.most
     yield Answer(name="longest context", value=longest, unit="tokens", band=SERVED, note=on)
     yield Answer(name="largest batch", value=most, unit="sequences", band=SERVED, note=on)
+
+
+def _memory_band(purpose: Purpose) -> float | None:
+    if purpose is Purpose.INFERENCE:
+        return SERVED
+    return mean_band(PRETRAINED if purpose is Purpose.PRETRAINING else TUNED)
+
+
+def _bands_told() -> Iterator[str]:
+    yield f"\u00b1 of serving: the mean absolute error over {SERVED_ROWS} rows: docs/plan-memory.md"
+    for name, what in ((TUNED, "fine-tuning"), (PRETRAINED, "pre-training")):
+        if (known := band(name)) is not None:
+            yield known.told(what)
 
 
 def _by_purpose(found: Fitting) -> Table:
@@ -219,12 +245,6 @@ def _assumed(ask: Ask) -> Iterator[str]:
         "training on one sequence of the context a GPU and pass: 16 bytes a parameter in "
         "fine-tuning (ZeRO), 18 in pre-training (Megatron-LM with a distributed optimizer)"
     )
-
-
-def _warnings(ask: Ask) -> Iterator[str]:
-    made_for = ask.model.context
-    if made_for and ask.context > made_for:
-        yield f"{ask.model.name} was made for {made_for:,} tokens of context, not {ask.context:,}."
 
 
 def _data(found: Fitting) -> dict[str, Any]:

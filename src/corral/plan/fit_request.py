@@ -1,13 +1,15 @@
 """plan model: does it fit, asked in plain words."""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
 
 from corral.catalog.devices import device
-from corral.domain.errors import SpecInvalid
+from corral.plan.bounds import COUNT, GPUS, Length, check
 from corral.plan.fit import Ask, fitting
 from corral.plan.fit_report import report
 from corral.plan.report import Report
 from corral.plan.said import model_said, precision_said
+from corral.plan.suited import half, half_told, kept_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +21,9 @@ class FitRequest:
         gpu: The type of GPU.
         context: Tokens of a sequence.
         batch: Sequences that are served at once.
-        precision: Of weights that are served or frozen: bf16, fp8, int4, ...
-        kv_precision: Of the keys and values that are kept while serving.
+        precision: Of weights that are served or frozen: fp8, int4, ...; else bf16, or fp16 on GPUs
+            without.
+        kv_precision: Of the keys and values that are kept while serving: fp8, ...; else 16 bits.
         gpus: At most so many.
         rank: Of LoRA's matrices.
     """
@@ -28,33 +31,27 @@ class FitRequest:
     model: str
     _: KW_ONLY
     gpu: str = "h100-sxm"
-    context: int = 8_192
-    batch: int = 16
-    precision: str = "bf16"
-    kv_precision: str = "bf16"
-    gpus: int | None = None
-    rank: int = 16
+    context: Length = 8_192
+    batch: Annotated[int, COUNT] = 16
+    precision: str = ""
+    kv_precision: str = ""
+    gpus: Annotated[int | None, GPUS] = None
+    rank: Annotated[int, COUNT] = 16
 
 
 def answer(request: FitRequest) -> Report:
     """Raises: NotFound, ModelRefused, SpecInvalid."""
-    counts = {
-        "context": request.context,
-        "batch": request.batch,
-        "gpus": request.gpus,
-        "rank": request.rank,
-    }
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise SpecInvalid(f"{name} is {count}", hint="give a number from 1 on")
+    check(request)
+    used = device(request.gpu)
+    kept = request.kv_precision
     ask = Ask(
         model=model_said(request.model),
-        device=device(request.gpu),
+        device=used,
         context=request.context,
         batch=request.batch,
-        precision=precision_said(request.precision),
-        kv_precision=precision_said(request.kv_precision),
+        precision=kept_in(request.precision, used),
+        kv_precision=precision_said(kept) if kept else half(used),
         gpus=request.gpus,
         rank=request.rank,
     )
-    return report(fitting(ask))
+    return report(fitting(ask), assumed=half_told(request.precision, used))

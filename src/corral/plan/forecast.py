@@ -127,7 +127,7 @@ def forecast(history: Sequence[float], *, step_hours: float, season: int, horizo
     if horizon < 1 or len(history) < least:
         raise SpecInvalid(
             f"{len(history)} steps of {step_hours:g} h are too few to forecast {horizon}",
-            hint=f"{least} are needed; or ask for fewer",
+            hint=f"{least} are needed; or look ahead for fewer --horizon-days",
         )
     played = {name: _Played(method, history, season, horizon) for name, method in METHODS.items()}
     change = _seasonal_change(history, season)

@@ -4,10 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor
+from typing import Final
 
 from corral.domain.errors import SpecInvalid
-from corral.plan.bills import Prices
+from corral.plan.bills import MONTH_HOURS, Prices, check_demand
 
+YEAR_HOURS: Final = 12 * MONTH_HOURS
+NOTHING: Final = "the demand asks for no GPU at any hour"
+FORM: Final = "give GPUs and hours, for example 64:2000 16:6760"
 Demand = tuple[tuple[float, float], ...]  # (GPUs, hours or any weight), in any order
 
 
@@ -36,6 +40,20 @@ def duration_curve(loads: Sequence[float]) -> Demand:
     return tuple(sorted(((load, float(n)) for load, n in Counter(loads).items()), reverse=True))
 
 
+def peak_and_use(demand: Demand) -> tuple[int, float]:
+    """The most GPUs that are in use at a time of a year, and the share of their hours that are.
+
+    Raises: SpecInvalid where nothing is asked for, or what cannot be.
+    """
+    check_demand(demand)
+    peak = ceil(max((gpus for gpus, _ in demand), default=0.0))
+    hours = max(YEAR_HOURS, sum(hours for _, hours in demand))
+    work = sum(gpus * hours for gpus, hours in demand)
+    if work <= 0:
+        raise SpecInvalid(NOTHING, hint=FORM)
+    return peak, work / (peak * hours)
+
+
 def best_mix(prices: Prices, demand: Demand, kind: str = "on demand") -> Hybrid:
     """The cheapest mix, in whole nodes.
 
@@ -47,8 +65,7 @@ def best_mix(prices: Prices, demand: Demand, kind: str = "on demand") -> Hybrid:
     hours = sum(weight for _, weight in demand)
     peak = max((gpus for gpus, _ in demand), default=0.0)
     if hours <= 0 or peak <= 0 or min(min(pair) for pair in demand) < 0:
-        hint = "give GPUs and hours, for example 64:2000,16:6760"
-        raise SpecInvalid("the demand asks for no GPU at any hour", hint=hint)
+        raise SpecInvalid(NOTHING, hint=FORM)
     shares = tuple((gpus, weight / hours) for gpus, weight in demand)
     node = prices.node_gpus
     work = sum(gpus * share for gpus, share in shares)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from corral.plan.judged_choices import choices, choices_table
 from corral.plan.measures import MEASURES, SLICES
 from corral.plan.predictors import predictor
 from corral.plan.report import Column, Figure, Report, Series, Table, columns
@@ -69,6 +70,8 @@ def _tables(kind: str, outcome: Outcome, measures: Sequence[Measure]) -> list[Ta
             groups = [(name, errors_of(some)) for name, some in by(pairs, column).items()]
             if len(groups) > 1:
                 tables.append(errors_table(f"{measure.name} by {word}", groups))
+    if found := choices(outcome.pairs.get("step time", ())):
+        tables.append(choices_table(found))
     if outcome.refused:
         rows = sorted(outcome.refused.items(), key=lambda item: -item[1])
         tables.append(Table(title="Refused", columns=columns("why", "rows"), rows=tuple(rows)))

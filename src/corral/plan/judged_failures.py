@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from corral.catalog.failures import Seen, rate_of, seen
-from corral.plan.reliability import LongRun, mtbf_seconds, reliability
+from corral.plan.reliability import mtbf_seconds, reliability
+from corral.plan.reliability_request import ReliabilityRequest
 from corral.plan.report import Table, columns
 from corral.plan.rows import Row
 
@@ -84,15 +85,15 @@ def _goodputs(rows: Sequence[Row]) -> Iterator[Held]:
     """Shares of the time: of Llama 3 with all its interruptions, planned ones too, and of
     MegaScale's 175B model by the rates of others."""
     counted = round(_number(rows, LLAMA, "interruptions total", 16_384))
-    llama = LongRun(
-        nodes=2_048,
-        work_days=49.0,
+    llama = ReliabilityRequest(
+        gpus=16_384,
+        days=49.0,
         rate=counted / (2_048 * 54) * 1_000,
         counted=counted,
         parameters=405e9,
         write_gb_per_s=_number(rows, LLAMA, "storage fabric sustained throughput", 16_384),
     )
-    megascale = LongRun(nodes=1_536, work_days=30.0, architecture="ampere", parameters=175e9)
+    megascale = ReliabilityRequest(gpus=12_288, days=30.0, gpu="a100-sxm-80", parameters=175e9)
     for what, run, system, metric, gpus in (
         ("Llama 3, 54 days", llama, LLAMA, "effective training time", 16_384),
         ("MegaScale, weeks", megascale, MEGASCALE, "effective training time rate", 12_288),

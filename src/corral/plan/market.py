@@ -5,12 +5,20 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
+from corral.catalog.carbon import electricity_usd_per_kwh
 from corral.catalog.devices import Device, device
 from corral.catalog.economics import Assumption, assumptions
 from corral.catalog.prices import Prices
 from corral.domain.errors import NotFound
+from corral.plan.words import brief
 
 PRICED: Final = "h100-sxm"  # whose prices catalog/data/economics.csv has, with their low and high
+SPREAD: Final = (
+    2.0  # of 21 types with a price on demand, 18 are within it of an H100's by bandwidth
+)
+CONTRACTS: Final = 0.25  # assumed: so far a contract is from its region's mean price, either way
+LIKE: Final = "an H100's"  # begins the source of a price that nobody tells
+CLOUDS: Final = {"google": "TPUs", "aws": "Trainium"}
 
 
 def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dict[str, Assumption]:
@@ -18,7 +26,8 @@ def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dic
 
     On demand it is the middle of what the clouds ask, from the cheapest to the dearest; the
     discounts are those of the clouds that ask for both. Of a GPU sold alone the server costs as
-    much more as an H100's does. `cloud`: only that one's offers.
+    much more as an H100's does. What nobody tells is an H100's, by the bandwidth of their memories.
+    `cloud`: only that one's offers.
 
     Raises: NotFound where that cloud does not rent it out.
     """
@@ -37,7 +46,38 @@ def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dic
         if off:
             found[name] = _between(known[name], off, "the same clouds: corral plan prices")
     found.update((one.name, one) for one in _server(about, market, known))
+    if missing := untold(about, market):
+        like = of_market(PRICED, market, years=years)
+        found |= {name: _by_bandwidth(like.get(name, known[name]), about) for name in missing}
     return found
+
+
+def untold(about: Device, market: Prices) -> tuple[str, ...]:
+    """The prices, by the names of their assumptions, that the list does not have of this GPU."""
+    if about.name == PRICED:
+        return ()
+    sold = ("server_per_gpu",) if _per_gpu(about, market) is None else ()
+    return sold if market.rent(about.name) else (*sold, "on_demand")
+
+
+def rented_only(about: Device) -> str:
+    """What a cloud builds for itself and sells to nobody, in a word; "" for all others."""
+    return CLOUDS.get(about.vendor.lower(), "")
+
+
+def electricity(region: str) -> Assumption:
+    """What a large customer pays there for a kWh; contracts differ. Raises: NotFound, SpecInvalid
+    for a region without a price."""
+    usd, source = electricity_usd_per_kwh(region)
+    low, high = (1 - CONTRACTS) * usd, (1 + CONTRACTS) * usd
+    return replace(assumptions()["kwh"], value=usd, low=low, high=high, source=source)
+
+
+def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
+    times = about.memory_bytes_per_s / device(PRICED).memory_bytes_per_s
+    usd = one.value * times
+    source = f"{LIKE} {brief(one.value)} times {times:.2f} for the memory's bandwidth"
+    return replace(one, value=usd, low=usd / SPREAD, high=usd * SPREAD, source=source)
 
 
 def _discounts(about: Device, market: Prices, kind: str, cloud: str) -> list[float]:

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from corral.plan.rows import Row
 from corral.plan.validate import Measure
 
 STATIC: Final = ("static batch, full request latency", "offline static batch", "batch 1 decode")
+NODE_GPUS: Final = 8  # of a node where nobody says
 LARGE_BYTES: Final = 16 * 2**20
 _SPARSE: Final = re.compile(r"mixtral|moe|deepseek|grok|\d+x\d+b|-a\d+b|gpt-oss|llama 4", re.I)
 _HALF: Final = re.compile(r"(bf16|fp16)(?!.*fp8)", re.I)
@@ -71,6 +73,12 @@ MEASURES: Final[Mapping[str, tuple[Measure, ...]]] = {
     ),
     "memory_ci": (
         Measure(
+            name="step time",
+            predicted="pred_step_time_s",
+            unit="s",
+            measured=_column("iter_time_s_median"),
+        ),
+        Measure(
             name="memory",
             predicted="pred_memory_gb_per_gpu",
             unit="GB",
@@ -98,12 +106,24 @@ def _is_good(row: Row) -> bool:
 
 
 def _is_dense_half(row: Row) -> bool:
-    dense = not _SPARSE.search(row.get("model", "")) and (number(row, "ep") or 1) <= 1
-    return _is_good(row) and dense and bool(_HALF.match(row.get("precision", "")))
+    half = bool(_HALF.match(row.get("precision", "")))
+    return _is_good(row) and not _has_experts(row) and half
+
+
+def _has_experts(row: Row) -> bool:
+    return bool(_SPARSE.search(row.get("model", ""))) or (number(row, "ep") or 1) > 1
+
+
+def _is_dense_narrow(row: Row) -> bool:
+    narrow = not _HALF.match(row.get("precision", "")) and re.search(
+        r"fp8|float8|fp4|int8", row.get("precision", ""), re.I
+    )
+    return _is_good(row) and not _has_experts(row) and bool(narrow)
 
 
 def _nodes(row: Row) -> float:
-    return number(row, "nodes") or 1.0
+    """Where a row does not say: nodes of eight."""
+    return number(row, "nodes") or ceil((number(row, "n_gpus") or 1.0) / NODE_GPUS)
 
 
 def _is_large(row: Row) -> bool:
@@ -134,12 +154,26 @@ SLICES: Final = (
         ),
     ),
     Slice(
+        name="training.step_time.experts", kind="training", measure="step time",
+        title="step time, quality A and B, mixture of experts, any precision",
+        holds=lambda row: _is_good(row) and _has_experts(row),
+    ),
+    Slice(
+        name="training.step_time.narrow", kind="training", measure="step time",
+        title="step time, quality A and B, dense, 8 bits and fewer", holds=_is_dense_narrow,
+    ),
+    Slice(
         name="training.memory", kind="training", measure="memory", asked=0.08,
         title="memory per GPU, allocator peak", holds=_is_good,
     ),
     Slice(
         name="memory_ci.memory", kind="memory_ci", measure="memory", asked=0.08,
         title="memory per GPU, allocator peak, Megatron-LM's functional tests",
+        holds=lambda row: True,
+    ),
+    Slice(
+        name="memory_ci.step_time", kind="memory_ci", measure="step time",
+        title="step time, Megatron-LM's functional tests (host-bound, deterministic)",
         holds=lambda row: True,
     ),
     Slice(

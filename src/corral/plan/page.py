@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import chain, repeat
+from math import isfinite
 from typing import Final
 
 from corral.plan.plot import LIGHT, svg
 from corral.plan.report import Answer, Cell, Column, Report, Table
 from corral.plan.ticks import number_text
 
+LONG: Final = 60  # letters, from which on a cell may take several lines
 DARK: Final = ("#3bc9db", "#ff922b", "#b197fc", "#69db7c", "#f783ac", "#ced4da")
 
 
@@ -27,8 +29,9 @@ STYLE: Final = (
     ".verdict{font-size:1.1rem}.small{font-size:.85rem}"
     ".wide{overflow-x:auto}svg{width:100%;min-width:34rem;height:auto}svg text{fill:var(--ink)}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-    "td,th{padding:.2rem .7rem;text-align:right;white-space:nowrap}"
-    ".word,th:first-child{text-align:left}"
+    "td,th{padding:.2rem .7rem;text-align:right;vertical-align:top;white-space:nowrap}"
+    ".head th{vertical-align:bottom;white-space:normal}"
+    ".word,th:first-child{text-align:left}.long{white-space:normal;min-width:24rem}"
     "tr:nth-child(even){background:var(--band)}"
 )
 
@@ -61,16 +64,32 @@ def _body(report: Report) -> Iterator[str]:
 def _answers(answers: Sequence[Answer]) -> str:
     rows = "".join(
         f"<tr><th>{escape(one.name)}</th><td>{escape(answer_text(one))}</td>"
-        f'<td class="word">{escape(one.note)}</td></tr>'
+        f'<td class="{_kind(one.note)}">{escape(one.note)}</td></tr>'
         for one in answers
     )
     return f'<div class="wide"><table>{rows}</table></div>'
 
 
 def answer_text(one: Answer) -> str:
-    """A value with its unit and the error that such a number has been measured to have."""
-    band = f" \u00b1 {one.band * 100:.0f} %" if one.band is not None else ""
-    return f"{cell_text(one.value)}{f' {one.unit}' if one.unit else ''}{band}"
+    """A value with its unit and the error that such a number has been measured to have: of a share
+    in its own hundredths, as 90 % with 9 % more or less could be read in two ways."""
+    unit = f" {one.unit}" if one.unit else ""
+    return f"{cell_text(one.value)}{unit}{_band_text(one)}"
+
+
+def _band_text(one: Answer) -> str:
+    ends = _ends(one)
+    if ends is not None:
+        return f" ({cell_text(ends[0])} to {cell_text(ends[1])})"
+    return "" if one.band is None else f" \u00b1 {one.band * 100:.0f} %"
+
+
+def _ends(one: Answer) -> tuple[float, float] | None:
+    if one.low is not None and one.high is not None:
+        return one.low, one.high
+    if one.band is None or not one.unit.startswith("%") or not isinstance(one.value, int | float):
+        return None
+    return one.value * (1 - one.band), min(100.0, one.value * (1 + one.band))
 
 
 def _table(table: Table) -> str:
@@ -81,7 +100,7 @@ def _table(table: Table) -> str:
         for row in table.rows
     )
     note = f'<p class="small">{escape(table.note)}</p>' if table.note else ""
-    whole = f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    whole = f'<div class="wide"><table><tr class="head">{head}</tr>{body}</table></div>'
     return f"<h2>{escape(table.title)}</h2>{whole}{note}"
 
 
@@ -99,7 +118,11 @@ def _cell(value: Cell, is_word: bool, is_first: bool) -> str:
     text = escape(cell_text(value))
     if is_word and is_first:
         return f"<th>{text}</th>"
-    return f'<td class="word">{text}</td>' if is_word else f"<td>{text}</td>"
+    return f'<td class="{_kind(text)}">{text}</td>' if is_word else f"<td>{text}</td>"
+
+
+def _kind(text: str) -> str:
+    return "word long" if len(text) > LONG else "word"
 
 
 def column_text(column: Column) -> str:
@@ -113,6 +136,8 @@ def cell_text(value: Cell) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float) and not isfinite(value):
+        return "without end" if value > 0 else ""
     return value if isinstance(value, str) else number_text(value)
 
 

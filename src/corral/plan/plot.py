@@ -24,7 +24,7 @@ def svg(figure: Figure) -> str:
 def picture(figure: Figure) -> str:
     """The drawing as a file of its own, on white."""
     colours = "".join(f"--c{at}:{one};" for at, one in enumerate(LIGHT))
-    style = f"svg{{--grid:#dee2e6;background:#fff;font-family:sans-serif;{colours}}}"
+    style = f"svg{{--ink:#212529;--grid:#dee2e6;background:#fff;font-family:sans-serif;{colours}}}"
     names = "".join(
         f'<text x="8" y="{16 + 16 * at}" font-size="12" fill="{colour(at)}">'
         f"{escape(one.name)}</text>"
@@ -121,13 +121,14 @@ def _bars(figure: Figure) -> Iterator[str]:
 
     for mark in axis.marks():
         x = across(mark)
-        yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{deep}" stroke="var(--grid)"/>'
+        ink = "var(--ink)" if mark == 0 and axis.low < 0 else "var(--grid)"
+        yield f'<line x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{deep}" stroke="{ink}"/>'
         yield _word(x, deep + 16, mark_text(mark), "middle")
     for at, one in enumerate(figure.series):
         low, high = sorted((ends[at][0], ends[at][1] if len(ends[at]) > 1 else 0.0))
         yield (
             f'<rect x="{across(low):.1f}" y="{at * BAR + 4}" '
-            f'width="{across(high) - across(low):.1f}" height="{BAR - 8}" fill="{colour(at)}"/>'
+            f'width="{across(high) - across(low):.1f}" height="{BAR - 8}" fill="{colour(0)}"/>'
         )
         yield _word(NAMES - 8, at * BAR + BAR / 2 + 4, one.name, "end")
     yield _word(WIDTH, deep + 34, _title(figure.y), "end")

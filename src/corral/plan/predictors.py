@@ -21,7 +21,12 @@ PREDICTED: Final[Mapping[str, tuple[str, ...]]] = {
         "pred_tokens_per_s_per_gpu",
         "pred_memory_gb_per_gpu",
     ),
-    "memory_ci": ("pred_memory_gb_per_gpu", "pred_memory_steady_gb_per_gpu"),
+    "memory_ci": (
+        "pred_step_time_s",
+        "pred_tokens_per_s_per_gpu",
+        "pred_memory_gb_per_gpu",
+        "pred_memory_steady_gb_per_gpu",
+    ),
 }
 PREDICTORS: Final[Mapping[str, Predict]] = {
     "collectives": rows_collectives.predict,
@@ -37,6 +42,13 @@ _COUNTS: Final = (
 )
 
 
+class Cells(dict[str, str]):
+    """A row, in which a column that the table has not is an empty cell."""
+
+    def __missing__(self, column: str) -> str:
+        return ""
+
+
 def predictor(kind: str) -> Predict:
     """What predicts rows of that kind of table. Whatever stands in a row, it is predicted or
     refused, so that no row stops a table.
@@ -50,7 +62,7 @@ def predictor(kind: str) -> Predict:
     def predicted(row: Row) -> Predicted:
         _refuse_what_nobody_has(row)
         try:
-            found = predict(row)
+            found = predict(Cells(row))
         except (ValueError, ArithmeticError, LookupError) as wrong:
             raise RowRefused(f"the row says something that cannot be: {wrong}") from wrong
         if not all(isfinite(value) and value > 0 for value in found.values.values()):

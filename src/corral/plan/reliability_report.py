@@ -6,9 +6,10 @@ from math import isfinite
 from typing import Any, Final
 
 from corral.catalog.failures import seen
-from corral.perf.failures import goodput
-from corral.plan.reliability import Reliability, mtbf_seconds
-from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns
+from corral.perf.failures import chance_of_failure, goodput
+from corral.plan.reliability import Faster, Kept, Reliability, mtbf_seconds
+from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
+from corral.plan.words import share_text
 
 POINTS: Final = 40
 CLUMPS: Final = (
@@ -18,66 +19,117 @@ CLUMPS: Final = (
 )
 
 
-def report(found: Reliability, *, assumed: tuple[str, ...] = ()) -> Report:
-    """`assumed`: what the caller took."""
-    run, best = found.run, found.best
-    days = f"{run.work_days:g} days of work take {best.wall_days:.1f}"
+def report(found: Reliability) -> Report:
+    run = found.run
+    nodes, days = counted(run.nodes, "node"), counted(run.days, "day")
     return Report(
-        title=f"Reliability: {run.nodes:,} nodes of {run.node_gpus} GPUs, {run.work_days:g} days",
-        verdict=(
-            f"A failure every {_span(found.mtbf_hours)}; saving every "
-            f"{_span(best.interval_seconds / 3_600)} keeps {best.goodput:.1%} of the time: {days}."
-        ),
+        title=f"Reliability: {nodes} of {counted(run.each, 'GPU')}, {days}",
+        verdict=_verdict(found),
         answers=tuple(_answers(found)),
         tables=(_intervals(found), _faster(found), _spares(found), _parts(found), _seen(found)),
         figures=(_by_interval(found), _by_nodes(found)),
-        assumed=(*assumed, *found.told),
+        assumed=found.told,
         sources=(*found.sources, "times to recover: catalog/data/recovery.csv"),
         warnings=(CLUMPS,),
         data=_data(found),
     )
 
 
-def _answers(found: Reliability) -> Iterator[Answer]:
+def _verdict(found: Reliability) -> str:
     run, best = found.run, found.best
+    told = (
+        f"A failure every {_span(found.mtbf_hours)}: save every "
+        f"{_span(best.interval_seconds / 3_600)}, which keeps {share_text(best.goodput, 1)} of the "
+        f"time, so that {counted(run.days, 'day')} of work take {best.wall_days:,.1f}"
+    )
+    if found.spares:
+        told += f". Have {counted(found.spares, 'spare node')} ready"
+    saved = {name: _saved(found, one) for name, one in _halves(found).items()}
+    most = max(saved, key=lambda name: saved[name])
+    if saved[most] < 1:
+        return f"{told}."
+    return f"{told}. Most is gained by {most} in half the time: {saved[most]:,.0f} GPU-hours."
+
+
+def _halves(found: Reliability) -> dict[str, Faster]:
+    pairs = {(one.restart_share, one.stall_share): one for one in found.faster}
+    return {"restarting": pairs[(0.5, 1.0)], "saving": pairs[(1.0, 0.5)]}
+
+
+def _saved(found: Reliability, one: Faster) -> float:
+    """GPU-hours."""
+    return (found.best.wall_days - one.kept.wall_days) * 24 * found.run.held_gpus
+
+
+def _answers(found: Reliability) -> Iterator[Answer]:
+    """Each between what it is at the low rate and at the high one."""
+    run, best, worst, finest = found.run, found.best, found.worst, found.finest
+    few, many = found.rate_low / found.rate, found.rate_high / found.rate
     hours = found.mtbf_hours
-    least, most = hours * found.rate / found.rate_high, hours * found.rate / found.rate_low
-    band = max(most / hours - 1, 1 - least / hours)
-    between = f"{_span(least)} to {_span(most)}"
-    yield Answer(name="mean time between failures", value=hours, unit="h", band=band, note=between)
-    yield Answer(name="chance of at least one failure", value=100 * found.chance, unit="%")
+    yield Answer(
+        name="mean time between failures", value=hours, unit="h", low=hours / many, high=hours / few
+    )
+    yield Answer(
+        name="chance of at least one failure",
+        value=100 * found.chance,
+        unit="%",
+        low=100 * _chance(finest, hours / few),
+        high=100 * _chance(worst, hours / many),
+    )
     yield Answer(
         name="failures",
         value=found.failures,
-        band=band,
+        low=_failures(finest, hours / few),
+        high=_failures(worst, hours / many),
         note="expected over the run",
     )
     yield Answer(
         name="interval between saves",
         value=best.interval_seconds / 60,
         unit="min",
-        note=f"{_span(found.worst.interval_seconds / 3_600)} to "
-        f"{_span(found.finest.interval_seconds / 3_600)} by the rate",
+        low=worst.interval_seconds / 60,
+        high=finest.interval_seconds / 60,
     )
-    spread = max(found.finest.goodput / best.goodput - 1, 1 - found.worst.goodput / best.goodput)
     yield Answer(
         name="goodput",
         value=100 * best.goodput,
         unit="%",
-        band=spread,
-        note=f"{found.worst.goodput:.1%} to {found.finest.goodput:.1%}",
+        low=100 * worst.goodput,
+        high=100 * finest.goodput,
     )
-    yield Answer(name="wall clock", value=best.wall_days, unit="d", band=spread)
-    yield Answer(name="lost", value=found.lost_gpu_hours, unit="GPU h", band=band)
+    yield Answer(
+        name="wall clock",
+        value=best.wall_days,
+        unit="d",
+        low=finest.wall_days,
+        high=_ends(worst.wall_days),
+    )
+    lost = [_lost(found, one) for one in (best, finest, worst)]
+    yield Answer(name="lost", value=lost[0], unit="GPU h", low=lost[1], high=_ends(lost[2]))
     if run.usd_per_gpu_hour is not None:
-        lost = found.lost_gpu_hours * run.usd_per_gpu_hour
-        yield Answer(name="lost in money", value=lost, unit="USD", band=band)
+        usd = [one * run.usd_per_gpu_hour for one in lost]
+        yield Answer(name="lost in money", value=usd[0], unit="USD", low=usd[1], high=_ends(usd[2]))
     yield Answer(
         name="spares",
-        value=found.spares if found.spares is not None else f"more than {run.nodes}",
+        value=found.spares if found.spares is not None else f"more than {run.nodes:,}",
         unit="nodes",
-        note=f"so that {run.nodes:,} are up {run.availability:.4g} of the time",
-    )
+        low=found.spares_few,
+        high=found.spares_many,
+        note=f"so that enough are up {100 * run.availability:.6g} % of the time",
+    )  # fmt: skip
+
+
+def _lost(found: Reliability, kept: Kept) -> float:
+    """GPU-hours to saves, restarts and work done twice."""
+    return (kept.wall_days - found.run.days) * 24 * found.run.held_gpus
+
+
+def _failures(kept: Kept, mtbf_hours: float) -> float:
+    return kept.wall_days * 24 / mtbf_hours
+
+
+def _chance(kept: Kept, mtbf_hours: float) -> float:
+    return chance_of_failure(kept.wall_days * 24, mtbf_hours)
 
 
 def _intervals(found: Reliability) -> Table:
@@ -93,7 +145,6 @@ def _intervals(found: Reliability) -> Table:
 
 
 def _faster(found: Reliability) -> Table:
-    run = found.run
     return Table(
         title="What a faster restart or save would buy",
         columns=columns(
@@ -104,7 +155,7 @@ def _faster(found: Reliability) -> Table:
                 found.saving.restart_seconds * one.restart_share / 60,
                 found.saving.save_seconds * one.stall_share,
                 100 * one.kept.goodput,
-                (found.best.wall_days - one.kept.wall_days) * 24 * run.gpus,
+                _saved(found, one),
             )
             for one in found.faster
         ),
@@ -154,7 +205,7 @@ def _by_interval(found: Reliability) -> Figure:
 
     usual = kept(found.rate)
     return Figure(
-        title="Goodput by the interval between saves",
+        title="Goodput by the interval between saves, at rates that clusters have seen",
         x=Column(name="interval", unit="min"),
         y=Column(name="goodput", unit="%"),
         x_is_log=True,
@@ -180,7 +231,7 @@ def _by_nodes(found: Reliability) -> Figure:
 
     usual = hours(found.rate)
     return Figure(
-        title="Mean time between failures by the size of a run",
+        title="Mean time between failures by the size of a run, at rates that clusters have seen",
         x=Column(name="nodes"),
         y=Column(name="between failures", unit="h"),
         x_is_log=True,
@@ -212,6 +263,7 @@ def _data(found: Reliability) -> dict[str, Any]:
     for kept in (whole["best"], whole["worst"], whole["finest"], *whole["intervals"]):
         kept["wall_days"] = _ends(kept["wall_days"])
     return whole | {
+        "nodes": found.run.nodes,
         "mtbf_hours": found.mtbf_hours,
         "lost_gpu_hours": found.lost_gpu_hours,
     }

@@ -1,16 +1,22 @@
-"""plan reliability: how often a long run fails, asked in plain words."""
+"""A long run, as it is asked about in plain words."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from corral.catalog.devices import device
-from corral.domain.errors import SpecInvalid
-from corral.plan.reliability import LongRun, reliability
-from corral.plan.reliability_report import report
-from corral.plan.report import Report
-from corral.plan.said import model_said
+from corral.plan.bounds import (
+    COUNT,
+    DAYS,
+    NODE_GPUS,
+    PARAMETERS,
+    Above,
+    Bound,
+    Gpus,
+    Usd,
+    check,
+)
 
-USUAL: Final = "llama-3.1-70b"  # where nothing says how large a save is
+ENOUGH: Final = Bound(0.001, 1 - 1e-9, hint="give a share of the time below 1, for example 0.99")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +28,7 @@ class ReliabilityRequest:
         gpus: That the run needs at once.
         gpu: Their type.
         days: Of training, were there no failure.
-        parameters: Instead of a model.
+        parameters: Instead of a model: 70B.
         node_gpus: GPUs of a node, which fails as one.
         rate: Failures that end the run, per 1,000 node-days of these very nodes.
         counted: How many failures were seen, for the band of that rate.
@@ -39,57 +45,45 @@ class ReliabilityRequest:
 
     model: str = ""
     _: KW_ONLY
-    gpus: int
-    days: float
+    gpus: Gpus
+    days: Annotated[float, DAYS]
     gpu: str = "h100-sxm"
-    parameters: float | None = None
-    node_gpus: int | None = None
-    rate: float | None = None
-    counted: int | None = None
-    stall_seconds: float | None = None
+    parameters: Annotated[float | None, PARAMETERS] = None
+    node_gpus: Annotated[int | None, NODE_GPUS] = None
+    rate: Above = None
+    counted: Annotated[int | None, COUNT] = None
+    stall_seconds: Above = None
     async_saves: bool = False
-    write_gb_per_s: float | None = None
-    restart_minutes: float | None = None
-    interval_minutes: float | None = None
-    repair_hours: float | None = None
-    crews: int | None = None
-    availability: float = 0.99
-    usd_per_gpu_hour: float | None = None
+    write_gb_per_s: Above = None
+    restart_minutes: Above = None
+    interval_minutes: Above = None
+    repair_hours: Above = None
+    crews: Annotated[int | None, COUNT] = None
+    availability: Annotated[float, ENOUGH] = 0.99
+    usd_per_gpu_hour: Usd = None
 
+    def __post_init__(self) -> None:
+        check(self)
 
-def answer(request: ReliabilityRequest) -> Report:
-    """Raises: NotFound, ModelRefused, SpecInvalid, Conflict where the run would never end."""
-    used = device(request.gpu)
-    each = used.node_gpus if request.node_gpus is None else request.node_gpus
-    if request.gpus < 1 or each < 1:
-        raise SpecInvalid(f"{request.gpus} GPUs, {each} a node", hint="give numbers from 1 on")
-    parameters, told = _parameters(request)
-    run = LongRun(
-        nodes=-(-request.gpus // each),
-        node_gpus=min(each, request.gpus),
-        work_days=request.days,
-        architecture=used.architecture,
-        rate=request.rate,
-        counted=request.counted,
-        parameters=parameters,
-        stall_seconds=request.stall_seconds,
-        async_saves=request.async_saves,
-        write_gb_per_s=request.write_gb_per_s,
-        restart_minutes=request.restart_minutes,
-        interval_minutes=request.interval_minutes,
-        repair_hours=request.repair_hours,
-        crews=request.crews,
-        availability=request.availability,
-        usd_per_gpu_hour=request.usd_per_gpu_hour,
-    )
-    return report(reliability(run), assumed=told)
+    @property
+    def nodes(self) -> int:
+        """That the run needs at once. Raises: NotFound for an unknown type of GPU."""
+        return -(-self.gpus // self._node)
 
+    @property
+    def each(self) -> int:
+        """GPUs of one of its nodes."""
+        return min(self._node, self.gpus)
 
-def _parameters(request: ReliabilityRequest) -> tuple[float | None, tuple[str, ...]]:
-    if request.parameters is not None:
-        return request.parameters, ()
-    if request.model:
-        return float(model_said(request.model).parameters), ()
-    if request.stall_seconds is not None:
-        return None, ()
-    return float(model_said(USUAL).parameters), (f"saves are those of {USUAL}: name another model",)
+    @property
+    def held_gpus(self) -> int:
+        """Those of all its nodes."""
+        return self.nodes * self.each
+
+    @property
+    def architecture(self) -> str:
+        return device(self.gpu).architecture
+
+    @property
+    def _node(self) -> int:
+        return self.node_gpus or device(self.gpu).node_gpus

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+DAY_SECONDS: Final = 86_400.0
 Cell = str | float | int | bool | None
 
 
@@ -52,6 +53,7 @@ class Figure:
 class Answer:
     """One number of the answer. A number without a band is not shown: `band` is its relative error
     either way, as measured (validation/README.md); None where it is counted or looked up.
+    `low`, `high`: what it may be instead, in its unit, where that is not as far either way.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Answer:
     unit: str = ""
     band: float | None = None
     note: str = ""
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,20 @@ def columns(*names: str | tuple[str, str]) -> tuple[Column, ...]:
         Column(name=one) if isinstance(one, str) else Column(name=one[0], unit=one[1])
         for one in names
     )
+
+
+def counted(count: float, one: str, many: str = "") -> str:
+    """So many things in words: 1 node, 2,048 nodes, 2.5 years. `many`: where an s at the end will
+    not do."""
+    return f"{count:,.10g} {one if count == 1 else many or f'{one}s'}"
+
+
+def lasting(seconds: float) -> tuple[float, str]:
+    """A span of time in the unit that people would say it in: 0.4 h is 24 minutes."""
+    for unit, size in (("days", DAY_SECONDS), ("hours", 3_600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return seconds / size, unit
+    return seconds, "seconds"
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ from corral.perf.wires import Group, Wires
 from corral.plan.rows import Predicted, Row, RowRefused
 from corral.plan.said_links import said_across, said_between_nodes, said_inside
 
+LARGE_BYTES: Final = 2.0**30  # where nobody says
 NAMES: Final = {
     "allreduce": Collective.ALL_REDUCE,
     "allgather": Collective.ALL_GATHER,
@@ -30,6 +31,8 @@ NAMES: Final = {
     "broadcast": Collective.BROADCAST,
     "reduce": Collective.REDUCE,
     "sendrecv": Collective.SEND_RECV,
+    "pprdmawrite": Collective.SEND_RECV,
+    "ppxgmilink": Collective.SEND_RECV,
 }
 
 
@@ -48,22 +51,49 @@ def predict(row: Row) -> Predicted:
     Raises: RowRefused where the collective, its size, or both GPU and links are not known.
     """
     collective = _collective(row.get("collective", ""))
-    size = _number(row, "size_bytes")
-    if size is None:
-        raise RowRefused("its size in bytes is not said", hint="fill the column size_bytes")
+    told: list[str] = []
+    size = _size(row, told)
     place = place_of(row)
+    told += place.told
     if collective is Collective.ALL_GATHER and row.get("library", "").startswith("HCCL"):
         size *= place.group.size  # which counts what one rank puts in
     algorithm = row.get("algo", "").lower()
     if "custom" in algorithm:
         seconds = small_all_reduce_seconds(size, place.group, place.wires)
-        return Predicted(values={"pred_time_us": seconds * 1e6}, told=place.told)
+        return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(told))
     ways = collective_ways(collective, size, place.group, place.wires)
     asked = [way for way in ways if way.algorithm == _asked(algorithm)]
     seconds = min(way.seconds for way in asked or ways)
     if "torch" in row.get("library", "") and collective is not Collective.SEND_RECV:
         seconds = max(seconds, transport(place.wires.scale_up.name).host_call_s)
-    return Predicted(values={"pred_time_us": seconds * 1e6}, told=place.told)
+    return Predicted(values={"pred_time_us": seconds * 1e6}, told=tuple(told))
+
+
+def _size(row: Row, told: list[str]) -> float:
+    """Bytes. Where they are not said: of an exchange of tokens what its notes tell of these, in 8
+    bits to the experts and in 16 back, as DeepSeek-V3 does; of others so many that the rate is all
+    that counts.
+
+    Raises: RowRefused, where nothing tells how many tokens are exchanged.
+    Source: arXiv:2412.19437, section 3.3.
+    """
+    if (said := _number(row, "size_bytes")) is not None:
+        return said
+    name, notes = row.get("collective", ""), row.get("notes", "")
+    if "moe" not in name:
+        told.append("a buffer of 1 GiB")
+        return LARGE_BYTES
+    found = [
+        re.search(words, notes, re.I)
+        for words in (r"(\d+) tokens|tokens (\d+)", r"hidden (\d+)", r"top-?k? ?(\d+)")
+    ]
+    tokens, width, experts = (
+        next((int(part) for part in one.groups() if part), 0) if one else 0 for one in found
+    )
+    if not tokens * width * experts:
+        raise RowRefused("its size in bytes is not said", hint="fill the column size_bytes")
+    told.append(f"{tokens} tokens of {width} numbers, each to {experts} experts")
+    return tokens * width * experts * (2 if "combine" in name else 1)
 
 
 def place_of(row: Row) -> Place:

@@ -1,4 +1,5 @@
-"""Memory of one row of the memory_ci table: a functional test of Megatron-LM with its flags."""
+"""Memory and step time of one row of the memory_ci table: a functional test of Megatron-LM with its
+flags."""
 
 import re
 from collections import defaultdict
@@ -14,10 +15,13 @@ from corral.domain.errors import NotFound
 from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.memory import Memory, training_memory
 from corral.plan.rows import Predicted, Row, RowRefused
-from corral.plan.rows_memory_t5 import DECODED, ENCODED, t5_memory
+from corral.plan.rows_memory_t5 import DECODED, ENCODED, t5_memory, t5_steps
+from corral.plan.rows_memory_time import TimedRun
 
-UNSAID_GPUS: Final = 8  # where a row names no number of GPUs: one node, or
-UNSAID_RELEASE_GPUS: Final = 128  # of a test of a release
+UNSAID_GPUS: Final = 8  # where a row names no number of GPUs
+# Nodes of a test of a release. With half as many, the 15B model on H100 would do 800 TFLOPS a GPU.
+RELEASE_NODES: Final = 16
+RELEASE_GPT_NODES: Final = 32
 FAMILIES: Final = ("gpt", "moe", "bert", "mixtral", "t5")
 VOCABULARIES: Final = {"GPTSentencePieceTokenizer": 256_000, "Llama2Tokenizer": 32_000}
 GPT2_VOCAB: Final = 50_257
@@ -28,7 +32,8 @@ MUON: Final = State(optimizer=8.0)  # fp32 master weight and one moment
 
 
 def predict(row: Row) -> Predicted:
-    """Peak of torch's allocator on the last rank, and what stays between two steps, decimal GB.
+    """Peak of torch's allocator on the last rank, and what stays between two steps, decimal GB;
+    seconds of a step, where the catalog knows the GPU.
 
     Raises: RowRefused.
     """
@@ -40,25 +45,25 @@ def predict(row: Row) -> Predicted:
         )
     told: list[str] = []
     try:
-        memory = _t5(known, told) if known["family"] == "t5" else _decoder(known, told)
+        memory, run = _t5(known, told) if known["family"] == "t5" else _decoder(known, told)
+        rates = run.rates(known, told)
     except (ValueError, ArithmeticError) as wrong:  # a size of 0, or one that nothing can have
         raise RowRefused(str(wrong)) from wrong
-    return Predicted(
-        values={
-            "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
-            "pred_memory_steady_gb_per_gpu": memory.allocated_steady / 1e9,
-        },
-        told=tuple(told),
-    )
+    values = {
+        "pred_memory_gb_per_gpu": memory.allocated_peak / 1e9,
+        "pred_memory_steady_gb_per_gpu": memory.allocated_steady / 1e9,
+    }
+    return Predicted(values=values | rates, told=tuple(told))
 
 
-def _decoder(row: Row, told: list[str]) -> Memory:
+def _decoder(row: Row, told: list[str]) -> tuple[Memory, TimedRun]:
     layout = layout_of(row, told)
     step = step_of(row, told)
-    return memory_of_training(step, layout, gpu=row["gpu"], stage=layout.pipeline - 1)
+    memory = memory_of_training(step, layout, gpu=row["gpu"], stage=layout.pipeline - 1)
+    return memory, TimedRun(steps=(step,), layout=layout)
 
 
-def _t5(row: Row, told: list[str]) -> Memory:
+def _t5(row: Row, told: list[str]) -> tuple[Memory, TimedRun]:
     flags = flags_of(row)
     halves = [flags.get(f"{half}-num-layers", "") for half in ("encoder", "decoder")]
     if not all(half.isdigit() for half in halves):
@@ -68,9 +73,9 @@ def _t5(row: Row, told: list[str]) -> Memory:
     known = defaultdict(str, row, layers=str(encoder + decoder), seq_len=str(DECODED))
     step, layout = step_of(known, told), layout_of(known, told)
     model = replace(step.model, positions=ENCODED, has_bias=True)
-    return t5_memory(
-        model, decoder, replace(step, model=model), layout, architecture=architecture(row["gpu"])
-    )
+    whole = replace(step, model=model)
+    memory = t5_memory(model, decoder, whole, layout, architecture=architecture(row["gpu"]))
+    return memory, TimedRun(steps=t5_steps(encoder, decoder, whole), layout=layout)
 
 
 def memory_of_training(
@@ -210,7 +215,7 @@ def layout_of(row: Row, told: list[str]) -> Layout:
     pipeline = number(row, "pp", 1)
     data = number(row, "dp", 0)
     if not data:
-        gpus = UNSAID_RELEASE_GPUS if "release" in row["test"] else UNSAID_GPUS
+        gpus = number(row, "n_gpus", 0) or _unsaid_gpus(row)
         model_parallel = number(row, "tp", 1) * pipeline * number(row, "cp", 1)
         whole = batch_of(row) // number(row, "micro_batch")
         data = gcd(max(gpus // model_parallel, 1), whole)
@@ -225,7 +230,7 @@ def layout_of(row: Row, told: list[str]) -> Layout:
         context=number(row, "cp", 1),
         expert=number(row, "ep", 1),
         expert_tensor=number(row, "etp", number(row, "tp", 1)),
-        interleave=max(layers // pieces, 1) if pieces else interleave,
+        interleave=max(layers // pieces, 1) if pieces else max(interleave, _named_pieces(row)),
         micro_batch=number(row, "micro_batch"),
         shard=_shard(row),
         sequence_parallel=row["sequence_parallel"] == "True",
@@ -234,6 +239,22 @@ def layout_of(row: Row, told: list[str]) -> Layout:
         last_layers=last,
         replicas=gcd(data, max(flag_number(flags, "num-distributed-optimizer-instances"), 1)),
     )
+
+
+def _unsaid_gpus(row: Row) -> int:
+    if "release" not in row["test"]:
+        return UNSAID_GPUS
+    nodes = RELEASE_GPT_NODES if row["family"] == "gpt" else RELEASE_NODES
+    try:
+        return nodes * device(row["gpu"]).node_gpus
+    except NotFound:
+        return nodes * UNSAID_GPUS
+
+
+def _named_pieces(row: Row) -> int:
+    """Of a test whose flags for that are not in the row, but whose name says it."""
+    said = re.search(r"_vp(\d+)_account_for_embedding", row["test"])
+    return int(said[1]) if said else 1
 
 
 def _split(flags: Mapping[str, str], pipeline: int) -> tuple[int, int, int]:

@@ -44,6 +44,16 @@ def t5_memory(
     )
 
 
+def t5_steps(encoder_layers: int, decoder_layers: int, step: Step) -> tuple[Step, Step]:
+    """What an encoder computes, and a decoder: looking at what was encoded is half a layer more."""
+    model = step.model
+    crossing = decoder_layers + -(-decoder_layers // 2)
+    return (
+        replace(step, model=replace(model, layers=encoder_layers), sequence=ENCODED),
+        replace(step, model=replace(model, layers=crossing), sequence=DECODED),
+    )
+
+
 def _crossed(decoding: Step, encoding: Step, layout: Layout) -> float:
     """Of one layer: a norm in and out and a mask, queries and what attention gives, keys and values
     of all that was encoded; without a flash kernel the scores of each pair, with their mask."""

@@ -16,15 +16,17 @@ from corral.perf.memory import training_memory
 from corral.perf.software import DEFAULT, Software, software
 from corral.perf.train_step import step_time
 from corral.perf.wires import Wires
-from corral.plan.row_model import model_of_row, whole
+from corral.plan.row_model import model_of_row, sequence_of, whole
 from corral.plan.rows import Predicted, Row, RowRefused
 from corral.plan.rows_training_memory import row_memory_gb
 
 LORA: Final = State(gradient=0.0, optimizer=0.0)  # the model is frozen, its adapters are small
 # Libraries by the words that a row uses of them, the more special ones first.
 LIBRARIES: Final = (
+    (r"megatron-lm.* deterministic mode", "megatron-tests"),
     (r"maxtext|\bjax\b|\btpu\b|\bici\b", "maxtext"),
     (r"llm-foundry|mosaic", "llm-foundry"),
+    (r"megatron[ -]bridge|\bnemo\b", "megatron-core"),  # whose FSDP is Megatron's own
     (r"torchtitan|fsdp2", "torchtitan"),
     (r"torchtune", "torchtune"),
     (r"2104\.04473|2205\.05198|readme 2020|none \(ddp\)", "megatron-2021"),
@@ -32,6 +34,7 @@ LIBRARIES: Final = (
     (r"no gradient bucketing", "megatron-2021"),
     (r"deepspeed|zero-[23]|\bfsdp\b|full_shard|torch\.compile|hugging", "pytorch"),
 )  # fmt: skip
+PASSES: Final = 8  # micro batches for each stage where nobody says: a ninth of the step is bubble
 OLD: Final = ("megatron-2021", "megatron-deepspeed")  # no flash kernel yet
 # Fabrics by the words of an interconnect cell.
 FABRICS: Final = (
@@ -80,14 +83,13 @@ def predict(row: Row) -> Predicted:
 def read(row: Row) -> Run:
     """What a row says, with defaults where it says nothing. Raises: RowRefused."""
     told: list[str] = []
+    if re.search(r"full offload", row.get("notes", ""), re.I):
+        raise RowRefused("the run keeps its model in the memory of the host, and fetches it")
     used = _device(row)
     by = software(library(row))
     model = model_of_row(row, told)
-    sequence = whole(row, "seq_len")
-    if sequence is None:
-        raise RowRefused(
-            "the row does not say how long a sequence is", hint="fill the column seq_len"
-        )
+    sequence = sequence_of(row, told)
+    row = _with_batch(row, sequence, told)
     gpus = whole(row, "n_gpus") or _gpus_of_parts(row)
     layout = _by_slices(row, _layout(row, gpus, by, model, told), used, told)
     batch = whole(row, "global_batch")
@@ -95,16 +97,18 @@ def read(row: Row) -> Run:
     if batch is not None and batch < even:
         layout = replace(layout, micro_batch=max(batch // layout.data, 1))
         even = layout.data * layout.micro_batch
-    asked = batch if batch is not None else even
     if batch is None:
-        told.append(f"one micro batch on each of {layout.data} data-parallel GPUs")
+        each = PASSES * layout.pipeline if layout.pipeline > 1 else 1
+        told.append(f"{each} micro batches on each of {layout.data} data-parallel GPUs")
+    asked = batch if batch is not None else each * even
     count = max(round(asked / even), 1)
+    precision = _precision(row, used, told)
     step = Step(
         model=model,
         sequence=sequence,
         global_batch=count * even,
-        precision=_precision(row),
-        state=replace(LORA, weight=min(2.0, _precision(row).bytes)) if _is_frozen(row) else State(),
+        precision=precision,
+        state=replace(LORA, weight=min(2.0, precision.bytes)) if _is_frozen(row) else State(),
         has_flash=_has_flash(row, by, told),
     )
     run = Run(
@@ -118,6 +122,16 @@ def read(row: Row) -> Run:
         told=tuple(told),
     )
     return _to_fit(row, run)
+
+
+def _with_batch(row: Row, sequence: int, told: list[str]) -> Row:
+    """Some logs tell the tokens of a step, and no batch."""
+    tokens = re.search(r"tokens per step ([\d,]+)", row.get("notes", ""))
+    if whole(row, "global_batch") or not tokens:
+        return row
+    batch = max(round(int(tokens[1].replace(",", "")) / sequence), 1)
+    told.append(f"{batch} sequences, for the tokens of a step")
+    return {**row, "global_batch": str(batch)}
 
 
 def _to_fit(row: Row, run: Run) -> Run:
@@ -195,7 +209,7 @@ def _layout(row: Row, gpus: int, by: Software, model: Model, told: list[str]) ->
         expert=expert,
         interleave=_pieces(row, pipeline, by, model, told),
         micro_batch=_micro_batch(row, gpus // apart, by, told),
-        shard=_sharding(row, told),
+        shard=_sharding(row, by, told),
         sequence_parallel=in_sequence,
         recompute=_recompute(said),
     )
@@ -238,11 +252,14 @@ def _pieces(row: Row, pipeline: int, by: Software, model: Model, told: list[str]
     return model.layers // pipeline
 
 
-def _sharding(row: Row, told: list[str]) -> Shard:
+def _sharding(row: Row, by: Software, told: list[str]) -> Shard:
     said = row.get("fsdp_zero_stage", "").lower()
     if not said and not any(row.get(part, "") for part in ("dp", "tp", "pp")):
         told.append("everything is sharded (FSDP)")
         return Shard.PARAMETERS
+    if not said and by.interleaves:  # as recipes of the library do
+        told.append("the optimizer is sharded (ZeRO-1)")
+        return Shard.OPTIMIZER
     return _shard(said)
 
 
@@ -262,8 +279,15 @@ def _recompute(said: str) -> Recompute:
     return Recompute.SELECTIVE if "selective" in said else Recompute.NONE
 
 
-def _precision(row: Row) -> Precision:
+def _precision(row: Row, used: Device, told: list[str]) -> Precision:
+    """As it is said. What is handed in to MLPerf without a word of it is in fp8 where the GPU has
+    that: all who do tell are.
+    """
     said = row.get("precision", "").lower()
+    if "not stated" in said and "mlperf" in row.get("source", "").lower():
+        narrow = Precision.FP8 if Precision.FP8 in used.flops else Precision.BF16
+        told.append(f"products in {narrow}")
+        return narrow
     if "fp4" in said:
         return Precision.FP4
     if "fp8" in said or "float8" in said:

@@ -1,16 +1,25 @@
-"""Models and precisions as people say them."""
+"""Models, precisions and fabrics as people say them."""
 
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
+from corral.catalog.devices import devices
+from corral.catalog.facts import plain
+from corral.catalog.links import Link, link
 from corral.catalog.model_config import model_of_config
 from corral.catalog.model_names import model
 from corral.catalog.models import Model, ModelRefused, model_of_dimensions
 from corral.catalog.precisions import Precision
-from corral.domain.errors import NotFound
+from corral.domain.errors import NotFound, SpecInvalid
 
 _DIMENSIONS: Final = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+_PRECISIONS: Final = {
+    "nvfp4": "fp4", "mxfp4": "fp4", "float8": "fp8", "mxfp8": "fp8", "bfloat16": "bf16",
+    "half": "fp16", "float16": "fp16", "float32": "fp32", "nf4": "int4", "awq": "int4",
+    "gptq": "int4",
+}  # fmt: skip
 _FORM: Final = "write for example layers=32,hidden=4096,heads=32,kv_heads=8,ffn=14336,vocab=128256"
 
 
@@ -28,7 +37,7 @@ def model_said(text: str) -> Model:
 def _config(text: str) -> Mapping[str, Any]:
     try:
         config = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         hint = "give a config.json as Hugging Face has it"
         raise ModelRefused(f"the model's config is no JSON: {error}", hint=hint) from error
     if not isinstance(config, dict):
@@ -41,8 +50,8 @@ def _of_dimensions(text: str) -> Model:
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in _DIMENSIONS:
-            raise NotFound("dimension of a model", name, _DIMENSIONS)
-        if not value.isdecimal():
+            raise ModelRefused(f"a model has no dimension {name!r}", hint=_near(name))
+        if not (value.isdecimal() and value.isascii() and len(value) < 20):
             raise ModelRefused(f"{name} of the model is {value!r}", hint=_FORM)
         sizes[name] = int(value)
     if missing := [name for name in ("layers", "hidden", "heads", "vocab") if name not in sizes]:
@@ -58,11 +67,33 @@ def _of_dimensions(text: str) -> Model:
     )
 
 
+def _near(name: str) -> str:
+    near = get_close_matches(name, _DIMENSIONS, n=1)
+    return f"did you mean {near[0]}? {_FORM}" if near else _FORM
+
+
+def fabric_said(text: str) -> Link:
+    """What joins nodes, by its name in the catalog.
+
+    Raises: NotFound with the nearest name, SpecInvalid for what joins GPUs inside of a node.
+    """
+    name = plain(text)
+    inside = {plain(one.name) for used in devices() for one in (used.scale_up, used.bridge) if one}
+    between = {plain(used.fabric.name) for used in devices()}
+    is_family = any(one.startswith(name) and one not in between for one in inside)
+    if name and name not in between and is_family:
+        hint = "join them by ib-ndr or roce-400, for example; all links: corral plan catalog links"
+        raise SpecInvalid(f"{text} is inside of nodes and joins none", hint=hint)
+    return link(text)
+
+
 def precision_said(text: str) -> Precision:
     """Raises: NotFound with the nearest name."""
-    said = {"nvfp4": "fp4", "mxfp4": "fp4", "float8": "fp8", "bfloat16": "bf16", "half": "fp16"}
     word = text.strip().lower()
-    word = said.get(word, word)
+    word = _PRECISIONS.get(word, word)
     if word not in list(Precision):
-        raise NotFound("precision", text, [str(one) for one in Precision])
+        known = [str(one) for one in Precision]
+        error = NotFound("precision", text, known)
+        error.hint = f"{error.hint} give one of {', '.join(known)}".strip()
+        raise error
     return Precision(word)

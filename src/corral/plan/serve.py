@@ -1,23 +1,29 @@
 """Which GPUs serve a model within limits of latency, how many, and what a token costs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import islice
 from math import ceil, inf, isfinite
-from typing import Final
+from typing import Annotated, Final
 
 from corral.catalog.devices import Device, device, devices
 from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.catalog.prices import KINDS, Prices, prices
 from corral.domain.errors import Refusal, SpecInvalid
-from corral.perf.engines import engine
+from corral.perf.engines import engine_said
 from corral.perf.inference import Replica
-from corral.perf.matmul import computed_in
 from corral.perf.replicas import most_sequences
 from corral.perf.serving import Limits, Load, Served, capacity, served
 from corral.perf.wires import Wires
+from corral.plan.bounds import Above, Bound, Length, Usd, check, told
+from corral.plan.report import counted
 from corral.plan.said import model_said, precision_said
+from corral.plan.suited import USUAL, Unsuited, half, kept_in, served_by
 
+HALF: Final = "bf16 (fp16 on GPUs without)"
+QPS: Final = Bound(0.001, 1e7)
 SHARE: Final = 0.9  # of requests that keep the targets
 ROUNDS: Final = 9  # of halving the rate of one replica: to a five-hundredth of the most
 SEQUENCES: Final = 1024  # in one batch at the most: vLLM's max_num_seqs on large GPUs
@@ -25,6 +31,12 @@ NODES: Final = (2, 4, 8)  # of one replica, where one node does not hold it: a s
 ALONE: Final = 1e-3  # of what a replica can do: a request that meets no other
 MILLION: Final = 1e6
 HOUR: Final = 3600.0
+PRICED: Final = {
+    "on_demand": "on demand",
+    "reserved_1y": "for a year",
+    "reserved_3y": "for three years",
+    "spot": "on spot",
+}
 
 
 class TargetsMissed(Refusal):
@@ -45,8 +57,8 @@ class ServeRequest:
         ttft_p90: Milliseconds in which 90 % of the requests have their first token.
         itl_p90: Milliseconds between two tokens, in 90 % of cases.
         gpu: Of this type only; else all that have a price.
-        precision: Of the weights: bf16, fp8, int4, ...
-        kv_precision: Of the keys and values that are kept.
+        precision: Of the weights: fp8, int4, ...; else bf16, or fp16 on GPUs without.
+        kv_precision: Of the keys and values that are kept: fp8, ...; else 16 bits.
         engine: Of inference: vllm, tensorrt-llm, ...
         shared: Tokens of each prompt that all share, and that are kept.
         price: Of which kind: on_demand, reserved_1y, reserved_3y or spot.
@@ -55,18 +67,18 @@ class ServeRequest:
 
     model: str
     _: KW_ONLY
-    qps: float
-    input: int
-    output: int
-    ttft_p90: float | None = None
-    itl_p90: float | None = None
+    qps: Annotated[float, QPS]
+    input: Length
+    output: Length
+    ttft_p90: Above = None
+    itl_p90: Above = None
     gpu: str = ""
-    precision: str = "bf16"
-    kv_precision: str = "bf16"
+    precision: str = ""
+    kv_precision: str = ""
     engine: str = "vllm"
     shared: int = 0
     price: str = "on_demand"
-    usd_per_gpu_hour: float | None = None
+    usd_per_gpu_hour: Usd = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +126,15 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServePlan:
-    """`fleets`: the cheapest of each type of GPU, the cheapest first; at least one."""
+    """`fleets`: the cheapest of each type of GPU, the cheapest first; at least one. `cautions`:
+    what of the request the model may not stand."""
 
     request: ServeRequest
     model: Model
     fleets: tuple[Fleet, ...]
     unfit: tuple[Unfit, ...]
     told: tuple[str, ...]
+    cautions: tuple[str, ...]
 
     @property
     def best(self) -> Fleet:
@@ -136,18 +150,25 @@ def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServeP
     serve all requests is kept. Raises: NotFound, ModelRefused, SpecInvalid, TargetsMissed.
     """
     _check(request)
+    engine_said(request.engine)
     model = model_said(request.model)
+    cautions = tuple(_beyond(request, model))
     offers = listed or prices()
     fleets: list[Fleet] = []
     unfit: list[Unfit] = []
     for one in _candidates(request, offers):
-        found = _best_of(one, model, request, _price(one, request, offers))
+        try:
+            found = _best_of(one, model, request, _price(one, request, offers))
+        except Unsuited as unsuited:
+            if request.gpu:
+                raise
+            found = Unfit(device=one, why=unsuited.why)
         if isinstance(found, Fleet):
             fleets.append(found)
         else:
             unfit.append(found)
     if not fleets:
-        raise _missed(unfit)
+        raise _missed(request, model, unfit)
     fleets.sort(key=_cost)
     return ServePlan(
         request=request,
@@ -155,28 +176,42 @@ def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServeP
         fleets=tuple(fleets),
         unfit=tuple(unfit),
         told=tuple(_told(request, offers)),
+        cautions=cautions,
     )
 
 
 def _check(request: ServeRequest) -> None:
-    if not (isfinite(request.qps) and request.qps > 0):
-        raise SpecInvalid(f"{request.qps} requests a second", hint="give a number above 0")
-    for name in ("input", "output"):
-        if getattr(request, name) < 1:
-            raise SpecInvalid(f"{name} is {getattr(request, name)}", hint="give 1 token or more")
-    for name in ("ttft_p90", "itl_p90", "usd_per_gpu_hour"):
-        value = getattr(request, name)
-        if value is not None and not value > 0:
-            raise SpecInvalid(f"{name} is {value}", hint="give a number above 0")
+    check(request)
     if not 0 <= request.shared < request.input:
         raise SpecInvalid(
-            f"{request.shared} of {request.input} tokens of a prompt are shared",
-            hint="give fewer than the prompt has",
+            f"--shared is {told(request.shared)} where a prompt has {request.input:,} tokens",
+            hint=f"give a number from 0 to {request.input - 1:,}",
         )
     if request.price not in KINDS:
-        raise SpecInvalid(f"{request.price} is no kind of price", hint="one of " + ", ".join(KINDS))
+        raise SpecInvalid(f"--price is {request.price!r}", hint=f"give one of {', '.join(KINDS)}")
     if request.usd_per_gpu_hour is not None and not request.gpu:
-        raise SpecInvalid("a price without its GPU", hint="name the type with --gpu")
+        raise SpecInvalid("--usd-per-gpu-hour is of no GPU", hint="name its type with --gpu")
+
+
+def _beyond(request: ServeRequest, model: Model) -> Iterator[str]:
+    """Learned positions end; those that are computed go on, and answers get worse.
+
+    Raises: SpecInvalid where the model has no place for so many tokens.
+    """
+    tokens = request.input + request.output
+    if not model.context or tokens <= model.context:
+        return
+    asked = f"{counted(request.input, 'token')} in and {request.output:,} out are {tokens:,}"
+    if model.positions:
+        raise SpecInvalid(
+            f"{asked}, and {model.name} has places for {model.context:,}",
+            hint=f"ask for {model.context:,} or fewer in all, or for another model: "
+            "corral plan catalog models",
+        )
+    yield (
+        f"{asked}, and {model.name} was made for {model.context:,}: engines take more only with "
+        "scaled positions (vLLM: --rope-scaling), and answers get worse."
+    )
 
 
 def _candidates(request: ServeRequest, offers: Prices) -> Iterator[Device]:
@@ -199,7 +234,7 @@ def _price(one: Device, request: ServeRequest, offers: Prices) -> float | None:
 
 def _best_of(one: Device, model: Model, request: ServeRequest, usd: float | None) -> Fleet | Unfit:
     best: Fleet | None = None
-    unfit = Unfit(device=one, why="does not multiply numbers of this precision")
+    unfit = Unfit(device=one, why="no layout comes out even")
     for replica in _replicas(one, model, request):
         if replica.pipeline > 1 and (best or unfit.ttft < inf):
             break  # it fits a node: across nodes nothing is quicker or cheaper
@@ -216,12 +251,8 @@ def _miss(one: Unfit) -> float:
 
 
 def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Replica]:
-    weights = precision_said(request.precision)
-    kept = precision_said(request.kv_precision)
-    try:
-        computed_in(one, weights)
-    except ValueError:
-        return
+    weights = kept_in(request.precision, one)
+    kept = precision_said(request.kv_precision) if request.kv_precision else half(one)
     whole = Replica(
         model=model,
         device=one,
@@ -230,8 +261,8 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
             domain_gpus=max(one.domain_gpus, one.node_gpus),
             fabric=one.fabric,
         ),
-        engine=engine(request.engine),
-        precision=_multiplied(weights),
+        engine=served_by(request.engine, one),
+        precision=half(one) if weights is Precision.INT4 else weights,
         weight_bytes=weights.bytes,
         kv_bytes=kept.bytes,
     )
@@ -244,15 +275,10 @@ def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Repl
             yield replace(whole, tensor=widths[-1], pipeline=stages)
 
 
-def _multiplied(weights: Precision) -> Precision:
-    """Integers of 4 bits are unpacked and multiplied in 16 (AWQ, GPTQ)."""
-    return Precision.BF16 if weights is Precision.INT4 else weights
-
-
 def _fleet(replica: Replica, request: ServeRequest, usd: float | None) -> Fleet | Unfit:
     held = most_sequences(replica, request.input + request.output)
     if held < 1:
-        return Unfit(device=replica.device, why=f"does not fit {_gpus(replica.gpus)}")
+        return Unfit(device=replica.device, why=f"does not fit {counted(replica.gpus, 'GPU')}")
     limits = Limits(sequences=min(held, SEQUENCES))
     load = Load(rate=1.0, prompt=request.input, output=request.output, shared=float(request.shared))
     most = capacity(replica, load, limits)
@@ -285,33 +311,30 @@ def _too_slow(replica: Replica, alone: Served, request: ServeRequest) -> Unfit:
     ttft, itl = alone.ttft_quantile(SHARE), alone.itl_quantile(SHARE)
     late = []
     if request.ttft_p90 is not None and ttft * 1e3 > request.ttft_p90:
-        late.append(f"first token after {ttft * 1e3:.0f} ms")
+        late.append(f"first token after {ttft * 1e3:,.0f} ms")
     if request.itl_p90 is not None and itl * 1e3 > request.itl_p90:
-        late.append(f"{itl * 1e3:.1f} ms between tokens")
-    where = _gpus(replica.gpus)
+        late.append(f"{itl * 1e3:,.1f} ms between tokens")
+    where = counted(replica.gpus, "GPU")
     why = f"{' and '.join(late)} even where a request is alone on {where}"
     return Unfit(device=replica.device, why=why, ttft=ttft, itl=itl)
-
-
-def _gpus(count: int) -> str:
-    return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def _cost(one: Fleet) -> tuple[float, int]:
     return (inf if one.usd_per_hour is None else one.usd_per_hour, one.gpus)
 
 
-def _missed(unfit: Iterable[Unfit]) -> TargetsMissed:
+def _missed(request: ServeRequest, model: Model, unfit: Sequence[Unfit]) -> TargetsMissed:
     """With the GPU that comes nearest."""
     nearest = min(unfit, key=_miss, default=None)
     if nearest is None:
         return TargetsMissed(
-            "no GPU has a price of this kind", hint="name one with --gpu, or another kind of price"
+            "no GPU has a price of this kind", hint="name one with --gpu, or another --price"
         )
     if nearest.ttft == inf:
+        largest = max(unfit, key=lambda one: one.device.memory_bytes)
         return TargetsMissed(
-            "the model does not fit the GPUs that were asked for",
-            hint="name another GPU with --gpu, or fewer bits a weight with --precision",
+            f"no GPU that was asked for serves {model.name}; {largest.device.title}: {largest.why}",
+            hint=_that_fits(request, model),
         )
     return TargetsMissed(
         f"no GPU keeps these targets; {nearest.device.title} comes nearest: {nearest.why}",
@@ -320,10 +343,33 @@ def _missed(unfit: Iterable[Unfit]) -> TargetsMissed:
     )
 
 
+def _that_fits(request: ServeRequest, model: Model) -> str:
+    """The fewest GPUs of those that are usual, or what else can be done."""
+    held: list[Replica] = []
+    for one in map(device, USUAL):
+        with suppress(Unsuited):
+            fit = (each for each in _replicas(one, model, request) if _holds(each, request))
+            held += islice(fit, 1)
+    if not held:
+        return "give fewer --input and --output tokens, or fewer bits a weight with --precision"
+    best = min(held, key=lambda each: each.gpus)
+    return f"it fits {counted(best.gpus, 'GPU')} of --gpu {best.device.name}"
+
+
+def _holds(replica: Replica, request: ServeRequest) -> bool:
+    return most_sequences(replica, request.input + request.output) >= 1
+
+
 def _told(request: ServeRequest, offers: Prices) -> Iterator[str]:
-    yield f"requests come independently of each other (Poisson), each {request.input} tokens in"
-    yield f"weights in {request.precision}, cache in {request.kv_precision}: --precision"
-    yield f"engine {engine(request.engine).name}: --engine names another"
+    yield (
+        "requests come independently of each other (Poisson), each with "
+        f"{counted(request.input, 'token')} in and {request.output:,} out"
+    )
+    yield (
+        f"weights in {request.precision or HALF}, cache in {request.kv_precision or '16 bits'}: "
+        "--precision and --kv-precision say others"
+    )
+    yield f"engine {engine_said(request.engine).name}: --engine names another"
     if not request.shared:
         yield "no tokens of prompts are shared: --shared names how many"
     if request.ttft_p90 is None:
@@ -331,6 +377,14 @@ def _told(request: ServeRequest, offers: Prices) -> Iterator[str]:
     if request.itl_p90 is None:
         yield "any time between tokens: --itl-p90 sets a target"
     if request.usd_per_gpu_hour is None:
-        yield f"median {request.price} prices of the catalog: --price names another kind"
-        if not request.gpu and (oldest := min((one.date for one in offers.rents), default=None)):
-            yield f"of lists from {oldest.isoformat()} on: corral plan catalog prices"
+        yield from _priced(request, offers)
+
+
+def _priced(request: ServeRequest, offers: Prices) -> Iterator[str]:
+    how = PRICED[request.price]
+    if request.gpu and not offers.rent(device(request.gpu).name, request.price):
+        yield f"no cloud of the list rents it out {how}: --usd-per-gpu-hour says what it costs"
+        return
+    yield f"the median of what clouds ask {how}: --price names another kind"
+    if not request.gpu and (oldest := min((one.date for one in offers.rents), default=None)):
+        yield f"their lists are from {oldest.isoformat()} on: corral plan prices"

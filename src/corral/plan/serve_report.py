@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from corral.catalog.bands import mean_band
 from corral.perf.serving import capacity, served
-from corral.plan.report import Answer, Figure, Report, Series, Table, columns
+from corral.plan.report import Answer, Figure, Report, Series, Table, columns, counted
 from corral.plan.serve import Fleet, ServePlan
 
 POINTS: Final = 24
@@ -25,25 +25,24 @@ OPEN: Final = (
 
 def report(plan: ServePlan) -> Report:
     best, request = plan.best, plan.request
-    gpus = best.replica.gpus
-    spread = f"{best.replicas} replicas of {gpus}" if best.replicas > 1 else f"1 replica of {gpus}"
+    spread = f"{counted(best.replicas, 'replica')} of {counted(best.replica.gpus, 'GPU')}"
     cost = best.usd_per_million
     price = "" if cost is None else f" at {cost:.2f} USD a million tokens"
     return Report(
-        title=f"Serving {plan.model.name}: {request.qps:g} requests/s, "
-        f"{request.input:,} tokens in, {request.output:,} out",
-        verdict=f"{best.gpus} x {best.replica.device.title} ({spread}){price}: 90 % of the "
-        f"requests have their first token in {best.each.ttft_quantile(0.9) * 1e3:.0f} ms, and the "
-        f"next within {best.each.itl_quantile(0.9) * 1e3:.1f} ms.",
+        title=f"Serving {plan.model.name}: {counted(request.qps, 'request')} a second, "
+        f"{counted(request.input, 'token')} in, {request.output:,} out",
+        verdict=f"{best.gpus:,} x {best.replica.device.title} ({spread}){price}: 90 % of the "
+        f"requests have their first token in {best.each.ttft_quantile(0.9) * 1e3:,.0f} ms, and the "
+        f"next within {best.each.itl_quantile(0.9) * 1e3:,.1f} ms.",
         answers=tuple(_answers(best)),
-        tables=(_fleets(plan), _unfit(plan), _times(best)),
+        tables=(_fleets(plan), *_unfit(plan), _times(best)),
         figures=(_by_load(best),),
         assumed=plan.told,
         sources=(
             "steps: catalog/data/kernels.csv, engines.csv and transports.csv",
             "prices: catalog/data/prices.csv",
         ),
-        warnings=(OPEN, *_unmeasured(best)),
+        warnings=(*plan.cautions, OPEN, *_unmeasured(best)),
         data=_data(plan),
     )
 
@@ -70,7 +69,7 @@ def _answers(best: Fleet) -> Iterator[Answer]:
         band=mean_band("serving.latency"),
         note=f"on average; {best.limits.sequences:,} at the most",
     )
-    yield Answer(name="throughput", value=best.output_rate, unit="tokens/s")
+    yield Answer(name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for")
     yield Answer(
         name="load",
         value=100 * min(1.0, each.load.rate / best.most_rate),
@@ -127,30 +126,33 @@ def _fleets(plan: ServePlan) -> Table:
             )
             for one in plan.fleets
         ),
-        note="The cheapest way on each type of GPU, the cheapest first.",
+        note="The cheapest way on each type of GPU, the cheapest first."
+        + ("" if plan.unfit or plan.request.gpu else " All that have a price do."),
     )
 
 
-def _unfit(plan: ServePlan) -> Table:
-    return Table(
-        title="What does not",
-        columns=columns("GPU", "why"),
-        rows=tuple((one.device.title, one.why) for one in plan.unfit),
-    )
+def _unfit(plan: ServePlan) -> Iterator[Table]:
+    if plan.unfit:
+        yield Table(
+            title="What does not",
+            columns=columns("GPU", "why"),
+            rows=tuple((one.device.title, one.why) for one in plan.unfit),
+        )
 
 
 def _times(best: Fleet) -> Table:
     each = best.each
-    shares = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+    percents = (10, 25, 50, 75, 90, 95, 99, 99.9)
     return Table(
         title="Times of requests",
-        columns=columns("of requests, %", ("first token", "ms"), ("next token", "ms")),
+        columns=columns(("requests", "%"), ("first token within", "ms"),
+                        ("next token within", "ms")),
         rows=tuple(
-            (100 * share, each.ttft_quantile(share) * 1e3, each.itl_quantile(share) * 1e3)
-            for share in shares
+            (one, each.ttft_quantile(one / 100) * 1e3, each.itl_quantile(one / 100) * 1e3)
+            for one in percents
         ),
         note="Waiting for a place in the batch and for the prompts of others is in them.",
-    )
+    )  # fmt: skip
 
 
 def _by_load(best: Fleet) -> Figure:

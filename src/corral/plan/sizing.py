@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, isfinite
-from typing import Final
+from typing import Annotated, Final
 
 from corral.domain.errors import Conflict, SpecInvalid
+from corral.plan.bounds import Bound, check, told
+from corral.plan.words import share_text
 from corral.replay.quantile import quantile
 from corral.replay.replay import Outcome
 from corral.replay.workload import Workload
 
+SHARE: Final = Bound(0.001, 1, hint="give a share of the jobs, for example 0.9")
 MOST_NODES: Final = 20_000
 
 Play = Callable[[Workload, Sequence[int]], Outcome]  # the jobs, on nodes of so many GPUs
@@ -21,12 +24,13 @@ class WaitTarget:
     """That `share` of the jobs wait no longer than `seconds`."""
 
     seconds: float
-    share: float = 0.9
+    share: Annotated[float, SHARE] = 0.9
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.seconds) and self.seconds >= 0 and 0 < self.share <= 1):
-            hint = "give seconds from 0 on, and a share of the jobs, for example 0.9"
-            raise SpecInvalid(f"{self.share:g} of jobs within {self.seconds:g} s", hint=hint)
+        check(self)
+        if not (isfinite(self.seconds) and self.seconds >= 0):
+            hint = "give a time from 0 on, for example 30m"
+            raise SpecInvalid(f"a wait of {told(self.seconds)} s", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +121,7 @@ def _mean_load(work: Workload) -> float:
 
 def _missed(target: WaitTarget, best: SizeTried) -> Conflict:
     return Conflict(
-        f"even on {best.nodes} nodes {target.share:.0%} of the jobs wait up to "
+        f"even on {best.nodes:,} nodes {share_text(target.share)} of the jobs wait up to "
         f"{best.wait_seconds:.0f} s",
         hint=f"ask for {best.wait_seconds:.0f} s or more, or allow more nodes",
     )

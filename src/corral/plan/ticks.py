@@ -67,5 +67,7 @@ def number_text(value: float) -> str:
         return f"{value:,.0f}"
     if not 1e-3 <= abs(value) < 1e15:
         return f"{value:.3g}"
-    places = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{places}f}"
+    for below, places in ((1, 3), (10, 2), (100, 1)):
+        if round(abs(value), places) < below:
+            return f"{value:,.{places}f}"
+    return f"{value:,.0f}"

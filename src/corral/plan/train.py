@@ -6,22 +6,17 @@ from typing import Final
 
 from corral.catalog.devices import Device
 from corral.catalog.precisions import Precision
-from corral.domain.errors import Refusal
+from corral.perf.attention import pair_numbers
 from corral.perf.layout import Layout, Recompute, Shard, Step
 from corral.perf.memory import Memory
 from corral.perf.software import software
 from corral.perf.train_step import StepTime, step_time
 from corral.perf.wires import Wires
 from corral.plan.train_layouts import Tally, TrainAsk, Turned, layouts
+from corral.plan.train_sizes import refuse_impossible, refused
 
 KEPT: Final = 20  # layouts that are kept, quickest first
 TIE: Final = 0.03  # layouts nearer than that cannot be told apart, and the simplest is taken
-
-
-class NoLayout(Refusal):
-    """No layout of the run fits."""
-
-    code = "no_layout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +74,7 @@ def model_flops(step: Step) -> float:
     model = step.model
     products = model.active_parameters - model.embedding_parameters
     products += model.embedding_parameters if model.is_tied else 0
-    square = 2 * model.layers * model.heads * model.head_dim * step.sequence / 2
+    square = model.layers * model.heads * pair_numbers(model) * step.sequence / 2
     trained = 3 if step.state.gradient else 2
     return (2 * trained * products + 2 * 3 * square) * step.tokens
 
@@ -89,20 +84,15 @@ def _peak(used: Device, precision: Precision) -> float:
 
 
 def search(ask: TrainAsk) -> Trained:
-    """All layouts that are worth timing, quickest first. Raises: NoLayout where none fits."""
+    """All layouts that are worth timing, quickest first.
+
+    Raises: NoLayout where the sizes that were asked for cannot be, or nothing fits.
+    """
+    refuse_impossible(ask)
     tally = Tally()
-    step, wires, by = ask.step, ask.wires, software(ask.by)
-    found: list[Candidate] = []
-    for layout, memory in layouts(ask, step, tally):
-        time = step_time(step, layout, ask.device, wires, by=by)
-        found.append(Candidate(layout=layout, time=time, memory=memory))
-    found.sort(key=lambda one: (one.time.seconds, one.memory.device))
+    found = _timed(ask, tally)
     if not found:
-        raise NoLayout(
-            f"{ask.model.name} does not fit in {ask.gpus:,} x {ask.device.title}: "
-            f"{tally.why() or 'no layout comes out even'}",
-            hint="take more GPUs, a GPU with more memory, or fine-tune by LoRA",
-        )
+        raise refused(ask, tally)
     done = Trained(
         ask=ask,
         chosen=_simplest(found),
@@ -112,6 +102,15 @@ def search(ask: TrainAsk) -> Trained:
         timed=len(found),
     )
     return replace(done, levers=tuple(_levers(done)))
+
+
+def _timed(ask: TrainAsk, tally: Tally) -> list[Candidate]:
+    step, wires, by = ask.step, ask.wires, software(ask.by)
+    found: list[Candidate] = []
+    for layout, memory in layouts(ask, step, tally):
+        time = step_time(step, layout, ask.device, wires, by=by)
+        found.append(Candidate(layout=layout, time=time, memory=memory))
+    return sorted(found, key=lambda one: (one.time.seconds, one.memory.device))
 
 
 def _simplest(found: list[Candidate]) -> Candidate:
@@ -159,12 +158,12 @@ def _changed(done: Trained, change: str, wires: Wires, *, step: Step | None = No
 
 def with_device(done: Trained, other: Device) -> Lever | None:
     """The same run on as many of another GPU, in its own best layout; None where none fits."""
-    try:
-        found = search(replace(done.ask, device=other, fabric=None))
-    except NoLayout:
+    found = _timed(replace(done.ask, device=other, fabric=None), Tally())
+    if not found:
         return None
+    chosen = _simplest(found)
     return Lever(
         change=other.title,
-        gain=found.tokens_per_s / done.tokens_per_s,
-        layout=found.chosen.layout,
+        gain=done.chosen.time.seconds / chosen.time.seconds,
+        layout=chosen.layout,
     )

@@ -1,8 +1,9 @@
 """Which layouts of a training run are worth timing: those that come out even and fit."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import gcd
+from functools import lru_cache
+from math import gcd, isqrt, log
 from typing import Final
 
 from corral.catalog.devices import Device
@@ -15,17 +16,23 @@ from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.memory import Memory, training_memory
 from corral.perf.software import DEFAULT
 from corral.perf.wires import Wires
+from corral.plan.layout_words import words
 
 FROZEN: Final = State(gradient=0.0, optimizer=0.0)
-BATCH_TOKENS: Final = 4_194_304  # of a step, where nobody says: about what GPT-3 and Llama took
+BATCH_TOKENS: Final = 4_194_304  # of a step, where nobody says: about what GPT-3 and Llama 2 took,
+GPU_SEQUENCES: Final = 1 / 8  # or more, so that a GPU has this much: Llama 3 405B, arXiv:2407.21783
 SHORTEST: Final = 1024  # tokens of a sequence that one context-parallel GPU keeps at the least
 MICRO_BATCHES: Final = (1, 2, 4, 8)
+SPREADS: Final = (8, 32, 64)  # GPUs over which experts are spread, besides all of a stage
+LEAST_UNEVEN: Final = 2  # layers of a stage where stages are not alike
+UNASKED: Final = "is not of the sizes that were asked for"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainAsk:
-    """`tokens` in all, in sequences of `sequence`, `global_batch` sequences a step (0: so many as
-    come to 4 M tokens). `frozen`: LoRA of rank `rank`. `by`: the library. `fabric`: between
+    """`tokens` in all, in sequences of `sequence`, `global_batch` sequences a step (0: what is
+    usual). `frozen`: LoRA of rank `rank`, beside weights of `frozen_bytes` (0: as the products).
+    `by`: the library. `fabric`: between
     domains, the GPU's usual one where it is None. `tensor` to `context`: only layouts of that
     size; 0 leaves it to the search. `may_shard`: whether ZeRO-3 (FSDP) is among them.
     """
@@ -38,6 +45,7 @@ class TrainAsk:
     global_batch: int = 0
     precision: Precision = Precision.BF16
     frozen: bool = False
+    frozen_bytes: float = 0.0
     rank: int = 16
     by: str = DEFAULT
     fabric: Link | None = None
@@ -52,17 +60,14 @@ class TrainAsk:
 
     @property
     def step(self) -> Step:
+        kept = self.frozen_bytes or self.precision.bytes
         return Step(
             model=self.model,
             sequence=self.sequence,
-            global_batch=self.global_batch or self._usual_batch(),
+            global_batch=self.global_batch or usual_batch(self.gpus, self.sequence, self.tokens),
             precision=self.precision,
-            state=replace(FROZEN, weight=self.precision.bytes) if self.frozen else State(),
+            state=replace(FROZEN, weight=kept) if self.frozen else State(),
         )
-
-    def _usual_batch(self) -> int:
-        """So many sequences that data-parallel GPUs come out even, whatever the layout."""
-        return max(round(BATCH_TOKENS / self.sequence / self.gpus), 1) * self.gpus
 
     @property
     def wires(self) -> Wires:
@@ -77,6 +82,26 @@ class TrainAsk:
         return self.device.memory_bytes * (1 - overhead(self.device.architecture).kept_free)
 
 
+@lru_cache(maxsize=256)
+def usual_batch(gpus: int, sequence: int, tokens: float) -> int:
+    """Sequences of a step where nobody says, so many that all GPUs or a part of them have equal
+    ones: of the multiples of their number, and of what divides it, what is nearest to the usual.
+    No more than are in all `tokens`."""
+    usual = max(BATCH_TOKENS / sequence, GPU_SEQUENCES * gpus)
+    usual = max(min(usual, tokens / sequence), 1.0)
+    if usual >= gpus:
+        return round(usual / gpus) * gpus
+    return min(divisors(gpus), key=lambda batch: abs(log(batch / usual)))
+
+
+@lru_cache(maxsize=4096)
+def divisors(number: int) -> tuple[int, ...]:
+    """In rising order."""
+    low = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    high = [number // one for one in reversed(low) if one * one != number]
+    return (*low, *high)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turned:
     """Layouts that were turned down for one reason. `nearest`: the least that
@@ -85,6 +110,10 @@ class Turned:
     reason: str
     count: int
     nearest: str = ""
+
+
+def _amount(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.0f} MB"
 
 
 class Tally:
@@ -107,10 +136,16 @@ class Tally:
             self._over = (over, layout)
 
     def why(self) -> str:
+        """What the layout is off that comes nearest to the memory; "" where none got so far."""
         if self._over is None:
             return ""
         over, layout = self._over
-        return f"{words(layout)} is {over / 1e9:.1f} GB a GPU too large"
+        return f"{words(layout)} is {_amount(over)} a GPU too large"
+
+    def commonest(self) -> str:
+        """Why the most were turned down, but for the sizes that were asked for."""
+        own = {reason: count for reason, count in self._counts.items() if reason != UNASKED}
+        return max(own, key=lambda reason: own[reason], default="comes out even")
 
     def turned(self) -> tuple[Turned, ...]:
         return tuple(
@@ -121,33 +156,6 @@ class Tally:
         )
 
 
-def words(layout: Layout) -> str:
-    """In the words of the field: TP 4 x PP 2 x DP 8."""
-    sizes: Mapping[str, int] = {
-        "TP": layout.tensor,
-        "PP": layout.pipeline,
-        "CP": layout.context,
-        "EP": layout.expert,
-        "DP": layout.data,
-    }
-    told = [f"{name} {size}" for name, size in sizes.items() if size > 1]
-    return " x ".join(told) or "1 GPU"
-
-
-def settings(layout: Layout) -> str:
-    """What belongs to a layout besides its sizes."""
-    told = [f"micro batch {layout.micro_batch}"]
-    if layout.interleave > 1:
-        told.append(f"{layout.interleave} pieces a stage")
-    if layout.data * layout.context > 1:
-        told.append("FSDP (ZeRO-3)" if layout.shard is Shard.PARAMETERS else "ZeRO-1")
-    if layout.sequence_parallel:
-        told.append("sequence parallel")
-    if layout.recompute is Recompute.FULL:
-        told.append("layers recomputed")
-    return ", ".join(told)
-
-
 def _memory(ask: TrainAsk, step: Step, layout: Layout) -> Memory:
     architecture = ask.device.architecture
     if ask.frozen:
@@ -155,15 +163,11 @@ def _memory(ask: TrainAsk, step: Step, layout: Layout) -> Memory:
     return training_memory(step, layout, architecture=architecture)
 
 
-def _divisors(number: int) -> list[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]
-
-
 def grids(ask: TrainAsk) -> Iterator[Layout]:
     """Every way to share the GPUs out: data x tensor x pipeline x context is their number."""
-    for tensor in _divisors(ask.gpus):
-        for pipeline in _divisors(ask.gpus // tensor):
-            for context in _divisors(ask.gpus // tensor // pipeline):
+    for tensor in divisors(ask.gpus):
+        for pipeline in divisors(ask.gpus // tensor):
+            for context in divisors(ask.gpus // tensor // pipeline):
                 yield Layout(
                     data=ask.gpus // tensor // pipeline // context,
                     tensor=tensor,
@@ -179,15 +183,15 @@ def _refusal(ask: TrainAsk, step: Step, grid: Layout) -> str | None:
     model = ask.model
     asked = ((ask.tensor, grid.tensor), (ask.pipeline, grid.pipeline), (ask.context, grid.context))
     if any(wish and wish != has for wish, has in asked):
-        return "is not of the sizes that were asked for"
+        return UNASKED
     if model.heads % grid.tensor:
         return f"does not share out {model.heads} heads over its tensor-parallel GPUs"
     if grid.tensor > ask.wires.domain_gpus:
         return f"is tensor-parallel beyond {ask.wires.domain_gpus} GPUs with fast links"
-    if model.layers % grid.pipeline and (model.layers + 2) % grid.pipeline:
-        return f"does not share out {model.layers} layers over its pipeline"
     if grid.pipeline > model.layers:
         return f"has more pipeline stages than {model.layers} layers"
+    if model.layers % grid.pipeline and model.layers + 2 < LEAST_UNEVEN * grid.pipeline:
+        return f"has stages of one of {model.layers} layers beside stages of two"
     if grid.context > 1 and ask.sequence // grid.context < SHORTEST:
         return f"cuts a sequence in pieces under {SHORTEST:,} tokens"
     if ask.sequence % grid.context:
@@ -239,16 +243,22 @@ def _shards(ask: TrainAsk, grid: Layout) -> tuple[Shard, ...]:
 
 
 def _experts(model: Model, grid: Layout) -> tuple[int, ...]:
+    """Over how many GPUs of a stage experts are spread: a node, a few, or as many as can be."""
     if model.experts is None:
         return (1,)
-    most = gcd(model.experts.count, grid.data * grid.context)
-    return tuple(sorted({most, gcd(most, 8), gcd(most, 32)}))
+    most = gcd(model.experts.count, grid.data * grid.context * grid.tensor)
+    return tuple(sorted({most, *(gcd(most, some) for some in SPREADS)}))
 
 
 def _pieces(model: Model, step: Step, layout: Layout) -> tuple[int, ...]:
+    """1, as many as a stage has layers, and a number between. Embedding and output matrix count as
+    a layer each where the layers do not come out even (perf/holdings.py)."""
     stages = layout.pipeline
-    if stages == 1 or model.layers % stages or step.micro_batches(layout) % stages:
+    if stages == 1 or step.micro_batches(layout) % stages:
         return (1,)
-    most = model.layers // stages
-    fewer = max(one for one in _divisors(most) if one * one <= most)
+    slots = model.layers + (2 if model.layers % stages else 0)
+    if slots % stages:
+        return (1,)
+    most = slots // stages
+    fewer = max(one for one in divisors(most) if one * one <= most)
     return tuple(sorted({1, fewer, most}))

@@ -4,15 +4,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from corral.catalog.bands import mean_band
 from corral.catalog.economics import assumptions
 from corral.perf.train_step import StepTime
-from corral.plan.report import Answer, Cell, Column, Figure, Report, Series, Table, columns
+from corral.plan.cautions import cautions
+from corral.plan.layout_words import settings, words
+from corral.plan.report import (
+    Answer,
+    Cell,
+    Column,
+    Figure,
+    Report,
+    Series,
+    Table,
+    columns,
+    counted,
+    lasting,
+)
+from corral.plan.ticks import number_text
 from corral.plan.train import TIE, Lever, Trained
-from corral.plan.train_layouts import BATCH_TOKENS, settings, words
+from corral.plan.train_bands import Bands
+from corral.plan.train_layouts import TrainAsk
+from corral.plan.train_published import published, published_cautions, published_table
 
 SHOWN: Final = 8
-DAY: Final = 86_400.0
 KINDS: Final[Mapping[str, str]] = {
     "matmul": "matrix products",
     "attention": "attention",
@@ -28,7 +42,7 @@ KINDS: Final[Mapping[str, str]] = {
     "optimizer": "optimizer",
     "skew": "waiting for the slowest GPU",
 }
-MEMORY: Final = "memory_ci.memory"  # its band: tests with an allocator's peak of each
+TOLD: Final = 0.005  # of a step: what waits for less is not named in the verdict
 LEAST: Final = 0.0005  # of a step: what takes less is not listed
 SOURCES: Final = (
     "step: arXiv:2104.04473, arXiv:2205.05198; sharding: arXiv:1910.02054",
@@ -45,19 +59,42 @@ def report(
 ) -> Report:
     """`price_gpu_hour`: in USD; without it no money is told. `others`: the same run on other GPUs
     (plan/train.py, with_device). `assumed`: what the caller took."""
-    ask = found.ask
-    beyond = ask.gpus > ask.device.domain_gpus
-    band = mean_band(f"training.step_time.{'nodes' if beyond else 'one_node'}")
+    known = Bands.of(found.ask)
+    theirs = published(found.ask)
     return Report(
-        title=f"Training {ask.model.name} on {ask.gpus:,} x {ask.device.title}",
+        title=_title(found.ask),
         verdict=_verdict(found),
-        answers=tuple(_answers(found, band, price_gpu_hour)),
-        tables=(_layouts(found), _by_part(found), _turned(found), _lifts(found, others)),
+        answers=tuple(_answers(found, known, price_gpu_hour)),
+        tables=(
+            _layouts(found),
+            _by_part(found),
+            *published_table(found, theirs),
+            _turned(found),
+            _lifts(found, others),
+        ),
         figures=(_parts_figure(found),),
         assumed=(*assumed, *_assumed(found)),
-        sources=SOURCES,
+        sources=(*SOURCES, *known.told()),
+        warnings=tuple(
+            f"{one}." for one in (*_cautions(found), *published_cautions(found, theirs))
+        ),
         data=_data(found, others),
     )
+
+
+def _title(ask: TrainAsk) -> str:
+    return f"Training {ask.model.name} on {ask.gpus:,} x {ask.device.title}"
+
+
+def _cautions(found: Trained) -> Iterator[str]:
+    ask = found.ask
+    yield from cautions(ask.model, ask.sequence)
+    yield from Bands.of(ask).cautions()
+    if ask.tokens < ask.step.tokens:
+        yield (
+            f"{ask.tokens:,.0f} tokens are less than one step of {ask.step.tokens:,}: give a "
+            "smaller batch"
+        )
 
 
 def _verdict(found: Trained) -> str:
@@ -70,9 +107,14 @@ def _verdict(found: Trained) -> str:
     )
     return (
         f"{words(layout)} ({settings(layout)}): {found.chosen.time.seconds:.2f} s a step of "
-        f"{step.tokens:,} tokens, {found.seconds / DAY:.1f} days, {found.mfu:.0%} of the peak. "
+        f"{step.tokens:,} tokens, {_span(found.seconds)}, {found.mfu:.0%} of the peak. "
         f"{bottleneck(found.chosen.time)}; {lift}."
     )
+
+
+def _span(seconds: float) -> str:
+    value, unit = lasting(seconds)
+    return f"{number_text(value)} {unit}"
 
 
 def bottleneck(time: StepTime) -> str:
@@ -82,13 +124,15 @@ def bottleneck(time: StepTime) -> str:
     share = sum(time.parts[name] for name in computing) / time.seconds
     rest = next(((name, size) for name, size in parts if name not in computing), None)
     told = f"{share:.0%} of it is computing"
-    if rest is None or rest[1] <= 0:
+    if rest is None or rest[1] < TOLD * time.seconds:
         return told
     return f"{told}, then {KINDS[rest[0]]} with {rest[1] / time.seconds:.0%}"
 
 
-def _answers(found: Trained, band: float | None, price: float | None) -> Iterator[Answer]:
+def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[Answer]:
     ask, chosen = found.ask, found.chosen
+    band = None if known.step is None else known.step.mean
+    span, unit = lasting(found.seconds)
     hours = found.seconds / 3_600 * ask.gpus
     yield Answer(name="layout", value=words(chosen.layout), note=settings(chosen.layout))
     yield Answer(name="step", value=chosen.time.seconds, unit="s", band=band)
@@ -104,18 +148,25 @@ def _answers(found: Trained, band: float | None, price: float | None) -> Iterato
         name="memory",
         value=chosen.memory.device / 1e9,
         unit="GB a GPU",
-        band=mean_band(MEMORY),
+        band=None if known.memory is None else known.memory.mean,
         note=f"of {ask.device.memory_bytes / 1e9:.0f}",
     )
     yield Answer(
         name="time",
-        value=found.seconds / DAY,
-        unit="days",
+        value=span,
+        unit=unit,
         band=band,
         note="without failures and saves: corral plan reliability",
     )
     yield Answer(name="GPU-hours", value=hours, unit="h", band=band)
-    yield Answer(name="energy", value=_megawatt_hours(found), unit="MWh", band=band)
+    energy = _megawatt_hours(found)
+    is_much = energy >= 1
+    yield Answer(
+        name="energy",
+        value=energy if is_much else 1e3 * energy,
+        unit="MWh" if is_much else "kWh",
+        band=band,
+    )
     if price is not None:
         yield Answer(name="cost", value=hours * price, unit="USD", band=band)
 
@@ -144,7 +195,7 @@ def _layouts(found: Trained) -> Table:
             )
         )
     return Table(
-        title=f"Best of {found.timed:,} layouts that fit",
+        title=f"Best of {counted(found.timed, 'layout')} that fit",
         columns=columns(
             "layout", "settings", ("step", "s"), ("behind", "%"), ("memory", "GB"), "most waits for"
         ),
@@ -207,7 +258,8 @@ def _assumed(found: Trained) -> Iterator[str]:
     ask, known = found.ask, assumptions()
     if not ask.global_batch:
         yield (
-            f"a batch of {ask.step.global_batch:,} sequences, near {BATCH_TOKENS:,} tokens: --batch"
+            f"a batch of {counted(ask.step.global_batch, 'sequence')}, "
+            f"{ask.step.tokens / 1e6:.1f} million tokens, as is usual: --batch"
         )
     yield f"the library is {ask.by}: --library"
     if ask.gpus > ask.wires.domain_gpus:

@@ -1,20 +1,21 @@
 """plan train: how a run is best laid out, asked in plain words."""
 
 from dataclasses import KW_ONLY, dataclass
-from math import isfinite
-from typing import Final
+from typing import Annotated, Final
 
 from corral.catalog.devices import Device, device
-from corral.catalog.links import link
 from corral.catalog.prices import Prices, prices
-from corral.domain.errors import NotFound, SpecInvalid
+from corral.domain.errors import NotFound
 from corral.perf.software import DEFAULT, software
+from corral.plan.bounds import COUNT, TOKENS, Bound, Gpus, Length, Usd, check
 from corral.plan.report import Report
-from corral.plan.said import model_said, precision_said
+from corral.plan.said import fabric_said, model_said
+from corral.plan.suited import INTEGERS, half, half_told, kept_in, trained_in
 from corral.plan.train import Lever, Trained, search, with_device
 from corral.plan.train_layouts import TrainAsk
 from corral.plan.train_report import report
 
+ANY: Final = Bound(0, 1e6, hint="give a number up to 1,000,000, or 0 for any")
 OTHERS: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")
 
 
@@ -26,38 +27,39 @@ class TrainRequest:
         model: Its name, the file (or text) of its config.json, or layers=32,hidden=4096,...
         gpus: How many GPUs.
         gpu: Of which type.
-        tokens: To be trained on, in all.
-        sequence: Tokens of a sequence.
-        batch: Sequences of a step; 0: so many as come to about 4 million tokens.
-        precision: Of the products: bf16, fp16, fp8.
+        tokens: To be trained on, in all: 1e12, 15T.
+        context: Tokens of a sequence.
+        batch: Sequences of a step; 0: what is usual, and told.
+        precision: Of the products, or beside adapters of the frozen weights: fp8, ...; else bf16,
+            or fp16 on GPUs without.
         lora: Train adapters beside a frozen model.
         rank: Of LoRA's matrices.
         library: megatron-core, pytorch, torchtitan, ...
         fabric: What joins the nodes; else what is usual for the GPU.
         tensor: Tensor parallelism of just this size; 0 leaves it to the search.
         pipeline: The same for pipeline stages.
-        context: The same for context parallelism.
+        context_parallel: The same for context parallelism.
         no_shard: Leave ZeRO-3 and FSDP out.
         usd_per_gpu_hour: What a GPU costs; else the median of the catalog's prices.
     """
 
     model: str
     _: KW_ONLY
-    gpus: int
+    gpus: Gpus
     gpu: str = "h100-sxm"
-    tokens: float = 1e12
-    sequence: int = 4_096
-    batch: int = 0
-    precision: str = "bf16"
+    tokens: Annotated[float, TOKENS] = 1e12
+    context: Length = 4_096
+    batch: Annotated[int, ANY] = 0
+    precision: str = ""
     lora: bool = False
-    rank: int = 16
+    rank: Annotated[int, COUNT] = 16
     library: str = DEFAULT
     fabric: str = ""
-    tensor: int = 0
-    pipeline: int = 0
-    context: int = 0
+    tensor: Annotated[int, ANY] = 0
+    pipeline: Annotated[int, ANY] = 0
+    context_parallel: Annotated[int, ANY] = 0
     no_shard: bool = False
-    usd_per_gpu_hour: float | None = None
+    usd_per_gpu_hour: Usd = None
 
 
 def answer(request: TrainRequest, *, listed: Prices | None = None) -> Report:
@@ -67,35 +69,31 @@ def answer(request: TrainRequest, *, listed: Prices | None = None) -> Report:
     """
     found = search(_ask(request))
     price, told = _price(request, found.ask.device, listed or prices())
+    told = (*half_told(request.precision, found.ask.device), *told)
     return report(found, price_gpu_hour=price, others=tuple(_others(found)), assumed=told)
 
 
 def _ask(request: TrainRequest) -> TrainAsk:
-    for name in ("gpus", "sequence", "rank", "tokens"):
-        value = getattr(request, name)
-        if not (value >= 1 and isfinite(value)):
-            raise SpecInvalid(f"{name} is {value:g}", hint="give a number from 1 on")
-    for name in ("batch", "tensor", "pipeline", "context"):
-        if getattr(request, name) < 0:
-            raise SpecInvalid(f"{name} is below 0", hint="give a number, or 0 for any")
-    usd = request.usd_per_gpu_hour
-    if usd is not None and not (usd > 0 and isfinite(usd)):
-        raise SpecInvalid(f"{usd:g} USD a GPU-hour", hint="give a number above 0")
+    check(request)
+    used = device(request.gpu)
+    said, lora = request.precision, request.lora
+    kept = kept_in(said, used) if lora else trained_in(said, used)
     return TrainAsk(
         model=model_said(request.model),
-        device=device(request.gpu),
+        device=used,
         gpus=request.gpus,
         tokens=request.tokens,
-        sequence=request.sequence,
+        sequence=request.context,
         global_batch=request.batch,
-        precision=precision_said(request.precision),
-        frozen=request.lora,
+        precision=half(used) if lora and kept in INTEGERS else kept,
+        frozen=lora,
+        frozen_bytes=kept.bytes if lora else 0.0,
         rank=request.rank,
         by=software(request.library).name,
-        fabric=link(request.fabric) if request.fabric else None,
+        fabric=fabric_said(request.fabric) if request.fabric else None,
         tensor=request.tensor,
         pipeline=request.pipeline,
-        context=request.context,
+        context=request.context_parallel,
         may_shard=not request.no_shard,
     )
 
@@ -114,6 +112,8 @@ def _price(
 
 
 def _others(found: Trained) -> list[Lever]:
-    own = found.ask.device.name
-    levers = (with_device(found, device(name)) for name in OTHERS if name != own)
+    """Those that multiply such numbers."""
+    own, asked = found.ask.device, found.ask.precision
+    others = [one for one in map(device, OTHERS) if one != own and asked in one.flops]
+    levers = (with_device(found, one) for one in others)
     return [one for one in levers if one is not None]

@@ -2,18 +2,45 @@
 
 from collections.abc import Sequence as Seq
 from collections.abc import Set
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
+from corral.domain.account import Account
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.forecast import Ran, Told
-from corral.domain.ids import JobId, TokenId, UserName
+from corral.domain.ids import JobId, NodeId, QueueName, TokenId, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
+from corral.domain.moves import JobState
 from corral.domain.people import AuditEntry
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
 from corral.ports.people import People
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which jobs a listing is to have; what is left out holds for all. `text`: a part of the name,
+    in any case of its letters, or the whole id of a job, of its array or its submission."""
+
+    states: frozenset[JobState] = frozenset()
+    owner: UserName | None = None
+    queue: QueueName | None = None
+    text: str = ""
+
+    def takes(self, job: Job) -> bool:
+        """Whether it is one of them."""
+        text = self.text.lower()
+        return (
+            (not self.states or job.state in self.states)
+            and self.owner in (None, job.owner)
+            and self.queue in (None, job.spec.queue)
+            and (text in job.spec.name.lower() or job.id == text or job.id.startswith(f"{text}_"))
+        )
+
+
+ALL: Final = Which()
 
 
 class Store(People, Protocol):
@@ -82,7 +109,8 @@ class Store(People, Protocol):
 
         Rows replace those of the same key: jobs and nodes by id, attempts by (job, number),
         allocations by (job, attempt, node), saves by (job, attempt, step), receipts by (job,
-        attempt, kind). What is forgotten goes with all that belongs to it, but for the key of its
+        attempt, kind). Accounts are added to those recorded, and to the sums of their days, which
+        outlive jobs. What is forgotten goes with all that belongs to it, but for the key of its
         submission. After StoreTrouble it may or may not have been written: lead again.
 
         Raises: TermLost when a newer term leads; InvariantBroken when a final state would change,
@@ -91,9 +119,11 @@ class Store(People, Protocol):
         """
         ...
 
-    async def jobs(self, *, final: bool, limit: int, before: JobId | None = None) -> Seq[Job]:
-        """Jobs, newest first: with `final`, also those that are over. With `before` those that
-        follow this one; where it is not recorded any more, those of older submissions."""
+    async def jobs(
+        self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
+    ) -> Seq[Job]:
+        """Of these jobs, newest first: with `final`, also those that are over. With `before` those
+        that follow this one; where it is not recorded any more, those of older submissions."""
         ...
 
     async def job(self, id: JobId) -> Job | None: ...
@@ -123,12 +153,29 @@ class Store(People, Protocol):
         """Receipts of the job, first written first."""
         ...
 
+    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> Seq[Account]:
+        """Those of recorded jobs on these days (since 1970, UTC), or of this one alone."""
+        ...
+
+    async def days(self, *, first: int, last: int) -> Seq[Account]:
+        """The sums of these days by queue, user and type of GPU, of forgotten jobs too."""
+        ...
+
     async def saves(self, job: JobId) -> Seq[Save]:
         """Saves of the job by step, the quarantined ones too."""
         ...
 
-    async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
-        """Events with a number above `after`, oldest first."""
+    async def events(
+        self,
+        *,
+        after: int,
+        job: JobId | None,
+        limit: int,
+        node: NodeId | None = None,
+        newest: bool = False,
+    ) -> Seq[Event]:
+        """Events with a number above `after`, of a job, of a node, oldest first; where there are
+        more than the limit the first ones, or the `newest`."""
         ...
 
     async def runs(self, *, limit: int) -> Seq[Ran]:

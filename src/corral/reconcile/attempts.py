@@ -4,11 +4,14 @@ from dataclasses import dataclass, replace
 
 from corral.domain.attempt import Allocation, Attempt, Cause, Exit, Save, SeatState
 from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.failure import FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
+from corral.reconcile.diagnose import diagnosed, exit_text
 from corral.reconcile.draft import Draft
+from corral.reconcile.records import count_end
 from corral.reconcile.service import attempt_seconds
 
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
@@ -89,7 +92,7 @@ def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
     failed = [part for part in parts if part.has_failed]
     if failed:
         _blame_worst(draft, attempt, failed)
-        attempt = draft.attempt(job.id) or attempt
+        attempt = _diagnose(draft, job, attempt)
         reason = f"{attempt.culprit}: {attempt.evidence}"
         draft.move(job, JobEvent.RANKS_FAILED, reason=reason, code="RanksFailed")
     elif len(parts) == len(attempt.seats) and all(part.is_clean for part in parts):
@@ -117,7 +120,10 @@ def _forgotten(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> N
         if part.seen is None and heard and known and known.liveness == Liveness.ALIVE:
             why = f"node {node} no longer knows it"
             culprit = f"node {node}"
-            blame(draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node)
+            blame(
+                draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node,
+                failure=FailureKind.CLUSTER,
+            )  # fmt: skip
             draft.move(job, JobEvent.RANKS_FAILED, reason=why, code="RanksFailed")
             return
 
@@ -139,6 +145,7 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
         last_step=_last_step(parts, attempt),
     )
     draft.put_attempt(over)
+    count_end(draft, job, over, failed=False)
     for part in parts:
         draft.seat_to(part.allocation, SeatState.RELEASED)
     draft.move(
@@ -157,6 +164,7 @@ def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
         attempt = draft.put_attempt(replace(attempt, last_step=last_step))
     if job.state == JobState.RECOVERING:
         _blame_worst(draft, attempt, [part for part in parts if part.has_failed])
+        attempt = _diagnose(draft, job, attempt)
     if (
         job.state == JobState.STOPPING
         and job.why != StopWhy.CANCEL
@@ -201,6 +209,7 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
             at, _, exit, _ = min(own, key=lambda end: end[:2], default=(None, 0, None, part))
             blame(
                 draft, attempt, cause=cause, culprit=culprit, evidence=told, node=node,
+                failure=_of_trouble(told, cause),
                 at=at, exit_code=exit.shell_code if exit is not None else None,
             )  # fmt: skip
             ends = [end for end in ends if end not in own]
@@ -215,6 +224,23 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
         )  # fmt: skip
 
 
+def _of_trouble(told: str, cause: Cause) -> FailureKind:
+    """By the sentence that a shim or an agent says of itself."""
+    if told.startswith("setup has failed"):
+        return FailureKind.SETUP
+    return FailureKind.CLUSTER if cause == Cause.INFRA else FailureKind.COMMAND
+
+
+def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
+    """What ranks print last may come a moment after their ends: it is read again at each look, as
+    long as all nodes speak of the attempt."""
+    attempt = draft.attempt(job.id) or attempt
+    key = (job.id, attempt.number)
+    seen = {node: one for node in attempt.nodes if (one := seen_at(draft, node, key)) is not None}
+    known = diagnosed(attempt, job.spec, seen) if len(seen) == len(attempt.nodes) else attempt
+    return attempt if known == attempt else draft.put_attempt(known)
+
+
 def blame(
     draft: Draft,
     attempt: Attempt,
@@ -223,6 +249,7 @@ def blame(
     culprit: str,
     evidence: str,
     node: NodeId | None,
+    failure: FailureKind = FailureKind.UNKNOWN,
     at: float | None = None,
     exit_code: int | None = None,
 ) -> None:
@@ -242,20 +269,12 @@ def blame(
             culprit=culprit,
             evidence=evidence,
             failed_on=node,
+            failure=failure,
+            quote="",
             ended_at=at,
             exit_code=exit_code,
         )
     )
-
-
-def exit_text(exit: Exit) -> str:
-    """A rank's end for people."""
-    if exit.out_of_memory:
-        peak, limit = exit.peak_bytes or 0, exit.limit_bytes or 0
-        return f"out of memory: peak {peak / 1e6:.0f} MB of a limit of {limit / 1e6:.0f} MB"
-    if exit.signal is not None:
-        return f"killed by signal {exit.signal}"
-    return f"exit code {exit.code}"
 
 
 def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:

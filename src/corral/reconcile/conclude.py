@@ -10,6 +10,7 @@ from corral.domain.relocation import RELOCATION
 from corral.domain.units import MILLIS_PER_GPU
 from corral.reconcile.draft import Draft
 from corral.reconcile.giving import settle
+from corral.reconcile.records import count_end
 from corral.reconcile.service import restart_seconds, with_all, with_kept
 
 DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
@@ -94,6 +95,8 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
     if attempt.ended_at is None:
         attempt = draft.put_attempt(replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA))
     draft.receipts.append(_receipt(draft, attempt, "failure"))
+    if attempt.cause == Cause.USER:
+        count_end(draft, job, attempt, failed=True)
     job = _remember(job, attempt)
     if attempt.cause == Cause.USER:
         _charge_user(draft, job, attempt)

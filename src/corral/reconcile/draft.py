@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from corral.domain.account import Account
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.facts import Facts
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName
@@ -11,6 +12,7 @@ from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.signals import Signal
 from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.world import AllocationKey, Changes, Event, World
 
@@ -60,10 +62,15 @@ class Draft:
     spent: dict[QueueName, Spent] = field(default_factory=dict)
     debts: dict[QueueName, Debt] = field(default_factory=dict)
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
+    accounts: list[Account] = field(default_factory=list)
     granted: Sequence | None = None
     forgotten: list[JobId] = field(default_factory=list)
     removed: set[NodeId] = field(default_factory=set)
     frozen: set[NodeId] = field(default_factory=set)
+    is_urgent: bool = (
+        False  # a node is barred or a job ended for its health: that waits for no pass
+    )
+    noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)  # new in this look
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
 
     def job(self, id: JobId) -> Job | None:
@@ -241,6 +248,7 @@ class Draft:
             spent=tuple(self.spent.values()),
             debts=tuple(self.debts.values()),
             reservations=tuple(self.reservations.values()),
+            accounts=tuple(self.accounts),
             granted=self.granted,
             forgotten=tuple(self.forgotten),
             removed=tuple(sorted(self.removed)),

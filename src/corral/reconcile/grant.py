@@ -10,6 +10,7 @@ from corral.domain.moment import moment_text
 from corral.domain.moves import WAITING, JobEvent, JobState, StopWhy
 from corral.domain.place import label_text
 from corral.domain.wishes import (
+    BarSuspects,
     Cancel,
     Requeue,
     Resume,
@@ -21,6 +22,7 @@ from corral.domain.wishes import (
     Suspend,
     Wish,
 )
+from corral.reconcile.bars import bar_by_person, bar_suspects
 from corral.reconcile.draft import Draft
 from corral.reconcile.leaving import remove, take_for_dead
 from corral.reconcile.queues import set_queues
@@ -66,6 +68,8 @@ def _take(draft: Draft, wish: Wish) -> None:
             _set_job(draft, wish, wish.asked)
         case SetNode():
             _set_node(draft, wish, wish.asked)
+        case BarSuspects():
+            bar_suspects(draft, wish)
         case SetLabels():
             _set_labels(draft, wish, wish.asked)
         case SetQueues():
@@ -172,9 +176,9 @@ def _set_node(draft: Draft, wish: Wish, asked: SetNode) -> None:
     if asked.to == "remove":
         remove(draft, wish, node.id)
         return
-    cordoned, draining = asked.to != "uncordon", asked.to == "drain"
-    if (node.cordoned, node.draining) != (cordoned, draining):
-        draft.nodes[node.id] = replace(node, cordoned=cordoned, draining=draining)
+    after = bar_by_person(node, asked.to, draft.now.wall)
+    if after != node:
+        draft.nodes[node.id] = after
         draft.tell(asked.to, f"node {node.id}: {asked.to}, asked by {wish.by}", node=node.id)
 
 

@@ -6,17 +6,20 @@ from corral.domain.attempt import Allocation, SeatState
 from corral.domain.errors import InvariantBroken
 from corral.domain.ids import NodeId
 from corral.domain.units import MILLIS_PER_GPU
+from corral.health.breaker import barred_lately
+from corral.health.rules import HealthRules
 from corral.reconcile.draft import Draft
 
 
-def check(draft: Draft) -> None:
+def check(draft: Draft, health: HealthRules = HealthRules()) -> None:  # noqa: B008 - frozen
     """I3: no GPU oversubscribed, no node over its capacity, no exclusive one shared.
-    I8: nothing returns twice.
+    I8: nothing returns twice. I16: health cordons no more nodes by itself than the breaker lets.
 
     Only nodes on which something new is placed are looked at: elsewhere nothing can have grown.
     Raises: InvariantBroken with what would have been broken.
     """
     _returned_once(draft)
+    _under_breaker(draft, health)
     fresh = {
         key[2]
         for key, one in draft.allocations.items()
@@ -39,6 +42,20 @@ def _returned_once(draft: Draft) -> None:
         newest = job is not None and job.attempt == key[1]
         if known is None and not newest and allocation.state == SeatState.HELD:
             raise InvariantBroken(f"I8: {key} is held again after it was returned")
+
+
+def _under_breaker(draft: Draft, rules: HealthRules) -> None:
+    known = draft.world.nodes
+    fresh = [
+        node.id
+        for node in draft.nodes.values()
+        if node.is_barred_by_health
+        and not (node.id in known and known[node.id].is_barred_by_health)
+    ]
+    nodes = draft.all_nodes()
+    lately = barred_lately(nodes.values(), draft.now.wall, rules) if fresh else 0
+    if lately > rules.most(len(nodes)):
+        raise InvariantBroken(f"I16: {lately} of {len(nodes)} nodes would be cordoned: {fresh[:9]}")
 
 
 def _not_over(draft: Draft, id: NodeId, allocations: list[Allocation]) -> None:

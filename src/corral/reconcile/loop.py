@@ -14,17 +14,22 @@ from corral.domain.units import duration_text
 from corral.domain.wishes import Wish
 from corral.domain.world import Changes, World
 from corral.health.liveness import next_deadline_seconds
+from corral.health.rules import HealthRules
 from corral.reconcile.attempts import ran_seconds, see_attempt
 from corral.reconcile.conclude import DRAIN, conclude
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.forget import forget
 from corral.reconcile.grant import grant
+from corral.reconcile.health import see_health
+from corral.reconcile.idle import see_idle
 from corral.reconcile.invariants import check
 from corral.reconcile.leaving import see_gone
+from corral.reconcile.ledger import write_down
 from corral.reconcile.memo import Memo
 from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
 from corral.reconcile.preempt import see_reservations
+from corral.reconcile.records import see_blame
 from corral.reconcile.stale import see_stale
 from corral.reconcile.use import charge
 from corral.reconcile.waits import end_if_too_late, release
@@ -63,6 +68,7 @@ def reconcile(
     spared: Set[JobId] = frozenset(),
     memo: Memo | None = None,
     learned: Learned | None = None,
+    health: HealthRules = HealthRules(),  # noqa: B008 - frozen
 ) -> Outcome:
     """Decide everything that follows from what is known now; the world is not changed.
 
@@ -73,28 +79,33 @@ def reconcile(
         spared: jobs that must not be forgotten now.
         learned: what ended jobs teach about those that wait; None orders them by age.
         memo: what the last tick has kept; the same is decided without.
+        health: what may be done for the health of nodes.
     Raises: InvariantBroken when what was decided would break I3 (no GPU twice).
     """
     draft = Draft(world, facts, now)
     grant(draft, wishes)
     look_at = see_nodes(draft) | set(draft.jobs)
+    look_at |= see_health(draft, health, whole=touched is None)
     look_at |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
     for id in sorted(look_at):
         _guarded(draft, id, _one_job)
+    see_blame(draft, health)
     see_stale(draft)
     see_gone(draft)
     for job in list(draft.in_states(*_MAY_WAIT)):
         _guarded(draft, job.id, release)
     see_reservations(draft)
     charge(draft)
+    write_down(draft)
     rows = (draft.jobs, draft.allocations, draft.nodes, draft.removed, draft.queues)
     chosen = draft.facts.placing is not None and bool(draft.facts.placing.chosen)
     anything_new = touched is None or any(rows) or chosen
+    placing = placing and not draft.is_urgent  # a pass may take long: a later look places
     reasons = place(draft, memo or Memo(), learned) if placing and anything_new else None
     _end_late_ones(draft, {} if reasons is None else reasons)
     if keep is not None:
         forget(draft, keep, spared)
-    check(draft)
+    check(draft, health)
     deadline_seconds = next_deadline_seconds(facts, now.serving, draft.frozen)
     return Outcome(
         changes=draft.changes(),
@@ -132,6 +143,7 @@ def _one_job(draft: Draft, job: Job) -> None:
     _timers(draft, job)
     job = draft.job(job.id) or job
     _drains(draft, job)
+    see_idle(draft, draft.job(job.id) or job)
     conclude(draft, draft.job(job.id) or job)
 
 

@@ -1,44 +1,39 @@
 """What is heard of nodes, and of their absence."""
 
-from collections import defaultdict
 from dataclasses import replace
 
 from corral.domain.attempt import Allocation, Attempt, Cause, SeatState
 from corral.domain.facts import NodeFacts
+from corral.domain.failure import FailureKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Disconnect, Job
 from corral.domain.moves import JobEvent, JobState
 from corral.domain.node import Liveness, Node
 from corral.health.liveness import BOUND_SECONDS, Verdict, judge
+from corral.health.verdict import booted
 from corral.reconcile.attempts import blame
 from corral.reconcile.draft import Draft
+from corral.reconcile.held import Held
+from corral.reconcile.signals import take_signals
 
 SELF_STOP_MARGIN_SECONDS = 5.0
-
-
-class _Held:
-    """What nodes hold, each taken once. Sorted by node only when one is lost: that costs a look at
-    every seat, which a tick of a healthy cluster must not pay."""
-
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        self._by_node: dict[NodeId, list[Allocation]] | None = None
-
-    def take(self, node: NodeId) -> list[Allocation]:
-        if self._by_node is None:
-            self._by_node = defaultdict(list)
-            for allocation in self._draft.held():
-                self._by_node[allocation.seat.node].append(allocation)
-        return self._by_node.pop(node, [])
 
 
 def see_nodes(draft: Draft) -> set[JobId]:
     """Take in inventories, boots and verdicts; the jobs that this touches."""
     touched: set[JobId] = set()
-    held = _Held(draft)
+    held = Held(draft)
     for heard in draft.facts.nodes.values():
         if _take_in(draft, heard):
-            touched |= _lose(draft, heard.node, f"node {heard.node} started anew", held)
+            touched |= _lose(
+                draft,
+                heard.node,
+                f"node {heard.node} started anew",
+                held,
+                FailureKind.NODE_REBOOTED,
+            )
+        if heard.signals:
+            take_signals(draft, heard)
     verdicts = judge(draft.all_nodes(), draft.facts, draft.now.serving)
     draft.frozen = {id for id, verdict in verdicts.items() if verdict.frozen}
     for id, verdict in verdicts.items():
@@ -55,8 +50,13 @@ def _take_in(draft: Draft, heard: NodeFacts) -> bool:
         draft.tell("node_joined", f"node {heard.node} joined", node=heard.node)
         old = Node(id=heard.node, since=draft.now.wall)
     rebooted = old.boot not in ("", heard.boot)
+    ailments = booted(old.ailments, draft.now.wall) if rebooted else old.ailments
     draft.nodes[heard.node] = replace(
-        old, boot=heard.boot, inventory=heard.inventory, address=heard.address
+        old,
+        boot=heard.boot,
+        inventory=heard.inventory,
+        address=heard.address,
+        ailments=ailments,
     )
     if rebooted:
         draft.tell("node_rebooted", f"node {heard.node} started anew", node=heard.node)
@@ -69,7 +69,7 @@ def _says_the_same(heard: NodeFacts, old: Node) -> bool:
     return same and (heard.boot, heard.address) == (old.boot, old.address)
 
 
-def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: _Held) -> set[JobId]:
+def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: Held) -> set[JobId]:
     node = draft.node(id)
     assert node is not None
     touched: set[JobId] = set()
@@ -86,17 +86,23 @@ def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: _Held) -> set[Job
     return touched
 
 
-def _lose(draft: Draft, node: NodeId, proof: str, held: _Held) -> set[JobId]:
+def _lose(
+    draft: Draft,
+    node: NodeId,
+    proof: str,
+    held: Held,
+    failure: FailureKind = FailureKind.NODE_LOST,
+) -> set[JobId]:
     """All that the node held is gone, by proof: its GPUs return, its jobs recover."""
     touched: set[JobId] = set()
     for allocation in held.take(node):
         draft.seat_to(allocation, SeatState.RELEASED)
-        _lost(draft, allocation, proof)
+        _lost(draft, allocation, proof, failure)
         touched.add(allocation.job)
     return touched
 
 
-def _silent(draft: Draft, node: NodeId, verdict: Verdict, held: _Held) -> set[JobId]:
+def _silent(draft: Draft, node: NodeId, verdict: Verdict, held: Held) -> set[JobId]:
     """Past its bound, a silent node's work is replaced where the job allows it."""
     touched: set[JobId] = set()
     for allocation in held.take(node):
@@ -128,7 +134,12 @@ def _others_step_on(draft: Draft, job: Job, verdict: Verdict) -> bool:
     return stepped > went_silent + 1.0 and draft.now.serving - stepped < BOUND_SECONDS
 
 
-def _lost(draft: Draft, allocation: Allocation, why: str) -> None:
+def _lost(
+    draft: Draft,
+    allocation: Allocation,
+    why: str,
+    failure: FailureKind = FailureKind.NODE_LOST,
+) -> None:
     """Blame the node for the attempt, if it is the job's living one, and let the job recover."""
     job = draft.job(allocation.job)
     attempt = draft.attempt(allocation.job)
@@ -138,7 +149,10 @@ def _lost(draft: Draft, allocation: Allocation, why: str) -> None:
     _keep_step(draft, attempt, node)
     if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
         culprit = f"node {node}"
-        blame(draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node)
+        blame(
+            draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node,
+            failure=failure,
+        )  # fmt: skip
     if job.state in (JobState.STARTING, JobState.RUNNING):
         draft.move(job, JobEvent.NODE_LOST, reason=why, code="NodeLost")
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
+from corral.domain.ailment import Bar
 from corral.domain.attempt import Allocation, Seat
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
@@ -20,8 +21,10 @@ Coming = Mapping[NodeId, list[tuple[Job, Seat]]]
 
 
 def suspicion_of(node: Node, now: float) -> int:
-    """How often the node was to blame for the end of an attempt, of late."""
-    return sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
+    """How often the node was to blame for the end of an attempt, of late, and whether something
+    ails it for which others come first."""
+    blamed = sum(now - at < SUSPECTED_SECONDS for at in node.failed_at)
+    return blamed + (node.suspect or node.bar != Bar.OPEN)
 
 
 class Rooms:
@@ -61,7 +64,7 @@ class Rooms:
         self._heard = heard
         for node in rows:
             known[node.id] = node
-            if node.failed_at:
+            if node.failed_at or node.ailments:
                 self._blamed.add(node.id)
         return dirty
 

@@ -91,7 +91,8 @@ class SimulatedAgent:
             return
         self._number += 1
         self._sent_at[self._number] = self._stage.now()
-        self.session.beat(self._number, self.version, self.seen())
+        signals = tuple(self._machine.disk.signals)
+        self.session.beat(self._number, self.version, self.seen(), signals)
 
     def heard(self, session: Session, number: int) -> None:
         """The head has taken in the beat of this number."""

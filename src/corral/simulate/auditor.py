@@ -12,10 +12,12 @@ from corral.domain.job import Job, JobSpec
 from corral.domain.moves import FINAL, JobState, StopWhy
 from corral.domain.wanted import Launch
 from corral.domain.world import Changes
+from corral.simulate.barring import Barring
 from corral.simulate.blame import Blame
 from corral.simulate.books import Books
 from corral.simulate.forgetting import Forgetting
 from corral.simulate.giving import Giving
+from corral.simulate.ledger import LedgerCheck
 from corral.simulate.placing import Placing
 from corral.simulate.promised import Promised
 from corral.simulate.seating import Seating
@@ -38,9 +40,11 @@ class Auditor:
         self._starting = Starting(books)
         self._wished = Wished(books)
         self.giving = Giving(books)
+        self._barring = Barring(books)
         self._placing = Placing(books, self.giving)
         self.promised = Promised(books, self.giving)
         self.forgetting = Forgetting(books)
+        self.ledger = LedgerCheck(books)
 
     # -- what people were told -------------------------------------------------------------------
 
@@ -79,9 +83,11 @@ class Auditor:
         books = self.books
         if term < books.term:
             books.breach("term", f"a head of term {term} wrote after one of term {books.term}")
+        self._barring.before(changes)
         books.open_commit(term, changes.nodes, decided_at)
         self._placing.check(changes)
         wall = books.decided_wall()
+        self._barring.check(changes, wall)
         self._wished.check(changes, wall)
         self.promised.check(changes, decided_at, wall)
         self.giving.check(changes)
@@ -89,6 +95,7 @@ class Auditor:
         self._blame.check(changes)
         self._seating.check_capacity(changes)
         self.forgetting.check(changes)
+        self.ledger.check(changes)
 
     def _take_in(self, changes: Changes) -> None:
         """Row by row, each held against those that are in the books by then."""

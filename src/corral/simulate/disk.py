@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from corral.domain.attempt import Exit, Save
 from corral.domain.facts import AttemptKey, Phase, Progress, Seen
 from corral.domain.ids import BootId, ClusterId
+from corral.domain.signals import Signal
 from corral.domain.wanted import Launch, Stop, Version
 
 SELF_STOP = "self_stop"
@@ -81,3 +82,4 @@ class Disk:
     cluster: ClusterId | None = None
     version: Version | None = None
     heard_at: float = 0.0
+    signals: list[Signal] = field(default_factory=list)  # said with each beat, taken in once

@@ -38,6 +38,7 @@ class Evidence:
     without_power: dict[NodeId, list[list[float]]] = field(
         default_factory=lambda: defaultdict(list)
     )  # from, until
+    ailing: dict[AttemptKey, str] = field(default_factory=dict)  # what broke its GPU under it
     agent_unable: dict[NodeId, float] = field(default_factory=dict)  # until when, newest
 
     def start(self, key: AttemptKey, node: NodeId, seat: Seat, ranks: set[int]) -> None:

@@ -10,6 +10,7 @@ from corral.domain.errors import TermLost, Trouble
 from corral.domain.facts import AttemptKey, NodeFacts, Seen
 from corral.domain.ids import BootId, NodeId
 from corral.domain.node import NodeKind
+from corral.domain.signals import Signal
 from corral.domain.wanted import Version, Wanted
 from corral.ports.store import Store
 from corral.simulate.loop import Process
@@ -55,8 +56,14 @@ class Session:
     def open(self) -> None:
         self._to_head(self.head.greet)
 
-    def beat(self, number: int, version: Version | None, seen: tuple[Seen, ...]) -> None:
-        self._to_head(self.head.listen, number, version, seen)
+    def beat(
+        self,
+        number: int,
+        version: Version | None,
+        seen: tuple[Seen, ...],
+        signals: tuple[Signal, ...],
+    ) -> None:
+        self._to_head(self.head.listen, number, version, seen, signals)
 
     def heard(self, number: int) -> None:
         self._to_agent(self.agent.heard, number)
@@ -200,7 +207,12 @@ class Head:
             self.control.left(session.node)
 
     def listen(
-        self, session: Session, number: int, version: Version | None, seen: tuple[Seen, ...]
+        self,
+        session: Session,
+        number: int,
+        version: Version | None,
+        seen: tuple[Seen, ...],
+        signals: tuple[Signal, ...],
     ) -> None:
         """Take a beat in, if it is the newest of the node's newest connection."""
         newest = self.sessions.get(session.node) is session and number > session.newest
@@ -215,6 +227,7 @@ class Head:
                 inventory=self._machines[session.node].inventory,
                 address=f"10.0.0.{session.node}",
                 seen=seen,
+                signals=signals,
             )
         )
         self._heard(self, session.node, session.boot, seen)

@@ -18,6 +18,7 @@ from corral.simulate.database import Database
 from corral.simulate.faults import Faults
 from corral.simulate.head import Head
 from corral.simulate.heads import Heads
+from corral.simulate.ills import Ills
 from corral.simulate.machine import Machine, inventory
 from corral.simulate.node import SimulatedNode
 from corral.simulate.people import People
@@ -67,6 +68,7 @@ class Scene:
         self.auditor = Auditor(self.books, self.database.durable_jobs)
         self._gangs = Gangs(stage, self.auditor.ranks_start)
         self.people = People(stage, self.nodes.keys(), self.heads, self.auditor)
+        self.ills = Ills(stage, self.nodes)
         self.faults = Faults(stage, self.nodes, self.heads, self.database)
         self._faulty_seconds = stage.chance.uniform(20.0, 45.0)
         self._healed_at = 0.0
@@ -92,6 +94,7 @@ class Scene:
         self.heads.start()
         self.people.plan(stage.chance.randint(5, 14), self._faulty_seconds)
         self.faults.plan(stage.chance.choice([0, 2, 4, 8, 14]), self._faulty_seconds)
+        self.ills.plan(self._faulty_seconds)
         stage.loop.later(self._faulty_seconds, self._heal)
         stage.loop.run_forever()
         return self._outcome()

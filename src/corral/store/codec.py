@@ -6,6 +6,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from corral.domain.account import Account
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
 from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.forecast import Told
@@ -16,6 +17,7 @@ from corral.domain.queue import QueueTree
 from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.wishes import (
     Asked,
+    BarSuspects,
     Cancel,
     Requeue,
     Resume,
@@ -87,6 +89,7 @@ EVENT: Final = Codec("event", Event)
 QUEUES: Final = Codec("queue tree", QueueTree)
 USE: Final = Codec("use", Use)
 SPENT: Final = Codec("budget", Spent)
+ACCOUNT: Final = Codec("account", Account)
 DEBT: Final = Codec("debt", Debt)
 RESERVATION: Final = Codec("reservation", Reservation)
 TOLD: Final = Codec("forecast", Told)
@@ -100,6 +103,7 @@ _ASKED: Final = {
     "requeue": Codec("requeue", Requeue),
     "set_job": Codec("set_job", SetJob),
     "set_node": Codec("set_node", SetNode),
+    "bar_suspects": Codec("bar_suspects", BarSuspects),
     "set_labels": Codec("set_labels", SetLabels),
     "set_queues": Codec("set_queues", SetQueues),
 }
@@ -111,6 +115,7 @@ _KINDS: Final[dict[type[Asked], str]] = {
     Requeue: "requeue",
     SetJob: "set_job",
     SetNode: "set_node",
+    BarSuspects: "bar_suspects",
     SetLabels: "set_labels",
     SetQueues: "set_queues",
 }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import islice, takewhile
 from typing import Any
 
+from corral.domain.account import Account
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
 from corral.domain.errors import TermLost
 from corral.domain.forecast import Ran, Told, ran_of
@@ -30,6 +31,8 @@ from corral.domain.relocation import of_last_day
 from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import AllocationKey, Changes, Event, World
+from corral.ports.store import ALL, Which
+from corral.store.codec import text_of
 from corral.store.memory_people import MemoryPeople
 from corral.store.people_rules import entry_of
 from corral.store.rules import (
@@ -44,7 +47,16 @@ from corral.store.rules import (
 )
 
 SaveKey = tuple[AttemptNumber, int]  # attempt, step
+AccountKey = tuple[str | int, ...]
 ReceiptKey = tuple[AttemptNumber, str]  # attempt, kind
+
+
+def _add(rows: dict[AccountKey, Account], row: Account) -> None:
+    rows[row.key] = rows[row.key].plus(row) if row.key in rows else row
+
+
+def _key(row: Account) -> str:
+    return text_of(row.key)
 
 
 class MemoryStore(MemoryPeople):
@@ -81,6 +93,8 @@ class MemoryStore(MemoryPeople):
         self._debts: dict[QueueName, Debt] = {}
         self._reservations: dict[JobId, Reservation] = {}
         self._told: dict[JobId, Told] = {}
+        self._accounts: dict[JobId, dict[AccountKey, Account]] = {}
+        self._days: dict[AccountKey, Account] = {}
         self._imported: dict[str, Imported] = {}
         self._secrets: dict[str, tuple[bytes, UserName, float]] = {}
         self._heads: dict[str, HeadSeen] = {}
@@ -199,6 +213,10 @@ class MemoryStore(MemoryPeople):
         self._spent.update((spent.queue, spent) for spent in changes.spent)
         self._debts.update((debt.queue, debt) for debt in changes.debts)
         self._reservations.update((one.job, one) for one in changes.reservations)
+        for row in changes.accounts:
+            _add(self._days, row.of_day)
+            if row.job in self._jobs:
+                _add(self._accounts.setdefault(row.job, {}), row)
 
     def _forget(self, jobs: set[JobId]) -> None:
         books: tuple[dict[JobId, Any], ...] = (
@@ -208,6 +226,7 @@ class MemoryStore(MemoryPeople):
             self._receipts,
             self._reservations,
             self._told,
+            self._accounts,
         )
         for job in jobs:
             for book in books:
@@ -234,8 +253,11 @@ class MemoryStore(MemoryPeople):
             del self._events[number]
         return numbered
 
-    async def jobs(self, *, final: bool, limit: int, before: JobId | None = None) -> Seq[Job]:
+    async def jobs(
+        self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
+    ) -> Seq[Job]:
         jobs = (job for job in self._jobs.values() if final or not job.is_final)
+        jobs = (job for job in jobs if which.takes(job))
         if before is not None:
             last = self._jobs.get(before)
             place = age(last) if last is not None else (sequence_of(before) or 0, -2, "")
@@ -269,6 +291,15 @@ class MemoryStore(MemoryPeople):
     async def receipts(self, job: JobId) -> Seq[Receipt]:
         return list(self._receipts.get(job, {}).values())
 
+    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> Seq[Account]:
+        of_jobs = self._accounts.values() if job is None else [self._accounts.get(job, {})]
+        rows = (row for rows in of_jobs for row in rows.values())
+        return sorted((one for one in rows if first <= one.day <= last), key=_key)
+
+    async def days(self, *, first: int, last: int) -> Seq[Account]:
+        rows = (row for row in self._days.values() if first <= row.day <= last)
+        return sorted(rows, key=_key)
+
     async def saves(self, job: JobId) -> Seq[Save]:
         return self._saves_of(job)
 
@@ -276,11 +307,22 @@ class MemoryStore(MemoryPeople):
         saves = self._saves.get(job, {}).values()
         return sorted(saves, key=lambda save: (save.step, save.attempt))
 
-    async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
+    async def events(
+        self,
+        *,
+        after: int,
+        job: JobId | None,
+        limit: int,
+        node: NodeId | None = None,
+        newest: bool = False,
+    ) -> Seq[Event]:
         oldest = next(iter(self._events), self._newest_event + 1)
         numbers = range(max(after + 1, oldest), self._newest_event + 1)
-        found = (self._events[number] for number in numbers if number in self._events)
-        return list(islice((one for one in found if job in (None, one.job)), max(0, limit)))
+        order = reversed(numbers) if newest else numbers
+        found = (self._events[number] for number in order if number in self._events)
+        asked = (one for one in found if job in (None, one.job) and node in (None, one.node))
+        taken = list(islice(asked, max(0, limit)))
+        return taken[::-1] if newest else taken
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
         over = sorted((job for job in self._jobs.values() if job.is_final), key=age, reverse=True)

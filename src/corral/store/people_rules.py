@@ -9,6 +9,7 @@ from corral.domain.ids import TokenId, job_id
 from corral.domain.people import AuditEntry, Token, User
 from corral.domain.place import label_text
 from corral.domain.wishes import (
+    BarSuspects,
     Cancel,
     Requeue,
     Resume,
@@ -90,6 +91,8 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             return "job.set", job, str(wish.asked)
         case SetNode(node=node, to=to):
             return f"node.{to}", node, ""
+        case BarSuspects():
+            return "node.cordon", "all suspects", ""
         case SetLabels(node=node, labels=labels):
             return "node.label", node, " ".join(label_text(*one) for one in labels)
         case SetQueues(removed=removed) if removed:

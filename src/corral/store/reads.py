@@ -4,17 +4,18 @@ import re
 from collections.abc import Sequence as Seq
 from typing import Any, Final, NamedTuple, cast
 
-from sqlalchemy import Connection, Integer, Select, and_, bindparam, func, select, tuple_
+from sqlalchemy import Connection, Integer, Select, and_, bindparam, func, or_, select, tuple_
 
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.errors import StoreTrouble
 from corral.domain.forecast import Ran, Told, ran_of
-from corral.domain.ids import ClusterId, JobId, Sequence, UserName, sequence_of
+from corral.domain.ids import ClusterId, JobId, NodeId, Sequence, UserName, sequence_of
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.relocation import RELOCATION, of_last_day
 from corral.domain.wishes import Wish
 from corral.domain.world import Event, World
+from corral.ports.store import Which
 from corral.store import codec
 from corral.store.codec import Codec, Row
 from corral.store.dialects import larger_of, text_at
@@ -181,13 +182,30 @@ def _wish(sequence: int, by: str, at: float, kind: str, record: str, crc: int) -
     return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked)
 
 
-def newest_jobs(connection: Connection, final: bool, limit: int, before: JobId | None) -> list[Job]:
-    query = _JOBS if final else _JOBS.where(jobs.c.final == 0)
+def newest_jobs(
+    connection: Connection, final: bool, limit: int, before: JobId | None, which: Which
+) -> list[Job]:
+    query = _of_these(_JOBS if final else _JOBS.where(jobs.c.final == 0), which)
     if before is not None:
         place = select(*_OLDEST_FIRST).where(jobs.c.id == before)
         last = connection.execute(place).one_or_none() or (sequence_of(before) or 0, -2, "")
         query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*last))
     return _rows(connection, query.order_by(*_NEWEST_FIRST).limit(max(0, limit)), codec.JOB)
+
+
+def _of_these(query: Select[Any], which: Which) -> Select[Any]:
+    query = _of(query, which.owner)
+    if which.states:
+        query = query.where(jobs.c.state.in_(sorted(which.states)))
+    if which.queue is not None:
+        query = query.where(text_at(jobs.c.record, "spec.queue") == which.queue)
+    if which.text:  # in columns that an index holds whole: no record is read to look at its name
+        text, other = which.text.lower(), jobs.alias()
+        named = func.lower(other.c.name).contains(text, autoescape=True)
+        below = other.c.id.startswith(f"{text}_", autoescape=True)
+        found = select(other.c.id).where(or_(named, other.c.id == text, below))
+        query = query.where(jobs.c.id.in_(found))
+    return query
 
 
 def job_of_id(connection: Connection, id: JobId) -> Job | None:
@@ -272,11 +290,23 @@ def saves_of(connection: Connection, job: JobId) -> list[Save]:
     return _rows(connection, query.order_by(saves.c.step, saves.c.attempt), codec.SAVE)
 
 
-def events_after(connection: Connection, after: int, job: JobId | None, limit: int) -> list[Event]:
+def events_after(
+    connection: Connection,
+    after: int,
+    job: JobId | None,
+    limit: int,
+    node: NodeId | None,
+    newest: bool,
+) -> list[Event]:
     query = select(events.c.record, events.c.crc).where(events.c.number > after)
     if job is not None:
         query = query.where(events.c.job == job, events.c.job.is_not(None))
-    return _rows(connection, query.order_by(events.c.number).limit(max(0, limit)), codec.EVENT)
+    if node is not None:
+        query = query.where(text_at(events.c.record, "node") == node)
+    number = events.c.number
+    query = query.order_by(number.desc() if newest else number).limit(max(0, limit))
+    found = _rows(connection, query, codec.EVENT)
+    return found[::-1] if newest else found
 
 
 def secret_of(connection: Connection, name: str) -> bytes | None:

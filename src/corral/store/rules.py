@@ -33,7 +33,8 @@ def is_part(job: Job, of: str) -> bool:
 
 def jobs_named_in(changes: Changes) -> set[JobId]:
     """Every job that the changes touch or refer to."""
-    return _written(changes) | set(changes.forgotten)
+    accounts = {row.job for row in changes.accounts if row.job is not None}
+    return _written(changes) | set(changes.forgotten) | accounts
 
 
 def _written(changes: Changes) -> set[JobId]:

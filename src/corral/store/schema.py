@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-REVISION: Final = "0008"  # of the schema below, and of the newest migration
+REVISION: Final = "0009"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")  # a checksum has 32 bits
@@ -205,6 +205,26 @@ spending: Final = Table(
 )
 
 debts: Final = Table("debts", metadata, Column("queue", TEXT, primary_key=True), *record_columns())
+
+accounts: Final = Table(
+    "accounts",
+    metadata,
+    Column("key", TEXT, primary_key=True),
+    _of_job(),
+    Column("day", INTEGER, nullable=False),
+    *record_columns(),
+    Index("accounts_job", "job"),
+    Index("accounts_day", "day"),
+)
+
+account_days: Final = Table(
+    "account_days",
+    metadata,
+    Column("key", TEXT, primary_key=True),
+    Column("day", INTEGER, nullable=False),
+    *record_columns(),
+    Index("account_days_day", "day"),
+)
 
 reservations: Final = Table(
     "reservations",

@@ -5,16 +5,18 @@ from collections.abc import Set
 
 from sqlalchemy import Connection
 
+from corral.domain.account import Account
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.forecast import Ran, Told
-from corral.domain.ids import JobId, TokenId, UserName
+from corral.domain.ids import JobId, NodeId, TokenId, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
 from corral.domain.people import AuditEntry
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
-from corral.store import imports, leading, reads, writes
+from corral.ports.store import ALL, Which
+from corral.store import accounts, imports, leading, reads, writes
 from corral.store.database import Database
 from corral.store.lanes import Counts, Reader, Writer
 from corral.store.tables_people import TablePeople
@@ -78,8 +80,12 @@ class TableStore(TablePeople):
         keep = (self._keep_events, self._keep_keys)
         return await self._writer.ask(lambda db: writes.commit(db, term, changes, *keep))
 
-    async def jobs(self, *, final: bool, limit: int, before: JobId | None = None) -> Seq[Job]:
-        return await self._listing.ask(lambda db: reads.newest_jobs(db, final, limit, before))
+    async def jobs(
+        self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
+    ) -> Seq[Job]:
+        return await self._listing.ask(
+            lambda db: reads.newest_jobs(db, final, limit, before, which)
+        )
 
     async def job(self, id: JobId) -> Job | None:
         return await self._quick.ask(lambda db: reads.job_of_id(db, id))
@@ -102,11 +108,27 @@ class TableStore(TablePeople):
     async def receipts(self, job: JobId) -> Seq[Receipt]:
         return await self._quick.ask(lambda db: reads.receipts_of(db, job))
 
+    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> Seq[Account]:
+        return await self._listing.ask(lambda db: accounts.of_jobs(db, first, last, job))
+
+    async def days(self, *, first: int, last: int) -> Seq[Account]:
+        return await self._listing.ask(lambda db: accounts.days(db, first, last))
+
     async def saves(self, job: JobId) -> Seq[Save]:
         return await self._quick.ask(lambda db: reads.saves_of(db, job))
 
-    async def events(self, *, after: int, job: JobId | None, limit: int) -> Seq[Event]:
-        return await self._listing.ask(lambda db: reads.events_after(db, after, job, limit))
+    async def events(
+        self,
+        *,
+        after: int,
+        job: JobId | None,
+        limit: int,
+        node: NodeId | None = None,
+        newest: bool = False,
+    ) -> Seq[Event]:
+        return await self._listing.ask(
+            lambda db: reads.events_after(db, after, job, limit, node, newest)
+        )
 
     async def runs(self, *, limit: int) -> Seq[Ran]:
         return await self._listing.ask(lambda db: _runs(db, limit))

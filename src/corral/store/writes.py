@@ -17,7 +17,7 @@ from corral.domain.queue import QueueTree
 from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
-from corral.store import codec, leading, people, reads
+from corral.store import accounts, codec, leading, people, reads
 from corral.store.dialects import Batch, Put, put, smaller_of, texts_of
 from corral.store.people_rules import entry_of
 from corral.store.reads import Head
@@ -40,6 +40,9 @@ from corral.store.schema import (
     told,
     usage,
     wishes,
+)
+from corral.store.schema import (
+    accounts as accounts_table,
 )
 
 PRUNE_ROWS: Final = (
@@ -66,7 +69,16 @@ _ADD_EVENTS: Final = Put(events)
 
 _ids: Final = texts_of(bindparam("ids")).table_valued("value")
 _STATES: Final = select(jobs.c.id, jobs.c.state).where(jobs.c.id.in_(select(_ids.c.value)))
-_OF_JOBS: Final = (events, receipts, saves, attempts, allocations, reservations, told)
+_OF_JOBS: Final = (
+    events,
+    receipts,
+    saves,
+    attempts,
+    allocations,
+    reservations,
+    told,
+    accounts_table,
+)
 _DROP_TOLD: Final = delete(told).where(told.c.job.in_(select(_ids.c.value)))
 _FORGET_JOBS: Final = (
     *(delete(table).where(table.c.job.in_(select(_ids.c.value))) for table in _OF_JOBS),
@@ -149,6 +161,7 @@ def commit(
     then = now._replace(granted=granted, newest_event=now.newest_event + len(numbered))
     batch = Batch(connection)
     _write(batch, changes)
+    accounts.add(connection, batch, changes.accounts, states.keys() | {j.id for j in changes.jobs})
     batch.put(_ADD_EVENTS, [_event(event) for event in numbered])
     _move_on(batch, now, then, keep_keys)
     if numbered:

@@ -22,6 +22,7 @@ from corral.train.saver import Saved, Saver, say
 from corral.train.settings import Settings, read_settings
 from corral.train.shelf import Shelf, attempts, claim
 from corral.train.state import Holder, State, Stateful
+from corral.train.waits import Waits
 
 STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
 GRACE_SECONDS: Final = 30.0  # when a bare SIGTERM says nothing about it
@@ -67,6 +68,7 @@ class Run:
         if settings.socket:
             self._channel = Channel(settings.socket, self.rank, self._on_committed)
         self._agreement = Agreement(self._talk)
+        self._waits = Waits(None, device)
         self._meter = Meter(first_step=0, until=0, world_size=self.world_size)
         self._pace = Pace(
             fixed_seconds=settings.interval_seconds,
@@ -101,6 +103,7 @@ class Run:
             rank=self.rank,
             world_size=self.world_size,
         )
+        self._waits = Waits(model, self.device)
         self._sampler = data if hasattr(data, "delivered") else None
         if self._settings.checkpoint_path is None:
             return self._state
@@ -134,9 +137,11 @@ class Run:
         code 75 when somebody wants the run to stop. After the last step the state is saved.
         """
         previous = self._take_term()
+        self._waits.begin()
         try:
             yield from self._steps(until)
         finally:
+            self._waits.end()
             self._give_term_back(previous)
             self._hang_up()
 
@@ -194,7 +199,9 @@ class Run:
         self._pace.begin(time.monotonic())
         self._meter.step_begins()
         while step < until:
+            self._waits.counting = True
             yield step
+            self._waits.counting = False
             step += 1
             now = self._meter.step_done()
             self._pace.step_done(self._meter.step_seconds)
@@ -292,6 +299,7 @@ class Run:
 
     def _beat(self, step: int) -> None:
         fields = self._meter.beat(step, time.monotonic())
+        fields["wait_seconds"] = round(self._waits.seconds, 6)
         if self._channel is not None:
             self._channel.progress(fields)
 

@@ -14,10 +14,11 @@ from corral.domain.facts import Progress as Beat
 from corral.domain.ids import NAME, JobId, QueueName
 from corral.domain.wishes import SetJob
 from corral.domain.world import Event as Happened
-from corral.wire.node_answers import Node, NodeDetail, NodeGpu, NodeGpus, Nodes
+from corral.wire.node_answers import Node, NodeAilment, NodeDetail, NodeGpu, NodeGpus, Nodes
 from corral.wire.parts import (
     Answer,
     Attempt,
+    Bottleneck,
     Checkpoint,
     Ending,
     Forecast,
@@ -29,6 +30,7 @@ from corral.wire.parts import (
     Seat,
     Shape,
     Warned,
+    Why,
 )
 from corral.wire.signals import To
 
@@ -58,6 +60,7 @@ __all__ = [
     "Kept",
     "LogLines",
     "Node",
+    "NodeAilment",
     "NodeDetail",
     "NodeGpu",
     "NodeGpus",
@@ -226,6 +229,7 @@ class JobDetail(Job):
     run: str | None  # None, as workdir: it is another's, and not to be seen
     per: str
     workdir: str | None
+    bottleneck: Bottleneck | None = None
     begins_at: float | None  # not before; null: at once
     starts_by: float | None  # it ends when it has not run by then
     place: Place
@@ -240,27 +244,6 @@ class JobDetail(Job):
 
 class Jobs(Answer):
     jobs: list[Job]
-
-
-class Why(Answer):
-    """Why a job is where it is, and what would change it. `receipts` are those of its newest
-    preemptions, on either side; `forecast` is null for one that does not wait for a place, and
-    `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
-    its queue goes by that. `holders`: who holds the GPUs that it waits for, and who ends first.
-    `whose`: that it is another's, where a name was asked for."""
-
-    id: str
-    name: str
-    state: str
-    reason: str
-    code: str
-    suggestions: list[str]
-    receipts: list[Receipt]
-    forecast: Forecast | None = None
-    ending: Ending | None = None
-    assumed: str = ""
-    whose: str = ""
-    holders: str = ""
 
 
 class Event(Answer):

@@ -14,6 +14,8 @@ import msgspec
 from corral.domain.facts import Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.resources import Inventory
+from corral.domain.signals import Signal
+from corral.domain.telemetry import NodeSample
 from corral.domain.wanted import Version, Wanted
 from corral.wire.signals import To
 
@@ -39,20 +41,27 @@ class Hello(msgspec.Struct, tag="hello", frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, tag="beat", frozen=True, kw_only=True):
-    """All that the agent sees. `inventory` only when it has changed since the last message."""
+    """All that the agent sees. `inventory` only when it has changed since the last message,
+    `sample` when the sensors have been read since; signals until the head has recorded them."""
 
     number: int
     version: Version | None  # of the newest Wanted that it obeys
     seen: tuple[Seen, ...] = ()
     inventory: Inventory | None = None
+    sample: NodeSample | None = None
+    signals: tuple[Signal, ...] = ()
 
 
 class Heard(msgspec.Struct, tag="heard", frozen=True, omit_defaults=True):
     """The head is there and has taken in the beat of this number. `heads`: where each of several
-    serves, the one that leads first; said once on each connection, and when it has changed."""
+    serves, the one that leads first; said once on each connection, and when it has changed.
+    `signals`: those up to this number are recorded. `wall` is the head's clock, 0 of an older head.
+    """
 
     number: int
     heads: tuple[str, ...] = ()
+    signals: int = 0
+    wall: float = 0.0
 
 
 class WantedNow(msgspec.Struct, tag="wanted", frozen=True):

@@ -28,6 +28,10 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `images`: where its unpacked images are kept; None: in the node's own folder.
     `containment` None: the strongest that works here (cgroup, pid-namespace, subreaper);
     "engine": that of the engine's, which is around the agent.
+
+    `sample_seconds`: so often its sensors are read; 0: never. `sensors_root` is the folder below
+    which /proc and /sys are looked for. `kernel_log`: where the kernel tells of faults; "" for
+    nowhere; None: /dev/kmsg, and kernel.log in the node's folder where its GPUs are pretended.
     """
 
     node: NodeId
@@ -51,6 +55,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hidden: tuple[str, ...] = ()
     images: str | None = None
     containment: str | None = None
+    sample_seconds: float = 10.0
+    sensors_root: str = "/"
+    kernel_log: str | None = None
 
 
 def encode_settings(settings: NodeSettings) -> bytes:

@@ -1,9 +1,11 @@
 """What is answered of nodes by the HTTP API."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from corral.domain import node as nodes
+from corral.domain.ailment import Ailment
+from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.wire.parts import Answer
 
@@ -27,13 +29,41 @@ class NodeGpus(Answer):
     free: float
     types: list[str]
     taken: int = 0  # by programs that Corral has not started
+    held: list[int] = []  # those that jobs hold, by index
+    utilisation: list[
+        float | None
+    ] = []  # of each by its place, as sensors said last; null: unknown
+
+
+class NodeAilment(Answer):
+    """What is wrong with a node. `remedy`: what mends it; `bar`: how far it keeps the node from
+    work. Moments are in seconds since 1970; `mended_at`: since when it is no more."""
+
+    kind: str
+    code: int | None
+    gpu: int | None
+    device: str
+    text: str
+    remedy: str
+    bar: str
+    count: int
+    since: float
+    last: float
+    mended_at: float | None
+    excused: bool
+
+    @classmethod
+    def of(cls, one: Ailment) -> Self:
+        return cls(**{name: getattr(one, name) for name in cls.model_fields})
 
 
 class Node(Answer):
     """A node in a listing. `heard`: by this head; else it is as the last one knew it.
     `held_whole_by`: the exclusive job that has it; none of its GPUs is free then. `cpus` and
     `memory_bytes` are what it has, `taken_*` what others than Corral hold of that. `closed`: why
-    whoever lends the node gives it no new work now."""
+    whoever lends the node gives it no new work now. `health`: the worst of what ails it now;
+    `cordoned_by`: "health", or "" for a person; `suspect`: health would cordon it, and leaves that
+    to a person."""
 
     id: str
     address: str
@@ -52,6 +82,9 @@ class Node(Answer):
     taken_cpus: float = 0.0
     taken_memory_bytes: int = 0
     closed: str = ""
+    health: str = ""
+    cordoned_by: str = ""
+    suspect: bool = False
 
     @classmethod
     def of(
@@ -62,9 +95,12 @@ class Node(Answer):
         jobs: Sequence[str],
         taken_gpu_millis: int,
         held_whole_by: str | None = None,
+        held: Iterable[int] = (),
+        sensed: NodeSample | None = None,
         **more: Any,
     ) -> Self:
         total = len(node.inventory.gpus)
+        ails = node.worst
         taken = total if held_whole_by else taken_gpu_millis / MILLIS_PER_GPU
         return cls(
             id=node.id,
@@ -80,6 +116,8 @@ class Node(Answer):
                 free=max(0.0, total - taken - len(node.inventory.taken)),
                 types=sorted(node.inventory.gpu_types),
                 taken=len(node.inventory.taken),
+                held=sorted(set(held)),
+                utilisation=_busy(node, sensed) if sensed else [],
             ),
             cpus=node.inventory.cpu_millis / MILLIS_PER_CPU,
             memory_bytes=node.inventory.memory_bytes,
@@ -89,12 +127,21 @@ class Node(Answer):
             taken_cpus=node.inventory.taken_cpu_millis / MILLIS_PER_CPU,
             taken_memory_bytes=node.inventory.taken_memory_bytes,
             closed=node.inventory.closed,
+            health=ails.says if ails is not None else "",
+            cordoned_by=node.cordoned_by,
+            suspect=node.suspect,
             **more,
         )
 
 
+def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
+    said = {gpu.index: gpu.utilisation for gpu in sensed.gpus}
+    return [said.get(gpu.index) for gpu in node.inventory.gpus]
+
+
 class NodeDetail(Node):
-    """One node whole (`corral node show`)."""
+    """One node whole (`corral node show`). `sample`: what its sensors said last; None when they
+    have said nothing since the head was started."""
 
     boot: str
     devices: list[NodeGpu]
@@ -102,6 +149,8 @@ class NodeDetail(Node):
     private_root: bool
     gpu_shares: bool
     shared: list[str]
+    ailments: list[NodeAilment] = []
+    sample: NodeSample | None = None
 
 
 class Nodes(Answer):

@@ -1,7 +1,7 @@
 """What a job's answer is made of: seats, shapes, progress, attempts, checkpoints, receipts."""
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -10,9 +10,11 @@ from corral.domain import forecast as forecasts
 from corral.domain import place as places
 from corral.domain import resources as needs
 from corral.domain.facts import Progress as Beat
+from corral.domain.failure import FAILURES
 from corral.domain.job import JobSpec
 from corral.domain.moment import Warn
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.insight.bottleneck import Bottleneck as Found
 from corral.wire.signals import name_of
 
 
@@ -136,8 +138,23 @@ class Progress(Answer):
         return cls(**{name: getattr(beat, name) for name in cls.model_fields})
 
 
+class Bottleneck(Answer):
+    """What bounds a running job. `bound`: data, saves, communication, straggler, small-batch,
+    compute or idle; `text` has the number that shows it, `advice` what to try."""
+
+    bound: str
+    text: str
+    advice: str
+
+    @classmethod
+    def of(cls, one: Found | None) -> Self | None:
+        return None if one is None else cls(bound=one.bound, text=one.text, advice=one.advice)
+
+
 class Attempt(Answer):
-    """One try. `cause` says whose budget paid: none, user, infra or wish."""
+    """One try. `cause` says whose budget paid: none, user, infra or wish; `failure` what it failed
+    of, `next` what to do about it, and `quote` the line of its log that shows it, for those who may
+    read the log."""
 
     number: int
     nodes: list[str]
@@ -149,13 +166,21 @@ class Attempt(Answer):
     cause: str
     culprit: str
     evidence: str
+    failure: str | None = None
+    next: str = ""
+    quote: str = ""
     exit_code: int | None
     resume_step: int | None
     last_step: int | None
+    idle_since: float | None = None  # none of its GPUs runs anything
 
     @classmethod
-    def of(cls, one: attempts.Attempt) -> Self:
-        own = {"nodes": list(one.nodes), "seats": [Seat.of(seat) for seat in one.seats]}
+    def of(cls, one: attempts.Attempt, *, whole: bool = True) -> Self:
+        own: dict[str, Any] = {"nodes": list(one.nodes), "next": ""}
+        own |= {"seats": [Seat.of(seat) for seat in one.seats]}
+        own |= {"quote": one.quote if whole else ""}
+        if one.failure is not None:
+            own["next"] = FAILURES[one.failure].next
         rest = {name: getattr(one, name) for name in cls.model_fields if name not in own}
         return cls.model_validate(own | rest)
 
@@ -284,3 +309,54 @@ class Forecast(Answer):
             gives_up_at=found.starts_by if found.may_be_given_up else None,
             is_too_late=found.is_too_late,
         )
+
+
+class Failed(Answer):
+    """What an attempt failed of: the class, who is to blame, what shows it, and what to do next.
+    `quote`: the line of its log, for those who may read the log."""
+
+    attempt: int
+    failure: str
+    text: str
+    culprit: str
+    evidence: str
+    quote: str
+    next: str
+
+    @classmethod
+    def of(cls, one: attempts.Attempt, *, whole: bool) -> "Failed | None":
+        if one.failure is None or one.ended_at is None:
+            return None
+        meaning = FAILURES[one.failure]
+        return cls(
+            attempt=one.number,
+            failure=one.failure.value,
+            text=meaning.text,
+            culprit=one.culprit,
+            evidence=one.evidence,
+            quote=one.quote if whole else "",
+            next=meaning.next,
+        )
+
+
+class Why(Answer):
+    """Why a job is where it is, and what would change it. `receipts` are those of its newest
+    preemptions, on either side; `forecast` is null for one that does not wait for a place, and
+    `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
+    its queue goes by that. `holders`: who holds the GPUs that it waits for, and who ends first.
+    `whose`: that it is another's, where a name was asked for. `failed`: what its newest attempt
+    failed of."""
+
+    id: str
+    name: str
+    state: str
+    reason: str
+    code: str
+    suggestions: list[str]
+    receipts: list[Receipt]
+    forecast: Forecast | None = None
+    ending: Ending | None = None
+    assumed: str = ""
+    whose: str = ""
+    holders: str = ""
+    failed: Failed | None = None

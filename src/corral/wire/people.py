@@ -10,7 +10,9 @@ from corral.wire.parts import Answer
 __all__ = [
     "Audit",
     "AuditEntry",
+    "LinkMade",
     "RoleName",
+    "Session",
     "Token",
     "TokenCreate",
     "TokenMade",
@@ -144,3 +146,21 @@ class Audit(Answer):
     """Newest first."""
 
     entries: list[AuditEntry]
+
+
+class Session(Answer):
+    """Whose session a browser has, and with which cluster."""
+
+    user: str
+    role: str
+    expires_at: float | None
+    cluster: str
+    engine: str
+    version: str
+
+
+class LinkMade(Answer):
+    """An address that logs a browser in, once. It is a secret until then."""
+
+    url: str
+    expires_at: float

@@ -56,13 +56,16 @@ class PlanTable(Answer):
 
 
 class PlanAnswer(Answer):
-    """`band`: the relative error either way that such numbers were measured to have."""
+    """`band`: the relative error either way that such numbers were measured to have. `low`, `high`:
+    what it may be instead, in its unit, where that is not as far either way."""
 
     name: str
     value: plan.Cell
     unit: str
     band: float | None
     note: str
+    low: float | None
+    high: float | None
 
 
 class PlanReport(Answer):

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from corral.domain import queue as domain
+from corral.domain.idle import IdleRule
 from corral.domain.job import PRIORITIES
 from corral.domain.units import MILLIS_PER_GPU, written_duration
 from corral.wire.queues import BORROW_ONLY
@@ -24,10 +25,16 @@ def form_of(queue: domain.Queue) -> dict[str, Any]:
         "max_duration": _written(queue.longest_seconds),
         "priorities": None if low is None or high is None else [_word(low), _word(high)],
         "allow": None if queue.allow is None else list(queue.allow),
+        "idle": _idle_form(queue.idle) if queue.idle is not None else None,
         "policy": queue.policy if queue.policy != domain.Policy.DEFAULT else None,
         "preempt": queue.preempt if queue.preempt != domain.Preempt.SAVING else None,
         "budget": _budget_form(queue.budget) if queue.budget is not None else None,
     }
+    return {key: value for key, value in form.items() if value is not None}
+
+
+def _idle_form(rule: IdleRule) -> dict[str, Any]:
+    form = {"warn": _written(rule.warn_seconds), "reclaim": _written(rule.reclaim_seconds)}
     return {key: value for key, value in form.items() if value is not None}
 
 

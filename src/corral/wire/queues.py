@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from corral.domain import queue as domain
 from corral.domain.allowed import ROLES, Allowed, is_allowable
+from corral.domain.idle import IdleRule
 from corral.domain.ids import QueueName
 from corral.domain.relocation import DAY_SECONDS, PAUSE_SECONDS, RelocationRule
 from corral.domain.units import MILLIS_PER_GPU
@@ -124,6 +125,18 @@ def _weight(value: Any) -> float:
     return float(value)
 
 
+def _idle(value: Any) -> IdleRule:
+    """A rule in {warn: 15m, reclaim: 1h}, or one of them."""
+    example = "write: idle: {warn: 15m, reclaim: 1h}"
+    if not isinstance(value, Mapping) or not value or value.keys() - {"warn", "reclaim"}:
+        raise Wrong(f"{shown(value)} does not say after how long", example)
+    spans = {word: read.seconds(span, field=word, low=60.0) for word, span in value.items()}
+    try:
+        return IdleRule(warn_seconds=spans.get("warn"), reclaim_seconds=spans.get("reclaim"))
+    except ValueError:
+        raise Wrong("it would be suspended before it is warned", example) from None
+
+
 def _then(value: Any) -> int | None:
     return None if value == BORROW_ONLY else _priority(value, f"then: {BORROW_ONLY}, or then: low")
 
@@ -181,6 +194,7 @@ class Queue(_Part):
         tuple[int, int] | None, BeforeValidator(reader(_priorities), list[str | int])
     ] = None
     allow: Annotated[Allowed | None, BeforeValidator(reader(_allow), str | list[str])] = None
+    idle: Annotated[IdleRule | None, BeforeValidator(reader(_idle), dict[str, str])] = None
     policy: domain.Policy = domain.Policy.DEFAULT
     preempt: domain.Preempt = domain.Preempt.SAVING
     budget: Budget | None = None
@@ -342,6 +356,7 @@ def _to_domain(one: Queue, parent: str | None) -> domain.Queue:
         lowest_priority=low,
         highest_priority=high,
         allow=one.allow,
+        idle=one.idle,
         policy=one.policy,
         preempt=one.preempt,
         budget=_budget(one.budget) if one.budget is not None else None,

@@ -1,14 +1,17 @@
 """plan prices: lists that come with Corral, of one's own, and of the clouds through gpuhunt."""
 
+import gzip
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from corral.catalog.prices import EXAMPLE, prices, read_prices
 from corral.cli.main import run
 
 OWN = """subject,quantity,value,unit,source,date
@@ -97,6 +100,42 @@ def test_clouds_that_cannot_be_reached_leave_the_list_as_it_was(
     assert file.read_text() == OWN
 
 
+def test_the_printed_list_is_one_that_can_be_planned_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "prices", "--csv"]) == 0
+    mine = tmp_path / "mine.csv"
+    mine.write_text(capsys.readouterr().out)
+    again = read_prices(mine.read_text().splitlines())
+    bare = [replace(one, instance="", region="") for one in prices().rents]
+    assert sorted(again.rents, key=str) == sorted(bare, key=str)
+    assert again.sales == prices().sales
+    assert run(["plan", "prices", "h100", "--csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "subject,quantity,value,unit,source,date"
+    assert all(":h100-sxm," in line for line in lines[1:])
+    assert any(line.startswith("buy:h100-sxm,server,") for line in lines)
+
+
+def test_what_gpus_cost_to_buy_is_listed_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "prices", "gaudi-3", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["prices"] == []
+    assert [(one["what"], one["usd"]) for one in told["sales"]] == [("gpu", 15_625.0)]
+    assert run(["plan", "prices", "gaudi-3"]) == 0
+    assert "15,625" in capsys.readouterr().out
+
+
+def test_a_gpu_without_any_price_is_told_what_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", "prices", "h800"]) == 0
+    assert "nobody tells a price of h800-sxm: corral plan cost" in capsys.readouterr().out
+
+
+def test_the_example_of_a_list_is_in_order() -> None:
+    (rent,) = read_prices([OWN.splitlines()[0], EXAMPLE]).rents
+    assert (rent.cloud, rent.device, rent.usd_per_gpu_hour) == ("aws", "h100-sxm", 3.1)
+
+
 def test_without_gpuhunt_its_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +149,8 @@ def test_without_gpuhunt_its_extra_is_named(
     [
         ("a,b\n", "not in order"),
         (OWN.replace("1.11", "-1"), "is -1"),
+        (OWN.replace("1.11", "dear"), "is 'dear', no number"),
+        (OWN.replace("1.11", "nan"), "is nan"),
         (OWN.replace("on_demand", "weekly"), "unknown kind of price, weekly"),
         (OWN.replace("h100-sxm", "h1000"), "there is no GPU 'h1000'"),
     ],
@@ -120,4 +161,25 @@ def test_a_list_that_is_not_in_order_is_refused(
     mine = tmp_path / "mine.csv"
     mine.write_text(text)
     assert run(["plan", "prices", "--prices", str(mine)]) == 3
-    assert said in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert said in told
+    assert str(mine) in told
+
+
+def test_a_list_that_is_not_there_is_told_with_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(OWN)
+    assert run(["plan", "prices", "--prices", "min.csv"]) == 3
+    assert "did you mean mine.csv? run: ls ." in capsys.readouterr().err
+    assert run(["plan", "cost", "--prices", "mine.csv", "--html", "./mine.csv"]) == 3
+    assert "name another file" in capsys.readouterr().err
+    assert (tmp_path / "mine.csv").read_text() == OWN
+
+
+def test_a_packed_list_is_read_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = tmp_path / "mine.csv"
+    packed.write_bytes(gzip.compress(OWN.encode()))
+    clouds = {row["cloud"] for row in listed(capsys, "--prices", str(packed))}
+    assert "acme" in clouds

@@ -2,11 +2,11 @@
 
 import pytest
 
-from corral.domain.ids import JobId, UserName, job_id
+from corral.domain.ids import JobId, QueueName, UserName, job_id
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.world import Changes
-from corral.ports.store import Store
+from corral.ports.store import Store, Which
 from tests.contracts.stores.conftest import Place
 from tests.store.rows import ANN, event, job, spec
 
@@ -44,6 +44,38 @@ def test_jobs_are_listed_in_pages_that_hold_each_once(place: Place) -> None:
         forgotten = await store.jobs(final=True, limit=9, before=JobId("j3_77"))
         assert [one.id for one in forgotten] == ["j2", "j1"]
         assert await store.jobs(final=True, limit=9, before=JobId("what?")) == []
+
+    place.run(scenario)
+
+
+def test_a_listing_has_the_jobs_that_were_asked_for_and_no_other(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        rows = (
+            job(1, JobState.DONE, spec=spec("Train-7b", queue=QueueName("research"))),
+            job(2, JobState.RUNNING, spec=spec("train-70b")),
+            job(3, JobState.QUEUED, owner=UserName("bob"), spec=spec("eval_1x")),
+            job(4, id=JobId("j4_0"), array=job_id(4), spec=spec("sweep_0", array_index=0)),
+        )
+        await store.commit((await store.lead()).term, Changes(jobs=rows))
+        asked = [
+            Which(states=frozenset({JobState.DONE, JobState.RUNNING})),
+            Which(owner=UserName("bob")),
+            Which(queue=QueueName("research")),
+            Which(text="TRAIN-7"),
+            Which(text="l_1"),
+            Which(text="l%1"),
+            Which(text="j4"),
+            Which(text="j2"),
+            Which(text="_0", states=frozenset({JobState.DONE})),
+        ]
+        found = []
+        for which in asked:
+            listed = await store.jobs(final=True, limit=9, which=which)
+            assert [one.id for one in listed] == [
+                one.id for one in reversed(rows) if which.takes(one)
+            ]
+            found.append(" ".join(one.id for one in listed))
+        assert found == ["j2 j1", "j3", "j1", "j2 j1", "j3", "", "j4_0", "j2", ""]
 
     place.run(scenario)
 

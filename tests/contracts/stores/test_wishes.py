@@ -3,7 +3,16 @@
 import asyncio
 
 from corral.domain.ids import JobId, NodeId, UserName
-from corral.domain.wishes import Asked, Cancel, Resume, SetJob, SetLabels, SetNode, Suspend
+from corral.domain.wishes import (
+    Asked,
+    BarSuspects,
+    Cancel,
+    Resume,
+    SetJob,
+    SetLabels,
+    SetNode,
+    Suspend,
+)
 from corral.domain.world import Changes
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
@@ -20,16 +29,18 @@ def test_wishes_come_back_as_asked_in_the_order_of_asking(place: Place) -> None:
         Resume(job=JobId("j1")),
         SetJob(job=JobId("j1"), name="other", priority=-3, max_duration_seconds=60.0),
         SetNode(node=NodeId("n1"), to="drain"),
+        SetNode(node=NodeId("n1"), to="clear"),
+        BarSuspects(),
         SetLabels(node=NodeId("n1"), labels=(("rack", None), ("zone", "a"))),
     ]
 
     async def scenario(store: Store) -> None:
         made = [await store.wish(one, by=ANN, at=float(i)) for i, one in enumerate(asked)]
-        assert [wish.sequence for wish in made] == [1, 2, 3, 4, 5, 6, 7]
+        assert [wish.sequence for wish in made] == list(range(1, 10))
         assert [wish.asked for wish in made] == asked
         assert await store.wishes(0) == made
         assert await store.wishes(3) == made[3:]
-        assert await store.wishes(7) == []
+        assert await store.wishes(9) == []
 
     place.run(scenario)
 

@@ -134,9 +134,18 @@ def test_a_file_that_is_not_there_or_no_text_is_told_in_words(tmp_path: Path) ->
     with pytest.raises(SpecInvalid) as refused:
         read_nodes(tmp_path)
     assert "cannot be read: Is a directory" in refused.value.message
-    packed = tmp_path / "packed"
-    packed.write_bytes(gzip.compress(CSV.encode()))
+    picture = tmp_path / "picture"
+    picture.write_bytes(b"\x89PNG")
     with pytest.raises(SpecInvalid) as refused:
-        read_trace(packed)
+        read_trace(picture)
     assert "is not text" in refused.value.message
-    assert ".gz" in refused.value.hint
+    assert "gzip" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["log.csv.gz", "log.csv", "log"])
+def test_a_packed_log_is_read_whatever_its_name(name: str, tmp_path: Path) -> None:
+    packed = tmp_path / name
+    packed.write_bytes(gzip.compress(CSV.encode()))
+    plain = tmp_path / "plain"
+    plain.write_text(CSV)
+    assert read_trace(packed) == read_trace(plain)

@@ -20,6 +20,7 @@ from corral.store.schema import REVISION
 from corral.store.sqlite import SqliteStore
 from tests.store.rows import (
     ANN,
+    account,
     allocation,
     attempt,
     debt,
@@ -60,6 +61,7 @@ async def fill(path: Path) -> None:
         uses=(use(),),
         spent=(spent(),),
         debts=(debt(),),
+        accounts=(account(J1), account(J1, number=2), account(J2, day=4)),
         reservations=(reservation(J1), reservation(J2, ended="placed")),
         granted=Sequence(2),
     )

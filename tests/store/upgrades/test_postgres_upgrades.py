@@ -23,6 +23,7 @@ ADDED = {  # tables, by the schema that brought them; 0004 is the first that Pos
     "0006": ("heads", "agreed"),
     "0007": ("imported",),
     "0008": ("debts",),
+    "0009": ("accounts", "account_days"),
 }
 ON_POSTGRES = [dump for dump in RELEASED if dump.stem >= "schema-0004"]
 

@@ -30,6 +30,7 @@ NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
     "m0006_heads.py": "a707ddd9f116ab026d3208a08064535d8ce6c8b7725422d753dbc7e53ef1c665",
     "m0007_imported.py": "24b9dcea6a5862262b07d3211eb0d86df129717f404364a888ddf5ec834e49fd",
     "m0008_debts.py": "6ee22f0544bd0f87cd3d5862650b1a12569fbcd861a1de6ba2c56cc70e840333",
+    "m0009_accounts.py": "9b2b5625a0ba6298cdc583bab8c5b4305332966153106eb475ab01dbee3e0edd",
 }
 
 

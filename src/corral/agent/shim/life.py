@@ -20,7 +20,7 @@ from corral.agent.shim.line import Line, Message
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.rank import Rank, tell_end
 from corral.agent.shim.spawn import Account, Child
-from corral.agent.shim.state import Record, State, progress_record, save_record
+from corral.agent.shim.state import Record, State, save_record
 from corral.wire.plan import Plan
 
 PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or all have ended
@@ -316,7 +316,7 @@ class Life:
             if self._stop is not None:
                 line.send(self._stop)
         elif kind == "progress":
-            self.state.progress = progress_record(message, wall())
+            self.state.take_progress(message, wall())
             self._gather()
         elif kind == "save":
             self._ledger.record(save_record(message, self.plan.attempt, wall()))

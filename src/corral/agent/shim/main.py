@@ -21,6 +21,7 @@ from corral.agent.shim.inside import inside_of
 from corral.agent.shim.ledger import reserve_bytes
 from corral.agent.shim.life import Life, wall
 from corral.agent.shim.loop import Loop
+from corral.agent.shim.names import PID_FILE, SOCKET
 from corral.agent.shim.spawn import Account, account
 from corral.agent.shim.state import Record
 from corral.wire.plan import Plan, decode_plan
@@ -28,8 +29,6 @@ from corral.wire.plan import Plan, decode_plan
 PR_SET_NAME: Final = 15
 PR_SET_CHILD_SUBREAPER: Final = 36
 PATIENCE_SECONDS: Final = 60.0  # for the plan, which is on its way
-SOCKET: Final = "shim.sock"
-PID_FILE: Final = "shim.pid"
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 

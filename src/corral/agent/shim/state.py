@@ -39,6 +39,16 @@ class State:
             self.progress = record.get("progress") or self.progress
             self.trouble, self.infra = str(record["trouble"]), bool(record["infra"])
 
+    def take_progress(self, message: Record, at: float) -> None:
+        """A rank's beat: it is the newest of all, and that rank's own pace is kept beside those of
+        the others. Raises: ValueError, KeyError, TypeError."""
+        ranks = {pace[0]: pace for pace in (self.progress or {}).get("ranks", ())}
+        pace = pace_record(message)
+        ranks[pace[0]] = pace
+        self.progress = progress_record(message, at) | {
+            "ranks": [ranks[one] for one in sorted(ranks)]
+        }
+
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
         """These saves of this attempt are recorded: nobody needs to hear of them again."""
         known = set(steps)
@@ -105,6 +115,13 @@ def progress_record(message: Record, at: float) -> Record:
         "save_seconds": number("save_seconds", 0.0),
         "at": at,
     }
+
+
+def pace_record(message: Record) -> list[float]:
+    """Rank, step, and its seconds of data, of steps without them, and of those of waiting."""
+    names = ("data_seconds", "compute_seconds", "wait_seconds")
+    seconds = (float(message.get(name) or 0.0) for name in names)
+    return [int(message.get("rank") or 0), int(message["step"]), *seconds]
 
 
 def _without_type(record: Record) -> Record:

@@ -1,9 +1,9 @@
 """plan capacity: how many GPUs will be needed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
@@ -11,7 +11,7 @@ from corral.cli.common import DIR
 from corral.cli.failure import Usage
 from corral.cli.output import note
 from corral.cli.planner.output import Out
-from corral.cli.replayed import replayed
+from corral.cli.replayed import replayed as of_log
 from corral.domain.errors import SpecInvalid
 from corral.domain.units import seconds_of
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from corral.simulate.logs.traces import Trace
 
 _OWN = Parameter(negative="", show_default=False)
+OTHERWISE: Final = "or give a history: --history FILE, or --own for that of this cluster"
 RESTART_SECONDS = 60.0  # what a preempted job loses in a replay, as in corral simulate
 
 
@@ -42,10 +43,23 @@ class ByHand:
     run_gpus: float | None = None
     usable: float = 1.0
 
-    @property
-    def told(self) -> tuple[float, ...]:
-        runs = (self.run_hours, self.runs, self.run_gpus)
-        return tuple(one for one in runs if one is not None)
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """How a history is replayed.
+
+    Attributes:
+        wait: No longer than this, for example 30m: how many GPUs it takes.
+        share: Of the jobs that are to wait no longer.
+        growth: Times the jobs of the history, in the replay.
+        policy: Of the replay; else as live queues go: corral simulate --help.
+    """
+
+    wait: str | None = None
+    share: float = 0.9
+    growth: float = 1.0
+    policy: str = ""
 
 
 def capacity(
@@ -55,35 +69,30 @@ def capacity(
     by_hand: ByHand | None = None,
     node_gpus: int = 8,
     horizon_days: float | None = None,
-    wait: str | None = None,
-    share: float = 0.9,
-    growth: float = 1.0,
-    policy: str = "",
+    replayed: Replayed | None = None,
     dir: Annotated[Path | None, DIR] = None,
     out: Out | None = None,
 ) -> None:
-    """Say how many GPUs will be needed: by hand, by a forecast, and for short waits.
-
-    By hand: --run-hours 20 --runs 30 --run-gpus 16. By history: a forecast of the demand, held
-    against what the same weekday was before, with its intervals; and with --wait the fewest GPUs on
-    which so many jobs wait no longer, found by replaying the history through the scheduler.
+    """Say how many GPUs will be needed: by hand, by a forecast, and for short waits. A forecast is
+    held against what the same weekday was before.
 
     Args:
-        history: CSV with a header, SWF, or what sacct -P or corral ps --all --json prints; or .gz.
+        history: CSV with submit_s, duration_s and gpus in its header, SWF, or what sacct -P or
+            corral ps --all --json prints; or .gz.
         own: Instead what this cluster has run, and what was imported.
         node_gpus: GPUs of a node.
         horizon_days: How far to look ahead.
-        wait: No longer than this, for example 30m: how many GPUs it takes.
-        share: Of the jobs that are to wait no longer.
-        growth: Times the jobs of the history, in the replay.
-        policy: Of the replay; else as live queues go: corral simulate --help.
     """
-    runs, shown = by_hand or ByHand(), out or Out()
+    runs, how, shown = by_hand or ByHand(), replayed or Replayed(), out or Out()
+    shown.apart_from(history)
+    ahead = [] if horizon_days is None else ["--horizon-days"]
     if history is None and not own:
+        _refuse([*_said(how), *ahead], "needs a history: runs by hand have no past", OTHERWISE)
         shown.show(_simple(runs, node_gpus))
         return
-    if runs.told:
-        raise Usage("a history and runs by hand both say what is needed", hint="give one of them")
+    _refuse(_said(runs), "is of runs by hand, and a history says what is needed", "give one")
+    if how.wait is None:
+        _refuse(_said(how), "is of the replay, for short waits", "add for example: --wait 30m")
     from corral.plan.capacity import CapacityRequest
     from corral.plan.capacity import capacity as found_of
     from corral.plan.capacity_report import report
@@ -93,28 +102,42 @@ def capacity(
         work=found.workload,
         node_gpus=node_gpus,
         horizon_days=horizon_days,
-        target=_target(wait, share),
-        play=_play(policy) if wait is not None else None,
-        growth=growth,
+        target=_target(how.wait, how.share),
+        play=_play(how.policy) if how.wait is not None else None,
+        growth=how.growth,
         gpus_now=sum(here) or None,
     )
     shown.show(report(found_of(request)))
+
+
+def _said(options: ByHand | Replayed) -> list[str]:
+    """Those that are given, as they are typed."""
+    from corral.plan.bounds import option
+
+    given = (one for one in fields(options) if getattr(options, one.name) != one.default)
+    return [option(one.name) for one in given]
+
+
+def _refuse(options: Sequence[str], why: str, hint: str) -> None:
+    """Raises: Usage where there is an option that would be read in vain."""
+    if options:
+        raise Usage(f"{' and '.join(options)} {why}", hint=hint)
 
 
 def _simple(runs: ByHand, node_gpus: int) -> "Report":
     from corral.plan.capacity import SimpleNeed, simple_capacity
     from corral.plan.capacity_report import simple_report
 
-    if len(runs.told) < 3:
-        hint = "give --history FILE, or --own, or --run-hours, --runs and --run-gpus"
-        raise Usage("nothing says what will be needed", hint=hint)
-    run_hours, number, run_gpus = runs.told
+    hours, number, gpus = runs.run_hours, runs.runs, runs.run_gpus
+    if hours is None or number is None or gpus is None:
+        wanted = {"--run-hours": hours, "--runs": number, "--run-gpus": gpus}
+        missing = [name for name, value in wanted.items() if value is None]
+        what = f"{' and '.join(missing)} must be given, too"
+        if not _said(runs):
+            what = "nothing says what will be needed"
+        raise Usage(what, hint="for example --run-hours 20 --runs 30 --run-gpus 16, " + OTHERWISE)
     need = SimpleNeed(
-        run_hours=run_hours,
-        runs=number,
-        run_gpus=run_gpus,
-        node_gpus=node_gpus,
-        usable=runs.usable,
+        run_hours=hours, runs=number, run_gpus=gpus, node_gpus=node_gpus, usable=runs.usable
     )
     return simple_report(simple_capacity(need))
 
@@ -124,7 +147,7 @@ def _history(history: Path | None, *, own: bool, dir: Path | None) -> "tuple[Tra
     from corral.simulate.logs.traces import read_trace
 
     if own:
-        found, (here, _) = replayed(history, None, None, own=True, dir=dir)
+        found, (here, _) = of_log(history, None, None, own=True, dir=dir)
     else:
         found, here = read_trace(history or Path()), []
     if found.skipped:

@@ -44,7 +44,7 @@ def catalog(
                 say(one)
         return
     word = "GPU" if kind == "gpus" else kind.removesuffix("s")
-    facts = subject(word, name, known, *_spelling(kind))
+    facts = subject(word, name, known, *_spelling(kind), listed=kind)
     if json:
         print_json({"facts": [_data(fact) for fact in facts.values()]})
     else:

@@ -12,8 +12,5 @@ from corral.plan.cluster_report import report
 def cluster(
     request: Annotated[ClusterRequest, Parameter(name="*")], *, out: Out | None = None
 ) -> None:
-    """List what a cluster is built of: nodes, switches, cables, storage, racks and power.
-
-    For example: corral plan cluster --gpus 1024 --gpu h100 --fabric ib-ndr
-    """
+    """List what a cluster is built of: nodes, switches, cables, storage, racks and power."""
     (out or Out()).show(report(plan_cluster(request)))

@@ -8,15 +8,17 @@ from cyclopts import Parameter
 from corral.cli.planner.output import Out
 from corral.cli.planner.words import named_numbers, number_pairs
 
+USUAL_GPUS = 8
+USUAL_USE = 0.7
 _LIST = Parameter(consume_multiple=True, negative="")
 
 
 def cost(
     *,
-    gpus: int = 8,
+    gpus: int | None = None,
     gpu: str = "h100-sxm",
     years: float = 3.0,
-    utilisation: float = 0.7,
+    utilisation: float | None = None,
     node_gpus: int | None = None,
     storage_tb: float | None = None,
     egress_tb_month: float = 0.0,
@@ -24,6 +26,7 @@ def cost(
     demand: Annotated[list[str] | None, _LIST] = None,
     assume: Annotated[list[str] | None, _LIST] = None,
     cloud: str = "",
+    region: str = "",
     prices: Path | None = None,
     out: Out | None = None,
 ) -> None:
@@ -32,10 +35,10 @@ def cost(
     Every assumption is listed, and can be replaced by its name: --assume pue=1.3 kwh=0.12
 
     Args:
-        gpus: GPUs to own or to rent.
+        gpus: GPUs to own or to rent; else 8, or the most that the demand asks for.
         gpu: Their type.
         years: How long.
-        utilisation: Share of all hours in which they are used.
+        utilisation: Share of all hours in which they are used; else 0.7, or what the demand uses.
         node_gpus: GPUs of a node; else as many as is usual.
         storage_tb: Shared storage; else the usual for so many GPUs.
         egress_tb_month: Terabytes that leave a cloud each month.
@@ -43,24 +46,30 @@ def cost(
         demand: GPUS:HOURS of a year, several: the best mix of owned and rented ones.
         assume: NAME=NUMBER, several; names: corral plan catalog economics.
         cloud: Rent at this one; else at the middle of what all ask.
-        prices: A list of one's own, in the form that corral plan prices --fetch writes.
+        region: Where they stand, for the price of electricity: us-tx, fi, ie, ...
+        prices: A list of one's own; its form: corral plan prices --help.
     """
     from corral.cli.planner.prices import read_prices_of
     from corral.plan.bills import CostRequest
     from corral.plan.cost import cost as found_of
     from corral.plan.cost_report import report
+    from corral.plan.hybrid import peak_and_use
 
+    asked = number_pairs(demand or (), "--demand")
+    most, use = peak_and_use(asked) if asked else (USUAL_GPUS, USUAL_USE)
     request = CostRequest(
-        gpus=gpus,
+        gpus=most if gpus is None else gpus,
         gpu=gpu,
         years=years,
-        utilisation=utilisation,
+        utilisation=use if utilisation is None else utilisation,
         node_gpus=node_gpus,
         storage_tb=storage_tb,
         egress_tb_month=egress_tb_month,
         budget_usd=budget_usd,
-        demand=number_pairs(demand or (), "--demand"),
+        demand=asked,
         assume=named_numbers(assume or (), "--assume"),
         cloud=cloud,
+        region=region,
     )
-    (out or Out()).show(report(found_of(request, read_prices_of(prices))))
+    shown = (out or Out()).apart_from(prices)
+    shown.show(report(found_of(request, read_prices_of(prices))))

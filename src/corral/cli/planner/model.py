@@ -10,8 +10,5 @@ from corral.plan.fit_request import FitRequest, answer
 
 
 def model(request: Annotated[FitRequest, Parameter(name="*")], *, out: Out | None = None) -> None:
-    """Say in how many GPUs a model fits, for serving, LoRA, full fine-tuning and pre-training.
-
-    For example: corral plan model llama-3.1-70b --gpu h200
-    """
+    """Say in how many GPUs a model fits, for serving, LoRA, full fine-tuning and pre-training."""
     (out or Out()).show(answer(with_config(request)))

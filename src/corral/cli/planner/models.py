@@ -1,18 +1,18 @@
 """A model that is named by a file is read here: the planner itself reads none."""
 
+import json
 from dataclasses import replace
+from os.path import exists, isdir, isfile  # they answer for any word, Path is not so kind
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from corral.domain.errors import NotFound, Refusal
+from corral.cli.files import FileUnreadable, read_text
 
 Request = TypeVar("Request", bound=Any)
-
-
-class FileUnreadable(Refusal):
-    """A file is there and cannot be read."""
-
-    code = "file_unreadable"
+HINT: Final = (
+    "give a model's config.json as Hugging Face has it, or a name of: corral plan catalog models"
+)
+PLACES: Final = ("/", "./", "../", "~/")  # what is typed so is a place, and no name
 
 
 def with_config(request: Request) -> Request:
@@ -20,16 +20,37 @@ def with_config(request: Request) -> Request:
 
     Raises: NotFound, FileUnreadable.
     """
-    path = Path(request.model)
-    is_named = request.model.endswith(".json") or "/" in request.model and path.is_dir()
-    if not is_named or request.model.lstrip().startswith("{"):
+    file = _file(request.model)
+    if file is None:
         return request
-    file = path / "config.json" if path.is_dir() else path
-    try:
-        made: Request = replace(request, model=file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise NotFound("file", str(file)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        hint = "give a model's config.json, or a name of: corral plan catalog models"
-        raise FileUnreadable(f"{file} cannot be read: {error}", hint=hint) from error
+    text = read_text(file, "a model's config", hint=HINT)
+    _check(text, file)
+    made: Request = replace(request, model=text)
     return made
+
+
+def _file(said: str) -> Path | None:
+    """None of what is a name, such as meta-llama/Llama-3.1-8B, dimensions, or the text itself."""
+    if said.lstrip().startswith("{") or "\n" in said:
+        return None
+    path = Path(said).expanduser()
+    is_place = said.startswith(PLACES) or said in (".", "..")
+    config = path / "config.json"
+    if isdir(path) and (is_place or "/" in said and exists(config)):
+        if not exists(config):
+            raise FileUnreadable(f"{path} is a folder without a config.json", hint=HINT)
+        return config
+    return path if is_place or said.endswith(".json") or "/" in said and isfile(path) else None
+
+
+def _check(text: str, file: Path) -> None:
+    """Raises: FileUnreadable, with the place, where it is no JSON object."""
+    try:
+        said = json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise FileUnreadable(f"{file} is no JSON: {where}: {error.msg}", hint=HINT) from error
+    except (ValueError, RecursionError) as error:
+        raise FileUnreadable(f"{file} is no JSON that can be read: {error}", hint=HINT) from error
+    if not isinstance(said, dict):
+        raise FileUnreadable(f"{file} is no config: it holds no {{...}}", hint=HINT)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 from cyclopts import Parameter
 
-from corral.cli.files import check_writable, write
+from corral.cli.files import check_apart, check_writable, write
 from corral.cli.output import note, print_json, say, show_pairs, show_table, table
 
 if TYPE_CHECKING:
@@ -27,6 +27,11 @@ class Out:
     def __post_init__(self) -> None:
         check_writable(self.html)
 
+    def apart_from(self, *read: Path | None) -> Self:
+        """Raises: Conflict where the page would go over a file that is read."""
+        check_apart(self.html, read)
+        return self
+
     def show(self, report: "Report") -> None:
         """On stdout: the verdict, the numbers with their bands, the tables."""
         from corral.plan.page import page
@@ -36,10 +41,11 @@ class Out:
         if self.json:
             print_json(report.as_data())
             return
-        _show(report)
+        show_report(report)
 
 
-def _show(report: "Report") -> None:
+def show_report(report: "Report") -> None:
+    """On stdout; what to be wary of on stderr."""
     from rich.text import Text
 
     say(Text(report.title, style="bold"))
@@ -47,7 +53,8 @@ def _show(report: "Report") -> None:
         say(report.verdict)
     for warning in report.warnings:
         note(warning)
-    say()
+    if report.answers:
+        say()
     show_pairs((one.name, _answer(one)) for one in report.answers)
     for shown in report.tables:
         say()
@@ -71,7 +78,8 @@ def _show_table(shown: "Table") -> None:
 
     from corral.plan.page import cell_text, column_text
 
-    say(Text(shown.title, style="bold"))
+    if shown.title:
+        say(Text(shown.title, style="bold"))
     heads = [column_text(column) for column in shown.columns]
     numbers = [
         head

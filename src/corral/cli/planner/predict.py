@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from corral.cli.files import check_writable
+from corral.cli.files import check_apart, check_writable
 from corral.cli.output import note, print_json, say
 from corral.cli.planner.output import Out
 from corral.cli.planner.tables import read_rows, write_rows
@@ -30,24 +30,26 @@ def predict(
     the reason where a row cannot be predicted, and `assumed` with what was taken for empty cells.
 
     Args:
-        table: CSV with a header, plain or .gz; columns as in validation/data.
+        table: CSV with a header, plain or packed by gzip.
         kind: training, memory_ci, inference or collectives.
         out: Where to write the answer, in CSV.
     """
+    from corral.plan.columns import check_columns
     from corral.plan.predictors import PREDICTED, predictor
 
     one = predictor(kind)
     check_writable(out)
-    rows = read_rows(table)
-    answers = [_answered(row, one) for row in rows]
-    own = list(rows[0]) if rows else []
+    check_apart(out, [table])
+    read = read_rows(table)
+    check_columns(kind, read.columns)
+    answers = [_answered(row, one) for row in read.rows]
     fresh = [*PREDICTED[kind], "refused", "assumed"]
-    write_rows(out, [*(name for name in own if name not in fresh), *fresh], answers)
+    write_rows(out, [*(name for name in read.columns if name not in fresh), *fresh], answers)
     refused = [row["refused"] for row in answers if row["refused"]]
     if json:
-        print_json({"rows": len(rows), "refused": len(refused), "out": str(out)})
+        print_json({"rows": len(read.rows), "refused": len(refused), "out": str(out)})
         return
-    say(f"{len(rows) - len(refused)} of {len(rows)} rows predicted: {out}")
+    say(f"{len(read.rows) - len(refused)} of {len(read.rows)} rows predicted: {out}")
     for reason in sorted(set(refused)):
         note(f"{refused.count(reason)} refused: {reason}")
 
@@ -60,13 +62,17 @@ def validate(kind: str, table: Path, /, *, out: Out | None = None) -> None:
 
     Args:
         kind: training, memory_ci, inference or collectives.
-        table: CSV with a header, plain or .gz; columns as in validation/data.
+        table: CSV with a header, plain or packed by gzip.
     """
+    from corral.plan.columns import check_columns
     from corral.plan.judged import judged
     from corral.plan.predictors import predictor
 
     predictor(kind)  # an unknown kind is refused before a file is read
-    (out or Out()).show(judged(kind, read_rows(table), title=f"{kind}: {table}"))
+    shown = (out or Out()).apart_from(table)
+    read = read_rows(table)
+    check_columns(kind, read.columns, measured=True)
+    shown.show(judged(kind, read.rows, title=f"{kind}: {table}"))
 
 
 def _answered(row: "Row", predict: "Predict") -> dict[str, Any]:
@@ -75,7 +81,7 @@ def _answered(row: "Row", predict: "Predict") -> dict[str, Any]:
     try:
         found = predict(row)
     except CorralError as error:
-        reason = " ".join(filter(None, (error.message, error.hint)))
+        reason = "; ".join(filter(None, (error.message, error.hint)))
         return {**row, "refused": reason, "assumed": ""}
     values = {name: f"{value:.6g}" for name, value in found.values.items()}
     return {**row, **values, "refused": "", "assumed": "; ".join(found.told)}

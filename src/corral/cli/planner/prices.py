@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
-from corral.cli.files import check_writable, unwritable
+from corral.cli.files import check_writable, read_text, unwritable
 from corral.cli.output import note, print_json, say, show_table, table
-from corral.domain.errors import NotFound, Refusal, Trouble
+from corral.domain.errors import NotFound, Refusal, SpecInvalid, Trouble
 
 if TYPE_CHECKING:
     from corral.catalog.prices import Prices
 
+_CSV = Parameter(name="--csv", negative="", show_default=False)
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
 SOURCE = "gpuhunt"
 
@@ -37,17 +38,19 @@ def prices(
     *,
     prices: Path | None = None,
     fetch: Path | None = None,
+    csv: Annotated[bool, _CSV] = False,
     json: Annotated[bool, _JSON] = False,
 ) -> None:
     """List what GPUs cost by the hour, on demand, reserved and on spot.
 
     Lists are dated, and prices change weekly: fetch fresh ones, or write your own offers into a
-    file of the same form, and plan with it: --prices FILE.
+    file, and plan with it: --prices FILE.
 
     Args:
         gpu: Of this type only.
-        prices: A list of one's own, in the form that --fetch writes.
+        prices: A list of one's own.
         fetch: Ask the clouds through gpuhunt, and write their cheapest offers to this file.
+        csv: Print the list as --prices reads it, to be changed.
     """
     from corral.catalog.devices import device
 
@@ -60,32 +63,62 @@ def prices(
         else:
             say(f"{count} offers: {fetch}")
         return
-    rows = list(_rows(read_prices_of(prices), only))
-    if json:
-        print_json({"prices": rows})
+    listed = read_prices_of(prices)
+    if csv:
+        _show_list(listed, only)
         return
-    shown = table("gpu", "cloud", "kind", "USD a GPU-hour", "date", "source",
-                  right=("USD a GPU-hour",))  # fmt: skip
-    for row in rows:
-        usd = f"{row['usd_per_gpu_hour']:.2f}"
-        shown.add_row(row["gpu"], row["cloud"], row["kind"], usd, row["date"], row["source"])
-    show_table(shown)
+    rents, sales = list(_rows(listed, only)), list(_sales(listed, only))
+    if json:
+        print_json({"prices": rents, "sales": sales})
+    elif rents or sales:
+        _show(rents, sales)
+    else:
+        say(f"nobody tells a price of {only}: corral plan cost --gpu {only} takes an H100's")
+
+
+def _show(rents: list[dict[str, Any]], sales: list[dict[str, Any]]) -> None:
+    if rents:
+        shown = table("gpu", "cloud", "kind", "USD a GPU-hour", "date", "source",
+                      right=("USD a GPU-hour",))  # fmt: skip
+        for row in rents:
+            usd = f"{row['usd_per_gpu_hour']:.2f}"
+            shown.add_row(row["gpu"], row["cloud"], row["kind"], usd, row["date"], row["source"])
+        show_table(shown)
+    if sales:
+        if rents:
+            say()
+        shown = table("gpu", "to buy", "USD", "date", "source", right=("USD",))
+        for row in sales:
+            usd = f"{row['usd']:,.0f}"
+            shown.add_row(row["gpu"], row["what"], usd, row["date"], row["source"])
+        show_table(shown)
+
+
+def _show_list(listed: "Prices", only: str | None) -> None:
+    import sys
+    from csv import writer
+
+    from corral.catalog.facts import COLUMNS
+
+    rows = writer(sys.stdout, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    rows.writerows(line for line in listed.lines() if only in (None, line[0].partition(":")[2]))
 
 
 def read_prices_of(path: Path | None) -> "Prices":
-    """A list of one's own before that of the catalog. Raises: NotFound, SpecInvalid."""
+    """A list of one's own before that of the catalog. Raises: NotFound, FileUnreadable,
+    SpecInvalid."""
+    from corral.catalog.prices import FORM as PRICES
     from corral.catalog.prices import prices as known
     from corral.catalog.prices import read_prices
 
     if path is None:
         return known()
+    text = read_text(path, "a list of prices", hint=PRICES)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError as error:
-        raise NotFound("file", str(path)) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise NotFound("list of prices that can be read,", str(path)) from error
-    return read_prices(lines).or_else(known())
+        return read_prices(text.splitlines()).or_else(known())
+    except Refusal as error:
+        raise SpecInvalid(f"{path}: {error.message}", hint=error.hint) from error
 
 
 def _rows(listed: "Prices", only: str | None) -> Iterator[dict[str, Any]]:
@@ -103,11 +136,24 @@ def _rows(listed: "Prices", only: str | None) -> Iterator[dict[str, Any]]:
         }
 
 
+def _sales(listed: "Prices", only: str | None) -> Iterator[dict[str, Any]]:
+    fit = (one for one in listed.sales if only in (None, one.device))
+    for one in sorted(fit, key=lambda one: (one.device, one.what)):
+        yield {
+            "gpu": one.device,
+            "what": one.what,
+            "usd": one.usd,
+            "date": one.date.isoformat(),
+            "source": one.source,
+        }
+
+
 def _fetch(path: Path, only: str | None) -> int:
     """Raises: GpuhuntMissing, OffersUnreachable, Conflict."""
     import csv
 
     from corral.catalog.facts import COLUMNS
+    from corral.catalog.prices import RENT_UNIT
 
     found = list(cheapest(_offers(), only))
     day = datetime.fromtimestamp(SystemClock().wall(), tz=UTC).date().isoformat()
@@ -116,7 +162,7 @@ def _fetch(path: Path, only: str | None) -> int:
             rows = csv.writer(file, lineterminator="\n")
             rows.writerow(COLUMNS)
             for subject, kind, usd in found:
-                rows.writerow((subject, kind, f"{usd:.4f}", "USD a GPU-hour", SOURCE, day))
+                rows.writerow((subject, kind, f"{usd:.4f}", RENT_UNIT, SOURCE, day))
     except OSError as error:
         raise unwritable(path, error.strerror) from error
     return len(found)

@@ -20,10 +20,8 @@ def serve(
 ) -> None:
     """Find the cheapest GPUs that serve a model within targets of latency, queueing included.
 
-    For example: corral plan serve llama-3.1-8b --qps 20 --input 1000 --output 200 --ttft-p90 500
-
     Args:
-        prices: A list of one's own, in the form that plan prices --fetch writes.
+        prices: A list of one's own; its form: corral plan prices --help.
     """
-    listed = read_prices_of(prices)
-    (out or Out()).show(report(plan_serve(with_config(request), listed=listed)))
+    shown, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
+    shown.show(report(plan_serve(with_config(request), listed=listed)))

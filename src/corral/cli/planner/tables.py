@@ -1,14 +1,16 @@
 """Tables of rows in CSV, plain or gzip."""
 
 import csv
-import gzip
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from corral.cli.files import unwritable
-from corral.domain.errors import NotFound, Refusal
+from corral.cli.files import read_text, unwritable
+from corral.domain.errors import Refusal
+
+HINT: Final = "give a CSV file with a header, plain or packed by gzip"
 
 
 class TableInvalid(Refusal):
@@ -17,21 +19,27 @@ class TableInvalid(Refusal):
     code = "table_invalid"
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows, each cell as it is written; one that is missing is "".
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Each cell as it is written; one that is missing is ""."""
 
-    Raises: NotFound, TableInvalid.
-    """
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, str], ...]
+
+
+def read_rows(path: Path) -> Rows:
+    """Raises: NotFound, FileUnreadable, TableInvalid."""
+    text = read_text(path, "a table", hint=HINT)
     try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw).decode("utf-8-sig")
-        rows = csv.DictReader(StringIO(text, newline=""), strict=True)
-        return [_whole(row, path) for row in rows]
-    except FileNotFoundError as error:
-        raise NotFound("file", str(path)) from error
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
-        hint = "give a CSV file with a header, plain or .gz"
-        raise TableInvalid(f"{path} cannot be read as a table: {error}", hint=hint) from error
+        read = csv.DictReader(StringIO(text, newline=""), strict=True)
+        columns = read.fieldnames = tuple(name.strip() for name in read.fieldnames or ())
+        twice = sorted({name for name in columns if columns.count(name) > 1})
+        if not columns or twice:
+            what = f"has a column {twice[0]!r} twice" if twice else "is empty"
+            raise TableInvalid(f"{path} {what}", hint=HINT)
+        return Rows(columns=columns, rows=tuple(_whole(row, path) for row in read))
+    except csv.Error as error:
+        raise TableInvalid(f"{path} cannot be read as a table: {error}", hint=HINT) from error
 
 
 def _whole(row: Mapping[str | None, Any], path: Path) -> dict[str, str]:

@@ -19,10 +19,8 @@ def train(
 ) -> None:
     """Find the best layouts of a training run: how long it takes, and what would make it faster.
 
-    For example: corral plan train llama-3.1-70b --gpus 512 --gpu h100 --tokens 1e12
-
     Args:
-        prices: A list of one's own, in the form that plan prices --fetch writes.
+        prices: A list of one's own; its form: corral plan prices --help.
     """
-    listed = read_prices_of(prices)
-    (out or Out()).show(answer(with_config(request), listed=listed))
+    shown, listed = (out or Out()).apart_from(prices), read_prices_of(prices)
+    shown.show(answer(with_config(request), listed=listed))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from corral.cli.failure import Usage
+from corral.cli.planner.counts import number
 
 
 def named_numbers(words: Sequence[str], option: str) -> dict[str, float]:
@@ -26,6 +27,6 @@ def _pair(word: str, mark: str, option: str, form: str) -> tuple[str, float]:
 
 def _number(word: str, option: str, form: str) -> float:
     try:
-        return float(word)
-    except ValueError:
-        raise Usage(f"{word!r} of {option} is no number", hint=f"write {option} {form}") from None
+        return float(number(word))
+    except ValueError as error:
+        raise Usage(f"{option}: {error}", hint=f"write {option} {form}") from None

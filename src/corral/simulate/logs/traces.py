@@ -4,6 +4,7 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from math import ceil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from corral.simulate.logs.traces_job import LoggedJob
 from corral.simulate.logs.traces_sacct import jobs_of_sacct
 from corral.simulate.logs.traces_swf import jobs_of_swf
 
+PACKED = b"\x1f\x8b"  # how each gzip begins, whatever the file's name
 SHORTEST_SECONDS = 1.0  # logs count whole seconds: a job of 0 took less than one
 LONGEST_SECONDS = 1e10  # three centuries: what is later, or longer, is a fault of the log
 MOST_NODES = 100_000
@@ -81,8 +83,10 @@ def sizes_of(cluster: str) -> list[int]:
 
 def log_lines(path: Path) -> Iterator[str]:
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            yield from file
+        with path.open("rb") as raw:
+            is_packed = raw.peek(2)[:2] == PACKED
+            with TextIOWrapper(gzip.GzipFile(fileobj=raw) if is_packed else raw) as file:
+                yield from file
     except FileNotFoundError:
         hint = (
             "name one that is there; for a log of this cluster: corral ps --all --json > own.json"
@@ -96,7 +100,7 @@ def log_lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise SpecInvalid(
             f"{path} is not text: {error.reason} at byte {error.start}",
-            hint="a packed log is read where its name ends in .gz",
+            hint="it reads text, plain or packed by gzip",
         ) from error
 
 

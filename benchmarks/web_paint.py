@@ -1,0 +1,230 @@
+"""How soon the pages are painted, and how soon a long history is listed.
+
+Run: .venv/bin/python benchmarks/web_paint.py [--nodes N] [--jobs N] [--history N] [--write FILE.md]
+
+A head over SQLite with 1,000 nodes of 8 GPUs and 10,000 unfinished jobs; a real Chromium over
+loopback, with nothing in its cache, as on a first visit. `first paint` is the browser's own first
+contentful paint; `all painted` is when every node's cell is drawn and a frame has passed. Then
+100,000 jobs that are over are added, and pages of 100 are asked for as the page of jobs does.
+To reach (issue 6): first paint <= 1 s; a page of 10,000 jobs <= 200 ms.
+"""
+
+import argparse
+import asyncio
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.metrics import sample_of
+from benchmarks.restart import inventory, work
+from corral.api import create_app
+from corral.domain.ids import NodeId, QueueName, Sequence, UserName, job_id
+from corral.domain.job import Job, JobSpec
+from corral.domain.moves import JobState
+from corral.domain.node import Liveness, Node
+from corral.domain.resources import Resources
+from corral.domain.world import Changes
+from corral.store.sqlite import SqliteStore
+from corral.web import Pages
+from tests import chromium
+from tests.api.heads import Head, no_haste
+
+ROUNDS: Final = 7
+TARGET_SECONDS: Final = 1.0
+SCREEN: Final[Any] = {"width": 1280, "height": 860}
+PAINTED: Final = """async (cells) => {
+  while (document.querySelectorAll('.rack a').length < cells)
+    await new Promise(requestAnimationFrame);
+  await new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+  const first = performance.getEntriesByName('first-contentful-paint')[0];
+  return [first.startTime / 1000, performance.now() / 1000];
+}"""
+LISTED: Final = """async () => {
+  while (document.querySelectorAll('.job-row').length < 10)
+    await new Promise(requestAnimationFrame);
+  return performance.now() / 1000;
+}"""
+
+
+class WithPages(Head):
+    def _app(self, settings: Any) -> Any:
+        return Pages(create_app(self.control, channels=self.channels, settings=settings))
+
+
+async def fill(path: Path, jobs: int, nodes: int, now: float) -> None:
+    """A cluster in full work: every fifth job has run for an hour, the others wait."""
+    store = SqliteStore(path)
+    term = (await store.lead()).term
+    known = (
+        Node(
+            id=NodeId(f"n{number}"),
+            inventory=replace(inventory(), labels=(("rack", f"r{number // 32}"),)),
+            liveness=Liveness.ALIVE,
+        )
+        for number in range(nodes)
+    )
+    await store.commit(term, Changes(nodes=tuple(known)))
+    for first in range(0, jobs, 500):
+        rows: Any = work(range(first, min(jobs, first + 500)), nodes)
+        began = now - 3600.0
+        placed = tuple(replace(one, placed_at=began, running_at=began) for one in rows.attempts)
+        await store.commit(
+            term,
+            replace(
+                rows,
+                jobs=tuple(replace(one, submitted_at=began, since=began) for one in rows.jobs),
+                attempts=placed,
+                allocations=tuple(replace(one, placed_at=began) for one in rows.allocations),
+            ),
+        )
+    await store.close()
+
+
+def ended(number: int) -> Job:
+    spec = JobSpec(
+        name=f"run-{number % 977}-{'train' if number % 3 else 'eval'}",
+        run="python train.py",
+        resources=Resources(gpu_millis=1000, cpu_millis=1000, memory_bytes=2**30),
+        queue=QueueName(f"team-{number % 7}"),
+    )
+    return Job(
+        id=job_id(number),
+        spec=spec,
+        owner=UserName(f"user-{number % 41}"),
+        submitted=Sequence(number),
+        submitted_at=1000.0 + number,
+        state=JobState.FAILED if number % 10 == 0 else JobState.DONE,
+        since=1000.0 + number,
+        exit_code=0,
+        started_at=1001.0 + number,
+        ended_at=1010.0 + number,
+    )
+
+
+async def add_history(store: SqliteStore, term: int, first: int, count: int) -> None:
+    for begin in range(first, first + count, 1_000):
+        rows = tuple(ended(one) for one in range(begin, min(begin + 1_000, first + count)))
+        await store.commit(term, Changes(jobs=rows))
+
+
+def timed(rounds: int, once: Callable[[], object]) -> tuple[float, float]:
+    """Median and most, in seconds."""
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        once()
+        took.append(time.perf_counter() - began)
+    return statistics.median(took), max(took)
+
+
+def paint(head: Head, nodes: int) -> dict[str, tuple[float, float]]:
+    with head.http("olga") as http, chromium.browser() as browser:
+        firsts, alls, lists = [], [], []
+        for _ in range(ROUNDS):
+            context = browser.new_context(viewport=SCREEN)
+            page = context.new_page()
+            page.goto(http.post("/v1/session/links").json()["url"])
+            page.get_by_role("heading", name="Overview").wait_for()
+            kept = context.storage_state()
+            context.close()
+            context = browser.new_context(
+                viewport={"width": 1280, "height": 860}, storage_state=kept
+            )
+            page = context.new_page()
+            page.goto(f"{head.url}/", wait_until="commit")
+            first, whole = page.evaluate(PAINTED, nodes)
+            firsts.append(first)
+            alls.append(whole)
+            page.goto(f"{head.url}/jobs", wait_until="commit")
+            lists.append(page.evaluate(LISTED))
+            context.close()
+    found = {"first paint": firsts, "all painted": alls, "page of jobs": lists}
+    return {name: (statistics.median(took), max(took)) for name, took in found.items()}
+
+
+def listings(head: Head) -> dict[str, tuple[float, float]]:
+    asked = {
+        "the newest 100": {},
+        "of a state": {"state": "FAILED"},
+        "of an owner": {"owner": "user-7"},
+        "of a queue": {"queue": "team-3"},
+        "by a part of a name": {"text": "run-976-"},
+        "by a name that none has": {"text": "nobody-has-this"},
+    }
+    with head.http("vera") as http:
+
+        def ask(query: dict[str, str]) -> None:
+            answer = http.get("/v1/jobs", params={"all": 1, "limit": 100, **query})
+            assert answer.status_code == 200, answer.text
+
+        found = {what: timed(5, lambda query=query: ask(query)) for what, query in asked.items()}
+        found["10,000 at once"] = timed(
+            3, lambda: http.get("/v1/jobs", params={"all": 1, "limit": 10_000})
+        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--history", type=int, default=100_000)
+    parser.add_argument("--write", type=Path)
+    asked = parser.parse_args()
+    chromium.build_pages()
+    with tempfile.TemporaryDirectory() as folder, no_haste():
+        root = Path(folder)
+        asyncio.run(fill(root / "corral.db", asked.jobs, asked.nodes, time.time()))
+        store: Any = SqliteStore(root / "corral.db")
+        head = WithPages(root, store=store).start()
+        for number, id in enumerate(list(head.control.world.nodes)):
+            head.control.sensed.newest[NodeId(id)] = replace(sample_of(number), at=1.0)
+        painted = paint(head, asked.nodes)
+        term = head.control.world.term
+        head.run(add_history(store, term, 1_000_000, asked.history))
+        listed = listings(head)
+        head.close()
+    text = report(asked, painted, listed)
+    print(text)
+    if asked.write:
+        asked.write.write_text(text)
+
+
+def report(
+    asked: argparse.Namespace,
+    painted: dict[str, tuple[float, float]],
+    listed: dict[str, tuple[float, float]],
+) -> str:
+    day = datetime.now(tz=UTC).date()
+    lines = [
+        f"# The pages: how soon they are painted, {day}",
+        "",
+        f"{platform.machine()}, {platform.system()} {platform.release()}; Python "
+        f"{platform.python_version()}. {asked.nodes} nodes of 8 GPUs, {asked.jobs} unfinished "
+        f"jobs, SQLite, loopback, Chromium with an empty cache, {ROUNDS} visits; head and browser "
+        f"share this machine's {os.cpu_count()} cores with others (load {os.getloadavg()[0]:.1f}). "
+        f"To reach: first paint <= {TARGET_SECONDS:g} s.",
+        "",
+        "| what | median, s | most, s |",
+        "| --- | ---: | ---: |",
+        *(f"| {what} | {half:.3f} | {most:.3f} |" for what, (half, most) in painted.items()),
+        "",
+        f"With {asked.history} further jobs that are over, a page of 100, as the head answers:",
+        "",
+        "| which | median, s | most, s |",
+        "| --- | ---: | ---: |",
+        *(f"| {what} | {half:.3f} | {most:.3f} |" for what, (half, most) in listed.items()),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""AMD's GPUs as the kernel's drivers show them: amdgpu and amdkfd, in sysfs. It may hang.
+
+Source: Linux, Documentation/gpu/amdgpu (thermal, ras, driver-misc), amdkfd/kfd_topology.c and
+kfd_process.c.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.agent.telemetry.amd_smi import AmdSmi
+from corral.domain.gpus import short_type
+from corral.domain.resources import Gpu
+from corral.domain.telemetry import GpuProcess, GpuSample
+
+KFD: Final = "sys/class/kfd/kfd"
+_GENERATIONS: Final = ((2.5, 1), (5.0, 2), (8.0, 3), (16.0, 4), (32.0, 5), (64.0, 6))  # GT/s
+_ECC: Final = ("umc_err_count", "gfx_err_count", "sdma_err_count", "xgmi_wafl_err_count")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU, by the number that amdkfd has given it, and its device below sys/class/drm."""
+
+    kfd: str
+    device: Path
+
+
+def cards(root: Path) -> list[Card]:
+    """In the order of ROCm's indices."""
+    nodes = (node for node in (root / KFD / "topology/nodes").glob("*") if node.name.isdecimal())
+    found = []
+    for node in sorted(nodes, key=lambda node: int(node.name)):
+        minor = _properties(node / "properties").get("drm_render_minor", 0)
+        if minor:
+            device = root / f"sys/class/drm/renderD{minor}/device"
+            found.append(Card(_text(node / "gpu_id"), device))
+    return found
+
+
+def read(root: Path, gpus: tuple[Gpu, ...], smi: AmdSmi) -> tuple[GpuSample, ...]:
+    """What each says now; one that the kernel does not know any more is lost."""
+    there = cards(root)
+    return tuple(
+        _sample(root, gpu, there[gpu.index], smi)
+        if gpu.index < len(there) and there[gpu.index].device.exists()
+        else GpuSample(index=gpu.index, uuid=gpu.uuid, type=gpu.type, lost=True)
+        for gpu in gpus
+    )
+
+
+def _sample(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
+    at = card.device
+    sensors = next(iter(sorted(at.glob("hwmon/hwmon*"))), at / "hwmon")
+    corrected, uncorrected = _ecc(at / "ras")
+    heat = _heat(sensors)
+    power = _number(sensors / "power1_average")
+    throttle, joules = smi.read(at.resolve().name)
+    return GpuSample(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        type=gpu.type or short_type(_text(at / "product_name")),
+        utilisation=_share(at / "gpu_busy_percent"),
+        memory_utilisation=_share(at / "mem_busy_percent"),
+        memory_used_bytes=_number(at / "mem_info_vram_used"),
+        memory_total_bytes=_number(at / "mem_info_vram_total"),
+        power_watts=_scaled(_number(sensors / "power1_input") if power is None else power, 1e6),
+        power_limit_watts=_scaled(_number(sensors / "power1_cap"), 1e6),
+        energy_joules=joules,
+        throttle=throttle,
+        temperature_celsius=heat.get("junction", heat.get("edge")),
+        memory_temperature_celsius=heat.get("mem"),
+        sm_clock_mhz=_mhz(sensors / "freq1_input"),
+        memory_clock_mhz=_mhz(sensors / "freq2_input"),
+        ecc_volatile_corrected=corrected,
+        ecc_volatile_uncorrected=uncorrected,
+        pcie_generation=_generation(at / "current_link_speed"),
+        pcie_width=_number(at / "current_link_width"),
+        pcie_generation_most=_generation(at / "max_link_speed"),
+        pcie_width_most=_number(at / "max_link_width"),
+        pcie_replays=_number(at / "pcie_replay_count"),
+        processes=tuple(_processes(root / KFD / "proc", card.kfd)),
+    )
+
+
+def _processes(folder: Path, kfd: str) -> Iterator[GpuProcess]:
+    with suppress(OSError):
+        for process in sorted(folder.iterdir()):
+            used = _number(process / f"vram_{kfd}")
+            if used:
+                yield GpuProcess(pid=int(process.name), memory_bytes=used)
+
+
+def _ecc(folder: Path) -> tuple[int | None, int | None]:
+    """Corrected and uncorrected errors of its parts; None where it has no such thing."""
+    found: dict[str, int] = {}
+    for name in _ECC:
+        for line in _text(folder / name).splitlines():
+            kind, _, count = line.partition(":")
+            with suppress(ValueError):
+                found[kind] = found.get(kind, 0) + int(count)
+    return found.get("ce"), found.get("ue")
+
+
+def _heat(sensors: Path) -> dict[str, float]:
+    """In degrees Celsius, by what the driver calls each sensor: edge, junction, mem."""
+    found = {}
+    for label in sensors.glob("temp*_label"):
+        degrees = _number(sensors / label.name.replace("_label", "_input"))
+        if degrees is not None:
+            found[_text(label)] = degrees / 1000
+    return found
+
+
+def _generation(file: Path) -> int | None:
+    """Of "32.0 GT/s PCIe"."""
+    with suppress(ValueError, IndexError):
+        pace = float(_text(file).split()[0])
+        return next((generation for most, generation in _GENERATIONS if pace <= most), None)
+    return None
+
+
+def _share(file: Path) -> float | None:
+    return _scaled(_number(file), 100)
+
+
+def _mhz(file: Path) -> int | None:
+    hertz = _number(file)
+    return None if hertz is None else hertz // 1_000_000
+
+
+def _scaled(value: int | None, by: float) -> float | None:
+    return None if value is None else value / by
+
+
+def _properties(file: Path) -> dict[str, int]:
+    words = (line.split() for line in _text(file).splitlines())
+    return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdecimal()}
+
+
+def _text(file: Path) -> str:
+    with suppress(OSError, ValueError):
+        return file.read_text().strip()
+    return ""
+
+
+def _number(file: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(file.read_text())
+    return None

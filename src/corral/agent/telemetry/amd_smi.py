@@ -1,0 +1,61 @@
+"""What only AMD's own library says of its GPUs, where that is installed: throttling and energy.
+
+It is loaded in the reader, never in the agent: the reader may hang or crash.
+Source: AMD SMI Python API reference, amdsmi_get_violation_status, amdsmi_get_energy_count.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+# In the words of NVML, so that thresholds and tables hold for both.
+THROTTLE: Final = {
+    "active_ppt_pwr": "sw_power_cap",
+    "active_prochot_thrm": "hw_thermal_slowdown",
+    "active_socket_thrm": "hw_thermal_slowdown",
+    "active_vr_thrm": "hw_thermal_slowdown",
+    "active_hbm_thrm": "hw_thermal_slowdown",
+}
+
+
+@dataclass(slots=True)
+class AmdSmi:
+    """Opened at the first question. `name` is the library's, another one in tests."""
+
+    name: str = "amdsmi"
+    _library: Any = None
+    _handles: Mapping[str, Any] | None = field(default=None)
+
+    def read(self, bus: str) -> tuple[tuple[str, ...], float | None]:
+        """Why the GPU at this place of the PCI bus is slowed down, and the joules that it has used;
+        nothing and None where nobody says."""
+        if self._handles is None:
+            self._handles = self._open()
+        handle = self._handles.get(bus.lower())
+        if handle is None:
+            return (), None
+        active = self._ask("amdsmi_get_violation_status", handle)
+        reasons = {THROTTLE[name] for name in THROTTLE if active.get(name) is True}
+        energy = self._ask("amdsmi_get_energy_count", handle)
+        ticks = energy.get("energy_accumulator", energy.get("power"))
+        micro = energy.get("counter_resolution")
+        known = isinstance(ticks, int) and isinstance(micro, int | float)
+        return tuple(sorted(reasons)), ticks * micro / 1e6 if known else None
+
+    def _open(self) -> Mapping[str, Any]:
+        """Its GPUs by their place on the bus; none where it is not installed or has no driver."""
+        with suppress(Exception):
+            self._library = importlib.import_module(self.name)
+            self._library.amdsmi_init()
+            place: Callable[[Any], str] = self._library.amdsmi_get_gpu_device_bdf
+            handles = self._library.amdsmi_get_processor_handles()
+            return {place(handle).lower(): handle for handle in handles}
+        return {}
+
+    def _ask(self, what: str, handle: Any) -> Mapping[str, Any]:
+        with suppress(Exception):  # an older library has no such call, an older GPU no such counter
+            found: Mapping[str, Any] = getattr(self._library, what)(handle)
+            return found
+        return {}

@@ -1,0 +1,117 @@
+"""The reader as the agent keeps it: started when it is first asked, killed when it hangs."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent.telemetry.words import Ask, Happening, Reading, Said
+
+ANSWER_SECONDS: Final = 5.0  # more than the reader takes when everything is silent
+START_SECONDS: Final = 30.0  # what its first answer may take beyond that
+LINE_BYTES: Final = 4 * 1024 * 1024
+LONGEST_PAUSE_SECONDS: Final = 300.0  # before one that hangs or fails is started once more
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Helper:
+    """One reader at a time. `happened` is called with what it tells by itself."""
+
+    node_dir: Path
+    happened: Callable[[Happening], None] = lambda happening: None
+    command: tuple[str, ...] = (sys.executable, "-m", "corral.agent.telemetry.reader")
+    answer_seconds: float = ANSWER_SECONDS
+    _process: asyncio.subprocess.Process | None = None
+    _listening: asyncio.Task[None] | None = None
+    _answers: asyncio.Queue[Reading] = field(default_factory=asyncio.Queue)
+    _answered: bool = False
+    _failures: int = 0
+    not_before: float = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    async def ask(self, ask: Ask) -> Reading | None:
+        """The sensors now; None when they do not answer in time: then the reader is killed, and
+        after a pause that grows the next question starts another."""
+        now = asyncio.get_running_loop().time
+        if self._answered and self._listening is not None and self._listening.done():
+            await self.close()  # it has ended by itself, to be begun anew
+        try:
+            if self._process is None:
+                if now() < self.not_before:
+                    return None
+                await self._start()
+            process = self._process
+            assert process is not None
+            assert process.stdin is not None
+            process.stdin.write(msgspec.json.encode(ask) + b"\n")
+            patience = self.answer_seconds + (0.0 if self._answered else START_SECONDS)
+            async with asyncio.timeout(patience):
+                await process.stdin.drain()
+                reading = await self._answer()
+        except (OSError, TimeoutError) as trouble:
+            log.warning("the sensors do not answer: %s", trouble or type(trouble).__name__)
+            await self.close()
+            self._failures += 1
+            pause = min(2.0**self._failures, LONGEST_PAUSE_SECONDS)
+            self.not_before = now() + pause
+            return None
+        self._answered, self._failures = True, 0
+        return reading
+
+    async def close(self) -> None:
+        """Kill the reader, if there is one. One that hangs in the kernel is left behind."""
+        process, self._process = self._process, None
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await process.wait()
+
+    async def _start(self) -> None:
+        self._answered, self._answers = False, asyncio.Queue()
+        self._process = await asyncio.create_subprocess_exec(
+            *self.command,
+            str(self.node_dir),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES,
+        )
+        assert self._process.stdout is not None
+        self._listening = asyncio.create_task(self._listen(self._process.stdout))
+
+    async def _answer(self) -> Reading:
+        """Raises: OSError when the reader is gone."""
+        assert self._listening is not None
+        answer = asyncio.create_task(self._answers.get())
+        try:
+            await asyncio.wait((answer, self._listening), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise OSError("their reader has ended")
+            return answer.result()
+        finally:
+            answer.cancel()
+
+    async def _listen(self, stdout: asyncio.StreamReader) -> None:
+        with contextlib.suppress(ValueError):  # what it says is not understood: it is done with
+            while line := await stdout.readline():
+                match msgspec.json.decode(line, type=Said):
+                    case Reading() as reading:
+                        self._answers.put_nowait(reading)
+                    case Happening() as happening:
+                        self.happened(happening)

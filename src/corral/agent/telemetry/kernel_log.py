@@ -1,0 +1,158 @@
+"""What the kernel's log tells of faults: XIDs of GPUs, SXIDs of NVSwitches, memory and disks.
+
+The log is /dev/kmsg, whose records are numbered, or a file that grows; each is read on from where
+it was read to.
+"""
+
+import os
+import re
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.agent.telemetry.words import Happening
+from corral.domain.signals import SignalKind
+
+Bus = tuple[int, int, int]
+LOOK_SECONDS: Final = 0.5  # between two looks at a file
+RECORD_BYTES: Final = 8192  # the longest of /dev/kmsg
+CHUNK_BYTES: Final = 65536
+CORRECTED, UNCORRECTED = 0, 1
+
+# Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac and block.
+_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d+)(?:, )?(.*)")
+_PROCESS: Final = re.compile(r"^(?:pid=[^,]*(?:, |$))?(?:name=[^,]*(?:, |$))?")
+_SXID: Final = re.compile(r"(nvidia-nvswitch\d+): SXid \([^)]*\): (\d+)(?:, )?(.*)")
+_RECOVERY: Final = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.I)
+_EDAC: Final = re.compile(r"EDAC (MC\d+): (\d+) ([CU])E (.*)")
+_MEMORY: Final = re.compile(r"Memory failure: 0x[0-9a-f]+: (.*)")
+_BLOCK: Final = re.compile(r"(?:I/O error, dev (\w+)|EXT4-fs error \(device (\w+)\))(.*)")
+
+
+def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
+    """What a line tells; None when it tells of no fault."""
+    if found := _XID.search(text):
+        bus = bus_of(found[1])
+        gpu = None if bus is None else gpu_at(bus)
+        recovery = _RECOVERY.search(found[3])
+        name = f"GPU {gpu}" if gpu is not None else f"the GPU at {found[1]}"
+        return Happening(
+            at=at,
+            kind=SignalKind.XID,
+            text=f"{name}: XID {found[2]}" + _more(found[3]),
+            code=int(found[2]),
+            gpu=gpu,
+            device="" if gpu is not None else found[1],
+            recovery=recovery[1].removesuffix(" Required") if recovery else "",
+        )
+    if found := _SXID.search(text):
+        words = f"{found[1]}: SXID {found[2]}" + _more(found[3])
+        return Happening(
+            at=at, kind=SignalKind.SXID, text=words, code=int(found[2]), device=found[1]
+        )
+    return _of_machine(text, at)
+
+
+def _more(words: str) -> str:
+    """The driver's words, without the process: who was on the GPU is told by its attempts."""
+    plain = _PROCESS.sub("", words).strip().rstrip(".")
+    return f": {plain}" if plain else ""
+
+
+def _of_machine(text: str, at: float) -> Happening | None:
+    if found := _EDAC.search(text):
+        code = UNCORRECTED if found[3] == "U" else CORRECTED
+        word = "uncorrected" if code else "corrected"
+        said = f"{found[2]} {word} errors of the machine's memory: {found[4].strip()}"
+        return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=code, device=found[1])
+    if found := _MEMORY.search(text):
+        said = f"the machine's memory fails: {found[1]}"
+        return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=UNCORRECTED)
+    if found := _BLOCK.search(text):
+        disk = found[1] or found[2]
+        said = f"disk {disk}: errors{found[3].rstrip()}"
+        return Happening(at=at, kind=SignalKind.DISK_ERRORS, text=said, device=disk)
+    return None
+
+
+def bus_of(text: str) -> Bus | None:
+    """Of 0000:3b:00 and 00000000:3B:00.0."""
+    with suppress(ValueError, IndexError):
+        words = text.partition(".")[0].split(":")
+        return int(words[0], 16), int(words[1], 16), int(words[2], 16)
+    return None
+
+
+@dataclass(slots=True)
+class KernelLog:
+    """Followed in a thread. `place`: how far it has been read, a record's number or a byte; None
+    until that is known."""
+
+    file: Path
+    gpu_at: Callable[[Bus], int | None]
+    tell: Callable[[Happening], None]
+    place: int | None = None
+    _after: int | None = None
+    _follows: bool = False
+
+    def follow(self, after: int | None) -> None:
+        """From this place on; None: what is there already is not told. Once is enough."""
+        if not self._follows:
+            self._follows, self._after = True, after
+            threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # it may not be read: then nothing is told
+            lines = self._records() if self.file.is_char_device() else self._lines()
+            for place, text in lines:
+                self.place = place
+                found = happening_of(text, self.gpu_at, time.clock_gettime(time.CLOCK_REALTIME))
+                if found is not None:
+                    self.tell(found)
+
+    def _records(self) -> Iterator[tuple[int, str]]:
+        """Of /dev/kmsg. Source: Linux, Documentation/ABI/testing/dev-kmsg."""
+        descriptor = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._after is None:
+            os.lseek(descriptor, 0, os.SEEK_END)
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLIN)
+        while True:
+            waiting.poll()
+            try:
+                record = os.read(descriptor, RECORD_BYTES).decode("utf-8", "replace")
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:  # some were overwritten before they were read
+                continue
+            head, _, text = record.partition(";")
+            number = int(head.split(",")[1])
+            if self._after is None or number > self._after:
+                yield number, text.partition("\n")[0]
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        """Of a file that grows. One that is not there yet is read from its beginning; so is one
+        that has become shorter."""
+        with suppress(OSError):
+            self.place = self.file.stat().st_size if self._after is None else self._after
+        at, rest = self.place or 0, b""
+        while True:
+            with suppress(OSError):
+                size = self.file.stat().st_size
+                at, rest = (0, b"") if size < at else (at, rest)
+                if size > at:
+                    with self.file.open("rb") as opened:
+                        opened.seek(at)
+                        data = opened.read(CHUNK_BYTES)
+                    at += len(data)
+                    *lines, rest = (rest + data).split(b"\n")
+                    rest = rest[-RECORD_BYTES:]
+                    for line in lines:
+                        yield at - len(rest), line.decode("utf-8", "replace")
+                    continue
+            time.sleep(LOOK_SECONDS)

@@ -1,0 +1,32 @@
+"""From what on a sensor's word is a signal. Every number says where it comes from."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Rates are over the time between two samples.
+
+    Sources: DCGM's passive health checks for NVLink, PCIe and remapped rows (DCGM user guide,
+    "Health monitoring"); azurehpc-health-checks and Meta's gcm, which fail a node on a port that is
+    down or slower than it was; the rest is our choice, made so that one odd reading is no signal.
+    """
+
+    ecc_corrected: int = 100  # errors from one sample to the next; one alone is corrected and done
+    pcie_replays_per_minute: float = 8.0  # DCGM
+    pcie_load: float = 0.1  # a GPU that does less may have slowed its link down to save power
+    pcie_seconds: float = 30.0
+    nvlink_crc_per_second: float = 100.0  # DCGM; replays and recoveries: the first one
+    throttle_seconds: float = 60.0  # a GPU that has just been given work may slow down for a moment
+    port_errors_per_second: float = 1.0
+    port_slow_seconds: float = 20.0  # a link that comes up may train for a moment
+    disk_used: float = 0.95
+    clock_seconds: float = 0.5
+    clock_lasting_seconds: float = 15.0  # one slow round trip is no offset
+    again_seconds: float = 300.0  # what lasts is told again so often: health lets go of the rest
+    twice_seconds: float = 5.0  # the same word within so long came by another way
+
+
+LIMITS: Final = Limits()
+HOT: Final = frozenset({"hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown"})

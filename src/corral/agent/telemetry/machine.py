@@ -1,0 +1,92 @@
+"""The machine's own sensors: CPU, memory, pressure, disks. Paths are below a root, for tests."""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.domain.telemetry import DiskSample
+
+_KIB: Final = 1024
+_IDLE, _IOWAIT, _OF_A_CPU = 3, 4, 8  # fields of /proc/stat; guests are counted in user time
+
+
+@dataclass(slots=True)
+class Cpu:
+    """The share of all CPUs' time that was used since the last look; None at the first.
+
+    Source: proc_stat(5).
+    """
+
+    stat: Path
+    _last: tuple[int, int] | None = None
+
+    def read(self) -> float | None:
+        found = _ticks(self.stat)
+        last, self._last = self._last, found
+        if found is None or last is None or found[1] <= last[1]:
+            return None
+        return min(1.0, max(0.0, (found[0] - last[0]) / (found[1] - last[1])))
+
+
+def _ticks(stat: Path) -> tuple[int, int] | None:
+    """Used, and all there were."""
+    with suppress(OSError, ValueError, IndexError):
+        words = stat.read_text().partition("\n")[0].split()
+        ticks = [int(word) for word in words[1 : 1 + _OF_A_CPU]]
+        return sum(ticks) - ticks[_IDLE] - ticks[_IOWAIT], sum(ticks)
+    return None
+
+
+def memory_bytes(meminfo: Path) -> tuple[int | None, int | None]:
+    """Used (what no program could be given now) and all. Source: proc_meminfo(5)."""
+    sizes: dict[str, int] = {}
+    with suppress(OSError, ValueError, IndexError):
+        for line in meminfo.read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name in ("MemTotal", "MemAvailable"):
+                sizes[name] = int(rest.split()[0]) * _KIB
+    total, available = sizes.get("MemTotal"), sizes.get("MemAvailable")
+    return (None if total is None or available is None else total - available), total
+
+
+def pressure(file: Path) -> float | None:
+    """The share of the last 10 s in which some task waited; None where the kernel does not say.
+
+    Source: Linux, Documentation/accounting/psi.rst.
+    """
+    with suppress(OSError, ValueError, StopIteration):
+        some = next(line for line in file.read_text().splitlines() if line.startswith("some "))
+        words = dict(word.split("=", 1) for word in some.split()[1:])
+        return float(words["avg10"]) / 100
+    return None
+
+
+def disk(path: str) -> DiskSample:
+    """The file system that the path is on. Raises: OSError when it is not there. May hang."""
+    found = os.statvfs(path)
+    return DiskSample(
+        path=path,
+        total_bytes=found.f_blocks * found.f_frsize,
+        free_bytes=found.f_bavail * found.f_frsize,
+        read_only=bool(found.f_flag & os.ST_RDONLY),
+    )
+
+
+@dataclass(slots=True)
+class Machine:
+    """What needs no driver and does not hang."""
+
+    root: Path
+    cpu: Cpu = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cpu = Cpu(self.root / "proc/stat")
+
+    def memory(self) -> tuple[int | None, int | None]:
+        return memory_bytes(self.root / "proc/meminfo")
+
+    def pressure(self, of: str) -> float | None:
+        """`of`: cpu, memory or io."""
+        return pressure(self.root / "proc/pressure" / of)

@@ -1,0 +1,162 @@
+"""NVIDIA's GPUs in threads of their own, and what their driver tells by itself (XIDs)."""
+
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pynvml  # type: ignore[import-untyped]
+
+from corral.agent.telemetry.nvml import Device, devices
+from corral.agent.telemetry.nvml_ask import Gone, Lost
+from corral.agent.telemetry.part import Part
+from corral.agent.telemetry.words import Happening, Held
+from corral.domain.facts import AttemptKey
+from corral.domain.signals import SignalKind
+from corral.domain.telemetry import GpuSample
+
+LOOK_AGAIN_SECONDS: Final = 60.0  # for a driver where there was none
+OPEN_AGAIN_SECONDS: Final = 300.0  # when a GPU is lost, or the driver was begun anew
+WAIT_MILLISECONDS: Final = 60_000
+PAUSE_SECONDS: Final = 5.0  # when the driver does not wait
+RECOVERY_CHANGED: Final = 154
+# In the words of the kernel's log. Source: NVML API reference, nvmlDeviceGpuRecoveryAction_t.
+RECOVERIES: Final = ("None", "GPU Reset", "Node Reboot", "Drain P2P", "Drain and Reset",
+                     "Recover IMEX Domain", "Bus Reset", "System Reboot")  # fmt: skip
+
+
+@dataclass(slots=True)
+class Nvidia:
+    """`tell` is called in another thread. `gone`: the reader should begin anew, as a process of its
+    own: nothing closes a driver safely while another thread is in it."""
+
+    chosen: tuple[int, ...] | None
+    tell: Callable[[Happening], None]
+    devices: tuple[Device, ...] = ()
+    _opening: Part[tuple[Device, ...]] = field(init=False)
+    _parts: list[Part[GpuSample]] = field(default_factory=list)
+    _opened_at: float = float("-inf")
+    _hurt_at: float | None = None
+    _hangs_at: float = float("-inf")
+    _said: str = ""
+
+    def __post_init__(self) -> None:
+        self._opening = Part(lambda: devices(self.chosen))
+
+    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
+        if not self.devices and time.monotonic() - self._opened_at >= LOOK_AGAIN_SECONDS:
+            self._opening.begin()
+        for part in self._parts:
+            part.begin()
+
+    def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
+        """What each says, and whether the driver as a whole is silent."""
+        if not self.devices and not self._opened(deadline):
+            return (), True
+        return tuple(self._sample(at, deadline) for at in range(len(self.devices))), False
+
+    def gone(self) -> bool:
+        long_ago = time.monotonic() - OPEN_AGAIN_SECONDS
+        hurt = self._hurt_at is not None and self._hurt_at <= long_ago
+        return hurt and self._hangs_at <= long_ago  # a thread that hangs there keeps it from ending
+
+    def at(self, bus: tuple[int, int, int]) -> int | None:
+        """Corral's index of the GPU at this place of the PCI bus."""
+        return next((one.index for one in self.devices if one.bus == bus), None)
+
+    def _opened(self, deadline: float) -> bool:
+        if time.monotonic() - self._opened_at < LOOK_AGAIN_SECONDS:
+            return True  # there were none a moment ago
+        try:
+            found = self._opening.end(deadline - time.monotonic())
+        except RuntimeError as trouble:
+            self._say(str(trouble))
+            return False
+        if found is None:
+            return False
+        self._opened_at, self.devices = time.monotonic(), found
+        self._parts = [Part(device.read) for device in found]
+        for part in self._parts:
+            part.begin()
+        if found:
+            threading.Thread(target=self._listen, daemon=True).start()
+        return True
+
+    def _sample(self, at: int, deadline: float) -> GpuSample:
+        device = self.devices[at]
+        bare = GpuSample(index=device.index, uuid=device.uuid, type=device.type)
+        try:
+            found = self._parts[at].end(deadline - time.monotonic())
+        except (Lost, Gone) as trouble:
+            self._hurt_at = self._hurt_at or time.monotonic()
+            lost = isinstance(trouble, Lost)
+            return replace(bare, lost=lost, silent=not lost)
+        if found is None:
+            self._hangs_at = time.monotonic()
+        return found or replace(bare, silent=True)
+
+    def _listen(self) -> None:
+        """Tell each XID as it comes. Ends where the driver has no such thing."""
+        try:
+            waiting = pynvml.nvmlEventSetCreate()
+            for device in self.devices:
+                self._register(device, waiting)
+        except pynvml.NVMLError as trouble:
+            self._say(f"NVML tells no events: {trouble}")
+            return
+        while True:
+            try:
+                event = pynvml.nvmlEventSetWait_v2(waiting, WAIT_MILLISECONDS)
+            except pynvml.NVMLError as trouble:
+                if trouble.value != pynvml.NVML_ERROR_TIMEOUT:
+                    time.sleep(PAUSE_SECONDS)
+                continue
+            if event.eventType == pynvml.nvmlEventTypeXidCriticalError:
+                self.tell(self._xid(int(event.eventData), event.device))
+
+    def _register(self, device: Device, waiting: Any) -> None:
+        try:
+            pynvml.nvmlDeviceRegisterEvents(
+                device.handle, pynvml.nvmlEventTypeXidCriticalError, waiting
+            )
+        except pynvml.NVMLError as trouble:
+            self._say(f"GPU {device.index} tells no events: {trouble}")
+
+    def _xid(self, code: int, handle: Any) -> Happening:
+        """As the kernel's log tells it, too."""
+        address = ctypes.cast(handle, ctypes.c_void_p).value
+        same = (one for one in self.devices if address == _address(one))
+        device = next(same, None)
+        gpu = None if device is None else device.index
+        name = "a GPU" if gpu is None else f"GPU {gpu}"
+        recovery = _recovery(device) if code == RECOVERY_CHANGED and device is not None else ""
+        return Happening(
+            at=time.clock_gettime(time.CLOCK_REALTIME),
+            kind=SignalKind.XID,
+            text=f"{name}: XID {code}" + (f": {recovery}" if recovery else ""),
+            code=code,
+            gpu=gpu,
+            recovery=recovery,
+        )
+
+    def _say(self, trouble: str) -> None:
+        """To the agent's log, once."""
+        if trouble != self._said:
+            self._said = trouble
+            print(trouble, file=sys.stderr, flush=True)
+
+
+def _address(device: Device) -> int | None:
+    return ctypes.cast(device.handle, ctypes.c_void_p).value
+
+
+def _recovery(device: Device) -> str:
+    """The action that the driver names now."""
+    with suppress(Lost, Gone):
+        named = device.asked.fields(pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)[0]
+        return RECOVERIES[named] if named is not None and named < len(RECOVERIES) else ""
+    return ""

@@ -1,0 +1,191 @@
+"""NVIDIA's GPUs as NVML shows them. Any call here may hang: the reader asks each GPU in a thread.
+
+What a GPU or a driver does not say is None. Source: NVML API reference, nvmlDeviceGet*.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pynvml  # type: ignore[import-untyped]
+
+from corral.agent.telemetry.nvlink import Links
+from corral.agent.telemetry.nvml_ask import Asked
+from corral.domain.gpus import short_type
+from corral.domain.telemetry import GpuProcess, GpuSample
+
+THROTTLE: Final = (
+    ("sw_power_cap", pynvml.nvmlClocksThrottleReasonSwPowerCap),
+    ("hw_slowdown", pynvml.nvmlClocksThrottleReasonHwSlowdown),
+    ("sync_boost", pynvml.nvmlClocksThrottleReasonSyncBoost),
+    ("sw_thermal_slowdown", pynvml.nvmlClocksThrottleReasonSwThermalSlowdown),
+    ("hw_thermal_slowdown", pynvml.nvmlClocksThrottleReasonHwThermalSlowdown),
+    ("hw_power_brake_slowdown", pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown),
+)
+_ABSENT: Final = (
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Device:
+    """One GPU. `index` is Corral's; `bus` is where it is: (domain, bus, device)."""
+
+    index: int
+    handle: Any
+    uuid: str
+    type: str
+    bus: tuple[int, int, int] | None = None
+    asked: Asked = field(init=False)
+    _links: Links = field(init=False)
+    _sampled_to: int = 0  # microseconds of the driver's clock
+    _moved: tuple[float, int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.asked = Asked(self.handle)
+        self._links = Links(self.asked)
+
+    def read(self) -> GpuSample:
+        """All that it says now. Raises: Lost when it is lost, Gone when the driver is."""
+        ask = self.asked.ask
+        rates = ask("UtilizationRates")
+        memory = ask("MemoryInfo")
+        remapped = ask("RemappedRows") or (None, None, None, None)
+        fields = self.asked.fields(
+            pynvml.NVML_FI_DEV_MEMORY_TEMP,
+            pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+            pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
+        )
+        sent, received = self._pcie(fields[1], fields[2])
+        return GpuSample(
+            index=self.index,
+            uuid=self.uuid,
+            type=self.type,
+            utilisation=self._utilisation(rates),
+            memory_utilisation=None if rates is None else rates.memory / 100,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            power_watts=_thousandth(ask("PowerUsage")),
+            power_limit_watts=_thousandth(ask("EnforcedPowerLimit")),
+            energy_joules=_thousandth(ask("TotalEnergyConsumption")),
+            temperature_celsius=ask("Temperature", pynvml.NVML_TEMPERATURE_GPU),
+            memory_temperature_celsius=fields[0] or None,  # 0: it has no such sensor
+            sm_clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask("ClockInfo", pynvml.NVML_CLOCK_MEM),
+            throttle=self._throttle(),
+            ecc_volatile_corrected=self._ecc("CORRECTED", "VOLATILE"),
+            ecc_volatile_uncorrected=self._ecc("UNCORRECTED", "VOLATILE"),
+            ecc_aggregate_corrected=self._ecc("CORRECTED", "AGGREGATE"),
+            ecc_aggregate_uncorrected=self._ecc("UNCORRECTED", "AGGREGATE"),
+            remapped_corrected=remapped[0],
+            remapped_uncorrected=remapped[1],
+            remap_pending=None if remapped[2] is None else bool(remapped[2]),
+            remap_failed=None if remapped[3] is None else bool(remapped[3]),
+            pcie_generation=ask("CurrPcieLinkGeneration"),
+            pcie_width=ask("CurrPcieLinkWidth"),
+            pcie_generation_most=ask("MaxPcieLinkGeneration"),
+            pcie_width_most=ask("MaxPcieLinkWidth"),
+            pcie_replays=ask("PcieReplayCounter"),
+            pcie_sent_bytes_per_second=sent,
+            pcie_received_bytes_per_second=received,
+            nvlinks=self._links.read(),
+            processes=tuple(self._processes()),
+        )
+
+    def _utilisation(self, rates: Any) -> float | None:
+        """The mean since the last reading, of the samples that the driver keeps; else its last."""
+        found = self.asked.ask("Samples", pynvml.NVML_GPU_UTILIZATION_SAMPLES, self._sampled_to)
+        if found is not None and found[1]:
+            self._sampled_to = max(int(one.timeStamp) for one in found[1])
+            return float(sum(one.sampleValue.uiVal for one in found[1]) / len(found[1]) / 100)
+        return None if rates is None else float(rates.gpu / 100)
+
+    def _throttle(self) -> tuple[str, ...]:
+        reasons = self.asked.ask("CurrentClocksEventReasons")
+        if reasons is None:
+            reasons = self.asked.ask("CurrentClocksThrottleReasons") or 0
+        return tuple(name for name, bit in THROTTLE if reasons & bit)
+
+    def _ecc(self, kind: str, counter: str) -> int | None:
+        found = self.asked.ask(
+            "TotalEccErrors",
+            getattr(pynvml, f"NVML_MEMORY_ERROR_TYPE_{kind}"),
+            getattr(pynvml, f"NVML_{counter}_ECC"),
+        )
+        return None if found is None else int(found)
+
+    def _pcie(self, sent: int | None, received: int | None) -> tuple[float | None, float | None]:
+        """Bytes a second, by the counters where there are some: to measure takes 20 ms each."""
+        if sent is None or received is None:
+            kinds = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
+            first, second = (self.asked.ask("PcieThroughput", kind) for kind in kinds)
+            return _kilobytes(first), _kilobytes(second)
+        now = time.monotonic()
+        last, self._moved = self._moved, (now, sent, received)
+        if last is None or now <= last[0] or sent < last[1] or received < last[2]:
+            return None, None
+        seconds = now - last[0]
+        return (sent - last[1]) / seconds, (received - last[2]) / seconds
+
+    def _processes(self) -> Iterator[GpuProcess]:
+        for one in self.asked.ask("ComputeRunningProcesses_v3") or ():
+            yield GpuProcess(pid=int(one.pid), memory_bytes=int(one.usedGpuMemory or 0))
+
+
+def devices(chosen: tuple[int, ...] | None) -> tuple[Device, ...]:
+    """Open NVML and find the GPUs with a `chosen` index of the driver's; None: all of them.
+
+    Without a driver there are none. Raises: RuntimeError when there is one and it fails.
+    """
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as trouble:
+        if trouble.value in _ABSENT:
+            return ()
+        raise RuntimeError(f"NVML does not start: {trouble}") from trouble
+    try:
+        there = range(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError as trouble:
+        raise RuntimeError(f"NVML fails: {trouble}") from trouble
+    wanted = there if chosen is None else [index for index in chosen if index in there]
+    found = []
+    for place, index in enumerate(wanted):
+        with suppress(
+            pynvml.NVMLError
+        ):  # one that is lost cannot even be named: it is there no more
+            found.append(_device(place, index))
+    return tuple(found)
+
+
+def _device(place: int, index: int) -> Device:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    return Device(
+        index=place,
+        handle=handle,
+        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        type=short_type(_text(pynvml.nvmlDeviceGetName(handle))),
+        bus=_bus(handle),
+    )
+
+
+def _bus(handle: Any) -> tuple[int, int, int] | None:
+    try:
+        found = pynvml.nvmlDeviceGetPciInfo(handle)
+    except pynvml.NVMLError:
+        return None
+    return int(found.domain), int(found.bus), int(found.device)
+
+
+def _thousandth(value: int | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def _kilobytes(value: int | None) -> float | None:
+    return None if value is None else value * 1000.0
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name

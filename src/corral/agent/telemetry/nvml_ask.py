@@ -1,0 +1,58 @@
+"""One question to NVML about one GPU: an answer, None, or the news that it is lost."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pynvml  # type: ignore[import-untyped]
+
+_LOST: Final = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+_GONE: Final = (pynvml.NVML_ERROR_UNINITIALIZED, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+_VALUES: Final = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+}
+
+
+class Lost(Exception):
+    """The GPU has fallen off the bus, or does nothing more before it is reset."""
+
+
+class Gone(Exception):
+    """The driver was taken away or begun anew: it must be opened again."""
+
+
+@dataclass(slots=True)
+class Asked:
+    handle: Any
+
+    def ask(self, what: str, *more: Any) -> Any:
+        """`nvmlDeviceGet` of `what`; None where it is not known. Raises: Lost, Gone."""
+        try:
+            return getattr(pynvml, f"nvmlDeviceGet{what}")(self.handle, *more)
+        except pynvml.NVMLError as trouble:
+            _raise(trouble.value)
+            return None
+
+    def fields(self, *wanted: int) -> list[Any]:
+        """Field values, None for each that is not known. Raises: Lost, Gone."""
+        try:
+            found = pynvml.nvmlDeviceGetFieldValues(self.handle, wanted)
+        except pynvml.NVMLError as trouble:
+            _raise(trouble.value)
+            return [None] * len(wanted)
+        return [
+            None
+            if one.nvmlReturn != pynvml.NVML_SUCCESS or one.valueType not in _VALUES
+            else getattr(one.value, _VALUES[one.valueType])
+            for one in found
+        ]
+
+
+def _raise(code: int) -> None:
+    if code in _LOST:
+        raise Lost
+    if code in _GONE:
+        raise Gone

@@ -1,0 +1,49 @@
+"""Something that may hang, asked in a thread of its own: what hangs holds up nothing else."""
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Part(Generic[T]):
+    """Asked by `begin`, answered by `end`. While it hangs it is asked nothing more."""
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._asked: SimpleQueue[None] = SimpleQueue()
+        self._answers: SimpleQueue[T | Exception] = SimpleQueue()
+        self._busy = False
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def begin(self) -> None:
+        if self._busy:
+            try:
+                self._answers.get_nowait()  # it came too late for the last question
+            except Empty:
+                return
+        self._busy = True
+        self._asked.put(None)
+
+    def end(self, seconds: float) -> T | None:
+        """The answer; None when there is none in time. Raises: what asking has raised."""
+        try:
+            answer = (
+                self._answers.get(timeout=seconds) if seconds > 0 else self._answers.get_nowait()
+            )
+        except Empty:
+            return None
+        self._busy = False
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _serve(self) -> None:
+        while True:
+            self._asked.get()
+            try:
+                self._answers.put(self._read())
+            except Exception as trouble:  # noqa: BLE001 - it is told to whoever asks
+                self._answers.put(trouble)

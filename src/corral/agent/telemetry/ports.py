@@ -1,0 +1,83 @@
+"""Network ports as sysfs shows them: Ethernet, InfiniBand, RoCE. Paths are below a root, for tests.
+
+Source: Linux, Documentation/ABI/testing/sysfs-class-net*, stable/sysfs-class-infiniband.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from corral.domain.telemetry import PortSample
+
+_WORD_BYTES: Final = 4  # InfiniBand counts data in words
+_RDMA_ERRORS: Final = (
+    "symbol_error",
+    "port_rcv_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "link_error_recovery",
+)
+
+
+def ports(root: Path) -> tuple[PortSample, ...]:
+    """All that have hardware behind them: no bridges, tunnels or the loopback."""
+    return (*_ethernet(root / "sys/class/net"), *_rdma(root / "sys/class/infiniband"))
+
+
+def _ethernet(folder: Path) -> Iterator[PortSample]:
+    for port in _below(folder):
+        if not (port / "device").exists() or (_number(port / "type") or 0) != 1:
+            continue  # 1 is ARPHRD_ETHER: IP over InfiniBand is its RDMA port's
+        statistics, megabits = port / "statistics", _number(port / "speed")
+        yield PortSample(
+            name=port.name,
+            kind="ethernet",
+            up=_text(port / "operstate") in ("up", "unknown"),
+            bits_per_second=megabits * 1e6 if megabits is not None and megabits > 0 else None,
+            received_bytes=_number(statistics / "rx_bytes") or 0,
+            sent_bytes=_number(statistics / "tx_bytes") or 0,
+            errors=sum(_number(statistics / name) or 0 for name in ("rx_errors", "tx_errors")),
+            downs=_number(port / "carrier_down_count") or 0,
+        )
+
+
+def _rdma(folder: Path) -> Iterator[PortSample]:
+    for device in _below(folder):
+        for port in _below(device / "ports"):
+            counters = port / "counters"
+            yield PortSample(
+                name=f"{device.name}/{port.name}",
+                kind="roce" if _text(port / "link_layer") == "Ethernet" else "infiniband",
+                up=_text(port / "state").endswith("ACTIVE"),
+                bits_per_second=_rate(_text(port / "rate")),
+                received_bytes=_WORD_BYTES * (_number(counters / "port_rcv_data") or 0),
+                sent_bytes=_WORD_BYTES * (_number(counters / "port_xmit_data") or 0),
+                errors=sum(_number(counters / name) or 0 for name in _RDMA_ERRORS),
+                downs=_number(counters / "link_downed") or 0,
+            )
+
+
+def _rate(text: str) -> float | None:
+    """Of "400 Gb/sec (4X NDR)", in bit/s."""
+    with suppress(ValueError, IndexError):
+        return float(text.split()[0]) * 1e9
+    return None
+
+
+def _below(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return sorted(folder.iterdir())
+    return []
+
+
+def _text(file: Path) -> str:
+    with suppress(OSError, ValueError):
+        return file.read_text().strip()
+    return ""
+
+
+def _number(file: Path) -> int | None:
+    with suppress(OSError, ValueError):
+        return int(file.read_text())
+    return None

@@ -1,0 +1,145 @@
+"""What pretend GPUs say: a seeded model of what runs on them. Pure but for the energy it adds up.
+
+A GPU that nobody holds idles. One with a rank on it works at a level of its own, which drifts over
+minutes and shakes a little; power, clocks and heat follow that. The same seed and the same moment
+give the same curve. A job says by PRETEND_GPU_USE and PRETEND_GPU_MEMORY (shares from 0 to 1
+of the time and of the memory, in its `env`) what its GPUs shall show instead.
+"""
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from corral.agent.telemetry.words import Held
+from corral.domain.facts import AttemptKey
+from corral.domain.resources import Gpu
+from corral.domain.telemetry import GpuProcess, GpuSample
+
+USE: Final = "PRETEND_GPU_USE"
+MEMORY: Final = "PRETEND_GPU_MEMORY"
+# Power limits in W as the makers' data sheets name them; a type that is not here pretends to 300.
+_LIMIT_WATTS: Final = {
+    "b200": 1000, "h200": 700, "h100": 700, "gh200": 900, "a100": 400, "l40s": 350, "l40": 300,
+    "l4": 72, "a40": 300, "a10": 150, "a10g": 300, "a6000": 300, "v100": 300, "t4": 70,
+    "rtx4090": 450, "rtx5090": 575, "mi300x": 750,
+}  # fmt: skip
+_IDLE_SHARE: Final = 0.1  # of the power limit, while nothing runs
+_COOL_CELSIUS, _HOT_CELSIUS = 30.0, 72.0
+_WARM_UP_SECONDS: Final = 60.0  # in which a GPU goes most of the way to its heat
+_DRIFT_SECONDS: Final = (300.0, 900.0)
+_SHAKE_SECONDS: Final = 10.0
+_DRIFT, _SHAKE = 0.06, 0.02
+_OWN_MEMORY_BYTES: Final = 512 * 1024**2  # the driver's
+_MOST_MHZ, _LEAST_MHZ, _MEMORY_MHZ = 1980, 345, 2619
+
+
+def chance(*seed: object) -> float:
+    """From 0 to 1, the same for the same seed on every machine."""
+    return zlib.crc32("/".join(map(str, seed)).encode()) / 2**32
+
+
+def utilisation(uuid: str, held: Held, at: float) -> float:
+    """The share of the time in which it works for this attempt, at this moment."""
+    level = 0.82 + 0.14 * chance(uuid, held.job, held.attempt) if held.use is None else held.use
+    first, second = _DRIFT_SECONDS
+    turn = chance(uuid, held.job) * 2 * math.pi
+    drift = math.sin(2 * math.pi * at / first + turn) + math.sin(2 * math.pi * at / second - turn)
+    shake = 2 * chance(uuid, held.attempt, int(at // _SHAKE_SECONDS)) - 1
+    moving = min(level, 1 - level, _DRIFT) * drift / 2 + min(level, 1 - level, _SHAKE) * shake
+    return min(1.0, max(0.0, level + moving))
+
+
+@dataclass(slots=True)
+class Pretend:
+    """The GPUs of a pretend machine. `read` is asked with a rising wall clock."""
+
+    gpus: tuple[Gpu, ...]
+    _joules: dict[int, float] = field(default_factory=dict)
+    _read_at: float = 0.0
+
+    def read(
+        self,
+        held: Sequence[Held],
+        pids: Mapping[AttemptKey, tuple[int, ...]],
+        at: float,
+        faults: Mapping[str, Mapping[str, Any]],
+    ) -> tuple[GpuSample, ...]:
+        """`pids`: of the processes of each attempt. `faults`: fields that are to be otherwise, by
+        index. Raises: ValueError for a fault that is none."""
+        seconds = max(0.0, at - self._read_at) if self._read_at else 0.0
+        self._read_at = at
+        found = []
+        for gpu in self.gpus:
+            sample = sample_of(gpu, [one for one in held if gpu.index in one.gpus], pids, at)
+            joules = self._joules.get(gpu.index, 0.0) + seconds * (sample.power_watts or 0.0)
+            self._joules[gpu.index] = joules
+            sample = replace(sample, energy_joules=joules)
+            found.append(_faulty(sample, faults.get(str(gpu.index), {})))
+        return tuple(found)
+
+
+def sample_of(
+    gpu: Gpu,
+    held: Sequence[Held],
+    pids: Mapping[AttemptKey, tuple[int, ...]],
+    at: float,
+) -> GpuSample:
+    """One GPU at one moment, but for what it has used since it began."""
+    used = min(1.0, sum(utilisation(gpu.uuid, one, at) for one in held))
+    since = min((one.since for one in held), default=at)
+    warm = 1 - math.exp(-max(0.0, at - since) / _WARM_UP_SECONDS)
+    limit = float(_LIMIT_WATTS.get(gpu.type, 300))
+    room = max(0, gpu.memory_bytes - _OWN_MEMORY_BYTES)
+    memory = {
+        (one.job, one.attempt): int(room * _memory_share(gpu, one, len(held))) for one in held
+    }
+    return GpuSample(
+        index=gpu.index,
+        uuid=gpu.uuid,
+        type=gpu.type,
+        pretend=True,
+        utilisation=round(used, 4),
+        memory_utilisation=round(used * 0.6, 4),
+        memory_used_bytes=min(gpu.memory_bytes, _OWN_MEMORY_BYTES + sum(memory.values())),
+        memory_total_bytes=gpu.memory_bytes,
+        power_watts=round(limit * (_IDLE_SHARE + (0.95 - _IDLE_SHARE) * used), 1),
+        power_limit_watts=limit,
+        temperature_celsius=round(_COOL_CELSIUS + (_HOT_CELSIUS - _COOL_CELSIUS) * used * warm, 1),
+        memory_temperature_celsius=round(_COOL_CELSIUS + 50 * used * warm, 1),
+        sm_clock_mhz=_MOST_MHZ - int(150 * used) if held else _LEAST_MHZ,
+        memory_clock_mhz=_MEMORY_MHZ,
+        ecc_volatile_corrected=0,
+        ecc_volatile_uncorrected=0,
+        ecc_aggregate_corrected=0,
+        ecc_aggregate_uncorrected=0,
+        remapped_corrected=0,
+        remapped_uncorrected=0,
+        remap_pending=False,
+        remap_failed=False,
+        pcie_generation=5,
+        pcie_width=16,
+        pcie_generation_most=5,
+        pcie_width_most=16,
+        pcie_replays=0,
+        processes=tuple(
+            GpuProcess(pid=pid, memory_bytes=share, job=key[0], attempt=key[1])
+            for key, share in memory.items()
+            for pid in pids.get(key, ())[:1]
+        ),
+    )
+
+
+def _memory_share(gpu: Gpu, held: Held, holders: int) -> float:
+    share = 0.55 + 0.4 * chance(gpu.uuid, held.job) if held.memory is None else held.memory
+    return min(1.0, max(0.0, share)) / holders
+
+
+def _faulty(sample: GpuSample, fault: Mapping[str, Any]) -> GpuSample:
+    """With the fields of the fault. Raises: ValueError."""
+    if not fault:
+        return sample
+    return msgspec.convert({**msgspec.to_builtins(sample), **fault}, GpuSample)

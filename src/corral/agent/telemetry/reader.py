@@ -1,0 +1,149 @@
+"""A long-lived helper of the agent: reads the sensors when asked, and is killed when it hangs.
+
+`python -m corral.agent.telemetry.reader NODE_DIR` answers each line of its standard input, an Ask,
+with a Reading, and ends with its input. What may hang (drivers, network file systems) is asked in
+threads; what has not answered in time is silent in the answer, and is left alone until it does.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.agent.settings import load_settings
+from corral.agent.telemetry.kernel_log import KernelLog
+from corral.agent.telemetry.machine import Machine, disk
+from corral.agent.telemetry.part import Part
+from corral.agent.telemetry.ports import ports
+from corral.agent.telemetry.sources import Source, source_of
+from corral.agent.telemetry.whose import attributed, shims
+from corral.agent.telemetry.words import Ask, Happening, Held, Reading, Said
+from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, PortSample
+from corral.wire.node import NodeSettings
+
+PART_SECONDS: Final = 3.0  # in which each driver and each file system must answer
+NICE: Final = 10  # the ranks go first
+PRETEND_LOG: Final = "kernel.log"  # in the node's folder: what the kernel shall have said of them
+KERNEL_LOG: Final = Path("/dev/kmsg")
+_saying: Final = threading.Lock()
+
+
+@dataclass(slots=True)
+class Reader:
+    """Everything that the node can sense."""
+
+    node_dir: Path
+    settings: NodeSettings
+    tell: Callable[[Happening], None]
+    seconds: float = PART_SECONDS
+    machine: Machine = field(init=False)
+    source: Source = field(init=False)
+    _disks: dict[str, Part[DiskSample]] = field(default_factory=dict)
+    _ports: Part[tuple[PortSample, ...]] = field(init=False)
+    _log: KernelLog | None = None
+    _read_at: float | None = None
+
+    def __post_init__(self) -> None:
+        root = Path(self.settings.sensors_root)
+        self.machine = Machine(root)
+        self.source = source_of(self.settings, self.node_dir, self.tell)
+        self._ports = Part(lambda: ports(root))
+        if (log := kernel_log(self.settings, self.node_dir)) is not None:
+            self._log = KernelLog(log, self.source.at, self.tell)
+        for path in dict.fromkeys((str(self.node_dir), *self.settings.shared)):
+            self._disks[path] = Part(lambda path=path: disk(path))  # type: ignore[misc]
+
+    def read(self, ask: Ask) -> Reading:
+        """All sensors now, and how far the kernel's log has been read."""
+        started = time.monotonic()
+        deadline = started + self.seconds
+        self._ports.begin()
+        for each in self._disks.values():
+            each.begin()
+        gpus, silent = self._gpus(ask.held, deadline)
+        if self._log is not None:  # it names GPUs by their place on the bus, which is known now
+            self._log.follow(ask.after)
+        disks = tuple(self._disk(path, deadline) for path in self._disks)
+        found_ports = self._ports.end(deadline - time.monotonic())
+        if found_ports is None:
+            silent.append("ports")
+        silent += [one.path for one in disks if one.silent]
+        used, total = self.machine.memory()
+        seconds = started - self._read_at if self._read_at is not None else 0.0
+        self._read_at = started
+        sample = NodeSample(
+            at=time.clock_gettime(time.CLOCK_REALTIME),
+            seconds=round(seconds, 3),
+            cpu_utilisation=self.machine.cpu.read(),
+            memory_used_bytes=used,
+            memory_total_bytes=total,
+            pressure_cpu=self.machine.pressure("cpu"),
+            pressure_memory=self.machine.pressure("memory"),
+            pressure_io=self.machine.pressure("io"),
+            gpus=gpus,
+            ports=found_ports or (),
+            disks=disks,
+            silent=tuple(silent),
+        )
+        return Reading(sample=sample, place=None if self._log is None else self._log.place)
+
+    def is_spent(self) -> bool:
+        """Whether another reader would see more."""
+        return self.source.gone()
+
+    def _disk(self, path: str, deadline: float) -> DiskSample:
+        try:
+            found = self._disks[path].end(deadline - time.monotonic())
+        except OSError:
+            return DiskSample(path=path)
+        return found or DiskSample(path=path, silent=True)
+
+    def _gpus(
+        self, held: Sequence[Held], deadline: float
+    ) -> tuple[tuple[GpuSample, ...], list[str]]:
+        """What each says, with whose its processes are, and what is silent."""
+        known = shims(self.node_dir / "attempts")
+        self.source.begin(held, known)
+        found, silent = self.source.end(deadline)
+        named = (replace(one, processes=attributed(one.processes, known)) for one in found)
+        return tuple(named), ["GPUs"] * silent
+
+
+def kernel_log(settings: NodeSettings, node_dir: Path) -> Path | None:
+    """A machine's own; of a pretend node a file in its folder, where somebody has written one."""
+    if settings.kernel_log is not None:
+        return Path(settings.kernel_log) if settings.kernel_log else None
+    return KERNEL_LOG if settings.pretend_gpus is None else node_dir / PRETEND_LOG
+
+
+def say(word: Said) -> None:
+    """From any thread."""
+    line = msgspec.json.encode(word) + b"\n"
+    with _saying:
+        while line:
+            line = line[os.write(1, line) :]
+
+
+def main() -> None:
+    node_dir = Path(sys.argv[1])
+    ctypes.CDLL(None).prctl(15, b"corral-sensors", 0, 0, 0)
+    with suppress(OSError):
+        os.nice(NICE)
+    reader = Reader(node_dir, load_settings(node_dir), say)
+    for line in sys.stdin.buffer:
+        say(reader.read(msgspec.json.decode(line, type=Ask)))
+        if reader.is_spent():
+            break
+    os._exit(0)  # a thread that hangs in a driver would keep an ordinary exit waiting
+
+
+if __name__ == "__main__":
+    main()

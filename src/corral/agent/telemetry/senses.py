@@ -1,0 +1,162 @@
+"""The agent's senses: a sample of all sensors now and again, and the signals that follow."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from corral.agent.telemetry.helper import Helper
+from corral.agent.telemetry.notebook import FILE, Notebook
+from corral.agent.telemetry.notice import hear, notice
+from corral.agent.telemetry.noticed import SENSORS
+from corral.agent.telemetry.pretend import MEMORY, USE
+from corral.agent.telemetry.words import Ask, Happening, Held
+from corral.domain.facts import AttemptKey, Phase, Seen
+from corral.domain.ids import BootId
+from corral.domain.signals import Signal
+from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.wanted import Launch
+from corral.wire.node import NodeSettings
+
+FIRST_SECONDS: Final = 1.0  # what an agent begins with goes first
+RUNNING: Final = (Phase.UP, Phase.STOPPING)
+
+
+class Attempts(Protocol):
+    """What runs on the node."""
+
+    @property
+    def launches(self) -> Mapping[AttemptKey, Launch]: ...
+
+    def seen(self) -> tuple[Seen, ...]: ...
+
+
+def wall() -> float:
+    return time.clock_gettime(time.CLOCK_REALTIME)
+
+
+@dataclass(slots=True, kw_only=True)
+class Senses:
+    """`attempts` is what runs on the node, `sample` what the sensors said last, `signals` what the
+    head has not recorded."""
+
+    node_dir: Path
+    settings: NodeSettings
+    boot: BootId
+    attempts: Attempts | None = None
+    sample: NodeSample | None = None
+    helper: Helper = field(init=False)
+    notebook: Notebook = field(init=False)
+    _wake: Callable[[], None] = lambda: None
+    _offset: float | None = None  # the node's clock less the head's
+    _offset_trip: float = float("inf")
+
+    def __post_init__(self) -> None:
+        self.helper = Helper(node_dir=self.node_dir, happened=self._happened)
+        self.notebook = Notebook(self.node_dir / FILE, self.boot)
+
+    @property
+    def signals(self) -> tuple[Signal, ...]:
+        return self.notebook.to_tell
+
+    async def keep(self, attempts: Attempts, wake: Callable[[], None]) -> None:
+        """Read the sensors for ever; `wake` is called when there is something to tell at once."""
+        if self.settings.sample_seconds <= 0:
+            return
+        self.attempts, self._wake = attempts, wake
+        clock = asyncio.get_running_loop().time
+        try:
+            await asyncio.sleep(FIRST_SECONDS)
+            while True:
+                began = clock()
+                await self.look()
+                await asyncio.sleep(max(0.0, self.settings.sample_seconds - (clock() - began)))
+        finally:
+            await self.helper.close()
+
+    async def look(self) -> None:
+        """Read the sensors once."""
+        reading = await self.helper.ask(
+            Ask(held=tuple(self._held()), after=self.notebook.memory.log_read_to)
+        )
+        sample = self._silent() if reading is None else reading.sample
+        sample = replace(sample, clock_offset_seconds=self._offset)
+        self._offset_trip = float("inf")
+        self.sample = sample
+        memory, signals = notice(self.notebook.memory, sample)
+        if reading is not None and reading.place is not None:
+            memory = replace(memory, log_read_to=reading.place)
+        self.notebook.take(memory, tuple(self._with_attempts(one) for one in signals))
+        if signals:
+            self._wake()
+
+    def recorded(self, signals: int, head_wall: float, trip_seconds: float) -> None:
+        """The head has recorded so many signals, and said what its clock shows. Of the round trips
+        since the last sample the quickest counts; its error is half of it at most."""
+        self.notebook.recorded(signals)
+        if head_wall and trip_seconds <= self._offset_trip:
+            self._offset = wall() - trip_seconds / 2 - head_wall
+            self._offset_trip = trip_seconds
+
+    def _happened(self, happening: Happening) -> None:
+        memory, signals = hear(self.notebook.memory, happening)
+        self.notebook.take(memory, tuple(self._with_attempts(one) for one in signals))
+        if signals:
+            self._wake()
+
+    def _held(self) -> Iterator[Held]:
+        if self.attempts is None:
+            return
+        launches = self.attempts.launches
+        for seen in self.attempts.seen():
+            launch = launches.get(seen.key)
+            if launch is not None and seen.phase in RUNNING:
+                env = dict(launch.env)
+                yield Held(
+                    job=seen.key[0],
+                    attempt=seen.key[1],
+                    gpus=launch.seat.gpus,
+                    since=seen.started_at or 0.0,
+                    use=_share(env.get(USE)),
+                    memory=_share(env.get(MEMORY)),
+                )
+
+    def _with_attempts(self, signal: Signal) -> Signal:
+        """With those that run on the device now; else those that have ended there and are not yet
+        settled, which the same fault may have ended."""
+        if self.attempts is None:
+            return signal
+        launches = self.attempts.launches
+        phases = {one.key: one.phase for one in self.attempts.seen()}
+        there = [
+            key
+            for key, launch in launches.items()
+            if signal.gpu is None or signal.gpu in launch.seat.gpus
+        ]
+        running = [key for key in there if phases.get(key) in RUNNING]
+        return replace(signal, attempts=tuple(running or there))
+
+    def _silent(self) -> NodeSample:
+        """Nothing is known but which GPUs there were."""
+        gpus = self.sample.gpus if self.sample is not None else ()
+        return NodeSample(
+            at=wall(),
+            seconds=self.settings.sample_seconds,
+            gpus=tuple(
+                GpuSample(
+                    index=one.index, uuid=one.uuid, type=one.type, pretend=one.pretend, silent=True
+                )
+                for one in gpus
+            ),
+            silent=(SENSORS,),
+        )
+
+
+def _share(text: str | None) -> float | None:
+    """What a job says that its pretend GPUs shall show; None for nothing that is a share."""
+    try:
+        return None if text is None else min(1.0, max(0.0, float(text)))
+    except ValueError:
+        return None

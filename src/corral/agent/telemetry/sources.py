@@ -1,0 +1,111 @@
+"""Where samples of GPUs come from on a node: a model, AMD's kernel drivers, or NVIDIA's library."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from corral.agent.processes import children
+from corral.agent.survey import amd_gpus, pretend_gpus
+from corral.agent.telemetry import amd
+from corral.agent.telemetry.amd_smi import AmdSmi
+from corral.agent.telemetry.kernel_log import Bus
+from corral.agent.telemetry.part import Part
+from corral.agent.telemetry.pretend import Pretend
+from corral.agent.telemetry.words import Happening, Held
+from corral.domain.facts import AttemptKey
+from corral.domain.telemetry import GpuSample
+from corral.wire.node import NodeSettings
+
+FAULTS: Final = "pretend.json"  # in the node's folder: what its pretend GPUs shall say otherwise
+
+
+class Source(Protocol):
+    """Asked by `begin`, with what is up and the shims of that, and answered by `end`: what each GPU
+    says, and whether the driver as a whole is silent."""
+
+    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None: ...
+
+    def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]: ...
+
+    def at(self, bus: Bus) -> int | None:
+        """Corral's index of the GPU at this place of the PCI bus."""
+        ...
+
+    def gone(self) -> bool:
+        """Whether a reader that is begun anew would see more."""
+        ...
+
+
+def source_of(settings: NodeSettings, node_dir: Path, tell: Callable[[Happening], None]) -> Source:
+    if settings.pretend_gpus is not None:
+        return PretendGpus(Pretend(pretend_gpus(settings)), node_dir / FAULTS)
+    if settings.amd_gpus:
+        root, gpus, smi = Path(settings.sensors_root), amd_gpus(settings), AmdSmi()
+        return AmdGpus(Part(lambda: amd.read(root, gpus, smi)))
+    from corral.agent.telemetry.nvidia import Nvidia  # its library is large
+
+    return Nvidia(settings.real_gpus, tell)
+
+
+@dataclass(slots=True)
+class PretendGpus:
+    """One is at the bus of its own number."""
+
+    model: Pretend
+    faults: Path
+    _newest: tuple[GpuSample, ...] = ()
+
+    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
+        ranks = {key: tuple(children(shim)) for shim, key in shims.items()}
+        at = time.clock_gettime(time.CLOCK_REALTIME)
+        try:
+            self._newest = self.model.read(held, ranks, at, faults(self.faults))
+        except ValueError as wrong:
+            print(f"{self.faults} is passed over: {wrong}", file=sys.stderr, flush=True)
+            self._newest = self.model.read(held, ranks, at, {})
+
+    def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
+        return self._newest, False
+
+    def at(self, bus: Bus) -> int | None:
+        there = any(gpu.index == bus[1] for gpu in self.model.gpus)
+        return bus[1] if there and bus[::2] == (0, 0) else None
+
+    def gone(self) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class AmdGpus:
+    part: Part[tuple[GpuSample, ...]]
+    _newest: tuple[GpuSample, ...] = field(default=())
+
+    def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
+        self.part.begin()
+
+    def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
+        found = self.part.end(deadline - time.monotonic())
+        if found is not None:
+            self._newest = found
+            return found, False
+        silent = (GpuSample(index=one.index, uuid=one.uuid, silent=True) for one in self._newest)
+        return tuple(silent), True
+
+    def at(self, bus: Bus) -> int | None:
+        return None  # the kernel's log names XIDs of NVIDIA's only
+
+    def gone(self) -> bool:
+        return False
+
+
+def faults(file: Path) -> Mapping[str, Mapping[str, Any]]:
+    """Fields of pretend GPUs that are to be otherwise, by index; none where nobody has said so."""
+    with suppress(OSError, ValueError):
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, Any]])
+    return {}

@@ -1,0 +1,63 @@
+"""A browser's session: a token of its own in a cookie that no script reads.
+
+A cookie is sent by the browser whoever has made the page, so it counts only where the browser
+itself says that the request comes from a page of this head (docs/decisions/0056).
+"""
+
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import urlsplit
+
+from corral.api.auth import bearer
+from corral.domain.errors import Unauthorised
+
+Headers = Iterable[tuple[bytes, bytes]]
+OUR_PAGES: Final = (b"same-origin", b"none")  # none: an address that somebody has typed
+_LOG_IN: Final = "open the pages by: corral ui"
+
+
+def cookie_of(cluster: str) -> str:
+    """Its name: a browser sends a cookie to every port of a host, and each cluster has its own."""
+    return "corral_" + "".join(one for one in cluster if one.isalnum())[:12]
+
+
+def shown(headers: Headers, cookie: str) -> str:
+    """The token that a request shows: in its Authorization header, else in its cookie.
+
+    Raises: Unauthorised, also for a cookie that another site's page has had sent.
+    """
+    found = list(headers)
+    named = {name.lower() for name, _ in found}
+    if b"authorization" in named or b"cookie" not in named:
+        return bearer(found)
+    secret = _kept(found, cookie)
+    if secret is None:
+        return bearer(found)
+    _check_origin(found)
+    return secret
+
+
+def _kept(headers: Headers, cookie: str) -> str | None:
+    for name, value in headers:
+        if name.lower() == b"cookie":
+            try:
+                morsel = SimpleCookie(value.decode("latin-1")).get(cookie)
+            except CookieError:
+                continue
+            if morsel is not None and morsel.value:
+                return morsel.value
+    return None
+
+
+def _check_origin(headers: Headers) -> None:
+    """By what only the browser can set. Raises: Unauthorised."""
+    said = {name.lower(): value for name, value in headers}
+    site = said.get(b"sec-fetch-site")
+    if site is not None:
+        ours = site in OUR_PAGES
+    else:
+        origin, host = said.get(b"origin", b""), said.get(b"host", b"")
+        ours = urlsplit(origin.decode("latin-1")).netloc.encode("latin-1") == host != b""
+    if not ours:
+        raise Unauthorised("the session's cookie came from a page of another site", hint=_LOG_IN)

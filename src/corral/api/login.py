@@ -1,0 +1,99 @@
+"""Sessions of browsers: a token is shown once, and the browser gets one of its own in a cookie."""
+
+import secrets
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+from corral.api.auth import Caller, token_digest
+from corral.api.cookies import cookie_of
+from corral.api.house import House
+from corral.api.jobs import Asker, Within
+from corral.api.people import PREFIX
+from corral.domain.errors import Conflict
+from corral.domain.people import Token, token_id
+from corral.wire import people as wire
+
+router = APIRouter()
+SESSION_SECONDS: Final = 7 * 86_400.0
+LINK_SECONDS: Final = 300.0
+
+
+@router.get("/v1/session")
+async def session(house: Within, caller: Asker) -> wire.Session:
+    """Who is logged in, and to what."""
+    return _told(house, caller.name, caller.role, caller.expires_at)
+
+
+@router.post("/v1/session", status_code=201)
+async def log_in(response: Response, house: Within, caller: Asker) -> wire.Session:
+    """A session for who shows a token, or a link's: a token of its own, in a cookie alone."""
+    now, end = house.control.clock.wall(), caller.expires_at
+    if house.links.use(caller.token):
+        end = house.links.end_of(caller.token)
+        entry = caller.entry(now, on=caller.token, detail="a link, used once")
+        await house.control.store.revoke_token(caller.token, at=now, entry=entry)
+    expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
+    secret = await _token(house, caller, expires_at, "a browser's session")
+    response.set_cookie(
+        cookie_of(house.control.world.cluster),
+        secret,
+        max_age=int(expires_at - now),
+        httponly=True,
+        samesite="strict",
+        secure=house.settings.url.startswith("https"),
+    )
+    return _told(house, caller.name, caller.role, expires_at)
+
+
+@router.delete("/v1/session", status_code=204)
+async def log_out(request: Request, response: Response, house: Within, caller: Asker) -> None:
+    """The session's token lets in no more, and its cookie goes."""
+    if "authorization" in request.headers:
+        raise Conflict(
+            "a token was shown, and not the cookie of a browser's session",
+            hint=f"to end a token, run: corral token revoke {caller.token}",
+        )
+    now = house.control.clock.wall()
+    entry = caller.entry(now, on=caller.token)
+    await house.control.store.revoke_token(caller.token, at=now, entry=entry)
+    response.delete_cookie(cookie_of(house.control.world.cluster), httponly=True, samesite="strict")
+
+
+@router.post("/v1/session/links", status_code=201)
+async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
+    """What opens the pages once, in the part of an address that no browser sends."""
+    now = house.control.clock.wall()
+    expires_at = min(caller.expires_at or now + LINK_SECONDS, now + LINK_SECONDS)
+    secret = await _token(house, caller, expires_at, "a link for a browser")
+    house.links.made(token_id(token_digest(secret)), caller.expires_at)
+    return wire.LinkMade(url=f"{house.settings.url}/#login={secret}", expires_at=expires_at)
+
+
+async def _token(house: House, caller: Caller, expires_at: float, what: str) -> str:
+    """A token with the rights of the one that is shown, and no longer than it."""
+    now = house.control.clock.wall()
+    secret = PREFIX + secrets.token_urlsafe(32)
+    digest = token_digest(secret)
+    made = Token(
+        id=token_id(digest),
+        sha256=digest,
+        user=caller.name,
+        role=caller.role,
+        created_at=now,
+        expires_at=expires_at,
+    )
+    entry = caller.entry(now, on=made.id, detail=f"{what}, until {expires_at:.0f}")
+    await house.control.store.add_token(made, entry=entry)
+    return secret
+
+
+def _told(house: House, name: str, role: str, expires_at: float | None) -> wire.Session:
+    return wire.Session(
+        user=name,
+        role=role,
+        expires_at=expires_at,
+        cluster=house.control.world.cluster,
+        engine=house.control.engine.name,
+        version=house.settings.version,
+    )

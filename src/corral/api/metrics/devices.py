@@ -1,0 +1,230 @@
+"""Series of GPUs and nodes: one line of text a series, made without a library: there are many.
+
+Names, units and labels are those of NVIDIA's DCGM exporter, so that what people have drawn with
+them goes on; `job`, `user` and `queue` are added, joined by commas where several share a GPU.
+Source: NVIDIA dcgm-exporter, etc/default-counters.csv; names of fields: DCGM API, dcgm_fields.h.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.ids import NodeId
+from corral.domain.node import Liveness
+from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.world import World
+
+MEBIBYTE: Final = 2**20
+Value = int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A family of series of one kind of thing. `kind`: gauge or counter."""
+
+    name: str
+    kind: str
+    help: str
+    of: Callable[[GpuSample], Value]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeries:
+    """Likewise of nodes: values by their further labels."""
+
+    name: str
+    help: str
+    of: Callable[[NodeSample], Iterable[tuple[str, Value]]]
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 2)
+
+
+def _mebibytes(size: int | None) -> int | None:
+    return None if size is None else size // MEBIBYTE
+
+
+def _free(gpu: GpuSample) -> int | None:
+    if gpu.memory_total_bytes is None or gpu.memory_used_bytes is None:
+        return None
+    return (gpu.memory_total_bytes - gpu.memory_used_bytes) // MEBIBYTE
+
+
+def _summed(counts: list[int]) -> int | None:
+    return sum(counts) if counts else None
+
+
+def _kilobytes(rate: float | None) -> float | None:
+    return None if rate is None else round(rate / 1000, 1)
+
+
+GPUS: Final = (
+    Series("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).",
+           lambda gpu: gpu.sm_clock_mhz),
+    Series("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz).",
+           lambda gpu: gpu.memory_clock_mhz),
+    Series("DCGM_FI_DEV_MEMORY_TEMP", "gauge", "Memory temperature (in C).",
+           lambda gpu: gpu.memory_temperature_celsius),
+    Series("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C).",
+           lambda gpu: gpu.temperature_celsius),
+    Series("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", lambda gpu: gpu.power_watts),
+    Series("DCGM_FI_DEV_POWER_MGMT_LIMIT", "gauge", "Power limit (in W).",
+           lambda gpu: gpu.power_limit_watts),
+    Series("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter",
+           "Total energy consumption since the driver was loaded (in mJ).",
+           lambda gpu: None if gpu.energy_joules is None else round(gpu.energy_joules * 1000)),
+    Series("DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "gauge", "PCIe sent (in KB/s).",
+           lambda gpu: _kilobytes(gpu.pcie_sent_bytes_per_second)),
+    Series("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "gauge", "PCIe received (in KB/s).",
+           lambda gpu: _kilobytes(gpu.pcie_received_bytes_per_second)),
+    Series("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.",
+           lambda gpu: gpu.pcie_replays),
+    Series("DCGM_FI_DEV_PCIE_LINK_GEN", "gauge", "PCIe generation in use.",
+           lambda gpu: gpu.pcie_generation),
+    Series("DCGM_FI_DEV_PCIE_LINK_WIDTH", "gauge", "PCIe lanes in use.",
+           lambda gpu: gpu.pcie_width),
+    Series("DCGM_FI_DEV_GPU_UTIL", "gauge", "GPU utilization (in %).",
+           lambda gpu: _percent(gpu.utilisation)),
+    Series("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).",
+           lambda gpu: _percent(gpu.memory_utilisation)),
+    Series("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", _free),
+    Series("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).",
+           lambda gpu: _mebibytes(gpu.memory_used_bytes)),
+    Series("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter",
+           "Single-bit ECC errors since the driver was loaded.",
+           lambda gpu: gpu.ecc_volatile_corrected),
+    Series("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter",
+           "Double-bit ECC errors since the driver was loaded.",
+           lambda gpu: gpu.ecc_volatile_uncorrected),
+    Series("DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "counter", "Single-bit ECC errors of its life.",
+           lambda gpu: gpu.ecc_aggregate_corrected),
+    Series("DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "counter", "Double-bit ECC errors of its life.",
+           lambda gpu: gpu.ecc_aggregate_uncorrected),
+    Series("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "counter",
+           "Number of remapped rows for uncorrectable errors.",
+           lambda gpu: gpu.remapped_uncorrected),
+    Series("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter",
+           "Number of remapped rows for correctable errors.",
+           lambda gpu: gpu.remapped_corrected),
+    Series("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed.",
+           lambda gpu: gpu.remap_failed),
+    Series("DCGM_FI_DEV_ROW_REMAP_PENDING", "gauge", "Whether a remapping of rows is pending.",
+           lambda gpu: gpu.remap_pending),
+    Series("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "counter",
+           "Total number of NVLink flow-control CRC errors.",
+           lambda gpu: _summed([link.crc_errors for link in gpu.nvlinks])),
+    Series("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter",
+           "Total number of NVLink retries.",
+           lambda gpu: _summed([link.replays for link in gpu.nvlinks])),
+    Series("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter",
+           "Total number of NVLink recovery errors.",
+           lambda gpu: _summed([link.recoveries for link in gpu.nvlinks])),
+    Series("corral_gpu_lost", "gauge", "Whether the GPU has fallen off the bus.",
+           lambda gpu: gpu.lost),
+    Series("corral_gpu_silent", "gauge", "Whether the driver did not answer in time.",
+           lambda gpu: gpu.silent),
+)  # fmt: skip
+
+NODES: Final = (
+    NodeSeries("corral_node_cpu_utilisation_ratio", "Share of the CPUs in use.",
+               lambda node: [("", node.cpu_utilisation)]),
+    NodeSeries("corral_node_memory_used_bytes", "Memory in use.",
+               lambda node: [("", node.memory_used_bytes)]),
+    NodeSeries("corral_node_memory_bytes", "Memory of the machine.",
+               lambda node: [("", node.memory_total_bytes)]),
+    NodeSeries("corral_node_pressure_ratio", "Share of 10 s in which some task waited (PSI).",
+               lambda node: [(',resource="cpu"', node.pressure_cpu),
+                             (',resource="memory"', node.pressure_memory),
+                             (',resource="io"', node.pressure_io)]),
+    NodeSeries("corral_node_clock_offset_seconds", "The node's clock less the head's.",
+               lambda node: [("", node.clock_offset_seconds)]),
+    NodeSeries("corral_node_disk_free_bytes", "Free bytes of a file system.",
+               lambda node: [(f',path="{escaped(disk.path)}"', disk.free_bytes)
+                             for disk in node.disks if not disk.silent]),
+    NodeSeries("corral_node_disk_bytes", "Bytes of a file system.",
+               lambda node: [(f',path="{escaped(disk.path)}"', disk.total_bytes)
+                             for disk in node.disks if not disk.silent]),
+    NodeSeries("corral_node_port_up", "Whether a network port has a link.",
+               lambda node: [(f',port="{escaped(port.name)}",kind="{port.kind}"', port.up)
+                             for port in node.ports]),
+    NodeSeries("corral_node_port_bits_per_second", "Speed of a network port.",
+               lambda node: [(f',port="{escaped(port.name)}",kind="{port.kind}"',
+                              port.bits_per_second) for port in node.ports]),
+)  # fmt: skip
+
+
+def escaped(text: str) -> str:
+    """A label's value. Source: OpenMetrics 1.0, section "Text format"."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def shown(value: float) -> str:
+    return str(int(value)) if isinstance(value, bool) else repr(value)
+
+
+def holders(world: World) -> dict[tuple[NodeId, int], str]:
+    """The labels of who holds each GPU."""
+    found: dict[tuple[NodeId, int], list[tuple[str, str, str]]] = {}
+    for one in world.allocations.values():
+        job = world.jobs.get(one.job)
+        if job is not None:
+            who = (str(job.id), str(job.owner), str(job.spec.queue))
+            for index in one.seat.gpus:
+                found.setdefault((one.seat.node, index), []).append(who)
+    return {key: _labels_of(who) for key, who in found.items()}
+
+
+def _labels_of(who: list[tuple[str, str, str]]) -> str:
+    job, user, queue = (",".join(dict.fromkeys(parts)) for parts in zip(*who, strict=True))
+    return f',job="{escaped(job)}",user="{escaped(user)}",queue="{escaped(queue)}"'
+
+
+def heard(world: World, samples: Mapping[NodeId, NodeSample]) -> dict[NodeId, NodeSample]:
+    """Those of living nodes: what a silent one said last is true no more."""
+    alive = (id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE)
+    return {id: samples[id] for id in sorted(alive) if id in samples}
+
+
+def gpu_families(
+    world: World, samples: Mapping[NodeId, NodeSample], *, counters: bool
+) -> Iterator[str]:
+    """The text of one family after the other. `counters`: the format knows counters whose names
+    have no `_total`; OpenMetrics does not, and there they are `unknown`."""
+    nobody, held = ',job="",user="",queue=""', holders(world)
+    labelled = [
+        (
+            f'{{gpu="{gpu.index}",UUID="{escaped(gpu.uuid)}",device="nvidia{gpu.index}",'
+            f'modelName="{escaped(gpu.type)}",Hostname="{escaped(node)}"'
+            f"{held.get((node, gpu.index), nobody)}}} ",
+            gpu,
+        )
+        for node, sample in heard(world, samples).items()
+        for gpu in sample.gpus
+    ]
+    for series in GPUS:
+        of, name = series.of, series.name
+        lines = [
+            f"{name}{labels}{shown(value)}\n"
+            for labels, gpu in labelled
+            if (value := of(gpu)) is not None
+        ]
+        if lines:
+            kind = series.kind if counters or series.kind != "counter" else "unknown"
+            yield f"# HELP {name} {series.help}\n# TYPE {name} {kind}\n{''.join(lines)}"
+
+
+def node_families(world: World, samples: Mapping[NodeId, NodeSample]) -> Iterator[str]:
+    """Likewise of nodes."""
+    found = heard(world, samples)
+    for series in NODES:
+        lines = [
+            f'{series.name}{{node="{escaped(node)}"{labels}}} {shown(value)}\n'
+            for node, sample in found.items()
+            for labels, value in series.of(sample)
+            if value is not None
+        ]
+        if lines:
+            yield (
+                f"# HELP {series.name} {series.help}\n# TYPE {series.name} gauge\n{''.join(lines)}"
+            )

@@ -1,0 +1,59 @@
+"""The route that Prometheus reads: OpenMetrics, or the older text for whoever asks for that."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from itertools import chain
+
+from fastapi import APIRouter, Request
+from prometheus_client import CollectorRegistry
+from prometheus_client import exposition as plain
+from prometheus_client.openmetrics import exposition as open_metrics
+from starlette.responses import StreamingResponse
+
+from corral.api.house import House
+from corral.api.jobs import Within
+from corral.api.metrics.devices import gpu_families, node_families
+from corral.api.metrics.head import HeadSeries
+
+router = APIRouter()
+END = b"# EOF\n"
+
+
+@router.get("/metrics", response_class=StreamingResponse)
+async def metrics(request: Request, house: Within) -> StreamingResponse:
+    """Series of the head, of its nodes and of all GPUs, as they are now."""
+    is_open = wants_open_metrics(request.headers.get("accept", ""))
+    kind = open_metrics.CONTENT_TYPE_LATEST if is_open else plain.CONTENT_TYPE_PLAIN_0_0_4
+    return StreamingResponse(_text(house, is_open), media_type=kind)
+
+
+def wants_open_metrics(accept: str) -> bool:
+    """Unless only the older text is taken."""
+    return "text/plain" not in accept or "application/openmetrics-text" in accept
+
+
+async def _text(house: House, is_open: bool) -> AsyncIterator[bytes]:
+    """A family at a time: agents are heard between two."""
+    registry = CollectorRegistry(auto_describe=False)
+    control, settings = house.control, house.settings
+    registry.register(HeadSeries(control, version=settings.version, disk=_disk_of(house)))
+    latest = open_metrics.generate_latest if is_open else plain.generate_latest
+    yield latest(registry).removesuffix(END)
+    families: Iterator[str] = chain(
+        node_families(control.world, control.sensed.newest),
+        gpu_families(control.world, control.sensed.newest, counters=not is_open),
+    )
+    for family in families:
+        yield family.encode()
+        await asyncio.sleep(0)
+    if is_open:
+        yield END
+
+
+def _disk_of(house: House) -> tuple[int, int] | None:
+    try:
+        disk = shutil.disk_usage(house.settings.root)
+    except OSError:
+        return None
+    return disk.free, disk.total

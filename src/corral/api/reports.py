@@ -1,0 +1,47 @@
+"""Routes of reports: who held GPUs, and what came of it."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from corral.api.jobs import Asker, Within
+from corral.api.names import find_job
+from corral.control.reports import report_of
+from corral.domain.account import day_of
+from corral.domain.errors import SpecInvalid
+from corral.wire.reports import MOST_ROWS, By, Kind, Report, encoded
+
+router = APIRouter()
+USUAL_DAYS = 7
+MOST_SECONDS = 32503680000.0  # the year 3000
+Moment = Annotated[float | None, Query(ge=0, le=MOST_SECONDS)]
+
+
+@router.get("/v1/reports/{kind}", response_model=Report)
+async def report(
+    kind: Kind,
+    house: Within,
+    caller: Asker,
+    since: Moment = None,
+    until: Moment = None,
+    by: By = "queue",
+    job: Annotated[str | None, Query(max_length=300)] = None,
+    limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = MOST_ROWS,
+) -> Response:
+    """What whole days (UTC) have come to, from that of `since` to that of `until`; today is as far
+    as it goes. Without them: the last seven. With `job` of that one alone (its id, or the newest
+    of this name), from the day on which it was submitted."""
+    now = house.control.now().wall
+    last = day_of(now if until is None else until)
+    first = last - USUAL_DAYS + 1 if since is None else day_of(since)
+    one = None if job is None else await find_job(house.control, job, caller.name)
+    if one is not None and since is None:
+        first = day_of(one.submitted_at)
+    if first > last:
+        hint = "the period begins with since and ends with until"
+        raise SpecInvalid("the period ends before it begins", hint=hint)
+    id = None if one is None else one.id
+    found = await report_of(house.control, kind, by, first=first, last=last, job=id)
+    body = await asyncio.to_thread(encoded, found, first=first, last=last, limit=limit)
+    return Response(body, media_type="application/json")

@@ -1,0 +1,20 @@
+"""Alerts leave the cluster here: who is told, by which way, and what is remembered of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from corral.boot.alerts.file import AlertFiles, DiskMemory
+from corral.boot.alerts.senders import disks_of
+from corral.control import Alerting, Control
+
+__all__ = ["alerting_of"]
+
+
+def alerting_of(control: Control, root: Path) -> Alerting:
+    """By alerts.yaml in the cluster's directory, read anew when it has changed."""
+
+    def disks() -> Mapping[str, tuple[int, int]]:
+        return disks_of(root)
+
+    files = AlertFiles(root / "alerts.yaml")
+    return Alerting(control, files.read, DiskMemory(root / "alerts.json"), disks)

@@ -1,0 +1,67 @@
+"""alerts.yaml and what is remembered between two heads."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from corral.boot.alerts.senders import receiver_of
+from corral.boot.settings import write_atomically
+from corral.control.alerting import Asked, Remembered
+from corral.domain.errors import CorralError
+from corral.wire.alerts import read_alerts
+from corral.wire.reading import read_documents
+
+log = structlog.get_logger("corral.alerts")
+
+
+class AlertFiles:
+    """The newest word of the file that could be read; none while there is no file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._asked = Asked()
+
+    def read(self) -> Asked:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            self._seen, self._asked = None, Asked()
+            return self._asked
+        if (mark := (stat.st_mtime_ns, stat.st_size)) != self._seen:
+            self._seen = mark
+            self._take()
+        return self._asked
+
+    def _take(self) -> None:
+        try:
+            (document, *_) = read_documents(self._path)
+            found = read_alerts(document)
+            receivers = tuple(receiver_of(one, self._path.parent) for one in found.to)
+            self._asked = Asked(rules=found.rules.domain, receivers=receivers)
+        except (CorralError, ValueError) as error:
+            why = str(error).partition("\n")[0]
+            log.warning("alerts_not_read", error=why)
+            before = self._asked
+            told = f"alerts.yaml is not used as it is: {why}"
+            self._asked = Asked(rules=before.rules, receivers=before.receivers, trouble=told)
+
+
+class DiskMemory:
+    """One JSON file, 0600. A file that cannot be read is as if nothing had been told."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> Remembered:
+        with suppress(OSError, ValueError):
+            return msgspec.json.decode(self._path.read_bytes(), type=Remembered)
+        return Remembered()
+
+    def save(self, remembered: Remembered) -> None:
+        try:
+            write_atomically(self._path, msgspec.json.encode(remembered).decode())
+        except OSError as error:
+            log.warning("alerts_not_remembered", error=str(error))

@@ -1,0 +1,24 @@
+"""Where the head is, said to whoever looks into its directory."""
+
+import json
+
+import structlog
+
+from corral.api import ApiSettings
+from corral.boot.settings import ClusterDir, once, write_atomically
+
+log = structlog.get_logger("corral.head")
+
+
+def announce(place: ClusterDir, about: ApiSettings) -> None:
+    """Say where the head is, now that it serves."""
+    found = {name: getattr(about, name) for name in ("pid", "url", "version", "started_at")}
+    write_atomically(place.head_json, json.dumps(found))
+    log.info("serving", **found)
+
+
+def keep_announced(place: ClusterDir, about: ApiSettings, token: str) -> None:
+    """A head whose files somebody has removed could not be found or stopped any more."""
+    if not place.head_json.exists():
+        announce(place, about)
+    once(place.token, token.encode())

@@ -1,0 +1,33 @@
+"""What Prometheus is told: where the head is, by which token it lets in, and what to warn of."""
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import yaml
+
+RULES: Final = Path(__file__).with_name("rules.yml")
+
+
+def scrape_config(url: str, *, token_file: str, rules_file: str, ca_file: str | None = None) -> str:
+    """prometheus.yml. `honor_labels`: the label `job` is Corral's job and not Prometheus's."""
+    address = urlsplit(url)
+    job: dict[str, object] = {
+        "job_name": "corral",
+        "scrape_interval": "10s",
+        "honor_labels": True,
+        "metrics_path": "/metrics",
+        "scheme": address.scheme,
+        "authorization": {"type": "Bearer", "credentials_file": token_file},
+        "static_configs": [{"targets": [address.netloc]}],
+    }
+    if ca_file is not None:
+        job["tls_config"] = {"ca_file": ca_file}
+    return yaml.safe_dump(
+        {
+            "global": {"scrape_interval": "10s", "evaluation_interval": "15s"},
+            "rule_files": [rules_file],
+            "scrape_configs": [job],
+        },
+        sort_keys=False,
+    )

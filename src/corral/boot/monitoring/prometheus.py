@@ -1,0 +1,125 @@
+"""The process: started with the head, started again when it ends, ended with the head."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from corral.boot.monitoring.config import RULES, scrape_config
+from corral.boot.settings import ClusterDir, ClusterSettings, once, write_atomically
+from corral.boot.tls import makes_own
+from corral.domain.errors import Conflict
+from corral.engines.local.processes import Process, reap, spawn
+
+PROGRAM: Final = "prometheus"
+KEPT_DAYS: Final = 90
+KEPT_BYTES: Final = "10GB"
+AGAIN_SECONDS: Final = 10.0
+log = structlog.get_logger("corral.monitoring")
+
+
+def check_prometheus() -> None:
+    """Raises: Conflict where it is not installed."""
+    if shutil.which(PROGRAM) is None:
+        raise Conflict(
+            "--monitoring starts Prometheus, which is not installed here",
+            hint="run: apt-get install prometheus, or scrape from elsewhere: see deploy/README.md",
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Prometheus:
+    """Its folder holds its settings, the token that it reads the head with, and what it keeps."""
+
+    folder: Path
+    ca_file: Path | None = None
+    process: Process | None = None
+    _again_at: float = field(default=0.0)
+
+    @property
+    def secret(self) -> str:
+        """The token that the head lets it in by: a viewer's, made once, 0600."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return once(self.folder / "token", secrets.token_urlsafe(32).encode()).decode()
+
+    @property
+    def url(self) -> str:
+        """Where it answers: on loopback, at the same port each time."""
+        port = once(self.folder / "port", str(_free_port()).encode()).decode()
+        return f"http://127.0.0.1:{port}"
+
+    def look_after(self, head_url: str) -> None:
+        """Start it, in the place of one that an earlier head has left; and again when it ends."""
+        if self.process is None:
+            if (left := Process.recorded(self._pid_file)) is not None:
+                left.signal(signal.SIGTERM)
+            self._write(head_url)
+        elif self.process.lives:
+            return
+        else:
+            reap(self.process.pid)
+        if monotonic() >= self._again_at:
+            self._spawn()
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.signal(signal.SIGTERM)
+            reap(self.process.pid)
+            self.process = None
+
+    def _write(self, head_url: str) -> None:
+        rules = self.folder / "rules.yml"
+        write_atomically(rules, RULES.read_text())
+        config = scrape_config(
+            head_url,
+            token_file=str(self.folder / "token"),
+            rules_file=str(rules),
+            ca_file=str(self.ca_file) if self.ca_file is not None else None,
+        )
+        write_atomically(self.folder / "prometheus.yml", config)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "prometheus.pid"
+
+    def _spawn(self) -> None:
+        program = shutil.which(PROGRAM)
+        self._again_at = monotonic() + AGAIN_SECONDS
+        if program is None:
+            log.error("prometheus_not_installed")
+            return
+        words = [
+            program,
+            f"--config.file={self.folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            f"--storage.tsdb.retention.time={KEPT_DAYS}d",
+            f"--storage.tsdb.retention.size={KEPT_BYTES}",
+            f"--web.listen-address={self.url.removeprefix('http://')}",
+        ]
+        pid = spawn(words, dict(os.environ), self.folder / "prometheus.log")
+        self.process = Process.find(pid)
+        if self.process is not None:
+            self.process.record(self._pid_file)
+        log.info("prometheus_started", pid=pid, url=self.url)
+
+
+def prometheus_of(place: ClusterDir, settings: ClusterSettings) -> Prometheus | None:
+    """That of a cluster which was asked to have one."""
+    if not settings.monitoring:
+        return None
+    given = settings.tls_certificate
+    own = place.trusted if makes_own(settings) else None
+    return Prometheus(folder=place.monitoring, ca_file=Path(given) if given else own)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,23 @@
+"""What was being decided when a bug was met, kept so that it can be decided again."""
+
+from collections.abc import Callable
+from typing import Final
+
+from corral.boot.clock import SystemClock
+from corral.boot.settings import ClusterDir, write_atomically
+
+REPLAYS: Final = 20
+
+
+def keeper_of_replays(place: ClusterDir, clock: SystemClock) -> Callable[[str, str], None]:
+    """Keeps what was being decided when a bug was met; the first few of a run say it all."""
+    kept = 0
+
+    def keep(name: str, text: str) -> None:
+        nonlocal kept
+        kept += 1
+        if kept <= REPLAYS:
+            place.replays.mkdir(mode=0o700, exist_ok=True)
+            write_atomically(place.replays / f"{clock.wall():.3f}-{name}.txt", text)
+
+    return keep

@@ -1,0 +1,143 @@
+"""What fault codes mean and what is done about them, by GPU family: fault_codes.csv."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.facts import Fact, table
+from corral.domain.ailment import Bar, Remedy
+from corral.domain.errors import NotFound
+from corral.domain.signals import SignalKind
+
+RECOVERY: Final = "recovery"  # rows of what a driver names by itself (XID 154)
+
+
+class Jobs(StrEnum):
+    """What becomes of those who run."""
+
+    RUN_ON = "run-on"
+    RESTART = "restart"  # those on that GPU
+    RESTART_NODE = "restart-node"  # all that hold a GPU of the node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row, for one family. `an_hour`: so many signals within an hour before it is acted on;
+    `clears_seconds`: so long without one and it has passed, None: a person or a passed check tells.
+    `settle_seconds`: so long another code may come that changes what it means.
+    """
+
+    subject: str
+    title: str
+    remedy: Remedy
+    bar: Bar
+    jobs: Jobs
+    blames_user: bool = False
+    an_hour: int = 1
+    clears_seconds: float | None = None
+    settle_seconds: float = 0.0
+    differs: str = ""
+    because: str = ""
+
+
+_BARS: Final[Mapping[Remedy, Bar]] = {
+    Remedy.IGNORE: Bar.OPEN,
+    Remedy.RESTART_APP: Bar.OPEN,
+    Remedy.CORDON: Bar.CORDON,
+    Remedy.DEEP_TEST: Bar.CORDON,
+}
+_RESTARTS: Final = (Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT, Remedy.RMA)
+
+
+@cache
+def rule_of(kind: SignalKind, code: int | None, family: str = "") -> Rule:
+    """The rule of a signal on a GPU of this family (`ampere`, `hopper`, `blackwell`, ...).
+
+    Raises: KeyError for a kind that the table lacks.
+    """
+    named, others = _by_code()
+    subject = named.get((kind, code)) or others[kind]
+    return _rule(subject, table("fault_codes")[subject], family)
+
+
+@cache
+def family_of(gpu_type: str) -> str:
+    """The family of a GPU by any of its names; "" for one that the catalog does not know."""
+    try:
+        return device(gpu_type).architecture
+    except NotFound:
+        return ""
+
+
+@cache
+def named_by_driver(recovery: str) -> Remedy | None:
+    """What a driver's own words ask for: "GPU Reset Required"; None for words that say nothing.
+
+    The most thorough of what they name counts.
+    """
+    words = recovery.lower()
+    rows = [facts for facts in table("fault_codes").values() if facts["kind"].value == RECOVERY]
+    found = [Remedy(row["action"].value) for row in rows if row["title"].value in words]
+    return max(found, key=list(Remedy).index, default=None)
+
+
+def rules() -> tuple[Rule, ...]:
+    """All rows, as of no family in particular."""
+    rows = table("fault_codes").items()
+    return tuple(_rule(name, row, "") for name, row in rows if row["kind"].value != RECOVERY)
+
+
+def _rule(subject: str, row: Mapping[str, Fact], family: str) -> Rule:
+    def text(quantity: str, default: str = "") -> str:
+        return row[quantity].value if quantity in row else default
+
+    remedy = Remedy(text(f"action.{family}", text("action")))
+    user = text("blames") == "user"
+    restart = Jobs.RESTART if remedy in _RESTARTS and not user else Jobs.RUN_ON
+    jobs = Jobs(text("jobs", restart))
+    is_other = f"action.{family}" in row  # what the row says of jobs is of its usual action
+    return Rule(
+        subject=subject,
+        title=text("title"),
+        remedy=remedy,
+        bar=Bar(text("bar", _BARS.get(remedy, Bar.DRAIN))),
+        jobs=Jobs.RUN_ON if is_other else jobs,
+        blames_user=user,
+        an_hour=round(float(text("an_hour", "1"))),
+        clears_seconds=float(text("clears")) * 3600.0 if "clears" in row else None,
+        settle_seconds=float(text("settles", "0")),
+        differs=text("differs"),
+        because=text("because"),
+    )
+
+
+@cache
+def _by_code() -> tuple[dict[tuple[SignalKind, int | None], str], dict[SignalKind, str]]:
+    """Subjects by kind and code, and by kind those that stand for all others."""
+    named: dict[tuple[SignalKind, int | None], str] = {}
+    others: dict[SignalKind, str] = {}
+    for subject, row in table("fault_codes").items():
+        if row["kind"].value == RECOVERY:
+            continue
+        kind = SignalKind(row["kind"].value)
+        if "codes" not in row:
+            others[kind] = subject
+        for code in codes_in(row["codes"].value) if "codes" in row else ():
+            if (kind, code) in named:
+                raise ValueError(f"{kind} {code} is in {named[kind, code]} and in {subject}")
+            named[kind, code] = subject
+    for (kind, _), subject in named.items():
+        others.setdefault(kind, subject)
+    return named, others
+
+
+def codes_in(text: str) -> tuple[int, ...]:
+    """48, or 144-150, or several of both."""
+    found: list[int] = []
+    for part in text.split():
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return tuple(found)

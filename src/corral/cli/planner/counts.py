@@ -1,0 +1,45 @@
+"""Numbers as people type them: 8192, 1e6, 15T, 70B."""
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Final, get_args
+
+import cyclopts
+from cyclopts import Token
+
+TIMES: Final = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}  # powers of ten
+LONGEST: Final = 300  # digits; what is longer is no number of anything
+_FORM: Final = re.compile(
+    r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:e[+-]?\d{1,4})?)([kmbt]?)", re.I | re.A
+)
+_ODD: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.I)  # the planner tells what is wrong
+
+
+def counted(kind: Any, tokens: Sequence[Token]) -> Any:
+    """An option's value; where it is a number, also one with a suffix.
+
+    Raises: ValueError for what is no number, or none of that kind.
+    """
+    numbers = {int, float} & {kind, *get_args(kind)}
+    if not numbers:
+        return cyclopts.convert(kind, tokens)
+    found = number(tokens[0].value)
+    if float in numbers:
+        return float(found)
+    if not found.is_finite() or found != found.to_integral_value():
+        raise ValueError(f"{tokens[0].value} is no whole number.")
+    return int(found)
+
+
+def number(word: str) -> Decimal:
+    """Raises: ValueError."""
+    if _ODD.fullmatch(word):
+        return Decimal(word)
+    found = _FORM.fullmatch(word)
+    if found is None:
+        raise ValueError(f"{word!r} is no number, as 8192, 0.9, 1e6, 70B or 15T are.")
+    exact = Decimal(found[1]).scaleb(TIMES[found[2].lower()])
+    if abs(exact.adjusted()) > LONGEST:
+        raise ValueError(f"{word} is beyond any count.")
+    return exact

@@ -1,0 +1,215 @@
+"""report usage, waste, cost, goodput: who held GPUs and what came of it."""
+
+import csv
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from corral.boot.clock import SystemClock
+from corral.cli.common import MOST_ROWS, Common
+from corral.cli.failure import Usage
+from corral.cli.files import check_writable, write
+from corral.cli.output import print_json
+from corral.domain.units import seconds_of
+
+if TYPE_CHECKING:
+    from corral.plan.report import Cell, Column, Figure
+    from corral.plan.report import Report as Shown
+    from corral.wire.reports import Report
+
+By = Literal["job", "user", "queue", "gpu-type"]
+_CSV = Parameter(name="--csv", negative="", show_default=False, help="Answer in CSV.")
+_HTML = Parameter(name="--html", negative="", help="Write a page with plots to this file.")
+MOST_BARS = 20
+VERDICTS = {
+    "usage": "Of {allocated} GPU-hours that were held, {measured} were measured; there a kernel "
+    "ran in {utilisation} of the time.",
+    "waste": "Of {allocated} GPU-hours that were held, {idle} stood idle.",
+    "cost": "{allocated} GPU-hours cost {money}; {wasted} of it was wasted.",
+    "goodput": "Of {allocated} GPU-hours that were held, {useful} brought steps that were kept: "
+    "goodput {goodput}.",
+}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted(Common):
+    """What every report takes.
+
+    Attributes:
+        by: Whose: each job's, user's, queue's or type of GPU's.
+        job: Of this one alone, by its id or name.
+        since: From this day on: 7d ago, or 2026-11-01 (UTC); else a week, or all of the job.
+        until: Up to this day, which is in it; else today.
+        limit: Show the most of so many.
+    """
+
+    by: By = "queue"
+    job: str | None = None
+    since: str = ""
+    until: str = ""
+    limit: int = 100
+    csv: Annotated[bool, _CSV] = False
+    html: Annotated[Path | None, _HTML] = None
+
+    def __post_init__(self) -> None:
+        check_writable(self.html)
+
+
+USUAL = Wanted()
+
+
+def usage(*, wanted: Wanted = USUAL) -> None:
+    """Say who held GPUs, and how busy these were.
+
+    Utilisation is the share of the time in which a kernel ran, of what the sensors have measured.
+    """
+    _show("usage", wanted)
+
+
+def waste(*, wanted: Wanted = USUAL) -> None:
+    """Say which GPU-hours brought nothing: idle, starting, saving, lost to failures or stops."""
+    _show("waste", wanted)
+
+
+def cost(*, wanted: Wanted = USUAL) -> None:
+    """Say what GPU-hours and energy cost.
+
+    An hour costs what the node's label `price` says, else the rates of the queue's budget, else
+    what clouds ask for the type (USD).
+    """
+    _show("cost", wanted)
+
+
+def goodput(*, wanted: Wanted = USUAL) -> None:
+    """Say which part of what was held brought steps that were kept."""
+    _show("goodput", wanted)
+
+
+def _show(kind: str, wanted: Wanted) -> None:
+    limit = MOST_ROWS if wanted.csv or wanted.json else max(0, min(wanted.limit, MOST_ROWS))
+    now = SystemClock().wall()
+    until = _moment(wanted.until, now, "--until") if wanted.until else None
+    since = _moment(wanted.since, now, "--since") if wanted.since else None
+    by: By = "job" if wanted.job is not None else wanted.by
+    with wanted.client() as client:
+        found = client.report(kind, by=by, since=since, until=until, limit=limit, job=wanted.job)
+    if wanted.html is not None:
+        from corral.plan.page import page
+
+        write(wanted.html, page(shown(found)))
+    if wanted.json:
+        print_json(found)
+    elif wanted.csv:
+        _print_csv(found)
+    else:
+        from corral.cli.planner.output import show_report
+
+        show_report(shown(found, figures=False))
+
+
+def _moment(text: str, now: float, option: str) -> float:
+    """The wall clock of 7d (ago) and of 2026-11-01."""
+    try:
+        return max(0.0, now - seconds_of(text))
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        hint = f"write for example {option} 7d, or {option} 2026-11-01"
+        raise Usage(f"{option} {text} is neither a span nor a date", hint=hint) from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _print_csv(found: "Report") -> None:
+    heads = [f"{one.name} ({one.unit})" if one.unit else one.name for one in found.columns]
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    names = [found.by, "name"] if found.by == "job" else [found.by]
+    out.writerow([*names, *heads])
+    for row in found.rows:
+        own = [row.name, row.more] if found.by == "job" else [row.name]
+        out.writerow([*own, *("" if one is None else f"{one:.10g}" for one in row.values)])
+
+
+def shown(found: "Report", *, figures: bool = True) -> "Shown":
+    """The report as a terminal and a page show it."""
+    from corral.plan.report import Report as Shown
+    from corral.plan.report import Table, columns
+
+    names = ["job", "name"] if found.by == "job" else [found.by.replace("-", " ")]
+    heads = (*columns(*names), *_heads(found))
+    rows = [
+        ((row.name, row.more) if found.by == "job" else (row.name or "unknown",))
+        + _cells(found, row.values)
+        for row in found.rows
+    ]
+    total = ("total", "") if found.by == "job" else ("total",)
+    if len(found.rows) > 1 or found.rest:
+        rows.append(total + _cells(found, found.total))
+    left = f"{found.rest} more rows are left out: --limit" if found.rest else ""
+    return Shown(
+        title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
+        verdict=_verdict(found),
+        answers=(),
+        tables=(Table(title="", columns=heads, rows=tuple(rows), note=left),) if rows else (),
+        figures=_figures(found) if figures and rows else (),
+    )
+
+
+def _verdict(found: "Report") -> str:
+    if not found.rows:
+        return "Nobody held a GPU in that time."
+    texts = {
+        column.name: _text(value, column.unit)
+        for column, value in zip(found.columns, found.total, strict=True)
+    }
+    return VERDICTS[found.kind].format(**texts)
+
+
+def _text(value: float | None, unit: str) -> str:
+    from corral.plan.ticks import number_text
+
+    if value is None:
+        return "an unknown part"
+    return f"{value * 100:.1f} %" if unit == "share" else number_text(value)
+
+
+def _heads(found: "Report") -> "tuple[Column, ...]":
+    from corral.plan.report import columns
+
+    return columns(*((one.name, "%" if one.unit == "share" else one.unit) for one in found.columns))
+
+
+def _cells(found: "Report", values: list[float | None]) -> "tuple[Cell, ...]":
+    return tuple(
+        None if value is None else value * (100.0 if column.unit == "share" else 1.0)
+        for column, value in zip(found.columns, values, strict=True)
+    )
+
+
+def _figures(found: "Report") -> "tuple[Figure, ...]":
+    """The columns of GPU-hours by day, and who held most."""
+    from corral.plan.report import Column, Figure, Series
+
+    hours = [at for at, one in enumerate(found.columns) if one.unit == "GPU-hours"]
+    marks = tuple((float(at), str(day.day)[5:]) for at, day in enumerate(found.days))
+    lines = tuple(
+        Series(
+            name=found.columns[at].name,
+            points=tuple((float(x), day.values[at] or 0.0) for x, day in enumerate(found.days)),
+        )
+        for at in hours
+    )
+    bars = tuple(
+        Series(name=row.more or row.name or "unknown", points=((0.0, row.values[0] or 0.0),))
+        for row in found.rows[:MOST_BARS]
+    )
+    value = Column(name="held", unit="GPU-hours")
+    by_day = Figure(title="By day", x=Column(name="day"), y=value, series=lines, x_marks=marks)
+    most = Figure(title="Who held most", x=Column(name=""), y=value, series=bars, kind="bars")
+    return (by_day, most) if len(found.days) > 1 else (most,)

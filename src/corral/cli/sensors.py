@@ -1,0 +1,105 @@
+"""What a node's sensors said last, as `corral node show` prints it."""
+
+from typing import TYPE_CHECKING
+
+from corral.cli.output import say, show_pairs, show_table, table
+from corral.domain.units import size_text
+
+if TYPE_CHECKING:
+    from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, PortSample
+
+
+def show_sensors(sample: "NodeSample") -> None:
+    """A line for each GPU, then the machine's own."""
+    if sample.gpus:
+        say()
+        titles = ("GPU", "USE", "MEMORY", "POWER", "HEAT", "ERRORS")
+        rows = table(*titles, right=("GPU", "USE", "MEMORY", "POWER", "HEAT"))
+        for gpu in sample.gpus:
+            rows.add_row(
+                str(gpu.index),
+                share(gpu.utilisation),
+                of(gpu.memory_used_bytes, gpu.memory_total_bytes),
+                _watts(gpu),
+                "" if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} C",
+                errors(gpu),
+            )
+        show_table(rows)
+    say()
+    show_pairs(
+        [
+            ("CPU", share(sample.cpu_utilisation)),
+            ("memory", of(sample.memory_used_bytes, sample.memory_total_bytes)),
+            ("pressure", pressure(sample)),
+            *[(f"disk {one.path}", _disk(one)) for one in sample.disks],
+            *[(f"port {port.name}", _port(port)) for port in sample.ports],
+            ("clock", _clock(sample.clock_offset_seconds)),
+            ("silent", ", ".join(sample.silent)),
+        ]
+    )
+
+
+def share(part: float | None) -> str:
+    return "" if part is None else f"{part:.0%}"
+
+
+def of(used_bytes: int | None, total_bytes: int | None) -> str:
+    """Used of all; "" where nobody says."""
+    if used_bytes is None or total_bytes is None:
+        return ""
+    return f"{size_text(used_bytes)} of {size_text(total_bytes)}"
+
+
+def errors(gpu: "GpuSample") -> str:
+    """What is wrong with it, worst first; "none"."""
+    if gpu.lost or gpu.silent:
+        return "lost" if gpu.lost else "its driver does not answer"
+    ecc = gpu.ecc_aggregate_uncorrected or gpu.ecc_volatile_uncorrected
+    said = [f"{ecc} uncorrected ECC"] if ecc else []
+    said += ["row remap failed"] * bool(gpu.remap_failed)
+    said += ["row remap pending"] * bool(gpu.remap_pending)
+    down = [str(link.link) for link in gpu.nvlinks if not link.up]
+    said += [f"NVLink {', '.join(down)} down"] if down else []
+    said += [f"{gpu.ecc_volatile_corrected} corrected ECC"] if gpu.ecc_volatile_corrected else []
+    said += [f"{gpu.pcie_replays} PCIe replays"] if gpu.pcie_replays else []
+    said += [f"slowed down: {', '.join(gpu.throttle)}"] if gpu.throttle else []
+    return "; ".join(said) or "none"
+
+
+def pressure(sample: "NodeSample") -> str:
+    """Shares of the last 10 s in which tasks waited."""
+    parts = (
+        ("CPU", sample.pressure_cpu),
+        ("memory", sample.pressure_memory),
+        ("disks", sample.pressure_io),
+    )
+    return ", ".join(f"{name} {share(part)}" for name, part in parts if part is not None)
+
+
+def _watts(gpu: "GpuSample") -> str:
+    if gpu.power_watts is None:
+        return ""
+    limit = "" if gpu.power_limit_watts is None else f" of {gpu.power_limit_watts:.0f}"
+    return f"{gpu.power_watts:.0f}{limit} W"
+
+
+def _disk(disk: "DiskSample") -> str:
+    if disk.silent:
+        return "does not answer"
+    free = f"{size_text(disk.free_bytes)} of {size_text(disk.total_bytes)} free"
+    return f"{free}, read-only" if disk.read_only else free
+
+
+def _port(port: "PortSample") -> str:
+    pace = "" if port.bits_per_second is None else f", {port.bits_per_second / 1e9:g} Gbit/s"
+    said = f"{port.kind}, {'up' if port.up else 'down'}{pace}"
+    said += f", {port.errors} errors" if port.errors else ""
+    falls = "once" if port.downs == 1 else f"{port.downs} times"
+    return said + (f", fell {falls}" if port.downs else "")
+
+
+def _clock(offset_seconds: float | None) -> str:
+    if offset_seconds is None:
+        return ""
+    where = "ahead of" if offset_seconds > 0 else "behind"
+    return f"{abs(offset_seconds) * 1000:.0f} ms {where} the head's"

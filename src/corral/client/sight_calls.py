@@ -1,0 +1,99 @@
+"""Calls about what is seen of a cluster, curves and alerts, as values; and both clients' methods
+for them.
+
+As in `calls`, pydantic is loaded when the first answer comes.
+"""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from corral.client.calls import Call
+
+if TYPE_CHECKING:
+    from corral.wire import alerts, series
+
+T = TypeVar("T")
+
+
+def curve(
+    key: str, since: float | None, until: float | None, fields: tuple[str, ...], points: int
+) -> "Call[series.Series]":
+    query = {"key": key, "since": since, "until": until, "points": points}
+    given: dict[str, Any] = {name: value for name, value in query.items() if value is not None}
+    if fields:
+        given["fields"] = ",".join(fields)
+
+    def read(answer: Any) -> "series.Series":
+        from corral.wire.series import Series
+
+        return Series.model_validate(answer)
+
+    return Call(method="GET", path="/v1/series", query=given, read=read)
+
+
+def alerts_now() -> "Call[alerts.Alerts]":
+    def read(answer: Any) -> "alerts.Alerts":
+        from corral.wire.alerts import Alerts
+
+        return Alerts.model_validate(answer)
+
+    return Call(method="GET", path="/v1/alerts", read=read)
+
+
+def test_alerts() -> "Call[list[str]]":
+    def read(answer: Any) -> list[str]:
+        from corral.wire.alerts import AlertsSent
+
+        return AlertsSent.model_validate(answer).sent
+
+    return Call(method="POST", path="/v1/alerts/test", read=read, repeatable=False)
+
+
+class SyncSights:
+    """What `Client` can say about what is seen."""
+
+    def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def series(
+        self,
+        key: str,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        fields: tuple[str, ...] = (),
+        points: int = 360,
+    ) -> "series.Series":
+        """A curve of "cluster", "node:N", "job:J" or "queue:Q"; of the last hour by itself."""
+        return self._call(curve(key, since, until, fields, points))
+
+    def alerts(self) -> "alerts.Alerts":
+        """What stands now, and who is told."""
+        return self._call(alerts_now())
+
+    def test_alerts(self) -> list[str]:
+        """Send a message to each receiver; their names."""
+        return self._call(test_alerts())
+
+
+class AsyncSights:
+    """What `AsyncClient` can say about what is seen."""
+
+    async def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def series(
+        self,
+        key: str,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        fields: tuple[str, ...] = (),
+        points: int = 360,
+    ) -> "series.Series":
+        return await self._call(curve(key, since, until, fields, points))
+
+    async def alerts(self) -> "alerts.Alerts":
+        return await self._call(alerts_now())
+
+    async def test_alerts(self) -> list[str]:
+        return await self._call(test_alerts())

@@ -1,0 +1,125 @@
+"""What the ranks of running jobs say of their time, from look to look, and what bounds each job."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from corral.control.sensed import Sensed
+from corral.domain.attempt import Attempt
+from corral.domain.facts import AttemptKey, Facts, Pace, Progress
+from corral.domain.ids import JobId, NodeId
+from corral.domain.world import Event, World
+from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
+from corral.insight.straggler import Look, Straggler, straggler_of
+
+LOOK_SECONDS: Final = 4.0
+LOOKS: Final = 15  # that are kept: what is said holds for the last minute
+
+
+@dataclass(slots=True)
+class _Loop:
+    """One attempt's loop. `told`: the straggler that was told of."""
+
+    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    saves: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
+    straggler: Straggler | None = None
+    told: int | None = None
+
+
+class Paces:
+    """Of one head; nothing of it is recorded but that a straggler was told of."""
+
+    def __init__(self) -> None:
+        self._loops: dict[AttemptKey, _Loop] = {}
+        self._looked_at = float("-inf")
+
+    def look(self, world: World, facts: Facts, serving: float, wall: float) -> list[Event]:
+        """Every few seconds, by the serving clock. Answers with what is new."""
+        if serving - self._looked_at < LOOK_SECONDS:
+            return []
+        self._looked_at = serving
+        for key in [key for key in self._loops if not _is_now(world, key)]:
+            del self._loops[key]
+        found: dict[AttemptKey, dict[NodeId, Progress]] = {}
+        for heard in facts.nodes.values():
+            for seen in heard.seen:
+                if seen.progress is not None and _is_now(world, seen.key):
+                    found.setdefault(seen.key, {})[heard.node] = seen.progress
+        return [one for key, said in found.items() for one in self._take(world, key, said, wall)]
+
+    def _take(
+        self, world: World, key: AttemptKey, said: Mapping[NodeId, Progress], wall: float
+    ) -> Iterator[Event]:
+        loop = self._loops.setdefault(key, _Loop())
+        paces = {pace.rank: pace for one in said.values() for pace in one.ranks}
+        loop.nodes = {pace.rank: id for id, one in said.items() for pace in one.ranks}
+        if loop.looks and paces == loop.looks[-1]:
+            return  # it makes no step, or its nodes are silent
+        loop.looks.append(paces or {0: _whole(next(iter(said.values())))})
+        loop.saves.append(max(one.save_seconds for one in said.values()))
+        loop.straggler = straggler_of(tuple(loop.looks))
+        if loop.straggler is not None and loop.straggler.rank != loop.told:
+            loop.told = loop.straggler.rank
+            yield _told(world, key, loop.straggler, loop.nodes[loop.told], wall)
+
+    def bottleneck(self, world: World, sensed: Sensed, job: JobId) -> Bottleneck | None:
+        """What bounds the job now; None where nothing stands out, or too little is known."""
+        attempt = world.attempts.get(job)
+        if attempt is None:
+            return None
+        loop = self._loops.get((job, attempt.number)) or _Loop()
+        spent = _spent(loop, *_gpus(attempt, sensed))
+        slow = loop.straggler
+        return bottleneck_of(spent, slow, loop.nodes[slow.rank] if slow is not None else "")
+
+
+def _is_now(world: World, key: AttemptKey) -> bool:
+    attempt = world.attempts.get(key[0])
+    return attempt is not None and attempt.number == key[1] and attempt.ended_at is None
+
+
+def _whole(said: Progress) -> Pace:
+    """Of a loop whose ranks are not told apart."""
+    return Pace(0, said.step, said.data_seconds, said.compute_seconds, 0.0)
+
+
+def _told(world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: float) -> Event:
+    job = world.jobs[key[0]]
+    text = f"{job.spec.name}: rank {one.rank} on {node} is {one.slower:.0%} slower than the others"
+    return Event(at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1])
+
+
+def _spent(loop: _Loop, utilisation: float | None, memory: float | None) -> Spent:
+    """Over all looks that are kept, in the middle of the ranks."""
+    if len(loop.looks) < 2:
+        return Spent(utilisation=utilisation, memory_share=memory)
+    first, last = loop.looks[0], loop.looks[-1]
+    both = [(first[rank], last[rank]) for rank in first.keys() & last.keys()]
+    if not both:
+        return Spent(utilisation=utilisation, memory_share=memory)
+    return Spent(
+        steps=max(after.step - before.step for before, after in both),
+        data_seconds=median(after.data_seconds - before.data_seconds for before, after in both),
+        compute_seconds=median(a.compute_seconds - b.compute_seconds for b, a in both),
+        wait_seconds=median(after.wait_seconds - before.wait_seconds for before, after in both),
+        save_seconds=max(0.0, loop.saves[-1] - loop.saves[0]),
+        utilisation=utilisation,
+        memory_share=memory,
+    )
+
+
+def _gpus(attempt: Attempt, sensed: Sensed) -> tuple[float | None, float | None]:
+    """Utilisation and used memory of its GPUs by their newest samples, in the middle."""
+    busy: list[float] = []
+    memory: list[float] = []
+    for seat in attempt.seats:
+        sample = sensed.newest.get(seat.node)
+        for gpu in sample.gpus if sample is not None else ():
+            if gpu.index in seat.gpus and gpu.utilisation is not None:
+                busy.append(gpu.utilisation)
+            if gpu.index in seat.gpus and gpu.memory_used_bytes and gpu.memory_total_bytes:
+                memory.append(gpu.memory_used_bytes / gpu.memory_total_bytes)
+    return (median(busy) if busy else None), (median(memory) if memory else None)

@@ -1,0 +1,128 @@
+"""What goes into the curves: of nodes what they say, of the rest what the head sees each 10 s."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from corral.control.control import Control
+from corral.domain.ids import NodeId, QueueName
+from corral.domain.moves import JobState
+from corral.domain.node import Liveness
+from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.units import MILLIS_PER_GPU
+from corral.ports.series import Series
+
+STEP_SECONDS: Final = 10.0
+KEEP_SECONDS: Final = 60.0
+CLUSTER: Final = "cluster"
+Values = dict[str, float | None]
+
+
+class Recorder:
+    """Writes curves while one head leads."""
+
+    def __init__(self, control: Control, series: Series) -> None:
+        self._control = control
+        self._series = series
+        control.sensed.listen(self.take)
+
+    def take(self, node: NodeId, sample: NodeSample, at: float) -> None:
+        self._series.put(f"node:{node}", at, node_values(sample))
+
+    async def run(self) -> None:
+        """For ever; what is not written down yet is, when it ends."""
+        kept_at = float("-inf")
+        try:
+            while True:
+                await asyncio.sleep(STEP_SECONDS)
+                now = self._control.now()
+                self._look(now.wall)
+                if now.serving - kept_at >= KEEP_SECONDS:
+                    kept_at = now.serving
+                    await self._series.keep(now.wall)
+        finally:
+            await self._series.close()
+
+    def _look(self, at: float) -> None:
+        self._series.put(CLUSTER, at, cluster_values(self._control))
+        for queue, values in queue_values(self._control).items():
+            self._series.put(f"queue:{queue}", at, values)
+        for job in self._control.world.in_state(JobState.RUNNING).values():
+            progress = self._control.progress(job)
+            if progress is not None:
+                row: Values = {
+                    "step": progress.step,
+                    "loss": progress.loss,
+                    "samples_per_second": progress.samples_per_second,
+                    "data_seconds": progress.data_seconds,
+                    "compute_seconds": progress.compute_seconds,
+                    "save_seconds": progress.save_seconds,
+                }
+                self._series.put(f"job:{job.id}", at, row)
+
+
+def node_values(sample: NodeSample) -> Values:
+    """Shares from 0 to 1, watts, degrees Celsius; GPU 3's begin with "gpu3."."""
+    found: Values = {
+        "cpu": sample.cpu_utilisation,
+        "memory": _share(sample.memory_used_bytes, sample.memory_total_bytes),
+        "pressure_io": sample.pressure_io,
+        "received_bytes": sum(port.received_bytes for port in sample.ports),
+        "sent_bytes": sum(port.sent_bytes for port in sample.ports),
+    }
+    for gpu in sample.gpus:
+        found.update({f"gpu{gpu.index}.{name}": value for name, value in _of_gpu(gpu).items()})
+    return found
+
+
+def _of_gpu(gpu: GpuSample) -> Values:
+    return {
+        "utilisation": gpu.utilisation,
+        "memory": _share(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        "power_watts": gpu.power_watts,
+        "temperature_celsius": gpu.temperature_celsius,
+        "sm_clock_mhz": gpu.sm_clock_mhz,
+    }
+
+
+def _share(used: int | None, total: int | None) -> float | None:
+    return used / total if used is not None and total else None
+
+
+def cluster_values(control: Control) -> Values:
+    """GPUs there and held, and how busy those held are on average."""
+    world, newest = control.world, control.sensed.newest
+    alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
+    held = {(one.seat.node, at) for one in world.allocations.values() for at in one.seat.gpus}
+    busy, watts = [], 0.0
+    for id in alive & newest.keys():
+        for gpu in newest[id].gpus:
+            watts += gpu.power_watts or 0.0
+            if (id, gpu.index) in held and gpu.utilisation is not None:
+                busy.append(gpu.utilisation)
+    return {
+        "nodes": len(alive),
+        "gpus": sum(len(world.nodes[id].inventory.gpus) for id in alive),
+        "held_gpus": sum(one.seat.gpu_millis for one in world.allocations.values())
+        / MILLIS_PER_GPU,
+        "utilisation": sum(busy) / len(busy) if busy else None,
+        "power_watts": watts if newest else None,
+        "queued": len(world.in_state(JobState.QUEUED)),
+        "running": len(world.in_state(JobState.RUNNING)),
+    }
+
+
+def queue_values(control: Control) -> Mapping[QueueName, Values]:
+    """What each queue's jobs hold, and how many of them wait; without those of queues below."""
+    world = control.world
+    held: Counter[QueueName] = Counter()
+    for one in world.allocations.values():
+        job = world.jobs.get(one.job)
+        if job is not None:
+            held[job.spec.queue] += one.seat.gpu_millis
+    waiting = Counter(job.spec.queue for job in world.in_state(JobState.QUEUED).values())
+    return {
+        name: {"held_gpus": held[name] / MILLIS_PER_GPU, "queued": waiting[name]}
+        for name in {*world.queues.by_name, *held, *waiting}
+    }

@@ -1,0 +1,119 @@
+"""The ledger's rows: what GPUs were held for, and what came of it, by day and by job.
+
+Rows only add: what a commit brings is added to what is recorded, so that nobody need know it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import add
+from typing import Final, NamedTuple
+
+from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
+
+DAY_SECONDS: Final = 86400.0
+
+
+class Amounts(NamedTuple):
+    """GPU-seconds, joules and money. All of them only rise. It is recorded as a list, so that new
+    ones come at its end.
+
+    `allocated` is what was held. Of it `measured` was seen by the sensors of the node, and of that
+    `used` is the integral of utilisation and `idle` the time in which next to no kernel ran. By
+    the attempts' lives: `useful` steps that were kept, `starting`, `saving`, and what was lost to
+    failures, to jobs that came before (`preempted`) and to wishes and limits (`stopped`).
+    `unpriced`: allocated at no known price.
+    """
+
+    allocated_gpu_seconds: float = 0.0
+    measured_gpu_seconds: float = 0.0
+    used_gpu_seconds: float = 0.0
+    idle_gpu_seconds: float = 0.0
+    useful_gpu_seconds: float = 0.0
+    starting_gpu_seconds: float = 0.0
+    saving_gpu_seconds: float = 0.0
+    failed_gpu_seconds: float = 0.0
+    preempted_gpu_seconds: float = 0.0
+    stopped_gpu_seconds: float = 0.0
+    unpriced_gpu_seconds: float = 0.0
+    energy_joules: float = 0.0
+    money: float = 0.0
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        return Amounts._make(map(add, self, other))
+
+    def times(self, factor: float) -> "Amounts":
+        return Amounts._make(one * factor for one in self)
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+
+AMOUNTS: Final = Amounts._fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What one attempt came to on one day (days since 1970, UTC) with GPUs of one type; without a
+    job, all attempts of that queue and user together: that outlives them."""
+
+    day: int
+    queue: QueueName
+    user: UserName
+    gpu_type: str
+    amounts: Amounts
+    job: JobId | None = None
+    attempt: AttemptNumber = AttemptNumber(0)
+    name: str = ""  # of the job
+
+    @property
+    def key(self) -> tuple[str | int, ...]:
+        if self.job is None:
+            return (self.day, self.queue, self.user, self.gpu_type)
+        return (self.job, self.attempt, self.day, self.gpu_type)
+
+    @property
+    def of_day(self) -> "Account":
+        """The same without its job."""
+        return Account(
+            day=self.day,
+            queue=self.queue,
+            user=self.user,
+            gpu_type=self.gpu_type,
+            amounts=self.amounts,
+        )
+
+    def plus(self, other: "Account") -> "Account":
+        """Both together; the names are the other's."""
+        return Account(
+            day=other.day,
+            queue=other.queue,
+            user=other.user,
+            gpu_type=other.gpu_type,
+            amounts=self.amounts.plus(other.amounts),
+            job=other.job,
+            attempt=other.attempt,
+            name=other.name,
+        )
+
+
+def day_of(at: float) -> int:
+    """The day (since 1970, UTC) of a moment of the wall clock."""
+    return int(at // DAY_SECONDS)
+
+
+def by_day(since: float, until: float) -> Iterator[tuple[int, float]]:
+    """(day, its seconds) of the time between two moments of the wall clock."""
+    while since < until:
+        day = day_of(since)
+        end = min(until, (day + 1) * DAY_SECONDS)
+        yield day, end - since
+        since = end
+
+
+def summed(rows: Iterable[Account]) -> dict[tuple[str | int, ...], Account]:
+    """Those of one key as one, by key."""
+    found: dict[tuple[str | int, ...], Account] = {}
+    for row in rows:
+        before = found.get(row.key)
+        found[row.key] = row if before is None else before.plus(row)
+    return found

@@ -1,0 +1,180 @@
+"""What an attempt failed of, as a class; its words and what to do next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.ids import NodeId
+
+
+class FailureKind(StrEnum):
+    """Classes of causes. What a class means, and what helps, is in FAILURES."""
+
+    PROGRAM = "program-error"
+    MODULE = "missing-module"
+    SYNTAX = "syntax-error"
+    USAGE = "wrong-arguments"
+    COMMAND = "command-not-found"
+    FILES = "missing-file"
+    PERMISSION = "permission-denied"
+    GPU_MEMORY = "gpu-out-of-memory"
+    HOST_MEMORY = "out-of-memory"
+    SHARED_MEMORY = "shared-memory-full"
+    DISK_FULL = "disk-full"
+    STORAGE = "storage-fault"
+    LIMITS = "limit-reached"
+    GPU_PROGRAM = "gpu-program-error"
+    GPU_FAULT = "gpu-fault"
+    GPU_MISSING = "gpu-not-usable"
+    CRASH = "crash"
+    KILLED = "killed"
+    PEER = "peer-lost"
+    HANG = "collective-timeout"
+    PORT = "port-taken"
+    NETWORK = "network-unreachable"
+    ACCESS = "access-denied"
+    DATA = "bad-data"
+    CHECKPOINT = "bad-checkpoint"
+    NUMERIC = "not-a-number"
+    INTERRUPTED = "interrupted"
+    SETUP = "setup-failed"
+    NODE_LOST = "node-lost"
+    NODE_REBOOTED = "node-rebooted"
+    CLUSTER = "cluster-fault"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`text` completes "it failed: ..."; `next` is what to do. `is_infra`: the cluster's
+    budget pays, whatever the end was."""
+
+    text: str
+    next: str
+    is_infra: bool = False
+
+
+FAILURES: Final[Mapping[FailureKind, Meaning]] = {
+    FailureKind.PROGRAM: Meaning(
+        "the program raised an error", "read the end of its log and mend the program"
+    ),
+    FailureKind.MODULE: Meaning(
+        "a module is not installed", "install it in setup:, or in the image; then submit again"
+    ),
+    FailureKind.SYNTAX: Meaning(
+        "the program cannot be read", "mend the line that its log names; then submit again"
+    ),
+    FailureKind.USAGE: Meaning(
+        "the program does not take these arguments", "compare run: with what its --help says"
+    ),
+    FailureKind.COMMAND: Meaning(
+        "the command cannot be run", "check its name and PATH in run:, and that it is executable"
+    ),
+    FailureKind.FILES: Meaning(
+        "a file is not there", "check the path; workdir: carries what .gitignore does not exclude"
+    ),
+    FailureKind.PERMISSION: Meaning(
+        "a file may not be used", "check owner and mode of the path that its log names"
+    ),
+    FailureKind.GPU_MEMORY: Meaning(
+        "the GPU's memory is full",
+        "use a smaller micro batch, recomputation or more GPUs: corral plan model tells what fits",
+    ),
+    FailureKind.HOST_MEMORY: Meaning(
+        "the memory it asked for is full",
+        "ask for more with resources: {memory: ...}, or use fewer data workers",
+    ),
+    FailureKind.SHARED_MEMORY: Meaning(
+        "/dev/shm is full", "use fewer data workers, or ask for more memory"
+    ),
+    FailureKind.DISK_FULL: Meaning(
+        "a disk is full", "make room where its log says, or keep fewer checkpoints"
+    ),
+    FailureKind.STORAGE: Meaning(
+        "storage answered with an error",
+        "it begins again elsewhere; look at the mount on the node: corral node show",
+        is_infra=True,
+    ),
+    FailureKind.LIMITS: Meaning(
+        "a limit of the system is reached", "open fewer files, or start fewer processes"
+    ),
+    FailureKind.GPU_PROGRAM: Meaning(
+        "the program used the GPU wrongly",
+        "run it with CUDA_LAUNCH_BLOCKING=1 to find the kernel; on several GPUs: compute-sanitizer",
+    ),
+    FailureKind.GPU_FAULT: Meaning(
+        "a GPU is broken", "it begins again elsewhere; corral node show tells its health",
+        is_infra=True,
+    ),
+    FailureKind.GPU_MISSING: Meaning(
+        "no GPU can be used there",
+        "check that PyTorch is built for the driver: corral doctor gpu; ask for gpu: in resources",
+    ),
+    FailureKind.CRASH: Meaning(
+        "the program crashed", "run it with PYTHONFAULTHANDLER=1; check compiled extensions"
+    ),
+    FailureKind.KILLED: Meaning(
+        "somebody or the kernel killed it",
+        "if nobody did, the machine was out of memory: dmesg there; ask for memory: in resources",
+    ),
+    FailureKind.PEER: Meaning(
+        "another rank was lost", "look at the rank that ended first: corral logs --rank"
+    ),
+    FailureKind.HANG: Meaning(
+        "a rank did not come to a collective",
+        "look at what the named rank did last; all ranks must call the same collectives",
+    ),
+    FailureKind.PORT: Meaning(
+        "a port is taken", "use MASTER_PORT, which Corral keeps for the job, or another port"
+    ),
+    FailureKind.NETWORK: Meaning(
+        "an address cannot be reached", "check it, and the node's network: corral doctor net"
+    ),
+    FailureKind.ACCESS: Meaning(
+        "access was denied", "check the token in secrets: and that it may read what is asked for"
+    ),
+    FailureKind.DATA: Meaning(
+        "the data cannot be read", "check the file that its log names; a copy may be cut off"
+    ),
+    FailureKind.CHECKPOINT: Meaning(
+        "a checkpoint cannot be loaded", "corral checkpoints lists those that verify"
+    ),
+    FailureKind.NUMERIC: Meaning(
+        "a value is not a number", "lower the learning rate, clip gradients; check the last batch"
+    ),
+    FailureKind.INTERRUPTED: Meaning("it was interrupted", "submit it again if nobody meant to"),
+    FailureKind.SETUP: Meaning(
+        "its setup failed", "mend setup: by what its log says; then submit again"
+    ),
+    FailureKind.NODE_LOST: Meaning(
+        "the node is gone",
+        "nothing: it begins again elsewhere, from its newest save",
+        is_infra=True,
+    ),
+    FailureKind.NODE_REBOOTED: Meaning(
+        "the node started anew", "nothing: it begins again, from its newest save", is_infra=True
+    ),
+    FailureKind.CLUSTER: Meaning(
+        "Corral or the node could not run it", "corral events tells more; it begins again",
+        is_infra=True,
+    ),
+    FailureKind.UNKNOWN: Meaning("it ended without a word", "read its log: corral logs"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What an attempt failed of. `culprit` and `node`: who; `quote`: the line of its log that shows
+    it, for those who may read the log. `alike`: how many ranks show the same."""
+
+    kind: FailureKind
+    culprit: str = ""
+    node: NodeId | None = None
+    rank: int | None = None
+    quote: str = ""
+    alike: int = 1
+
+    @property
+    def meaning(self) -> Meaning:
+        return FAILURES[self.kind]

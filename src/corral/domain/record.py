@@ -1,0 +1,54 @@
+"""How attempts have ended on a node, by user: what the blame of a node is reckoned from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from corral.domain.ids import UserName
+
+HALF_SECONDS: Final = 14 * 86400.0  # then every count is halved: what is old counts less
+MOST_USERS: Final = 64  # of a node; those with the fewest tries go first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserRecord:
+    """`tries`: attempts of the user that ended there by themselves; `failures`: those of them that
+    began to fail there by no known fault of the cluster's, each job once."""
+
+    user: UserName
+    tries: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRecord:
+    """`since`: when its counts were halved last, by the head's wall clock."""
+
+    since: float = 0.0
+    users: tuple[UserRecord, ...] = ()
+
+    def after(self, user: UserName, *, failed: bool, now: float) -> "NodeRecord":
+        """With one try more."""
+        users = self.users
+        if now - self.since >= HALF_SECONDS:
+            users = _halved(users) if self.since else users
+            since = now
+        else:
+            since = self.since
+        own = next((one for one in users if one.user == user), None)
+        tried = UserRecord(
+            user=user,
+            tries=(own.tries if own else 0) + 1,
+            failures=(own.failures if own else 0) + failed,
+        )
+        others = sorted((one for one in users if one.user != user), key=lambda one: -one.tries)
+        return NodeRecord(since=since, users=(tried, *others[: MOST_USERS - 1]))
+
+    @property
+    def failures(self) -> int:
+        return sum(one.failures for one in self.users)
+
+
+def _halved(users: Iterable[UserRecord]) -> tuple[UserRecord, ...]:
+    halves = (replace(one, tries=one.tries // 2, failures=one.failures // 2) for one in users)
+    return tuple(one for one in halves if one.tries)

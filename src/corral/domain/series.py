@@ -1,0 +1,65 @@
+"""A curve: what was measured of one thing over time, by the names of its fields."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan, nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """Values of each field at these moments (wall clock, rising); NaN: not known then.
+
+    Shape: T moments; each of `fields` has T values.
+    """
+
+    times: Sequence[float] = ()
+    fields: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+def joined(curves: Sequence[Curve]) -> Curve:
+    """One curve of several that follow each other; what overlaps is taken from the first."""
+    times: list[float] = []
+    names = list(dict.fromkeys(name for curve in curves for name in curve.fields))
+    fields: dict[str, list[float]] = {name: [] for name in names}
+    for curve in curves:
+        last = times[-1] if times else float("-inf")
+        new = [at for at, time in enumerate(curve.times) if time > last]
+        times += [curve.times[at] for at in new]
+        for name in names:
+            values = curve.fields.get(name)
+            fields[name] += [nan] * len(new) if values is None else [values[at] for at in new]
+    return Curve(times=times, fields=fields)
+
+
+def cut(curve: Curve, since: float, until: float) -> Curve:
+    """What lies in [since, until]."""
+    inside = [at for at, time in enumerate(curve.times) if since <= time <= until]
+    return Curve(
+        times=[curve.times[at] for at in inside],
+        fields={name: [row[at] for at in inside] for name, row in curve.fields.items()},
+    )
+
+
+def averaged(curve: Curve, step_seconds: float) -> Curve:
+    """The means of spans of this length, at their beginnings; spans without a moment are left out.
+
+    Raises: ValueError on a length that is not above 0.
+    """
+    if step_seconds <= 0:
+        raise ValueError(f"a span has a length: {step_seconds}")
+    spans: dict[float, list[int]] = {}
+    for at, time in enumerate(curve.times):
+        spans.setdefault(time // step_seconds * step_seconds, []).append(at)
+    return Curve(
+        times=list(spans),
+        fields={
+            name: [mean([row[at] for at in inside]) for inside in spans.values()]
+            for name, row in curve.fields.items()
+        },
+    )
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of those that are known; NaN where none is."""
+    known = [value for value in values if not isnan(value)]
+    return sum(known) / len(known) if known else nan

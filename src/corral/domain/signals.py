@@ -1,0 +1,50 @@
+"""A signal: something that a node has noticed of itself, once; health makes verdicts of them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from corral.domain.ids import AttemptNumber, JobId
+
+
+class SignalKind(StrEnum):
+    """What was noticed."""
+
+    XID = "xid"  # an error of NVIDIA's driver, by its number
+    SXID = "sxid"  # one of an NVSwitch
+    ECC = "ecc"  # `code` 0: corrected, 1: uncorrected
+    REMAP = "remap"  # `code` 0: pending, 1: failed
+    NVLINK = "nvlink"
+    PCIE = "pcie"  # slower or narrower than it could be
+    THROTTLE = "throttle"  # for its heat or its power brake
+    GPU_LOST = "gpu-lost"  # fallen off the bus, or there no more
+    SILENT = "silent"  # a driver or a file system that does not answer
+    PORT_DOWN = "port-down"
+    PORT_ERRORS = "port-errors"
+    PORT_SLOW = "port-slow"
+    DISK_FULL = "disk-full"
+    DISK_ERRORS = "disk-errors"
+    CLOCK = "clock"
+    MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log
+    BLAME = "blame"  # told by the head: its share of failures, `health.suspicion`
+    CHECK = "check"  # an active check; `code` 0: passed, 1: failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One thing noticed. `number` rises with each signal of a node, over restarts of its agent too:
+    the head takes each once. `at` is the node's wall clock. `attempts` ran on the device then.
+
+    `recovery`: the action that the driver itself names (XID 154), "" for none.
+    """
+
+    number: int
+    at: float
+    kind: SignalKind
+    text: str
+    code: int | None = None
+    gpu: int | None = None  # Corral's index
+    device: str = ""  # a port, a path, a link, the name of a check
+    value: float | None = None
+    limit: float | None = None
+    recovery: str = ""
+    attempts: tuple[tuple[JobId, AttemptNumber], ...] = ()

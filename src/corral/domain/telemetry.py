@@ -1,0 +1,123 @@
+"""What the sensors of a node say at one moment. None: it does not say, or has none.
+
+Shares are from 0 to 1, counters only rise until the machine or the driver starts anew.
+"""
+
+from dataclasses import dataclass
+
+from corral.domain.ids import AttemptNumber, JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A program that uses a GPU. `job` None: Corral has not started it."""
+
+    pid: int
+    memory_bytes: int = 0
+    job: JobId | None = None
+    attempt: AttemptNumber | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvLink:
+    """One link between GPUs, or to a switch, of one GPU."""
+
+    link: int
+    up: bool
+    crc_errors: int = 0
+    replays: int = 0
+    recoveries: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """One GPU at one moment. `index` is Corral's, that of `domain.resources.Gpu`.
+
+    `throttle`: why its clock is below what was asked for, in NVML's words (`sw_power_cap`,
+    `hw_thermal_slowdown`, ...). `silent`: the driver did not answer in time; nothing else is known.
+    Source: NVML API reference, nvmlDeviceGet*; the same of AMD SMI where it has it.
+    """
+
+    index: int
+    uuid: str
+    type: str = ""
+    pretend: bool = False
+    silent: bool = False
+    lost: bool = False  # fallen off the bus: the driver says so
+    utilisation: float | None = None  # share of the time in which a kernel ran
+    memory_utilisation: float | None = None  # share in which memory was read or written
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    energy_joules: float | None = None  # since the driver was loaded
+    temperature_celsius: float | None = None
+    memory_temperature_celsius: float | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    throttle: tuple[str, ...] = ()
+    ecc_volatile_corrected: int | None = None
+    ecc_volatile_uncorrected: int | None = None
+    ecc_aggregate_corrected: int | None = None
+    ecc_aggregate_uncorrected: int | None = None
+    remapped_corrected: int | None = None  # rows
+    remapped_uncorrected: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    pcie_generation_most: int | None = None
+    pcie_width_most: int | None = None
+    pcie_replays: int | None = None
+    pcie_sent_bytes_per_second: float | None = None
+    pcie_received_bytes_per_second: float | None = None
+    nvlinks: tuple[NvLink, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortSample:
+    """A network port. `kind`: ethernet, infiniband or roce. `downs`: how often its link fell."""
+
+    name: str
+    kind: str
+    up: bool
+    bits_per_second: float | None = None
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    errors: int = 0
+    downs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSample:
+    """A file system that Corral or its jobs write to. `silent`: it did not answer in time."""
+
+    path: str
+    total_bytes: int = 0
+    free_bytes: int = 0
+    silent: bool = False
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSample:
+    """A whole node. `at` is the node's wall clock; `seconds` what the shares are averaged over.
+
+    Pressure is the share of the last 10 s in which some task waited (Linux PSI, `some avg10`).
+    `clock_offset_seconds`: the node's clock less the head's, as the head has measured it.
+    """
+
+    at: float
+    seconds: float = 10.0
+    cpu_utilisation: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    pressure_cpu: float | None = None
+    pressure_memory: float | None = None
+    pressure_io: float | None = None
+    clock_offset_seconds: float | None = None
+    gpus: tuple[GpuSample, ...] = ()
+    ports: tuple[PortSample, ...] = ()
+    disks: tuple[DiskSample, ...] = ()
+    silent: tuple[str, ...] = ()  # what did not answer: "GPUs", a path

@@ -1,0 +1,30 @@
+"""What a cluster lets its health do by itself, and the bounds of that."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["observe", "enforce"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthRules:
+    """`observe`: nothing is cordoned, drained or ended for it; what would be is listed.
+
+    `users`: so many must meet a fault of programs on one GPU within `users_seconds` before the GPU
+    is to blame.
+    `breaker_share` of all nodes, and at least one, are cordoned by itself in `breaker_seconds`.
+    `repeat_seconds`: a fault that comes again within it climbs to the next remedy.
+    `outbreak_seconds`: signals closer together are of one outbreak.
+    """
+
+    mode: Mode = "enforce"
+    users: int = 3
+    users_seconds: float = 86400.0
+    breaker_share: float = 0.1
+    breaker_seconds: float = 300.0
+    repeat_seconds: float = 7 * 86400.0
+    outbreak_seconds: float = 600.0
+
+    def most(self, nodes: int) -> int:
+        """Of so many nodes, those that may be cordoned by itself within the breaker's time."""
+        return max(1, int(nodes * self.breaker_share))

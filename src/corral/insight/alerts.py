@@ -1,0 +1,231 @@
+"""What people should be told without asking: alerts that stand, and moments that were."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.facts import Facts
+from corral.domain.ids import NodeId, QueueName
+from corral.domain.job import Job
+from corral.domain.moves import MOVES, JobState
+from corral.domain.node import Liveness
+from corral.domain.telemetry import NodeSample
+from corral.domain.units import duration_text, size_text
+from corral.domain.world import Event, World
+
+FAILING: Final = frozenset(event.value for (_, event), to in MOVES.items() if to == JobState.FAILED)
+STOPPING_SECONDS: Final = 600.0  # beyond its grace
+
+
+class Severity(StrEnum):
+    """How urgent it is, the least first."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return list(Severity).index(self)
+
+
+class Kind(StrEnum):
+    """What may be told of; a rule each in alerts.yaml."""
+
+    JOB_FAILED = "job_failed"
+    JOB_STUCK = "job_stuck"
+    NODE_DOWN = "node_down"
+    NODE_KEPT_BACK = "node_kept_back"  # cordoned by health
+    QUEUE_STARVED = "queue_starved"
+    BUDGET_LOW = "budget_low"
+    DISK_FULL = "disk_full"
+
+
+SEVERITY: Final[Mapping[Kind, Severity]] = {
+    Kind.JOB_FAILED: Severity.WARNING,
+    Kind.JOB_STUCK: Severity.WARNING,
+    Kind.NODE_DOWN: Severity.CRITICAL,
+    Kind.NODE_KEPT_BACK: Severity.WARNING,
+    Kind.QUEUE_STARVED: Severity.WARNING,
+    Kind.BUDGET_LOW: Severity.WARNING,
+    Kind.DISK_FULL: Severity.CRITICAL,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One thing to tell. `key` is the same while it is the same thing; `next` is the command that
+    shows more. `moment`: it was, and does not stand; `since`: when it began (wall clock)."""
+
+    key: str
+    kind: Kind
+    text: str
+    next: str
+    since: float
+    moment: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        return SEVERITY[self.kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRules:
+    """From when on each is told; None: never."""
+
+    job_failed: bool = True
+    job_stuck_seconds: float | None = 1800.0
+    node_down_seconds: float | None = 60.0
+    node_kept_back: bool = True
+    queue_starved_seconds: float | None = 86_400.0
+    budget_left_share: float | None = 0.1
+    disk_free_share: float | None = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Everything at one moment, on the wall clock and on the head's own.
+
+    `budgets`: what is left of each queue's, as a share of it. `disks`: free and whole bytes of the
+    head's directory, by its path.
+    """
+
+    world: World
+    facts: Facts
+    wall: float
+    serving: float
+    samples: Mapping[NodeId, NodeSample]
+    budgets: Mapping[QueueName, float]
+    disks: Mapping[str, tuple[int, int]]
+
+
+def standing(look: Look, rules: AlertRules) -> list[Alert]:
+    """All that is so now."""
+    return [
+        *_stuck(look, rules.job_stuck_seconds),
+        *_nodes(look, rules),
+        *_starved(look, rules.queue_starved_seconds),
+        *_budgets(look, rules.budget_left_share),
+        *_disks(look, rules.disk_free_share),
+    ]
+
+
+def failed(event: Event, job: Job | None) -> Alert | None:
+    """Of an event, that a job has failed by it."""
+    if job is None or event.kind not in FAILING or job.state != JobState.FAILED:
+        return None
+    return Alert(
+        key=f"job_failed:{job.id}",
+        kind=Kind.JOB_FAILED,
+        text=f"{job.spec.name} ({job.id}) of {job.owner} has failed: {job.reason}",
+        next=f"corral why {job.id}",
+        since=event.at,
+        moment=True,
+    )
+
+
+def _stuck(look: Look, after_seconds: float | None) -> Iterator[Alert]:
+    """A job whose loop has made steps and makes none any more; one that does not come up or go."""
+    if after_seconds is None:
+        return
+    for job in look.world.in_state(JobState.RUNNING).values():
+        stepped = look.facts.stepped.get((job.id, job.attempt))
+        quiet = 0.0 if stepped is None else look.serving - stepped
+        if quiet >= after_seconds:
+            yield _job_alert(job, f"has made no step for {duration_text(quiet)}", look.wall - quiet)
+    for state, bound in ((JobState.STARTING, after_seconds), (JobState.STOPPING, STOPPING_SECONDS)):
+        for job in look.world.in_state(state).values():
+            grace = job.spec.grace_seconds if state == JobState.STOPPING else 0.0
+            long = look.wall - job.since
+            if long >= bound + grace:
+                yield _job_alert(job, f"is {state} for {duration_text(long)}", job.since)
+
+
+def _job_alert(job: Job, what: str, since: float) -> Alert:
+    return Alert(
+        key=f"job_stuck:{job.id}:{job.attempt}",
+        kind=Kind.JOB_STUCK,
+        text=f"{job.spec.name} ({job.id}) of {job.owner} {what}",
+        next=f"corral show {job.id}",
+        since=since,
+    )
+
+
+def _nodes(look: Look, rules: AlertRules) -> Iterator[Alert]:
+    for node in look.world.nodes.values():
+        bound = rules.node_down_seconds
+        down = node.liveness != Liveness.ALIVE and not node.draining
+        if bound is not None and down and look.wall - node.since >= bound:
+            yield Alert(
+                key=f"node_down:{node.id}",
+                kind=Kind.NODE_DOWN,
+                text=f"node {node.id} is {node.liveness}: {node.why}",
+                next=f"corral node show {node.id}",
+                since=node.since,
+            )
+        if rules.node_kept_back and node.cordoned and node.cordoned_by:
+            yield Alert(
+                key=f"node_kept_back:{node.id}",
+                kind=Kind.NODE_KEPT_BACK,
+                text=f"node {node.id} gets no new work: its health has cordoned it",
+                next=f"corral node show {node.id}",
+                since=node.since,
+            )
+
+
+def _starved(look: Look, after_seconds: float | None) -> Iterator[Alert]:
+    if after_seconds is None:
+        return
+    oldest: dict[QueueName, Job] = {}
+    for job in look.world.in_state(JobState.QUEUED).values():
+        first = oldest.get(job.spec.queue)
+        if first is None or job.since < first.since:
+            oldest[job.spec.queue] = job
+    for queue, job in oldest.items():
+        waited = look.wall - job.since
+        who = f"{job.spec.name} ({job.id}) of queue {queue}"
+        if waited >= after_seconds:
+            yield Alert(
+                key=f"queue_starved:{queue}",
+                kind=Kind.QUEUE_STARVED,
+                text=f"{who} has waited {duration_text(waited)}",
+                next=f"corral why {job.id}",
+                since=job.since + after_seconds,
+            )
+
+
+def _budgets(look: Look, least_share: float | None) -> Iterator[Alert]:
+    for queue, left in look.budgets.items():
+        if least_share is not None and left <= least_share:
+            yield Alert(
+                key=f"budget_low:{queue}",
+                kind=Kind.BUDGET_LOW,
+                text=f"the budget of queue {queue} is down to {left:.0%}",
+                next=f"corral queue show {queue}",
+                since=look.wall,
+            )
+
+
+def _disks(look: Look, least_share: float | None) -> Iterator[Alert]:
+    if least_share is None:
+        return
+    for path, (free, total) in look.disks.items():
+        if free < least_share * total:
+            yield _disk("the head", path, free, total, "corral status", look.wall)
+    for node, sample in look.samples.items():
+        for disk in sample.disks:
+            if not disk.silent and disk.free_bytes < least_share * disk.total_bytes:
+                show = f"corral node show {node}"
+                free, total = disk.free_bytes, disk.total_bytes
+                yield _disk(f"node {node}", disk.path, free, total, show, look.wall)
+
+
+def _disk(whose: str, path: str, free: int, total: int, next: str, at: float) -> Alert:
+    return Alert(
+        key=f"disk_full:{whose}:{path}",
+        kind=Kind.DISK_FULL,
+        text=f"{path} of {whose} is nearly full: {size_text(free)} of {size_text(total)} left",
+        next=next,
+        since=at,
+    )

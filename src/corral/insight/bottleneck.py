@@ -1,0 +1,129 @@
+"""What bounds a job's speed: from its own beats and its GPUs' counters, with what to try."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.insight.straggler import Straggler
+
+DATA_SHARE: Final = 0.2  # of a step in which it waits for its data
+SAVE_SHARE: Final = 0.1
+WAIT_SHARE: Final = 0.25  # of a step in which ranks wait for each other
+BUSY: Final = 0.8  # utilisation from which a GPU bounds it
+NOTHING: Final = 0.05  # below, it is idle
+LOW: Final = 0.5  # below, it is not kept busy
+
+
+class Bound(StrEnum):
+    DATA = "data"
+    SAVES = "saves"
+    COMMUNICATION = "communication"
+    STRAGGLER = "straggler"
+    SMALL_BATCH = "small-batch"
+    COMPUTE = "compute"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Seconds of a job's training loop in the last while, in the middle of its ranks. `wait` lies
+    within `compute`. Utilisation and memory of its GPUs are shares; None: nobody has measured."""
+
+    steps: int = 0
+    data_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    save_seconds: float = 0.0
+    wait_seconds: float = 0.0
+    utilisation: float | None = None
+    memory_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bottleneck:
+    """`text`: what bounds it, with the number that shows it. `advice`: what to try."""
+
+    bound: Bound
+    text: str
+    advice: str
+
+
+def bottleneck_of(
+    spent: Spent, straggler: Straggler | None = None, node: str = "NODE"
+) -> Bottleneck | None:
+    """The first that applies; None where nothing stands out, or too little is known. `node`: of the
+    straggler."""
+    if straggler is not None:
+        return _straggling(straggler, node)
+    whole = spent.data_seconds + spent.compute_seconds + spent.save_seconds
+    if whole > 0 and spent.steps > 0:
+        found = _of_loop(spent, whole)
+        if found is not None:
+            return found
+    return _of_gpus(spent)
+
+
+def _straggling(one: Straggler, node: str) -> Bottleneck:
+    where = " more for its data" if one.in_data else ""
+    return Bottleneck(
+        bound=Bound.STRAGGLER,
+        text=f"rank {one.rank} on {node} takes {_ms(one.seconds)} a step of its own, the others "
+        f"{_ms(one.others_seconds)}: they wait for it ({one.slower:.0%} slower{where})",
+        advice="data as near and as much for each rank"
+        if one.in_data
+        else f"another node: corral node show {node}, then corral node drain {node}",
+    )
+
+
+def _of_loop(spent: Spent, whole: float) -> Bottleneck | None:
+    data, saves = spent.data_seconds / whole, spent.save_seconds / whole
+    wait = spent.wait_seconds / whole
+    if data >= max(DATA_SHARE, wait, saves):
+        return Bottleneck(
+            bound=Bound.DATA,
+            text=f"it waits for data in {data:.0%} of its time",
+            advice="more workers of the loader, prefetching, data on a local disk",
+        )
+    if saves >= max(SAVE_SHARE, wait):
+        return Bottleneck(
+            bound=Bound.SAVES,
+            text=f"saves stop it for {saves:.0%} of its time",
+            advice="save less often (checkpoint.interval: auto), or to a faster file system",
+        )
+    if wait >= WAIT_SHARE:
+        return Bottleneck(
+            bound=Bound.COMMUNICATION,
+            text=f"its ranks wait for each other in {wait:.0%} of their time",
+            advice="more work between two exchanges (a larger batch, accumulation), fewer or "
+            "nearer nodes (topology: require rack)",
+        )
+    return None
+
+
+def _of_gpus(spent: Spent) -> Bottleneck | None:
+    busy, memory = spent.utilisation, spent.memory_share
+    if busy is None:
+        return None
+    if busy < NOTHING:
+        return Bottleneck(
+            bound=Bound.IDLE,
+            text=f"its GPUs stand idle: a kernel runs in {busy:.0%} of the time",
+            advice="giving them back: corral suspend JOB",
+        )
+    if busy < LOW:
+        held = "" if memory is None else f", with {memory:.0%} of their memory in use"
+        return Bottleneck(
+            bound=Bound.SMALL_BATCH,
+            text=f"its GPUs run a kernel in {busy:.0%} of the time{held}",
+            advice="a larger batch, torch.compile or CUDA graphs, or fewer GPUs",
+        )
+    if busy >= BUSY:
+        return Bottleneck(
+            bound=Bound.COMPUTE,
+            text=f"its GPUs run a kernel in {busy:.0%} of the time",
+            advice="a lower precision, a faster type of GPU, or more GPUs",
+        )
+    return None
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

@@ -1,0 +1,42 @@
+"""What an hour of a GPU costs: by its node's label, by its queue's budget, by the catalog."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import isfinite
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.prices import prices
+from corral.domain.errors import NotFound
+from corral.domain.queue import Queue
+
+PRICE_LABEL: Final = "price"  # of a node: money for an hour of one of its GPUs
+
+
+def hourly(labels: Mapping[str, str], gpu_type: str, path: Sequence[Queue]) -> float | None:
+    """Money for a GPU-hour; None where nobody knows. `path`: the queue and those above it, from the
+    top down; of those with rates the nearest counts."""
+    said = _number(labels.get(PRICE_LABEL, ""))
+    if said is not None:
+        return said
+    for queue in reversed(path):
+        if queue.budget is not None and queue.budget.rates:
+            return queue.budget.rate(gpu_type)
+    return _of_catalog(gpu_type)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if isfinite(value) and value >= 0 else None
+
+
+@cache
+def _of_catalog(gpu_type: str) -> float | None:
+    """USD: the median of what clouds ask on demand."""
+    try:
+        return prices().typical(device(gpu_type).name)
+    except NotFound:
+        return None

@@ -1,0 +1,138 @@
+"""Which alerts are told to whom and when: once, grouped, again while they stand, and when they are
+over; at night only what is critical."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from corral.insight.alerts import Alert, Kind, Severity
+
+CALM_SECONDS: Final = 120.0  # that it must be over before it is told as over: it may flap
+ALIKE: Final = 5  # more of a kind at once are told as a number
+DAY_SECONDS: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quiet:
+    """Hours in which only what is critical is told, as seconds of the local day; they may span
+    midnight. What begins meanwhile and stands is told when they end."""
+
+    from_seconds: float
+    until_seconds: float
+
+    def holds(self, day_seconds: float) -> bool:
+        if self.from_seconds <= self.until_seconds:
+            return self.from_seconds <= day_seconds < self.until_seconds
+        return day_seconds >= self.from_seconds or day_seconds < self.until_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taste:
+    """What one receiver wants: from which severity on, of which kinds (all: none named)."""
+
+    least: Severity = Severity.INFO
+    kinds: frozenset[Kind] = frozenset()
+    repeat_seconds: float = 4 * 3600.0
+    quiet: Quiet | None = None
+
+    def wants(self, alert: Alert) -> bool:
+        return alert.severity.rank >= self.least.rank and (
+            not self.kinds or alert.kind in self.kinds
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """An alert that one receiver knows of. `over_at`: since when it stands no more."""
+
+    alert: Alert
+    at: float
+    over_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One message. `over`: what was told before and stands no more."""
+
+    alerts: tuple[Alert, ...] = ()
+    over: tuple[Alert, ...] = ()
+
+    @property
+    def severity(self) -> Severity:
+        return max(
+            (one.severity for one in self.alerts), key=lambda s: s.rank, default=Severity.INFO
+        )
+
+    @property
+    def lines(self) -> list[str]:
+        """For people: at most ALIKE of each kind by themselves."""
+        return [*_lines(self.alerts, ""), *_lines(self.over, "over: ")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What one receiver has been told, by key; kept over restarts of the head."""
+
+    sent: Mapping[str, Sent] = field(default_factory=dict)
+
+
+def due(
+    told: Told, alerts: Sequence[Alert], now: float, day_seconds: float, taste: Taste
+) -> tuple[Notice | None, Told]:
+    """What to tell one receiver now, and what it then knows. None: nothing; then too the memory may
+    be another, of what has begun to be over. `day_seconds`: of the receiver's local day."""
+    is_quiet = taste.quiet is not None and taste.quiet.holds(day_seconds)
+    there = {alert.key: alert for alert in alerts if taste.wants(alert)}
+    sent = dict(_seen(told.sent, there, now))
+    fresh = [
+        alert
+        for key, alert in there.items()
+        if (key not in sent or _again(sent[key], now, taste))
+        and (not is_quiet or alert.severity == Severity.CRITICAL)
+    ]
+    over = [
+        one.alert
+        for one in sent.values()
+        if one.over_at is not None and now - one.over_at >= CALM_SECONDS and not is_quiet
+    ]
+    for alert in over:
+        del sent[alert.key]
+    sent |= {alert.key: Sent(alert=alert, at=now) for alert in fresh}
+    sent = {key: one for key, one in sent.items() if not _is_past(one, now)}
+    after = Told(sent=sent)
+    over = [alert for alert in over if not alert.moment]
+    if not fresh and not over:
+        return None, after
+    return Notice(alerts=tuple(fresh), over=tuple(over)), after
+
+
+def _seen(
+    sent: Mapping[str, Sent], there: Mapping[str, Alert], now: float
+) -> Iterable[tuple[str, Sent]]:
+    """What is known, and since when it stands no more."""
+    for key, one in sent.items():
+        if one.alert.moment:
+            yield key, one
+        elif key in there:
+            yield key, replace(one, over_at=None)
+        else:
+            yield key, replace(one, over_at=now if one.over_at is None else one.over_at)
+
+
+def _again(one: Sent, now: float, taste: Taste) -> bool:
+    return not one.alert.moment and now - one.at >= taste.repeat_seconds
+
+
+def _is_past(one: Sent, now: float) -> bool:
+    """A moment is remembered for a day: it is not told twice, nor for ever."""
+    return one.alert.moment and now - one.at > DAY_SECONDS
+
+
+def _lines(alerts: Sequence[Alert], before: str) -> list[str]:
+    found = []
+    for kind in dict.fromkeys(alert.kind for alert in alerts):
+        of_kind = [alert for alert in alerts if alert.kind == kind]
+        found += [f"{before}{alert.text} ({alert.next})" for alert in of_kind[:ALIKE]]
+        if len(of_kind) > ALIKE:
+            found.append(f"{before}and {len(of_kind) - ALIKE} more: {kind.value.replace('_', ' ')}")
+    return found

@@ -1,0 +1,75 @@
+"""What is held now, and what it has come to: it is in no row yet."""
+
+from collections.abc import Iterator, Mapping
+
+from corral.domain.account import Account, Amounts, by_day
+from corral.domain.attempt import Allocation, Attempt, Receipt
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.moves import ON_NODES
+from corral.domain.node import Node
+from corral.domain.queue import QueueTree
+from corral.domain.world import World
+from corral.insight.lives import gpus_of, of_life, row, spans
+from corral.insight.money import hourly
+
+SECONDS_PER_HOUR = 3600.0
+
+
+def of_allocation(
+    job: Job, allocation: Allocation, node: Node | None, tree: QueueTree, until: float
+) -> Iterator[Account]:
+    """What was held of one node, from placing until then (wall clock), and its price."""
+    types = node.inventory.types if node is not None else ()
+    labels = node.labels if node is not None else {}
+    for kind, gpus in gpus_of(allocation.seat, types, _asked(job)).items():
+        price = hourly(labels, kind, tree.path(job.spec.queue))
+        for day, seconds in by_day(allocation.began, until):
+            held = gpus * seconds
+            amounts = Amounts(
+                allocated_gpu_seconds=held,
+                money=held / SECONDS_PER_HOUR * (price or 0.0),
+                unpriced_gpu_seconds=held if price is None else 0.0,
+            )
+            yield row(job, allocation.attempt, day, kind, amounts)
+
+
+def of_attempt(
+    job: Job,
+    attempt: Attempt,
+    world: World,
+    until: float,
+    receipt: Receipt | None = None,
+) -> Iterator[Account]:
+    """How the attempt has lived, by then (wall clock)."""
+    gpus = gang_gpus(job, attempt, world.nodes)
+    saves = world.saves.get(job.id, ())
+    yield from of_life(job, attempt, gpus, spans(attempt, saves, until=until, receipt=receipt))
+
+
+def gang_gpus(job: Job, attempt: Attempt, nodes: Mapping[NodeId, Node]) -> dict[str, float]:
+    """GPUs of all seats by type."""
+    found: dict[str, float] = {}
+    for seat in attempt.seats:
+        node = nodes.get(seat.node)
+        types = node.inventory.types if node is not None else ()
+        for kind, gpus in gpus_of(seat, types, _asked(job)).items():
+            found[kind] = found.get(kind, 0.0) + gpus
+    return found
+
+
+def _asked(job: Job) -> str:
+    return job.spec.shapes[0].resources.gpu_type or ""
+
+
+def open_accounts(world: World, now: float) -> Iterator[Account]:
+    """What no commit has written down yet, as if all ended well now (wall clock)."""
+    for allocation in world.allocations.values():
+        job = world.jobs.get(allocation.job)
+        if job is not None and not allocation.charged:
+            node = world.nodes.get(allocation.seat.node)
+            yield from of_allocation(job, allocation, node, world.queues, now)
+    for id, attempt in world.attempts.items():
+        job = world.jobs[id]
+        if job.state in ON_NODES:
+            yield from of_attempt(job, attempt, world, now)

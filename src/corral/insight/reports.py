@@ -1,0 +1,150 @@
+"""Reports over a period: the ledger's rows by what somebody asks for."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+from corral.domain.account import AMOUNTS, Account, Amounts
+
+HOUR: Final = 3600.0
+JOULES_PER_KWH: Final = 3.6e6
+Value = float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`of`: None where nothing is known. `unit` "share" is from 0 to 1."""
+
+    name: str
+    unit: str
+    of: Callable[[Amounts], Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`name`: of a job, a user, a queue, a type of GPU. `more`: of a job its name."""
+
+    name: str
+    amounts: Amounts
+    more: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Rows by what was allocated, the most first; `total` of all rows; `days` by day since 1970."""
+
+    kind: str
+    by: str
+    rows: tuple[Row, ...]
+    total: Amounts
+    days: tuple[tuple[int, Amounts], ...]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return KINDS[self.kind]
+
+
+def _hours(name: str) -> Callable[[Amounts], Value]:
+    at = AMOUNTS.index(f"{name}_gpu_seconds")
+    return lambda one: one[at] / HOUR
+
+
+def _share(name: str, part: str, whole: str) -> Column:
+    above, below = (AMOUNTS.index(f"{one}_gpu_seconds") for one in (part, whole))
+    return Column(name, "share", lambda one: one[above] / one[below] if one[below] > 0 else None)
+
+
+def _hours_column(name: str, part: str = "") -> Column:
+    return Column(name, "GPU-hours", _hours(part or name))
+
+
+def other_gpu_seconds(one: Amounts) -> float:
+    """Held and of none of the named parts: the time between a rank's end and its node's word of it,
+    and what clocks disagree by."""
+    named = one.useful_gpu_seconds + lost_gpu_seconds(one)
+    return max(0.0, one.allocated_gpu_seconds - named)
+
+
+def lost_gpu_seconds(one: Amounts) -> float:
+    """All that was held and brought no step."""
+    lost = one.failed_gpu_seconds + one.preempted_gpu_seconds + one.stopped_gpu_seconds
+    return lost + one.starting_gpu_seconds + one.saving_gpu_seconds
+
+
+def _wasted(one: Amounts) -> float:
+    """What the lives have lost, or what stood idle, whichever is more: of the same seconds nobody
+    knows whether they are both."""
+    return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
+
+
+def _wasted_money(one: Amounts) -> Value:
+    held = one.allocated_gpu_seconds
+    return one.money * min(1.0, _wasted(one) / held) if held > 0 else None
+
+
+_ALLOCATED: Final = _hours_column("allocated")
+_LOST: Final = (
+    _hours_column("start-up", "starting"),
+    _hours_column("saves", "saving"),
+    _hours_column("failures", "failed"),
+    _hours_column("preemptions", "preempted"),
+    _hours_column("stops", "stopped"),
+    Column("other", "GPU-hours", lambda one: other_gpu_seconds(one) / HOUR),
+)
+KINDS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "usage": (
+        _ALLOCATED,
+        _hours_column("used"),
+        _share("utilisation", "used", "measured"),
+        _hours_column("idle"),
+        _share("measured", "measured", "allocated"),
+        Column("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
+    ),
+    "waste": (_ALLOCATED, _hours_column("idle"), *_LOST),
+    "cost": (
+        _ALLOCATED,
+        Column("money", "", lambda one: one.money),
+        Column("wasted", "", _wasted_money),
+        Column("without a price", "GPU-hours", _hours("unpriced")),
+        Column("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
+    ),
+    "goodput": (
+        _ALLOCATED,
+        _hours_column("useful"),
+        _share("goodput", "useful", "allocated"),
+        *_LOST,
+    ),
+}
+BY: Final[Mapping[str, Callable[[Account], str]]] = {
+    "queue": lambda one: one.queue,
+    "user": lambda one: one.user,
+    "gpu-type": lambda one: one.gpu_type,
+    "job": lambda one: one.job or "",
+}
+
+
+def report(kind: str, by: str, accounts: Iterable[Account]) -> Report:
+    """The accounts summed. `kind` and `by` are of KINDS and BY.
+
+    Raises: KeyError for others.
+    """
+    name_of = BY[by]
+    sums: dict[str, Amounts] = {}
+    days: dict[int, Amounts] = {}
+    names: dict[str, str] = {}
+    for one in accounts:
+        key, day, own = name_of(one), one.day, one.amounts
+        sums[key] = sums[key].plus(own) if key in sums else own
+        days[day] = days[day].plus(own) if day in days else own
+        if by == "job":
+            names[key] = one.name
+    rows = [Row(name=name, amounts=own, more=names.get(name, "")) for name, own in sums.items()]
+    rows.sort(key=lambda row: (-row.amounts.allocated_gpu_seconds, row.name))
+    return Report(
+        kind=kind,
+        by=by,
+        rows=tuple(rows),
+        total=reduce(Amounts.plus, days.values(), Amounts()),
+        days=tuple((day, days[day]) for day in sorted(days)),
+    )

@@ -1,0 +1,89 @@
+"""What a number of a request may be. Its bounds stand beside its type; who asks for what nobody has
+is told what could be asked for."""
+
+import re
+from dataclasses import dataclass, fields
+from functools import cache
+from math import inf
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+from corral.domain.errors import SpecInvalid
+
+_OPTION: Final = re.compile(r"--[a-z][a-z0-9-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """From `least` to `most`, both of them well. `hint`: what to give, where these alone say too
+    little."""
+
+    least: float
+    most: float
+    hint: str = ""
+
+    def holds(self, value: float) -> bool:
+        """Not a NaN."""
+        return self.least <= value <= self.most
+
+    @property
+    def said(self) -> str:
+        return self.hint or f"give a number from {self.least:g} to {self.most:,.15g}"
+
+
+COUNT: Final = Bound(1, 1e6)
+GPUS: Final = Bound(1, 1e7)
+NODE_GPUS: Final = Bound(1, 1_024)
+LENGTH: Final = Bound(1, 1e8)  # tokens of a sequence
+TOKENS: Final = Bound(1, 1e16)  # of a whole run
+PARAMETERS: Final = Bound(1, 1e16)
+ABOVE: Final = Bound(0.001, 1e9)  # a time, a rate
+DAYS: Final = Bound(0.001, 1e5)
+USD: Final = Bound(0.001, 1e6)  # of a GPU-hour
+
+Gpus = Annotated[int, GPUS]
+Length = Annotated[int, LENGTH]
+Above = Annotated[float | None, ABOVE]
+Usd = Annotated[float | None, USD]
+
+
+def check(request: Any) -> None:
+    """Raises: SpecInvalid, with the option and what it may be, of the first number that is beyond
+    its bounds. None is not said, and is well."""
+    kind: type = type(request)
+    for name, bound in bounds_of(kind).items():
+        value = getattr(request, name)
+        if value is not None and not bound.holds(value):
+            raise SpecInvalid(f"{option(name)} is {told(value)}", hint=bound.said)
+
+
+@cache
+def bounds_of(kind: type) -> dict[str, Bound]:
+    """By the name of the field."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {name: _bound(hint) for name, hint in hints.items()}
+    return {name: bound for name, bound in found.items() if bound is not None}
+
+
+def _bound(hint: Any) -> Bound | None:
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((one for one in extras if isinstance(one, Bound)), None)
+
+
+def option(name: str) -> str:
+    """A field as it is typed, and as the planner's words have it."""
+    return f"--{name.replace('_', '-')}"
+
+
+def as_fields(text: str, request: type) -> str:
+    """The planner's words for a program: --ttft-p90 is its field ttft_p90."""
+    named = {option(field.name): field.name for field in fields(request)}
+    return _OPTION.sub(lambda found: named.get(found[0], found[0]), text)
+
+
+def told(value: float) -> str:
+    """A number in words where it is none, or has no end; and never in hundreds of digits."""
+    if value != value:
+        return "no number"
+    if abs(value) == inf:
+        return "endless"
+    return f"{value:g}" if abs(value) < 1e300 else "beyond any number"

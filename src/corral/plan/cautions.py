@@ -1,0 +1,17 @@
+"""What a plan says of a model that it reckons with only in part, or beyond what it was made for."""
+
+from collections.abc import Iterator
+
+from corral.catalog.models import Model
+
+
+def cautions(model: Model, context: int) -> Iterator[str]:
+    """One sentence each. `context`: tokens of the longest sequence that is planned for."""
+    if model.context and context > model.context:
+        yield (
+            f"{model.name} was made for {model.context:,} tokens of context, not {context:,}: "
+            "for more its positions must be stretched, and it must be trained on such lengths"
+        )
+    if model.left_out:
+        parts = " and ".join(model.left_out)
+        yield f"{model.name} is reckoned as its text model: its {parts} is left out"

@@ -1,0 +1,49 @@
+"""Which columns make a table one of its kind, and whose table it is else."""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from corral.domain.errors import Refusal
+
+# Without these no row can be predicted; their cells may be empty where something else says as much.
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "collectives": ("collective", "gpu", "n_gpus", "size_bytes"),
+    "inference": ("model", "gpu", "n_gpus", "batch_or_concurrency", "input_len", "output_len"),
+    "training": ("model", "gpu", "n_gpus", "seq_len"),
+    "memory_ci": ("family", "gpu", "layers", "hidden", "heads", "seq_len", "micro_batch",
+                  "global_batch"),
+}  # fmt: skip
+MEASURED: Final[Mapping[str, tuple[str, ...]]] = {
+    "collectives": ("time_us",),
+    "inference": ("output_tokens_per_s_total", "ttft_ms", "tpot_ms", "latency_ms"),
+    "training": ("step_time_s", "tokens_per_s_per_gpu", "memory_gb_per_gpu"),
+    "memory_ci": ("mem_max_allocated_gb", "iter_time_s_median"),
+}
+
+
+class ColumnsMissing(Refusal):
+    """A table is of another kind than was said, or has not the columns of its kind."""
+
+    code = "columns_missing"
+
+
+def check_columns(kind: str, columns: Collection[str], *, measured: bool = False) -> None:
+    """`measured`: something in it is to be held against. Raises: ColumnsMissing."""
+    if missing := [name for name in NEEDED[kind] if name not in columns]:
+        raise ColumnsMissing(
+            f"a table of {kind} needs the columns {', '.join(NEEDED[kind])}; "
+            f"this one has no {' and no '.join(missing)}",
+            hint=_hint(kind, columns),
+        )
+    if measured and not any(name in columns for name in MEASURED[kind]):
+        raise ColumnsMissing(
+            f"nothing in the table was measured: it has none of {', '.join(MEASURED[kind])}",
+            hint=f"add one, or run: corral plan predict FILE --kind {kind} --out OUT",
+        )
+
+
+def _hint(kind: str, columns: Collection[str]) -> str:
+    others = [one for one in NEEDED if one != kind and set(NEEDED[one]) <= set(columns)]
+    if others:
+        return f"its columns are those of {others[0]}: name that kind"
+    return "rename its columns, or add them; those of each kind: corral plan predict --help"

@@ -1,0 +1,57 @@
+"""How far off runs of training like the asked one have been measured to be."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from corral.catalog.bands import Band, band
+from corral.plan.train_layouts import TrainAsk
+
+MEGATRON: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
+LIBRARIES: Final = "training.memory"  # and of runs of all kinds of libraries
+WIDE: Final = 0.10  # a mean error from which on one is told in words, too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bands:
+    """Of the step's time and of memory, as measured for runs like this; None where nobody has.
+    `like`: what kind of runs those are."""
+
+    like: str
+    step: Band | None
+    memory: Band | None
+
+    @classmethod
+    def of(cls, ask: TrainAsk) -> "Bands":
+        name, like = _kind(ask)
+        in_megatron = ask.by.startswith("megatron") and not ask.frozen
+        return cls(
+            like=like,
+            step=band(f"training.step_time.{name}"),
+            memory=band(MEGATRON if in_megatron else LIBRARIES),
+        )
+
+    def told(self) -> Iterator[str]:
+        what = f"the step, and of what follows, of {self.like}"
+        for one, named in ((self.step, what), (self.memory, "memory")):
+            if one is not None:
+                yield one.told(named)
+
+    def cautions(self) -> Iterator[str]:
+        """One sentence each."""
+        if self.step is not None and self.step.mean >= WIDE:
+            yield (
+                f"times of {self.like} are less certain than others: {self.step.mean:.0%} off in "
+                f"the mean of {self.step.rows:,} measured runs, one in ten more than "
+                f"{self.step.p90:.0%}"
+            )
+
+
+def _kind(ask: TrainAsk) -> tuple[str, str]:
+    if ask.model.experts is not None:
+        return "experts", "models with experts"
+    if ask.precision.bytes < 2:
+        return "narrow", "dense models in 8 bits or fewer"
+    if ask.gpus > ask.device.domain_gpus:
+        return "nodes", "dense models on several nodes"
+    return "one_node", "dense models on one node"

@@ -1,0 +1,72 @@
+"""What a failed attempt failed of: by what its ranks printed last, all ranks taken together."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.facts import Seen
+from corral.domain.failure import Failure, FailureKind
+from corral.domain.ids import NodeId
+from corral.domain.job import JobSpec
+from corral.domain.ranks import ranks_on
+from corral.health.causes import RankEnd, failure_of
+
+PLAIN: Final = frozenset(  # the end of the rank says it already
+    {
+        FailureKind.CRASH,
+        FailureKind.KILLED,
+        FailureKind.INTERRUPTED,
+        FailureKind.HOST_MEMORY,
+        FailureKind.UNKNOWN,
+    }
+)
+
+
+def diagnosed(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Attempt:
+    """The attempt with its class, culprit and evidence, where ranks ended it; `seen`: by node. The
+    cluster pays for what is wrong with a machine, whatever code a program ended with."""
+    if not attempt.culprit.startswith("rank ") or attempt.cause not in (Cause.USER, Cause.INFRA):
+        return attempt
+    ends = list(_ends(attempt, spec, seen))
+    failure = failure_of(ends)
+    if failure is None:
+        return attempt
+    exit = next((one.exit for one in ends if one.rank == failure.rank), None)
+    return replace(
+        attempt,
+        failure=failure.kind,
+        quote=failure.quote,
+        culprit=failure.culprit,
+        failed_on=failure.node,
+        evidence=_evidence(failure, exit),
+        cause=Cause.INFRA if failure.meaning.is_infra else attempt.cause,
+        exit_code=attempt.exit_code if exit is None or exit.clean else exit.shell_code,
+    )
+
+
+def _ends(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Iterator[RankEnd]:
+    for node in attempt.nodes:
+        if (one := seen.get(node)) is not None:
+            exits, tails = dict(one.exits), dict(one.tails)
+            for rank in ranks_on(spec, attempt, node):
+                tail = tails.get(rank, "")
+                yield RankEnd(rank=rank, node=node, exit=exits.get(rank), tail=tail)
+
+
+def _evidence(failure: Failure, exit: Exit | None) -> str:
+    if exit is None or (exit.clean and failure.kind == FailureKind.HANG):
+        return failure.meaning.text
+    if failure.kind in PLAIN:
+        return exit_text(exit)
+    return f"{exit_text(exit)}: {failure.meaning.text}"
+
+
+def exit_text(exit: Exit) -> str:
+    """A rank's end for people."""
+    if exit.out_of_memory:
+        peak, limit = exit.peak_bytes or 0, exit.limit_bytes or 0
+        return f"out of memory: peak {peak / 1e6:.0f} MB of a limit of {limit / 1e6:.0f} MB"
+    if exit.signal is not None:
+        return f"killed by signal {exit.signal}"
+    return f"exit code {exit.code}"

@@ -1,0 +1,23 @@
+"""What nodes have noticed of themselves: each signal is taken in once."""
+
+from dataclasses import replace
+
+from corral.domain.facts import NodeFacts
+from corral.reconcile.draft import Draft
+
+
+def take_signals(draft: Draft, heard: NodeFacts) -> None:
+    """Tell what is new of this node, and keep it for the verdict of this look."""
+    node = draft.node(heard.node)
+    if node is None:
+        return
+    new = [signal for signal in heard.signals if signal.number > node.signals_taken]
+    if not new:
+        return
+    for signal in new:
+        text = f"node {node.id}: {signal.text}"
+        job, attempt = signal.attempts[0] if signal.attempts else (None, None)
+        draft.tell(f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt)
+    draft.noticed[node.id] = tuple(new)
+    taken = max(signal.number for signal in new)
+    draft.nodes[node.id] = replace(node, signals_taken=taken)

@@ -1,0 +1,63 @@
+"""The ledger in the tables: what a commit brings is added to what is there, in its transaction."""
+
+from collections.abc import Iterable, Set
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, bindparam, select
+
+from corral.domain.account import Account, summed
+from corral.domain.ids import JobId
+from corral.store import codec
+from corral.store.dialects import Batch, Put, texts_of
+from corral.store.schema import account_days, accounts
+
+_PUT: Final = {table: Put(table, ("key",)) for table in (accounts, account_days)}
+_keys: Final = texts_of(bindparam("keys")).table_valued("value")
+_KNOWN: Final = {
+    table: select(table.c.record, table.c.crc).where(table.c.key.in_(select(_keys.c.value)))
+    for table in (accounts, account_days)
+}
+
+
+def add(connection: Connection, batch: Batch, rows: Iterable[Account], known: Set[JobId]) -> None:
+    """To the days, and to the jobs, of those that are `known`."""
+    rows = list(rows)
+    _add(connection, batch, accounts, (row for row in rows if row.job in known))
+    _add(connection, batch, account_days, (row.of_day for row in rows))
+
+
+def _add(connection: Connection, batch: Batch, table: Table, rows: Iterable[Account]) -> None:
+    new = {codec.text_of(key): row for key, row in summed(rows).items()}
+    if not new:
+        return
+    found = connection.execute(_KNOWN[table], {"keys": codec.text_of(sorted(new))}).all()
+    for record, crc in found:
+        before = codec.ACCOUNT.read(record, crc)
+        text = codec.text_of(before.key)
+        new[text] = before.plus(new[text])
+    batch.put(_PUT[table], [_row(text, row) for text, row in new.items()])
+
+
+def _row(key: str, account: Account) -> dict[str, Any]:
+    record, crc = codec.ACCOUNT.write(account)
+    row = dict(key=key, day=account.day, record=record, crc=crc)
+    return row if account.job is None else row | {"job": account.job}
+
+
+def of_jobs(connection: Connection, first: int, last: int, job: JobId | None) -> list[Account]:
+    query = _between(accounts, first, last)
+    return _read(connection, query if job is None else query.where(accounts.c.job == job))
+
+
+def days(connection: Connection, first: int, last: int) -> list[Account]:
+    return _read(connection, _between(account_days, first, last))
+
+
+def _between(table: Table, first: int, last: int) -> Any:
+    query = select(table.c.record, table.c.crc)
+    return query.where(table.c.day.between(first, last)).order_by(table.c.key)
+
+
+def _read(connection: Connection, query: Any) -> list[Account]:
+    found = connection.execute(query).all()
+    return [codec.ACCOUNT.read(record, crc) for record, crc in found]

@@ -1,0 +1,194 @@
+"""The file: SQLite, its one thread, and what is thinned out and dropped in it."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+import structlog
+
+from corral.domain.series import Curve, averaged, cut, joined
+from corral.store.series.block import Block, block_of, packed, unpacked
+
+T = TypeVar("T")
+SPAN_SECONDS: Final = 600.0  # of one block of what is new
+SAVED_SECONDS: Final = 300.0  # a block that is still open is written down so often
+FULL_SECONDS: Final = 86_400.0  # so long everything is kept
+THIN_STEP_SECONDS: Final = 300.0
+THIN_SPAN_SECONDS: Final = 6 * 3600.0  # of one thinned block
+KEPT_SECONDS: Final = 30 * 86_400.0
+AT_ONCE: Final = 200  # blocks that one call thins out: the head's other threads want to run
+MOST_BYTES: Final = 2**30
+_SCHEMA: Final = """
+PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA auto_vacuum = INCREMENTAL;
+CREATE TABLE IF NOT EXISTS blocks (
+  key TEXT NOT NULL, thin INTEGER NOT NULL, start REAL NOT NULL, until REAL NOT NULL,
+  data BLOB NOT NULL, PRIMARY KEY (key, thin, start)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_age ON blocks (thin, until);
+"""
+log = structlog.get_logger("corral.series")
+
+
+class SeriesFile:
+    """Blocks by key in one file. What was not yet written down is lost by a crash, and that alone:
+    at most SAVED_SECONDS of pictures. A file that cannot be read is begun anew."""
+
+    def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES) -> None:
+        self._path = path
+        self._most_bytes = most_bytes
+        self._open: dict[str, Block] = {}
+        self._saved: dict[str, float] = {}
+        self._full: list[tuple[str, Block]] = []
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="series")
+        self._db: sqlite3.Connection | None = None
+
+    def put(self, key: str, at: float, values: Mapping[str, float | None]) -> None:
+        block = self._open.get(key)
+        if block is not None and block.times and at <= block.times[-1]:
+            return  # the clock was set back: a curve has no second past
+        is_full = block is not None and at - block.times[0] >= SPAN_SECONDS
+        if block is None or is_full or block.fields != tuple(values):
+            if block is not None:
+                self._full.append((key, block))
+            block = self._open[key] = Block(tuple(values))
+            self._saved[key] = at
+        block.add(at, values)
+
+    async def read(
+        self, key: str, *, since: float, until: float, fields: Sequence[str] = ()
+    ) -> Curve:
+        found = await self._in_thread(lambda: self._blocks(key, since, until))
+        waiting = [block for of, block in self._full if of == key]
+        newest = [*waiting, self._open[key]] if key in self._open else waiting
+        whole = joined([*found, *(block.curve for block in newest)])
+        asked = [name for name in fields if name in whole.fields] if fields else whole.fields
+        named = Curve(times=whole.times, fields={name: whole.fields[name] for name in asked})
+        return cut(named, since, until)
+
+    async def keep(self, now: float) -> None:
+        full, self._full = self._full, []
+        for key, block in list(self._open.items()):
+            if now - block.times[-1] > SPAN_SECONDS:  # nothing comes of it any more
+                full.append((key, self._open.pop(key)))
+                del self._saved[key]
+            elif now - self._saved[key] >= SAVED_SECONDS:
+                self._saved[key] = now
+                full.append((key, block.copy()))
+        try:
+            await self._in_thread(lambda: self._keep(full, now))
+        except sqlite3.Error as error:
+            log.warning("series_not_kept", error=str(error))
+
+    async def close(self) -> None:
+        last = [*self._full, *self._open.items()]
+        try:
+            await self._in_thread(lambda: self._write(last))
+            await self._in_thread(self._close)
+        except sqlite3.Error as error:
+            log.warning("series_not_kept", error=str(error))
+        self._thread.shutdown()
+
+    # -- in its thread ---------------------------------------------------------------------------
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            try:
+                self._db = _connected(self._path)
+            except sqlite3.DatabaseError as error:
+                log.warning("series_begun_anew", error=str(error))
+                self._path.replace(self._path.with_suffix(".broken"))
+                self._db = _connected(self._path)
+        return self._db
+
+    def _close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+
+    def _blocks(self, key: str, since: float, until: float) -> list[Curve]:
+        """Thinned ones first: they are older."""
+        asked = "SELECT data FROM blocks WHERE key = ? AND until >= ? AND start <= ?"
+        try:
+            rows = self._opened().execute(f"{asked} ORDER BY start, thin DESC", (key, since, until))
+            return [unpacked(data) for (data,) in rows]
+        except (sqlite3.Error, ValueError) as error:
+            log.warning("series_not_read", key=key, error=str(error))
+            return []
+
+    def _keep(self, blocks: Sequence[tuple[str, Block]], now: float) -> None:
+        self._write(blocks)
+        self._thin(now)
+        with self._opened() as db:
+            db.execute("DELETE FROM blocks WHERE thin = 1 AND until < ?", (now - KEPT_SECONDS,))
+        self._bound()
+
+    def _write(self, blocks: Sequence[tuple[str, Block]], thin: int = 0) -> None:
+        rows = [
+            (key, thin, block.times[0], block.times[-1], packed(block))
+            for key, block in blocks
+            if block.times
+        ]
+        with self._opened() as db:
+            db.executemany("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", rows)
+
+    def _thin(self, now: float) -> None:
+        """Of spans that are over and old enough, the means; they take the place of what they are
+        made of in one transaction."""
+        last = (now - FULL_SECONDS) // THIN_SPAN_SECONDS * THIN_SPAN_SECONDS
+        db = self._opened()
+        old = db.execute(
+            "SELECT DISTINCT key, CAST(start / ? AS INTEGER) FROM blocks"
+            " WHERE thin = 0 AND until < ? LIMIT ?",
+            (THIN_SPAN_SECONDS, last, AT_ONCE),
+        ).fetchall()
+        for key, span in old:
+            part = (key, span * THIN_SPAN_SECONDS, (span + 1) * THIN_SPAN_SECONDS)
+            where = "key = ? AND thin = 0 AND start >= ? AND start < ?"
+            rows = db.execute(f"SELECT data FROM blocks WHERE {where} ORDER BY start", part)
+            curve = averaged(joined([unpacked(data) for (data,) in rows]), THIN_STEP_SECONDS)
+            with db:
+                db.execute(f"DELETE FROM blocks WHERE {where}", part)
+                row = (key, 1, curve.times[0], curve.times[-1], packed(block_of(curve)))
+                db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", row)
+
+    def _bound(self) -> None:
+        """The oldest go until the file's pages in use are below the bound."""
+        db = self._opened()
+        while (used := _bytes_used(db)) > self._most_bytes:
+            (count,) = db.execute("SELECT COUNT(*) FROM blocks").fetchone()
+            most = max(1, int(count * (1 - self._most_bytes / used)))
+            with db:
+                gone = db.execute(
+                    "DELETE FROM blocks WHERE (key, thin, start) IN"
+                    " (SELECT key, thin, start FROM blocks ORDER BY until LIMIT ?)",
+                    (most,),
+                ).rowcount
+            log.info("series_dropped", blocks=gone, bytes=used)
+            if not gone:
+                return
+        db.execute("PRAGMA incremental_vacuum").fetchall()
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, check_same_thread=False)
+    try:
+        db.executescript(_SCHEMA)
+    except sqlite3.DatabaseError:
+        db.close()
+        raise
+    path.chmod(0o600)
+    return db
+
+
+def _bytes_used(db: sqlite3.Connection) -> int:
+    (pages,), (free,), (size,) = (
+        db.execute(f"PRAGMA {name}").fetchone()
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)

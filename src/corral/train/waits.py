@@ -1,0 +1,121 @@
+"""How long a rank waits for the others: for what its collectives bring, and for gradients.
+
+What is left of its step it was busy itself. In a gang that goes in step all steps are equally long,
+and only this tells which rank holds the others up. On a GPU the program does not wait, its stream
+does: there two events say for how long, and are read when both have passed.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Waits:
+    """`seconds`: waited in all, in steps between `begin` and `end`."""
+
+    def __init__(self, model: nn.Module | None, device: torch.device) -> None:
+        self.counting = False  # True while a step is under way
+        self._cuda = device.type == "cuda"
+        self._seconds = 0.0
+        self._pairs: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
+        self._since: Any = None
+        self._model = model if isinstance(model, nn.parallel.DistributedDataParallel) else None
+        self._hooks: list[Any] = []
+        self._thread = 0
+        self._wait: Any = None
+        self._backward: Any = None
+
+    @property
+    def seconds(self) -> float:
+        """A GPU's part of it as far as it has got."""
+        while self._pairs and self._pairs[0][1].query():  # type: ignore[no-untyped-call]
+            before, after = self._pairs.popleft()
+            self._seconds += before.elapsed_time(after) / 1000.0
+        return self._seconds
+
+    def begin(self) -> None:
+        """In a gang of several: watch this thread from now on."""
+        if self._wait is not None or not dist.is_initialized() or dist.get_world_size() < 2:
+            return
+        self._thread = threading.get_ident()
+        self._wait, self._backward = dist.Work.wait, torch.autograd.backward
+        dist.Work.wait = self._timed(self._wait)  # type: ignore[method-assign]
+        if self._model is not None:
+            self._watch(self._model)
+
+    def end(self) -> None:
+        if self._wait is None:
+            return
+        dist.Work.wait = self._wait  # type: ignore[method-assign]
+        torch.autograd.backward = self._backward
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks, self._wait = [], None
+
+    def _watch(self, model: nn.parallel.DistributedDataParallel) -> None:
+        """What it does in C++: buffers of all ranks before its forward, gradients after its
+        backward."""
+        first = next((one for one in model.parameters() if one.requires_grad), None)
+        self._hooks += [
+            model.register_forward_pre_hook(self._set_out),
+            model.module.register_forward_pre_hook(self._arrived),
+        ]
+        if first is not None:
+            watched: Any = first
+            self._hooks.append(watched.register_post_accumulate_grad_hook(self._set_out))
+            torch.autograd.backward = self._watched(self._backward)
+
+    def _timed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def wait(*args: Any, **more: Any) -> Any:
+            if not self.counting or threading.get_ident() != self._thread:
+                return original(*args, **more)
+            since = self._now()
+            try:
+                return original(*args, **more)
+            finally:
+                self._count(since)
+
+        return wait
+
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Backward, at whose end the gradients of all ranks are waited for: what passes after the
+        last gradient of its own."""
+
+        @wraps(original)
+        def backward(*args: Any, **more: Any) -> Any:
+            self._since = None
+            result = original(*args, **more)
+            self._arrived()
+            return result
+
+        return backward
+
+    def _set_out(self, *_: Any) -> None:
+        self._since = self._now() if self.counting else None
+
+    def _arrived(self, *_: Any) -> None:
+        if self._since is not None:
+            self._count(self._since)
+            self._since = None
+
+    def _now(self) -> Any:
+        if not self._cuda:
+            return time.monotonic()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def _count(self, since: Any) -> None:
+        now = self._now()
+        if self._cuda:
+            self._pairs.append((since, now))
+        else:
+            self._seconds += now - since

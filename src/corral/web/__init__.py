@@ -1,0 +1,5 @@
+"""The pages: files built from ui/, served beside the API. No rule of the cluster is here."""
+
+from corral.web.pages import FOLDER, Pages
+
+__all__ = ["FOLDER", "Pages"]

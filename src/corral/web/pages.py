@@ -1,0 +1,113 @@
+"""The pages' files, at the head's address: `/` and below, beside `/v1/`.
+
+They hold nothing of the cluster, so they ask for no token; all that is shown comes by the API. A
+file under `assets/` has its content in its name and is kept by browsers for ever; the page itself
+is asked for anew each time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+FOLDER: Final = Path(__file__).parent / "static"  # written by `make ui`, and into each wheel
+NOT_PAGES: Final = ("/v1/", "/healthz", "/metrics")
+PACKED: Final = (("br", ".br"), ("gzip", ".gz"))  # as the build has packed them, best first
+KEPT: Final = "public, max-age=31536000, immutable"
+ANEW: Final = "no-cache"
+_TYPES: Final[Mapping[str, str]] = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+}
+GUARDS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+NOT_BUILT: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Corral</title>
+<h1>The pages are not built here</h1>
+<p>This Corral was installed from its source, where Node could not be had. In that folder, run:</p>
+<pre>make ui</pre>
+<p>and load this page again. A wheel of Corral brings the pages with it. The command line and the
+API work without them: <code>corral status</code>.</p></html>"""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What is answered with; `packed` by the name of its coding."""
+
+    content: bytes
+    kind: str
+    caching: str
+    packed: Mapping[str, bytes]
+
+
+class Pages:
+    """Answers for the pages, and hands all else on to `app`."""
+
+    def __init__(self, app: ASGIApp, folder: Path = FOLDER) -> None:
+        self._app = app
+        self._folder = folder
+        self._files: dict[str, File] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = (
+            scope["type"] == "http"
+            and scope["method"] in ("GET", "HEAD")
+            and not scope["path"].startswith(NOT_PAGES)
+        )
+        if not is_page:
+            await self._app(scope, receive, send)
+        else:
+            await self._answer(scope)(scope, receive, send)
+
+    def _answer(self, scope: Scope) -> Response:
+        name = scope["path"].lstrip("/")
+        file = self._file(name) or (None if _is_file(name) else self._file("index.html"))
+        if file is None:
+            status, text = (404, "there is no such file\n") if _is_file(name) else (200, NOT_BUILT)
+            kind = "text/plain" if _is_file(name) else "text/html"
+            return Response(text, status, {**GUARDS, "Cache-Control": ANEW}, media_type=kind)
+        content, headers = file.content, {**GUARDS, "Cache-Control": file.caching}
+        headers |= {"Vary": "Accept-Encoding"}
+        taken = dict(scope["headers"]).get(b"accept-encoding", b"").decode("latin-1")
+        for coding, _ in PACKED:
+            if coding in taken and coding in file.packed:
+                content, headers = file.packed[coding], {**headers, "Content-Encoding": coding}
+                break
+        return Response(content, 200, headers, media_type=file.kind)
+
+    def _file(self, name: str) -> File | None:
+        """Read once: what is under a name of `assets/` never changes, and the page is small."""
+        known = self._files.get(name)
+        if known is not None and known.caching == KEPT:
+            return known
+        path = self._folder / name
+        kind = _TYPES.get(path.suffix)
+        if kind is None or ".." in path.parts or not path.is_file():
+            return None
+        packed = {
+            coding: path.with_name(path.name + ending).read_bytes()
+            for coding, ending in PACKED
+            if path.with_name(path.name + ending).is_file()
+        }
+        caching = KEPT if name.startswith("assets/") else ANEW
+        self._files[name] = File(path.read_bytes(), kind, caching, packed)
+        return self._files[name]
+
+
+def _is_file(name: str) -> bool:
+    """A page's address has no ending; a missing file is not answered with a page."""
+    return name.startswith("assets/") or Path(name).suffix in _TYPES

@@ -1,0 +1,252 @@
+"""Alerts: how people write whom to tell of what (alerts.yaml), and how they are answered."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from corral.insight.alerts import Alert, AlertRules, Kind, Severity
+from corral.insight.notices import Quiet, Taste
+from corral.wire import read
+from corral.wire.document import Document, Where
+from corral.wire.parts import Answer
+from corral.wire.read import Wrong, reader, shown
+from corral.wire.reading import Problem, refusal
+
+_CLOCK: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
+_ADDRESS: Final = re.compile(r"[^@\s,<>\r\n]{1,64}@[^@\s,<>\r\n]{1,255}", re.ASCII)
+_EXAMPLE: Final = "{name: team, slack: https://hooks.slack.com/services/...}"
+MOST_RECEIVERS: Final = 20
+
+
+def _address(value: Any, *, field: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", value):
+        raise Wrong(f"{shown(value)} is no web address", f"write: {field}: https://...")
+    return value
+
+
+def _mail(value: Any) -> str:
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+        raise Wrong(f"{shown(value)} is no e-mail address", "write: to: [ops@example.org]")
+    return value
+
+
+def _clock(value: Any) -> float:
+    """Seconds of the day in "22:00"."""
+    match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise Wrong(f"{shown(value)} is no time of the day", 'write: from: "22:00"')
+    return int(match[1]) * 3600.0 + int(match[2]) * 60.0
+
+
+def _zone(value: Any) -> str:
+    try:
+        ZoneInfo(str(value))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Wrong(
+            f"{shown(value)} is no time zone of this machine", "write: zone: Europe/Berlin, or UTC"
+        ) from None
+    return str(value)
+
+
+def _share(value: Any, *, field: str) -> float | None:
+    """A part of the whole in "10%" and 0.1; never in off."""
+    if value is False or value == "off":
+        return None
+    number = value
+    if isinstance(value, str) and re.fullmatch(r"\d{1,2}(\.\d+)?\s*%", value):
+        number = float(value.rstrip("% ")) / 100
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < 1:
+        raise Wrong(f"{shown(value)} is no part of the whole", f"write: {field}: 10%, or off")
+    return float(number)
+
+
+def _after(value: Any, *, field: str) -> float | None:
+    """Seconds in "30m"; never in off."""
+    if value is False or value == "off":
+        return None
+    return read.seconds(value, field=field, low=1.0)
+
+
+def _switch(value: Any, *, field: str) -> bool:
+    if isinstance(value, bool) or value in ("on", "off"):
+        return value in (True, "on")
+    raise Wrong(f"{shown(value)} is neither on nor off", f"write: {field}: off")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class QuietHours(_Part):
+    begin: Annotated[float, BeforeValidator(_clock)] = Field(alias="from")
+    until: Annotated[float, BeforeValidator(_clock)]
+    zone: Annotated[str, BeforeValidator(_zone)] = "UTC"
+
+
+class Mail(_Part):
+    """A message by SMTP. The password lies in a file of its own, 0600."""
+
+    to: list[Annotated[str, BeforeValidator(_mail)]] = Field(min_length=1, max_length=20)
+    sender: Annotated[str, BeforeValidator(_mail)] = Field(alias="from")
+    host: str = Field(min_length=1, max_length=255)
+    port: int = Field(default=587, ge=1, le=65535)
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    user: str | None = None
+    password_file: str | None = None
+
+
+class Receiver(_Part):
+    """One of webhook, slack and email, and what it wants to hear."""
+
+    name: str = Field(min_length=1, max_length=60)
+    webhook: Annotated[str, BeforeValidator(reader(_address, field="webhook"))] | None = None
+    slack: Annotated[str, BeforeValidator(reader(_address, field="slack"))] | None = None
+    email: Mail | None = None
+    secret_file: str | None = None  # signs what a webhook gets
+    least: Literal["info", "warning", "critical"] = "info"
+    of: list[Annotated[Kind, Field(strict=False)]] = []
+    repeat: Annotated[float, BeforeValidator(reader(read.seconds, field="repeat", low=60.0))] = (
+        4 * 3600.0
+    )
+    quiet: QuietHours | None = None
+
+    @property
+    def taste(self) -> Taste:
+        quiet = None
+        if self.quiet is not None:
+            quiet = Quiet(from_seconds=self.quiet.begin, until_seconds=self.quiet.until)
+        return Taste(
+            least=Severity(self.least),
+            kinds=frozenset(self.of),
+            repeat_seconds=self.repeat,
+            quiet=quiet,
+        )
+
+
+def _rule(read_it: Any, field: str) -> BeforeValidator:
+    return BeforeValidator(reader(read_it, field=field))
+
+
+class Rules(_Part):
+    """From when on each is told; off: never."""
+
+    job_failed: Annotated[bool, _rule(_switch, "job_failed")] = True
+    job_stuck: Annotated[float | None, _rule(_after, "job_stuck")] = 1800.0
+    node_down: Annotated[float | None, _rule(_after, "node_down")] = 60.0
+    node_kept_back: Annotated[bool, _rule(_switch, "node_kept_back")] = True
+    queue_starved: Annotated[float | None, _rule(_after, "queue_starved")] = 86_400.0
+    budget_low: Annotated[float | None, _rule(_share, "budget_low")] = 0.1
+    disk_full: Annotated[float | None, _rule(_share, "disk_full")] = 0.05
+
+    @property
+    def domain(self) -> AlertRules:
+        return AlertRules(
+            job_failed=self.job_failed,
+            job_stuck_seconds=self.job_stuck,
+            node_down_seconds=self.node_down,
+            node_kept_back=self.node_kept_back,
+            queue_starved_seconds=self.queue_starved,
+            budget_left_share=self.budget_low,
+            disk_free_share=self.disk_full,
+        )
+
+
+class AlertFile(_Part):
+    kind: Literal["alerts"] = "alerts"
+    to: list[Receiver] = Field(min_length=1, max_length=MOST_RECEIVERS)
+    rules: Rules = Rules()
+
+
+def read_alerts(document: Document) -> AlertFile:
+    """Whom to tell of what. Raises: SpecInvalid with file and line."""
+    try:
+        found = AlertFile.model_validate(document.value)
+    except ValidationError as error:
+        problems = [_problem(dict(one)) for one in error.errors(include_url=False)]
+        raise refusal(document, problems) from None
+    names = [one.name for one in found.to]
+    problems = []
+    for place, one in enumerate(found.to):
+        ways = [way for way in ("webhook", "slack", "email") if getattr(one, way) is not None]
+        if len(ways) != 1:
+            told = " and ".join(ways) or "no way to tell it"
+            text = f"{one.name} has {told}: it needs one of webhook, slack and email"
+            problems.append(Problem(where=("to", place), text=text, hint=f"write: {_EXAMPLE}"))
+        if names.count(one.name) > 1:
+            text = f"{shown(one.name)} is there twice"
+            problems.append(Problem(where=("to", place, "name"), text=text, hint="name each anew"))
+    if problems:
+        raise refusal(document, problems)
+    return found
+
+
+def _problem(error: Mapping[str, Any]) -> Problem:
+    where: Where = tuple(error["loc"])
+    field = str(where[-1]) if where else "to"
+    if error["type"] == "value_error":
+        wrong = error["ctx"]["error"]
+        return Problem(where=where, text=wrong.text, hint=wrong.hint)
+    if error["type"] == "extra_forbidden":
+        return Problem(where=where, text="there is no such field", hint=f"known: {_known(where)}")
+    if error["type"] == "missing":
+        example = f"to: [{_EXAMPLE}]" if field == "to" else f"{field}: ..."
+        return Problem(where=where, text="is missing", hint=f"add: {example}")
+    if len(where) > 1 and where[-2] == "of":
+        text = f"{shown(error.get('input'))} is nothing that is told"
+        return Problem(where=where, text=text, hint=f"write some of: {', '.join(Kind)}")
+    text = f"{shown(error.get('input'))} is not what belongs here"
+    return Problem(where=where, text=text, hint=f"write: to: [{_EXAMPLE}]")
+
+
+def _known(where: Where) -> str:
+    """The fields of the part that the unknown one is in."""
+    parts: dict[str, type[BaseModel]] = {"rules": Rules, "quiet": QuietHours, "email": Mail}
+    inside = str(where[-2]) if len(where) > 1 else ""
+    part = parts.get(inside, AlertFile if len(where) == 1 else Receiver)
+    return ", ".join(field.alias or name for name, field in part.model_fields.items())
+
+
+class AlertRow(Answer):
+    """An alert that stands (`corral alert ls`)."""
+
+    key: str
+    kind: str
+    severity: str
+    text: str
+    next: str
+    since: float
+
+    @classmethod
+    def of(cls, alert: Alert) -> "AlertRow":
+        return cls(
+            key=alert.key,
+            kind=alert.kind.value,
+            severity=alert.severity.value,
+            text=alert.text,
+            next=alert.next,
+            since=alert.since,
+        )
+
+
+class ReceiverRow(Answer):
+    """One who is told; `trouble`: why the last message did not reach them."""
+
+    name: str
+    trouble: str
+
+
+class Alerts(Answer):
+    """`trouble`: why alerts.yaml cannot be read."""
+
+    alerts: list[AlertRow]
+    receivers: list[ReceiverRow]
+    trouble: str
+
+
+class AlertsSent(Answer):
+    """Whom a message for trying it out was handed to."""
+
+    sent: list[str]

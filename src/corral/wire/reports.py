@@ -1,0 +1,78 @@
+"""Reports of the ledger as they travel."""
+
+from datetime import UTC, date, datetime
+from typing import Any, Final, Literal
+
+import msgspec
+
+from corral.domain.account import DAY_SECONDS
+from corral.insight.reports import Report as Found
+from corral.wire.parts import Answer
+
+Kind = Literal["usage", "waste", "cost", "goodput"]
+By = Literal["job", "user", "queue", "gpu-type"]
+MOST_ROWS: Final = 10_000
+
+
+class ReportColumn(Answer):
+    """`unit` "share" is from 0 to 1; money has none."""
+
+    name: str
+    unit: str
+
+
+class ReportRow(Answer):
+    """A value for each column; None: nothing is known. `more`: the name of a job."""
+
+    name: str
+    more: str = ""
+    values: list[float | None]
+
+
+class ReportDay(Answer):
+    """All rows together on one day (UTC)."""
+
+    day: date
+    values: list[float | None]
+
+
+class Report(Answer):
+    """Rows by GPU-hours allocated, the most first. `rest`: rows that are left out."""
+
+    kind: Kind
+    by: By
+    first: date
+    last: date
+    columns: list[ReportColumn]
+    rows: list[ReportRow]
+    rest: int = 0
+    total: list[float | None]
+    days: list[ReportDay]
+
+
+def date_of(day: int) -> date:
+    return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
+
+
+def encoded(found: Found, *, first: int, last: int, limit: int) -> bytes:
+    """The JSON of a Report: 10,000 rows are made into no objects that only JSON needs."""
+    columns = found.columns
+    rows = found.rows[:limit]
+    body: dict[str, Any] = {
+        "kind": found.kind,
+        "by": found.by,
+        "first": date_of(first),
+        "last": date_of(last),
+        "columns": [{"name": one.name, "unit": one.unit} for one in columns],
+        "rows": [
+            {"name": row.name, "more": row.more, "values": [c.of(row.amounts) for c in columns]}
+            for row in rows
+        ],
+        "rest": len(found.rows) - len(rows),
+        "total": [one.of(found.total) for one in columns],
+        "days": [
+            {"day": date_of(day), "values": [one.of(amounts) for one in columns]}
+            for day, amounts in found.days
+        ],
+    }
+    return msgspec.json.encode(body)

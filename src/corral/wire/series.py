@@ -1,0 +1,11 @@
+"""A curve, as it is answered."""
+
+from corral.wire.parts import Answer
+
+
+class Series(Answer):
+    """Values of each field at these moments (seconds since 1970); null: not known then."""
+
+    key: str
+    times: list[float]
+    fields: dict[str, list[float | None]]

@@ -1,0 +1,126 @@
+"""Lines of the kernel's log, as drivers write them."""
+
+import asyncio
+import os
+import tty
+from pathlib import Path
+
+import pytest
+
+from corral.agent.telemetry.kernel_log import Bus, KernelLog, bus_of, happening_of
+from corral.agent.telemetry.words import Happening
+from corral.domain.signals import SignalKind
+from tests.patience import PATIENCE_SECONDS
+
+Told = tuple[SignalKind, int | None, int | None, str, str]
+
+
+def gpu_at(bus: Bus) -> int | None:
+    return {(0, 0x3B, 0): 2, (1, 0xC1, 0): 5}.get(bus)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, "
+            "GPU has fallen off the bus.",
+            (SignalKind.XID, 79, 2, "", ""),
+        ),
+        (
+            "[ 12.3] NVRM: Xid (PCI:0001:c1:00): 154, GPU recovery action changed from 0x0 (None) "
+            "to 0x1 (GPU Reset Required)",
+            (SignalKind.XID, 154, 5, "", "GPU Reset"),
+        ),
+        ("NVRM: Xid (0000:3b:00): 43, Ch 00000010", (SignalKind.XID, 43, 2, "", "")),
+        ("NVRM: Xid (PCI:0000:99:00): 31, x", (SignalKind.XID, 31, None, "0000:99:00", "")),
+        (
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 28 LTSSM Fault Up",
+            (SignalKind.SXID, 20034, None, "nvidia-nvswitch3", ""),
+        ),
+        (
+            "EDAC MC1: 2 UE memory read error on CPU_SrcID#1_MC#0",
+            (SignalKind.MEMORY, 1, None, "MC1", ""),
+        ),
+        ("EDAC MC0: 1 CE memory scrubbing error", (SignalKind.MEMORY, 0, None, "MC0", "")),
+        ("Memory failure: 0x1a2b: recovery action", (SignalKind.MEMORY, 1, None, "", "")),
+        (
+            "blk_update_request: I/O error, dev nvme0n1, sector 123",
+            (SignalKind.DISK_ERRORS, None, None, "nvme0n1", ""),
+        ),
+        (
+            "EXT4-fs error (device sda1): ext4_lookup: deleted inode",
+            (SignalKind.DISK_ERRORS, None, None, "sda1", ""),
+        ),
+        ("usb 1-1: new high-speed USB device", None),
+        ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module", None),
+        ("EDAC MC: Ver: 3.0.0", None),
+    ],
+)
+def test_a_line_of_a_fault_is_told_and_no_other(line: str, told: Told | None) -> None:
+    found = happening_of(line, gpu_at, 1.0)
+    seen = found and (found.kind, found.code, found.gpu, found.device, found.recovery)
+    assert seen == told
+
+
+def test_the_drivers_words_are_told_without_the_process() -> None:
+    line = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off."
+    found = happening_of(line, gpu_at, 1.0)
+    assert found is not None
+    assert found.text == "GPU 2: XID 79: GPU has fallen off"
+
+
+def test_a_place_on_the_bus_reads_as_nvml_and_linux_write_it() -> None:
+    assert bus_of("00000000:3B:00.0") == bus_of("0000:3b:00") == (0, 0x3B, 0)
+    assert bus_of("nonsense") is None
+
+
+async def came(told: list[Happening], count: int) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while len(told) < count:
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.005)
+
+
+async def test_records_of_the_kernel_are_told_from_their_number_on() -> None:
+    told = list[Happening]()
+    kernel, log = os.openpty()  # a device as /dev/kmsg is one, which gives a record at a time
+    tty.setraw(log)
+    follows = KernelLog(Path(os.ttyname(log)), gpu_at, told.append)
+    follows.follow(11)
+    for number in (11, 12):
+        text = f"NVRM: Xid (PCI:0000:3b:00): {number}, x"
+        os.write(kernel, f"6,{number},123,-;{text}\n SUBSYSTEM=pci\n".encode())
+        while number > 11 and follows.place != number:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.05)
+    await came(told, 1)
+    assert [one.code for one in told] == [12]
+
+
+async def test_a_log_is_read_on_from_where_it_was_read_to(tmp_path: Path) -> None:
+    log, told = tmp_path / "kernel.log", list[Happening]()
+
+    def say(*codes: int) -> None:
+        with log.open("a") as opened:
+            opened.writelines(f"NVRM: Xid (PCI:0000:3b:00): {code}, x\n" for code in codes)
+
+    async def until(count: int) -> list[int | None]:
+        await came(told, count)
+        return [one.code for one in told]
+
+    say(1)
+    first = KernelLog(log, gpu_at, told.append)
+    first.follow(None)
+    while first.place is None:
+        await asyncio.sleep(0.001)
+    say(2, 3)
+    assert await until(2) == [2, 3], "what was there before was another's"
+    place, size = first.place, log.stat().st_size
+    assert place == size
+    log.unlink()
+    say(4)
+    assert await until(3) == [2, 3, 4], "a log that is begun anew is read from its beginning"
+    second = KernelLog(log, gpu_at, told.append)
+    second.follow(0)
+    assert await until(4) == [2, 3, 4, 4]

@@ -1,0 +1,140 @@
+"""/metrics: what Prometheus reads is whole, true, and named as people's dashboards name it."""
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
+from prometheus_client.parser import text_string_to_metric_families as read_plain
+
+from corral.api.metrics.devices import gpu_families
+from corral.api.metrics.route import wants_open_metrics
+from corral.control.counts import Histogram
+from corral.domain.ids import NodeId
+from corral.domain.node import Liveness
+from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
+from tests.api.heads import Agent, Head, eventually, up
+from tests.worlds import Cluster, gang, node
+
+GPU = GpuSample(
+    index=0,
+    uuid='GPU-"1"\\',
+    type="h100",
+    utilisation=0.875,
+    memory_used_bytes=3 * 2**20,
+    memory_total_bytes=10 * 2**20,
+    energy_joules=12.5,
+    nvlinks=(NvLink(link=0, up=True, crc_errors=2), NvLink(link=1, up=True, crc_errors=3)),
+)
+SAMPLE = NodeSample(
+    at=1.0,
+    cpu_utilisation=0.25,
+    pressure_io=0.5,
+    gpus=(GPU, GpuSample(index=1, uuid="GPU-2", silent=True)),
+    ports=(PortSample(name="mlx5_0:1", kind="infiniband", up=True, bits_per_second=4e11),),
+    disks=(DiskSample(path="/a", total_bytes=9, free_bytes=4), DiskSample(path="/b", silent=True)),
+)
+
+
+@pytest.fixture
+def agent(head: Head) -> Iterator[Agent]:
+    agent = Agent(head, "n1").hello()
+    agent.beat()
+    yield agent
+    agent.close()
+
+
+def values(text: str, *, open: bool = True) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Each series by name and the values of its labels."""
+    read = read_open if open else read_plain
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in read(text)
+        for sample in family.samples
+    }
+
+
+def test_the_head_tells_jobs_and_queues_and_gpus_of_who_holds_them(
+    head: Head, agent: Agent
+) -> None:
+    control = head.control
+    head.run(control.submit([gang("held", gpus=1)], key="", by="alice"))  # type: ignore[arg-type]
+    eventually(lambda: any(job.state == "STARTING" for job in control.world.jobs.values()))
+    job = next(job for job in control.world.jobs.values() if job.spec.name == "held")
+    agent.beat(up((job.id, 1)))
+    eventually(lambda: control.world.jobs[job.id].state == "RUNNING")
+    control.sensed.take(NodeId("n1"), SAMPLE, 1.0)
+    with head.http("vera") as http:
+        answer = http.get("/metrics")
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    found = values(answer.text)
+    assert found["corral_jobs", ("default", "RUNNING")] >= 1
+    assert found["corral_attempts_started_total", ("default",)] >= 1
+    assert found["corral_wait_seconds_count", ("default",)] >= 1
+    assert found["corral_node_port_up", ("n1", "mlx5_0:1", "infiniband")] == 1
+    held = control.world.attempts[job.id].seats[0].gpus[0]
+    who = (str(job.id), "alice", "default") if held == 0 else ("", "", "")
+    first = ("0", 'GPU-"1"\\', "nvidia0", "h100", "n1", *who)
+    assert found["DCGM_FI_DEV_GPU_UTIL", first] == 87.5
+    assert found["DCGM_FI_DEV_FB_FREE", first] == 7
+    assert found["DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", first] == 5
+
+
+def test_whoever_takes_the_older_text_only_gets_it_with_its_counters(
+    head: Head, agent: Agent
+) -> None:
+    head.control.sensed.take(NodeId("n1"), SAMPLE, 1.0)
+    with head.http("vera") as http:
+        answer = http.get("/metrics", headers={"Accept": "text/plain"})
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    kinds = {family.name: family.type for family in read_plain(answer.text)}
+    assert kinds["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] == "counter"
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_open"),
+    [
+        ("", True),
+        ("*/*", True),
+        ("text/plain;version=0.0.4;q=0.5", False),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", True),
+    ],
+)
+def test_the_format_is_the_one_that_is_asked_for(accept: str, is_open: bool) -> None:
+    assert wants_open_metrics(accept) == is_open
+
+
+def test_nobody_reads_metrics_without_a_token(head: Head) -> None:
+    with head.http(None) as http:
+        assert http.get("/metrics").status_code == 401
+
+
+def test_what_a_silent_node_said_last_is_not_told_and_what_is_not_known_is_no_zero() -> None:
+    cluster = Cluster(node("n1"), node("n2"))
+    one, two = NodeId("n1"), NodeId("n2")
+    cluster.world.nodes[two] = node("n2").__class__(id=two, liveness=Liveness.SILENT)
+    text = "".join(gpu_families(cluster.world, {one: SAMPLE, two: SAMPLE}, counters=True))
+    assert 'Hostname="n1"' in text
+    assert 'Hostname="n2"' not in text
+    assert "DCGM_FI_DEV_SM_CLOCK" not in text
+
+
+def test_a_gpu_that_two_share_has_both_their_names() -> None:
+    cluster = Cluster(node("n1", gpus=1))
+    for name in ("a", "b"):
+        cluster.up(cluster.submit(gang(name, gpus=0)))
+    jobs = list(cluster.world.allocations.values())
+    for row in jobs:
+        seat = row.seat.__class__(node=row.seat.node, gpus=(0,), gpu_millis=500)
+        cluster.world.allocations[row.key] = row.__class__(
+            job=row.job, attempt=row.attempt, seat=seat
+        )
+    text = "".join(gpu_families(cluster.world, {NodeId("n1"): SAMPLE}, counters=True))
+    assert 'job="j1,j2"' in text
+
+
+def test_a_bucket_holds_what_is_at_most_its_bound() -> None:
+    waits = Histogram((1.0, 5.0))
+    for seconds in (0.5, 1.0, 3.0, 9.0):
+        waits.add(seconds)
+    assert waits.cumulative() == [("1.0", 2.0), ("5.0", 3.0), ("+Inf", 4.0)]
+    assert waits.total == 13.5

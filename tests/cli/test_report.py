@@ -1,0 +1,88 @@
+"""corral report: the same numbers in words, in a table, in CSV and on a page."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from corral.cli.failure import Usage
+from corral.cli.report import VERDICTS, _moment, _print_csv, shown
+from corral.domain.account import Account, Amounts
+from corral.domain.ids import AttemptNumber, QueueName, UserName, job_id
+from corral.insight.reports import BY, KINDS, report
+from corral.plan.page import page
+from corral.wire.reports import Report, encoded
+
+HOUR = 3600.0
+
+
+def found(kind: str, by: str, *, limit: int = 10) -> Report:
+    """Ann held 10 h, of which 8 were of use; Bo 5 h a day later, and all was lost."""
+    rows = [
+        Account(
+            day=20_000 + at,
+            queue=QueueName("team"),
+            user=UserName(user),
+            gpu_type="h100",
+            amounts=amounts,
+            job=job_id(at + 1),
+            attempt=AttemptNumber(1),
+            name=f"train-{user}",
+        )
+        for at, (user, amounts) in enumerate(
+            [
+                ("ann", Amounts(10 * HOUR, 10 * HOUR, 9 * HOUR, 0, 8 * HOUR, 2 * HOUR)),
+                ("bo", Amounts(allocated_gpu_seconds=5 * HOUR, failed_gpu_seconds=5 * HOUR)),
+            ]
+        )
+    ]
+    body = encoded(report(kind, by, rows), first=20_000, last=20_001, limit=limit)
+    return Report.model_validate_json(body)
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_report_has_a_verdict_a_table_and_a_page(kind: str, by: str) -> None:
+    told = shown(found(kind, by))
+    assert told.verdict
+    (table,) = told.tables
+    assert len({len(row) for row in (*table.rows, table.columns)}) == 1
+    text = page(told)
+    assert "<svg" in text
+    assert "2024-10-04 to 2024-10-05" in text
+
+
+def test_the_verdict_is_of_all_rows_and_those_left_out_are_counted() -> None:
+    told = shown(found("goodput", "user", limit=1))
+    assert "Of 15.0 GPU-hours that were held, 8.00 brought steps" in told.verdict
+    assert "goodput 53.3 %" in told.verdict
+    (table,) = told.tables
+    assert [row[0] for row in table.rows] == ["ann", "total"]
+    assert "1 more rows are left out" in table.note
+
+
+def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _print_csv(found("usage", "job"))
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.startswith("job,name,allocated (GPU-hours),used (GPU-hours),utilisation (share)")
+    assert first.startswith("j1,train-ann,10,9,0.9,")
+    assert second.startswith("j2,train-bo,5,0,,")
+
+
+def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
+    body = encoded(report("cost", "queue", []), first=0, last=1, limit=1)
+    told = shown(Report.model_validate_json(body))
+    assert (told.verdict, told.tables) == ("Nobody held a GPU in that time.", ())
+
+
+def test_a_moment_is_so_long_ago_or_a_date() -> None:
+    assert _moment("7d", 10 * 86400.0, "--since") == 3 * 86400.0
+    november = datetime(2026, 11, 1, tzinfo=UTC)
+    assert _moment("2026-11-01", 0.0, "--since") == november.timestamp()
+    with pytest.raises(Usage):
+        _moment("lately", 0.0, "--since")
+
+
+def test_each_kind_has_its_verdict() -> None:
+    assert VERDICTS.keys() == KINDS.keys()

@@ -1,0 +1,96 @@
+"""A straggler is told once, with its node; what bounds a job is said while it runs."""
+
+from dataclasses import replace
+
+from corral.control.paces import LOOK_SECONDS, Paces
+from corral.control.sensed import Sensed
+from corral.domain.facts import Pace, Phase, Progress
+from corral.domain.ids import JobId, NodeId
+from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.world import Event
+from corral.insight.bottleneck import Bound
+from tests.worlds import Cluster, gang, node
+
+
+class Gang:
+    """Two nodes with two ranks each, whose steps take 100 ms, and those of the slow one more."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(node("n1"), node("n2"))
+        self.id: JobId = self.cluster.submit(gang(nodes=2, gpus=2))
+        self.cluster.up(self.id)
+        self.paces = Paces()
+        self.looks = 0
+        self.told: list[Event] = []
+
+    def pass_by(self, looks: int, *, slow: int | None = None, data: float = 0.0) -> None:
+        for _ in range(looks):
+            self.looks += 1
+            done = 40 * self.looks
+            for at, name in enumerate(("n1", "n2")):
+                ranks = tuple(
+                    Pace(
+                        rank,
+                        done,
+                        data * done,
+                        0.11 * done,
+                        (0.0 if rank == slow else 0.01) * done,
+                    )
+                    for rank in (2 * at, 2 * at + 1)
+                )
+                progress = Progress(
+                    step=done,
+                    data_seconds=data * done,
+                    compute_seconds=0.11 * done,
+                    ranks=ranks,
+                )
+                self.cluster.say(self.id, Phase.UP, on=name, progress=progress)
+            self.cluster.tick(seconds=LOOK_SECONDS)
+            cluster = self.cluster
+            self.told += self.paces.look(
+                cluster.world, cluster.facts, cluster.serving, cluster.wall
+            )
+
+
+def test_a_straggler_is_told_once_with_its_node_and_its_share() -> None:
+    whole = Gang()
+    whole.pass_by(12, slow=3)
+    (event,) = whole.told
+    assert (event.kind, event.job, event.node) == ("straggler", whole.id, NodeId("n2"))
+    assert "rank 3 on n2 is 10% slower" in event.text
+    found = whole.paces.bottleneck(whole.cluster.world, Sensed(), whole.id)
+    assert found is not None
+    assert found.bound == Bound.STRAGGLER
+
+
+def test_of_ranks_that_are_alike_none_is_told() -> None:
+    whole = Gang()
+    whole.pass_by(12)
+    assert whole.told == []
+    assert whole.paces.bottleneck(whole.cluster.world, Sensed(), whole.id) is None
+
+
+def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apart() -> None:
+    whole = Gang()
+    whole.pass_by(4, data=0.1)
+    sensed = Sensed()
+    found = whole.paces.bottleneck(whole.cluster.world, sensed, whole.id)
+    assert found is not None
+    assert found.bound == Bound.DATA
+    full = Gang()
+    full.pass_by(4)
+    gpus = tuple(GpuSample(index=at, uuid=str(at), utilisation=0.95) for at in range(2))
+    for name in full.cluster.nodes:
+        sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
+    found = full.paces.bottleneck(full.cluster.world, sensed, full.id)
+    assert found is not None
+    assert found.bound == Bound.COMPUTE
+
+
+def test_an_attempt_that_is_over_is_not_spoken_of() -> None:
+    whole = Gang()
+    whole.pass_by(12, slow=0)
+    attempt = whole.cluster.world.attempts[whole.id]
+    whole.cluster.world.attempts[whole.id] = replace(attempt, ended_at=1.0)
+    whole.pass_by(1)
+    assert whole.paces.bottleneck(whole.cluster.world, Sensed(), whole.id) is None

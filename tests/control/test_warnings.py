@@ -1,0 +1,42 @@
+"""What ails nodes is told, the worst first, and a storm of it in few sentences."""
+
+from dataclasses import replace
+
+from corral.control.warnings import node_warnings
+from corral.domain.ailment import Ailment, Bar, Remedy
+from corral.domain.node import Node
+from corral.domain.signals import SignalKind
+from tests.worlds import node
+
+
+def ailing(id: str, bar: Bar, *, suspect: bool = False) -> Node:
+    one = Ailment(
+        kind=SignalKind.XID,
+        code=79,
+        gpu=0,
+        device="",
+        text=f"XID 79 of {id}",
+        since=1.0,
+        last=1.0,
+        remedy=Remedy.REBOOT,
+        bar=bar,
+    )
+    return replace(node(id), ailments=(one,), suspect=suspect)
+
+
+def test_what_ails_a_node_is_told_and_the_suspects_first() -> None:
+    said = list(node_warnings([ailing("n1", Bar.AVOID), ailing("n2", Bar.DRAIN, suspect=True)]))
+    assert [sentence.partition(":")[0] for sentence in said] == ["node n2", "node n1", "1 suspect"]
+
+
+def test_a_storm_is_a_few_sentences_however_many_it_hits() -> None:
+    said = list(node_warnings([ailing(f"n{i}", Bar.DRAIN, suspect=i > 75) for i in range(750)]))
+    assert len(said) == 7
+    assert said[-2:] == [
+        "745 more nodes ail: corral node ls",
+        "674 suspects: to cordon what health would is left to you: corral node cordon --suspects",
+    ]
+
+
+def test_a_healthy_node_is_no_warning() -> None:
+    assert list(node_warnings([node("n1"), ailing("n2", Bar.OPEN)])) == []

@@ -1,0 +1,252 @@
+"""What signals mean over time: pairs settle, flaps are counted, what repeats climbs, all passes."""
+
+from collections.abc import Sequence
+from itertools import count
+
+import pytest
+
+from corral.domain.ailment import Ailment, Bar, Remedy, barred, worst
+from corral.domain.ids import UserName
+from corral.domain.signals import Signal, SignalKind
+from corral.health.rules import HealthRules
+from corral.health.verdict import (
+    Noticed,
+    Struck,
+    booted,
+    excused,
+    judge_ailments,
+    mended,
+)
+
+XID = SignalKind.XID
+HOUR = 3600.0
+DAY = 86400.0
+RULES = HealthRules()
+
+
+class Patient:
+    """One node's ailments through time."""
+
+    def __init__(self, family: str = "hopper") -> None:
+        self.now = 1_000_000.0
+        self.ailments: tuple[Ailment, ...] = ()
+        self.struck: list[Struck] = []
+        self._family = family
+        self._numbers = count(1)
+
+    def meets(
+        self,
+        kind: SignalKind,
+        code: int | None = None,
+        *,
+        gpu: int | None = 0,
+        device: str = "",
+        recovery: str = "",
+        users: Sequence[str] = (),
+    ) -> "Patient":
+        signal = Signal(
+            number=next(self._numbers),
+            at=self.now,
+            kind=kind,
+            code=code,
+            gpu=gpu,
+            device=device,
+            recovery=recovery,
+            text=f"{kind} {code}",
+        )
+        self._look([Noticed(signal=signal, users=tuple(UserName(user) for user in users))])
+        return self
+
+    def after(self, seconds: float) -> "Patient":
+        self.now += seconds
+        self._look([])
+        return self
+
+    def _look(self, new: Sequence[Noticed]) -> None:
+        self.ailments, struck = judge_ailments(
+            self.ailments, new, self.now, RULES, lambda _: self._family
+        )
+        self.struck += struck
+
+    @property
+    def bar(self) -> Bar:
+        return barred(self.ailments)
+
+    @property
+    def remedy(self) -> Remedy:
+        one = worst(self.ailments)
+        return one.remedy if one is not None else Remedy.IGNORE
+
+
+def test_a_gpu_that_is_lost_drains_its_node_and_ends_the_jobs_on_it_once() -> None:
+    node = Patient().meets(XID, 79, gpu=3)
+    assert (node.bar, node.remedy) == (Bar.DRAIN, Remedy.REBOOT)
+    assert [(one.ailment.gpu, one.whole_node) for one in node.struck] == [(3, False)]
+    assert len(node.after(1.0).after(60.0).struck) == 1
+
+
+def test_a_contained_error_ends_its_jobs_and_leaves_the_node_open() -> None:
+    node = Patient().meets(XID, 94)
+    assert (node.bar, node.remedy, len(node.struck)) == (Bar.OPEN, Remedy.RESTART_APP, 1)
+
+
+@pytest.mark.parametrize("codes", [(48, 63), (63, 48)])
+@pytest.mark.parametrize("gap", [0.0, 2.0, 5.0])
+def test_a_double_bit_error_with_a_remap_is_a_reset_in_either_order(
+    codes: tuple[int, int], gap: float
+) -> None:
+    node = Patient().meets(XID, codes[0])
+    assert node.bar == Bar.AVOID, "the first line alone closes nothing"
+    node.now += gap
+    node.meets(XID, codes[1])
+    assert (node.bar, node.remedy) == (Bar.DRAIN, Remedy.RESET)
+
+
+@pytest.mark.parametrize("codes", [(48, 64), (64, 48)])
+@pytest.mark.parametrize("gap", [0.0, 2.0, 5.0])
+def test_a_double_bit_error_with_a_failed_remap_is_an_rma_in_either_order(
+    codes: tuple[int, int], gap: float
+) -> None:
+    node = Patient().meets(XID, codes[0])
+    assert node.bar == Bar.AVOID
+    node.now += gap
+    node.meets(XID, codes[1])
+    assert (node.bar, node.remedy) == (Bar.DRAIN, Remedy.RMA)
+
+
+def test_alone_a_double_bit_error_is_a_reset_once_it_has_settled() -> None:
+    node = Patient().meets(XID, 48)
+    assert (node.bar, node.struck) == (Bar.AVOID, [])
+    assert node.after(9.0).bar == Bar.AVOID
+    node.after(2.0)
+    assert (node.bar, node.remedy, len(node.struck)) == (Bar.DRAIN, Remedy.RESET, 1)
+
+
+def test_a_pending_remap_alone_disturbs_nobody() -> None:
+    node = Patient().meets(XID, 63).after(60.0)
+    assert (node.bar, node.remedy, node.struck) == (Bar.AVOID, Remedy.RESET, [])
+
+
+def test_a_pair_on_two_gpus_is_no_pair() -> None:
+    node = Patient().meets(XID, 48, gpu=0).meets(XID, 64, gpu=1)
+    assert {(one.gpu, one.remedy) for one in node.ailments} == {(0, Remedy.RESET), (1, Remedy.RMA)}
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy", "bar"),
+    [
+        ("GPU Reset Required", Remedy.RESET, Bar.DRAIN),
+        ("Node Reboot Required", Remedy.REBOOT, Bar.DRAIN),
+        ("None", Remedy.IGNORE, Bar.OPEN),
+    ],
+)
+def test_what_the_driver_names_overrides_the_table(said: str, remedy: Remedy, bar: Bar) -> None:
+    before = Patient().meets(XID, 154, recovery=said).meets(XID, 95)
+    assert (before.remedy, before.bar) == (remedy, bar)
+    after = Patient().meets(XID, 94).meets(XID, 154, recovery=said)
+    assert after.bar == bar
+
+
+def test_a_driver_that_needs_nothing_any_more_mends_what_a_reset_was_for() -> None:
+    node = Patient().meets(XID, 95).after(2 * HOUR)
+    assert node.bar == Bar.DRAIN
+    assert node.meets(XID, 154, recovery="None").bar == Bar.OPEN
+
+
+@pytest.mark.parametrize("kind", [SignalKind.PORT_DOWN, SignalKind.NVLINK, SignalKind.PORT_ERRORS])
+def test_one_flap_is_told_and_three_an_hour_close_the_node(kind: SignalKind) -> None:
+    node = Patient().meets(kind, gpu=None, device="mlx5_0")
+    assert node.bar == Bar.OPEN
+    assert node.after(600.0).meets(kind, gpu=None, device="mlx5_0").bar == Bar.OPEN
+    assert node.after(600.0).meets(kind, gpu=None, device="mlx5_0").bar == Bar.CORDON
+    assert node.after(0.9 * HOUR).bar == Bar.CORDON
+    assert node.after(0.2 * HOUR).bar == Bar.OPEN, "an hour without a flap, and it is open again"
+    assert node.meets(kind, gpu=None, device="mlx5_0").bar == Bar.OPEN, "and counts anew"
+
+
+def test_flaps_of_two_ports_or_far_apart_do_not_add_up() -> None:
+    node = Patient()
+    for device in ("mlx5_0", "mlx5_1", "mlx5_0", "mlx5_1"):
+        node.meets(SignalKind.PORT_DOWN, gpu=None, device=device)
+    assert node.bar == Bar.OPEN
+    node = Patient()
+    for _ in range(5):
+        assert node.meets(SignalKind.PORT_DOWN, gpu=None).after(0.6 * HOUR).bar == Bar.OPEN
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45, 68])
+def test_a_fault_of_programs_does_not_blame_the_node(code: int) -> None:
+    node = Patient()
+    for _ in range(10):
+        node.meets(XID, code, users=["ada", "bob"]).after(700.0)
+    assert (node.bar, node.struck) == (Bar.OPEN, [])
+
+
+def test_a_fault_of_programs_that_three_users_meet_on_one_gpu_is_the_gpus() -> None:
+    node = Patient().meets(XID, 31, users=["ada"]).meets(XID, 31, users=["bob"])
+    assert node.meets(XID, 31, gpu=1, users=["eve"]).bar == Bar.OPEN
+    assert node.meets(XID, 31, users=["eve"]).bar == Bar.CORDON
+    assert node.remedy == Remedy.DEEP_TEST
+    slow = Patient()
+    for user in ("ada", "bob", "eve"):
+        slow.meets(XID, 31, users=[user]).after(0.9 * DAY)
+    assert slow.bar == Bar.OPEN
+
+
+@pytest.mark.parametrize(
+    ("code", "ladder"),
+    [
+        (94, [Remedy.RESTART_APP, Remedy.RESET, Remedy.DEEP_TEST, Remedy.RMA, Remedy.RMA]),
+        (119, [Remedy.RESET, Remedy.DEEP_TEST, Remedy.RMA]),
+        (79, [Remedy.REBOOT, Remedy.DEEP_TEST, Remedy.RMA]),
+    ],
+)
+def test_what_comes_again_within_days_climbs(code: int, ladder: list[Remedy]) -> None:
+    node = Patient()
+    for remedy in ladder:
+        assert node.meets(XID, code).remedy == remedy
+        node.ailments = mended(node.ailments, node.now)
+        assert node.after(DAY).bar == Bar.OPEN
+
+
+def test_lines_of_one_outbreak_are_one() -> None:
+    node = Patient()
+    for _ in range(20):
+        node.meets(XID, 119).after(5.0)
+    assert (node.remedy, node.ailments[0].count) == (Remedy.RESET, 20)
+
+
+def test_what_comes_again_after_the_days_begins_anew() -> None:
+    node = Patient().meets(XID, 119)
+    node.ailments = mended(node.ailments, node.now)
+    assert node.after(8 * DAY).ailments == ()
+    assert node.meets(XID, 119).remedy == Remedy.RESET
+
+
+def test_a_boot_mends_what_a_reset_or_reboot_is_for_and_no_more() -> None:
+    node = Patient().meets(XID, 79).meets(XID, 64, gpu=1).after(20.0)
+    node.ailments = booted(node.ailments, node.now)
+    assert [one.code for one in node.ailments if one.is_live] == [64]
+
+
+def test_a_passed_check_shows_that_what_was_to_be_tested_is_well() -> None:
+    node = Patient().meets(XID, 9999, gpu=2).meets(SignalKind.CHECK, 1, gpu=1, device="matmul")
+    assert node.bar == Bar.CORDON
+    assert node.meets(SignalKind.CHECK, 0, gpu=1, device="matmul").bar == Bar.AVOID
+    assert node.meets(SignalKind.CHECK, 0, gpu=2, device="matmul").bar == Bar.OPEN
+
+
+def test_what_a_person_excuses_bars_nothing_until_it_comes_again() -> None:
+    node = Patient().meets(SignalKind.DISK_ERRORS, gpu=None, device="/data")
+    node.ailments = excused(node.ailments)
+    assert node.after(HOUR).bar == Bar.OPEN
+    assert node.meets(SignalKind.DISK_ERRORS, gpu=None, device="/data").bar == Bar.DRAIN
+
+
+def test_only_what_health_needs_is_kept_however_much_is_noticed() -> None:
+    node = Patient().meets(XID, 79, gpu=7)
+    for number in range(200):
+        node.meets(SignalKind.PORT_DOWN, gpu=None, device=f"port{number}")
+        node.now += 1.0
+    assert len(node.ailments) <= 32
+    assert node.bar == Bar.DRAIN

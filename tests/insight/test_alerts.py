@@ -1,0 +1,168 @@
+"""What stands is what the world says; whom it is told, once, grouped, and not at night."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.domain.facts import Facts
+from corral.domain.ids import AttemptNumber, NodeId, QueueName
+from corral.domain.node import Liveness
+from corral.domain.telemetry import DiskSample, NodeSample
+from corral.insight.alerts import Alert, AlertRules, Kind, Look, Severity, standing
+from corral.insight.notices import CALM_SECONDS, Notice, Quiet, Taste, Told, due
+from tests.worlds import Cluster, gang, node
+
+NOON = 12 * 3600.0
+RULES = AlertRules()
+
+
+def look(cluster: Cluster, **more: object) -> Look:
+    asked: dict[str, object] = {
+        "facts": Facts(),
+        "wall": 1_000_000.0,
+        "serving": 5000.0,
+        "samples": {},
+        "budgets": {},
+        "disks": {},
+    } | more
+    return Look(world=cluster.world, **asked)  # type: ignore[arg-type]
+
+
+def kinds(look: Look, rules: AlertRules = RULES) -> list[str]:
+    return [alert.key for alert in standing(look, rules)]
+
+
+def test_a_loop_that_makes_no_step_any_more_is_stuck_and_one_that_never_did_is_not() -> None:
+    cluster = Cluster(node("n1"))
+    job = cluster.submit(gang())
+    cluster.up(job)
+    stepped = {(job, AttemptNumber(1)): 5000.0 - 1801}
+    assert kinds(look(cluster, facts=Facts(stepped=stepped), wall=60.0)) == ["job_stuck:j1:1"]
+    assert kinds(look(cluster, wall=60.0)) == []
+    off = replace(RULES, job_stuck_seconds=None)
+    assert kinds(look(cluster, facts=Facts(stepped=stepped), wall=60.0), off) == []
+
+
+def test_a_node_that_is_down_is_told_after_a_while_and_a_drained_one_is_not() -> None:
+    cluster = Cluster(node("n1"), node("n2"))
+    nodes = cluster.world.nodes
+    down = dict(liveness=Liveness.DEAD, since=1_000_000.0 - 61, why="it burns")
+    nodes[NodeId("n1")] = replace(nodes[NodeId("n1")], **down)  # type: ignore[arg-type]
+    nodes[NodeId("n2")] = replace(nodes[NodeId("n2")], **down, draining=True)  # type: ignore[arg-type]
+    assert kinds(look(cluster)) == ["node_down:n1"]
+    assert kinds(look(cluster, wall=1_000_000.0 - 2)) == []
+
+
+def test_who_waits_longest_speaks_for_its_queue() -> None:
+    cluster = Cluster(node("n1", gpus=0))
+    for name in ("a", "b"):
+        cluster.submit(gang(name))
+    now = max(job.since for job in cluster.world.jobs.values()) + 86_401
+    (alert,) = standing(look(cluster, wall=now), RULES)
+    assert (alert.key, alert.next) == ("queue_starved:default", "corral why j1")
+
+
+def test_budgets_and_disks_near_their_end() -> None:
+    disk = DiskSample(path="/data", total_bytes=100, free_bytes=4)
+    samples = {NodeId("n1"): NodeSample(at=1, disks=(disk, DiskSample(path="/x", silent=True)))}
+    budgets = {QueueName("a"): 0.1, QueueName("b"): 0.11}
+    found = look(
+        Cluster(), budgets=budgets, samples=samples, disks={"/c": (5, 100), "/d": (4, 100)}
+    )
+    assert kinds(found) == ["budget_low:a", "disk_full:the head:/d", "disk_full:node n1:/data"]
+
+
+def alert(key: str = "a", kind: Kind = Kind.JOB_STUCK, **more: object) -> Alert:
+    return Alert(key=key, kind=kind, text=f"{key} is so", next="corral ps", since=0.0, **more)  # type: ignore[arg-type]
+
+
+def test_what_stands_is_told_once_again_after_hours_and_when_it_is_over() -> None:
+    told, taste, found = Told(), Taste(), []
+    for minute in range(8 * 60):
+        now = 60.0 * minute
+        alerts = [alert()] if minute < 6 * 60 else []
+        notice, told = due(told, alerts, now, NOON, taste)
+        if notice is not None:
+            found.append((minute, len(notice.alerts), len(notice.over)))
+    assert found == [(0, 1, 0), (240, 1, 0), (360 + CALM_SECONDS / 60, 0, 1)]
+    assert told == Told()
+
+
+def test_what_flaps_is_not_told_each_time() -> None:
+    told, count = Told(), 0
+    for second in range(0, 600, 10):
+        alerts = [alert()] if second // 30 % 2 == 0 else []
+        notice, told = due(told, alerts, float(second), NOON, Taste())
+        count += notice is not None
+    assert count == 1
+
+
+def test_a_moment_is_told_once_and_is_never_over() -> None:
+    moment = alert(kind=Kind.JOB_FAILED, moment=True)
+    notice, told = due(Told(), [moment], 0.0, NOON, Taste())
+    assert notice is not None
+    for hours in range(1, 30):
+        notice, told = due(told, [moment] if hours < 24 else [], hours * 3600.0, NOON, Taste())
+        assert notice is None
+    assert told == Told()
+
+
+def test_quiet_hours_let_through_what_is_critical_and_tell_the_rest_in_the_morning() -> None:
+    taste = Taste(quiet=Quiet(from_seconds=22 * 3600.0, until_seconds=7 * 3600.0))
+    alerts = [alert("w"), alert("c", Kind.NODE_DOWN)]
+    notice, told = due(Told(), alerts, 0.0, 23 * 3600.0, taste)
+    assert notice is not None
+    assert [one.key for one in notice.alerts] == ["c"]
+    notice, told = due(told, alerts, 8 * 3600.0 - 100, 6.9 * 3600.0, taste)
+    assert notice is None or [one.key for one in notice.alerts] == ["c"]
+    notice, told = due(told, alerts, 8 * 3600.0, 7 * 3600.0, taste)
+    assert notice is not None
+    assert "w" in [one.key for one in notice.alerts]
+
+
+@pytest.mark.parametrize(
+    ("hour", "is_quiet"), [(21.9, False), (22, True), (3, True), (6.99, True), (7, False)]
+)
+def test_quiet_hours_may_span_midnight(hour: float, is_quiet: bool) -> None:
+    quiet = Quiet(from_seconds=22 * 3600.0, until_seconds=7 * 3600.0)
+    assert quiet.holds(hour * 3600) == is_quiet
+    turned = Quiet(from_seconds=7 * 3600.0, until_seconds=22 * 3600.0)
+    assert turned.holds(hour * 3600) != is_quiet
+
+
+def test_who_wants_little_is_told_little() -> None:
+    alerts = [alert("w"), alert("c", Kind.NODE_DOWN), alert("f", Kind.JOB_FAILED)]
+    least = due(Told(), alerts, 0.0, NOON, Taste(least=Severity.CRITICAL))[0]
+    of = due(Told(), alerts, 0.0, NOON, Taste(kinds=frozenset({Kind.JOB_FAILED})))[0]
+    assert least is not None
+    assert of is not None
+    assert [one.key for one in least.alerts] == ["c"]
+    assert [one.key for one in of.alerts] == ["f"]
+
+
+def test_many_of_a_kind_are_a_number() -> None:
+    many = Notice(alerts=tuple(alert(f"n{number}", Kind.NODE_DOWN) for number in range(37)))
+    assert len(many.lines) == 6
+    assert many.lines[-1] == "and 32 more: node down"
+    assert many.severity == Severity.CRITICAL
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abcd")), max_size=60),
+    st.booleans(),
+)
+def test_nobody_is_told_that_a_thing_is_over_before_they_were_told_that_it_is(
+    looks: list[frozenset[str]], at_night: bool
+) -> None:
+    taste = Taste(quiet=Quiet(from_seconds=0.0, until_seconds=3600.0) if at_night else None)
+    told, known = Told(), set[str]()
+    for number, names in enumerate(looks):
+        now = 90.0 * number
+        notice, told = due(told, [alert(name) for name in sorted(names)], now, now, taste)
+        for one in notice.over if notice else ():
+            assert one.key in known
+            known.remove(one.key)
+        known |= {one.key for one in notice.alerts} if notice else set()
+    assert known == set(told.sent)

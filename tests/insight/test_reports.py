@@ -1,0 +1,74 @@
+"""Reports: whoever they are by, the sums are the same, and shares are of what they say."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corral.domain.account import AMOUNTS, Account, Amounts, by_day, summed
+from corral.domain.ids import QueueName, UserName, job_id
+from corral.insight.reports import BY, KINDS, report
+
+amounts = st.builds(Amounts, **dict.fromkeys(AMOUNTS, st.floats(0, 1e6)))
+accounts = st.builds(
+    Account,
+    day=st.integers(0, 3),
+    queue=st.sampled_from([QueueName("a"), QueueName("b")]),
+    user=st.sampled_from([UserName("ann"), UserName("bo")]),
+    gpu_type=st.sampled_from(["h100", "a100"]),
+    amounts=amounts,
+    job=st.sampled_from([job_id(1), job_id(2)]),
+)
+
+
+@given(rows=st.lists(accounts, max_size=12), by=st.sampled_from(list(BY)))
+def test_rows_days_and_total_hold_the_same_gpu_seconds(rows: list[Account], by: str) -> None:
+    for kind in KINDS:
+        found = report(kind, by, rows)
+        for name in AMOUNTS:
+            whole = sum(getattr(one.amounts, name) for one in rows)
+            assert getattr(found.total, name) == pytest.approx(whole)
+            assert sum(getattr(r.amounts, name) for r in found.rows) == pytest.approx(whole)
+            assert sum(getattr(day, name) for _, day in found.days) == pytest.approx(whole)
+        values = [column.of(found.total) for column in found.columns]
+        assert all(one is None or one >= 0 for one in values)
+
+
+def test_goodput_is_of_what_was_held_and_utilisation_of_what_was_measured() -> None:
+    one = Amounts(
+        allocated_gpu_seconds=100 * 3600.0,
+        measured_gpu_seconds=50 * 3600.0,
+        used_gpu_seconds=40 * 3600.0,
+        useful_gpu_seconds=90 * 3600.0,
+        failed_gpu_seconds=4 * 3600.0,
+    )
+
+    def values(kind: str) -> dict[str, float | None]:
+        return {column.name: column.of(one) for column in KINDS[kind]}
+
+    assert values("goodput")["goodput"] == pytest.approx(0.9)
+    assert values("goodput")["other"] == pytest.approx(6.0)
+    assert values("usage")["utilisation"] == pytest.approx(0.8)
+    assert values("usage")["measured"] == pytest.approx(0.5)
+    assert values("waste")["failures"] == pytest.approx(4.0)
+    nothing = {column.name: column.of(Amounts()) for column in KINDS["goodput"]}
+    assert nothing["goodput"] is None
+
+
+@given(
+    since=st.floats(0, 1e6, allow_nan=False),
+    length=st.floats(0, 1e6, allow_nan=False),
+)
+def test_a_span_is_divided_into_days_without_a_gap(since: float, length: float) -> None:
+    parts = list(by_day(since, since + length))
+    assert sum(seconds for _, seconds in parts) == pytest.approx(length, abs=1e-6)
+    assert all(0 < seconds <= 86400.0 for _, seconds in parts)
+    assert [day for day, _ in parts] == sorted({day for day, _ in parts})
+
+
+@given(rows=st.lists(accounts, max_size=12))
+def test_summed_rows_are_one_a_key_and_survive_their_record(rows: list[Account]) -> None:
+    found = summed(rows)
+    assert all(one.key == key for key, one in found.items())
+    assert len({json.dumps(key) for key in found}) == len(found)

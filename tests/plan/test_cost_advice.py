@@ -1,0 +1,81 @@
+"""What the answer on cost says to do, in a sentence."""
+
+from collections.abc import Mapping
+
+from corral.plan.bills import CostRequest
+from corral.plan.cost import OWN, Costs, cost
+from corral.plan.cost_advice import advice
+
+# prices of one day, and a USD of any month is a USD: 16 H100 of tests/plan/test_cost.py, by hand
+PLAIN = {"server_per_gpu": 37_500.0, "on_demand": 2.95, "reserved_discount": 0.35,
+         "spot_discount": 0.58, "capital": 0.0, "price_fall": 0.0}  # fmt: skip
+
+
+def found(
+    used: float, assume: Mapping[str, float] = PLAIN, *, budget: float | None = None
+) -> Costs:
+    return cost(
+        CostRequest(gpus=16, utilisation=used, assume={**PLAIN, **assume}, budget_usd=budget)
+    )
+
+
+def test_what_is_used_little_is_rented_and_told_from_which_use_on_it_is_not() -> None:
+    # at 0.2 it is 296,280 + 248,083.2 = 544,363 USD on demand and 1,132,573 owned: 588,210 less
+    told = advice(found(0.2))
+    assert told.startswith(
+        "Rent on demand: 16 GPUs used for 20 % of the hours cost 544,363 USD over 3 years, "
+        "588,210 USD (52 %) less than owning."
+    )
+    assert "buying pays from 69 % use on." in told
+
+
+def test_what_is_used_always_is_bought_and_told_when_it_is_paid_back() -> None:
+    # at 1 and 5 USD an hour on demand comes to 296,280 + 2,102,400; owning to 1,159,572
+    told = advice(found(1.0, {"on_demand": 5.0, "reserved_discount": 0.1}))
+    assert told.startswith("Buy: 16 GPUs used for 100 % of the hours cost 1.16 million USD")
+    month = found(1.0, {"on_demand": 5.0}).way("on demand").even_month
+    assert f"is paid back in month {month}." in told
+    assert "most hangs on" not in told
+
+
+def test_a_discount_that_is_deep_enough_is_reserved_for() -> None:
+    # 420,480 h x 2.95 x 0.3 + 296,280 = 668,405
+    told = advice(found(0.9, {"reserved_discount": 0.7}))
+    assert told.startswith("Reserve: 16 GPUs used for 90 % of the hours cost 668,405 USD")
+
+
+def test_ways_that_cost_alike_are_told_to_be_and_what_would_decide() -> None:
+    # They meet at 0.6875 (tests/plan/test_cost.py); reserving would be as near to them.
+    even = found(0.69, {"reserved_discount": 0.0})
+    told = advice(even)
+    assert told.startswith("Too close to call, with owning ahead: ")
+    assert f"most hangs on {even.swings[0].name} and {even.swings[1].name}" in told
+
+
+def test_what_may_be_stopped_at_any_moment_goes_on_spot_where_that_is_cheaper() -> None:
+    # at 0.6 on spot 643,596 against 1,040,530 on demand: 38 % less
+    assert "costs 643,596 USD on spot, 38 % less" in advice(found(0.6))
+    assert "spot" not in advice(found(0.6, {"spot_discount": 0.0}))
+
+
+def test_a_budget_that_does_not_reach_is_told_what_would() -> None:
+    # a node of 8: 377,500 at the start, and 818,750 in all (tests/plan/test_cost.py, at 0.7)
+    told = advice(found(0.7, budget=500_000.0))
+    assert told.startswith(
+        "500,000 USD buy 8 GPUs and run them for 9 months; 3 years of 8 GPUs take 818,750 USD."
+    )
+    assert "they rent 5.7 GPUs on demand, or 10.3 on spot" in told
+    assert "200,000 USD buy no node: 8 GPUs take 377,500 USD" in advice(found(0.7, budget=2e5))
+    assert "buy 8 GPUs and run them for 3 years." in advice(found(0.7, budget=9e5))
+
+
+def test_where_the_budget_is_short_of_the_cheapest_way_it_is_said() -> None:
+    assert "With more money rent on demand: 16 GPUs" in advice(found(0.2, budget=5e5))
+    assert "With more money" not in advice(found(0.2, budget=6e5))
+
+
+def test_what_is_rented_only_is_never_advised_to_be_bought() -> None:
+    tpus = cost(CostRequest(gpus=8, gpu="tpu-v5p", utilisation=0.95))
+    assert tpus.way(OWN).bill.usd < tpus.way("on demand").bill.usd
+    assert "buy" not in advice(tpus).lower()
+    assert "rented only" in tpus.cautions[0]

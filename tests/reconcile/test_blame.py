@@ -1,0 +1,99 @@
+"""A node where the jobs of several users begin to fail is avoided, listed, and returned."""
+
+from dataclasses import replace
+
+from corral.domain.ailment import Bar
+from corral.domain.attempt import Exit
+from corral.domain.ids import NodeId, UserName
+from corral.domain.job import Retry
+from corral.domain.signals import SignalKind
+from corral.domain.wishes import Cancel, SetNode, Submit, Wish
+from corral.store.codec import NODE
+from tests.worlds import Cluster, gang, node
+
+BAD, GOOD = NodeId("n0"), NodeId("n1")
+USERS = ("ada", "bob", "eve", "joe")
+
+
+def run_one(cluster: Cluster, user: str, name: str) -> NodeId:
+    """A job of the user that fails on n0 and is done on any other node. Where it ran first."""
+    number = cluster.world.granted + 1
+    spec = gang(name, gpus=2, retry=Retry(user=3))
+    asked = Submit(specs=(spec,), key=f"{number}")
+    cluster.tick([Wish(sequence=number, by=UserName(user), at=cluster.wall, asked=asked)])  # type: ignore[arg-type]
+    job = next(id for id in cluster.world.jobs if cluster.world.jobs[id].spec.name == name)
+    first = None
+    while job in cluster.world.jobs:
+        where = cluster.world.attempts[job].nodes[0]
+        first = first or where
+        cluster.up(job)
+        cluster.end(job, Exit(code=1 if where == BAD else 0, at=cluster.wall))
+        cluster.tick()
+    assert first is not None
+    return first
+
+
+def blamed() -> Cluster:
+    cluster = Cluster(node("n0"), node("n1"))
+    for number in range(24):
+        run_one(cluster, USERS[number % 4], f"train{number}")
+        if cluster.world.nodes[BAD].ailments:
+            return cluster
+    raise AssertionError(cluster.world.nodes[BAD].record)
+
+
+def test_a_node_that_fails_the_jobs_of_several_users_is_blamed_with_its_numbers() -> None:
+    cluster = blamed()
+    (ailment,) = cluster.world.nodes[BAD].ailments
+    assert (ailment.kind, ailment.bar) == (SignalKind.BLAME, Bar.AVOID)
+    assert "users began to fail here" in ailment.text
+    assert "chance" in ailment.text
+    assert cluster.world.nodes[BAD].is_to_be_tested
+    assert not cluster.world.nodes[GOOD].ailments
+    assert not cluster.world.nodes[BAD].cordoned
+
+
+def test_who_is_blamed_is_taken_last_by_everybody() -> None:
+    cluster = blamed()
+    assert run_one(cluster, "new", "next") == GOOD
+
+
+def test_blame_outlives_the_head() -> None:
+    kept = blamed().world.nodes[BAD]
+    record, crc = NODE.write(kept)
+    assert NODE.read(record, crc) == kept
+
+
+def test_a_passed_check_returns_it_and_what_was_held_against_it_is_gone() -> None:
+    cluster = blamed()
+    cluster.notice("n0", SignalKind.CHECK, 0, device="matmul")
+    cluster.tick()
+    assert cluster.world.nodes[BAD].bar == Bar.OPEN
+    assert cluster.world.nodes[BAD].record.users == ()
+
+
+def test_a_failed_check_closes_it() -> None:
+    cluster = blamed()
+    cluster.notice("n0", SignalKind.CHECK, 1, device="matmul")
+    cluster.tick()
+    assert cluster.world.nodes[BAD].cordoned
+
+
+def test_a_persons_word_returns_it_too() -> None:
+    cluster = blamed()
+    cluster.wish(SetNode(node=BAD, to="clear"))
+    assert cluster.world.nodes[BAD].bar == Bar.OPEN
+    assert cluster.world.nodes[BAD].record.users == ()
+
+
+def test_a_fault_of_the_cluster_is_no_evidence_against_a_node() -> None:
+    cluster = Cluster(node("n0"))
+    for number in range(8):
+        job = cluster.submit(gang(f"t{number}", gpus=2))
+        cluster.up(job)
+        cluster.notice("n0", SignalKind.XID, 94, gpu=0)
+        cluster.end(job, Exit(code=1, at=cluster.wall))
+        cluster.wish(Cancel(job=job))
+        cluster.tick()
+        cluster.world.nodes[BAD] = replace(cluster.world.nodes[BAD], ailments=())
+    assert cluster.world.nodes[BAD].record.failures == 0

@@ -1,0 +1,58 @@
+"""`corral up --monitoring`: a real Prometheus reads the head, knows who holds each GPU, and ends
+with the head."""
+
+import json
+import shutil
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from corral.engines.local.processes import Process
+from tests.scenarios.house import House, house, until
+
+pytestmark = [
+    pytest.mark.xdist_group("monitoring"),
+    pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[House]:
+    with house("--gpus", "2", "--monitoring") as made:
+        yield made
+
+
+def asked(here: House, query: str) -> list[dict[str, Any]]:
+    """What Prometheus answers now; nothing while it starts."""
+    port = (here.root / "monitoring" / "port").read_text()
+    words = urllib.parse.urlencode({"query": query})
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}") as answer:
+            return list(json.load(answer)["data"]["result"])
+    except OSError:
+        return []
+
+
+def test_it_reads_the_head_and_knows_whose_gpus_are_busy_and_ends_with_the_head(
+    here: House,
+) -> None:
+    job = here.submit("sleeps", "sleep 600", resources={"gpu": 1})
+    here.until_state(job, "RUNNING")
+    until(lambda: bool(asked(here, 'up{job="corral"} == 1')), "the head is read")
+    until(lambda: bool(asked(here, f'DCGM_FI_DEV_GPU_UTIL{{job="{job}"}}')), "the GPU has its job")
+    (row,) = asked(here, f'DCGM_FI_DEV_GPU_UTIL{{job="{job}"}}')
+    assert row["metric"]["queue"] == "default"
+    (free,) = asked(here, 'corral_gpus{kind="free"}')
+    assert (free["metric"]["job"], float(free["value"][1])) == ("corral", 1.0)
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{(here.root / 'monitoring' / 'port').read_text()}/api/v1/rules"
+    ) as answer:
+        groups = json.load(answer)["data"]["groups"]
+    assert sum(len(group["rules"]) for group in groups) == 19
+    process = Process.recorded(here.root / "monitoring" / "prometheus.pid")
+    assert process is not None
+    here.ok("down", "-y", "--jobs", "stop")
+    until(lambda: not process.lives, "Prometheus has ended")

@@ -1,0 +1,156 @@
+"""The pages in a real browser: each draws without an error, and says what happens as it happens."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests import chromium
+from tests.patience import PATIENCE_SECONDS
+from tests.scenarios.house import House
+from tests.web.conftest import Visit
+
+pytestmark = pytest.mark.xdist_group("pages")
+PATIENCE_MS = PATIENCE_SECONDS * 1000
+PHONE = {"width": 390, "height": 844}
+PAGES = {
+    "/": "Overview",
+    "/jobs?state=all": "Jobs",
+    "/jobs/JOB": "lasting",
+    "/nodes": "Nodes",
+    "/nodes/n1": "n1",
+    "/queues": "Queues",
+    "/money": "Money",
+    "/plan": "Plan",
+    "/submit": "Submit a job",
+    "/nowhere": "There is no such page",
+}
+SERIOUS = ("serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def lasting(here: House) -> Iterator[str]:
+    """A job that runs on, and has printed something."""
+    line = "echo first line; exec sleep 3000"
+    id = here.submit("lasting", line, resources={"gpu": 1, "cpu": 0.1})
+    here.until_state(id, "RUNNING")
+    yield id
+    here.ok("stop", id, "-y")
+
+
+def link(here: House) -> str:
+    with here.client() as client:
+        return client.create_link().url
+
+
+def faults(page: Page) -> list[str]:
+    """What axe finds that keeps people out, but for what is only a matter of taste."""
+    page.evaluate(chromium.axe())
+    found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes'][:3]]}"
+        for one in found["violations"]
+        if one["impact"] in SERIOUS
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_each_page_draws_without_an_error_and_keeps_nobody_out(
+    visit: Visit, here: House, lasting: str, path: str, scheme: Any
+) -> None:
+    visit.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    visit.log_in(link(here))
+    visit.open(path.replace("JOB", lasting))
+    expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
+    visit.page.get_by_text("live", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    assert faults(visit.page) == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_a_phone(visit: Visit, here: House, lasting: str, path: str) -> None:
+    visit.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+    visit.log_in(link(here))
+    visit.open(path.replace("JOB", lasting))
+    expect(visit.page.get_by_role("heading", level=1)).to_have_text(PAGES[path])
+    visit.page.get_by_text("live", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    wide = visit.page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= PHONE["width"]
+
+
+def test_a_token_lets_in_until_one_logs_out(browser: Browser, visit: Visit, here: House) -> None:
+    page = visit.page
+    token = here.answer("token", "create", "--role", "viewer")["token"]
+    visit.open("/jobs")
+    page.get_by_label("Token").fill("not-a-token-of-this-cluster")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("alert").wait_for()
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("heading", name="Jobs", level=1).wait_for()
+    assert page.evaluate("document.cookie") == ""  # no script reads it
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_label("Token").wait_for()
+    visit.wrong[:] = [one for one in visit.wrong if "401" not in one]  # what a browser says of it
+
+
+def test_a_link_that_was_used_lets_nobody_in(visit: Visit, here: House) -> None:
+    used = here.answer("ui")["url"]
+    visit.log_in(used)
+    assert "login" not in visit.page.url  # nor is it kept in the browser's history
+    visit.page.context.clear_cookies()
+    visit.open("/nowhere")
+    visit.page.goto(used)
+    visit.page.get_by_label("Token").wait_for()
+    visit.wrong[:] = [one for one in visit.wrong if "401" not in one]
+
+
+def test_a_job_is_written_tried_submitted_and_seen_to_its_end(visit: Visit, here: House) -> None:
+    page = visit.page
+    visit.log_in(link(here))
+    page.get_by_role("navigation").get_by_role("link", name="Submit").click()
+    spec = page.get_by_label("Spec, in YAML")
+    spec.fill("name: story\nresources: {gpu: 99}\nrun: echo it is told")
+    page.get_by_role("button", name="Dry run").click()
+    page.get_by_role("alert").wait_for()  # no node could ever hold it
+    spec.fill("name: story\nresources: {cpu: 0.1}\nrun: echo it is told")
+    page.get_by_role("button", name="Dry run").click()
+    page.get_by_text(re.compile("story would start now on n")).wait_for()
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile("/jobs/j"))
+    expect(page.locator(".head .state")).to_have_text("done", timeout=PATIENCE_MS)
+    expect(page.get_by_role("log", name="Logs")).to_contain_text("it is told", timeout=PATIENCE_MS)
+    page.get_by_text("story is RUNNING").wait_for()
+    visit.wrong[:] = [one for one in visit.wrong if "422" not in one]
+
+
+def test_jobs_are_found_and_stopped(visit: Visit, here: House) -> None:
+    ids = [
+        here.submit(f"found-{number}", "sleep 3000", resources={"cpu": 0.01}) for number in (1, 2)
+    ]
+    visit.log_in(link(here))
+    page = visit.page
+    visit.open("/jobs")
+    page.get_by_label("Find jobs by name or id").fill("FOUND-1")
+    rows = page.get_by_role("listitem")
+    expect(rows).to_have_count(1, timeout=PATIENCE_MS)
+    rows.get_by_role("link").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    expect(page.locator(".head .state")).to_have_text("cancelled", timeout=PATIENCE_MS)
+    assert [here.job(id).state for id in ids] == ["CANCELLED", "RUNNING"]
+    here.ok("stop", ids[1], "-y")
+
+
+def test_a_node_that_dies_is_seen_to_while_one_looks(visit: Visit, here: House) -> None:
+    page = visit.page
+    visit.log_in(link(here))
+    visit.open("/nodes")
+    cell = page.get_by_role("link", name=re.compile("^n3: "))
+    expect(cell).to_contain_text("alive")
+    here.kill_node("n3")
+    expect(cell).not_to_contain_text("alive", timeout=PATIENCE_MS)
+    page.get_by_label("Which nodes").select_option("With something wrong")
+    expect(page.get_by_role("row").filter(has_text="n3")).to_be_visible()

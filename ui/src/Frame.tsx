@@ -1,0 +1,117 @@
+/** What stands around every page: where one can go, who one is, and whether the head is heard. */
+
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, Outlet, useLocation } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import { Refused } from "./api/http";
+import { listen, useHeard } from "./api/live";
+import { session, useStatus } from "./api/queries";
+import { logOut } from "./api/session";
+import type { Session } from "./api/types";
+import { nextTheme, theme } from "./look/theme";
+import { Login } from "./pages/Login";
+import { Icon, type IconName } from "./parts/Icon";
+import { count } from "./parts/say";
+
+const PAGES: [string, string, IconName][] = [
+  ["/", "Overview", "overview"],
+  ["/jobs", "Jobs", "jobs"],
+  ["/nodes", "Nodes", "nodes"],
+  ["/queues", "Queues", "queues"],
+  ["/money", "Money", "money"],
+  ["/plan", "Plan", "plan"],
+  ["/submit", "Submit", "submit"],
+];
+const LINKS = { live: "live", connecting: "connecting", away: "head not heard" };
+
+export function Frame() {
+  const { data, error, isPending } = useQuery(session);
+  if (error instanceof Refused && error.status === 401) return <Login />;
+  return <Inside who={data} known={!isPending} />;
+}
+
+/** Drawn before it is known who looks: nothing of the cluster is in it. */
+function Inside({ who, known }: { who: Session | undefined; known: boolean }) {
+  const client = useQueryClient();
+  const { pathname } = useLocation();
+  useEffect(() => (known ? listen(client) : undefined), [client, known]);
+  useEffect(() => {
+    const page = PAGES.findLast(([path]) => pathname.startsWith(path))?.[1] ?? "Corral";
+    document.title = `${page} · Corral`;
+  }, [pathname]);
+  return (
+    <div className="frame">
+      <a className="skip button" href="#page">
+        Skip to the page
+      </a>
+      <div className="side">
+        <Link to="/" className="brand">
+          <Icon name="brand" size={19} /> Corral
+        </Link>
+        <nav aria-label="Pages">
+          {PAGES.map(([path, name, icon]) => {
+            const here = path === "/" ? pathname === "/" : pathname.startsWith(path);
+            return (
+              <Link key={path} to={path} aria-current={here ? "page" : undefined}>
+                <Icon name={icon} />
+                {name}
+                {known && path === "/jobs" && <Unfinished />}
+              </Link>
+            );
+          })}
+        </nav>
+        <Foot who={who} />
+      </div>
+      <main id="page" tabIndex={-1}>
+        {known && <Outlet />}
+      </main>
+    </div>
+  );
+}
+
+function Unfinished() {
+  const { data } = useStatus();
+  const jobs = Object.values(data?.jobs ?? {}).reduce((sum, one) => sum + one, 0);
+  return jobs ? <span className="count">{count(jobs)}</span> : null;
+}
+
+function Foot({ who }: { who: Session | undefined }) {
+  const client = useQueryClient();
+  const { link } = useHeard();
+  const [look, setLook] = useState(theme());
+  const leave = async () => {
+    await logOut().catch(() => undefined);
+    client.clear();
+    location.assign("/");
+  };
+  return (
+    <div className="foot">
+      <span className={`link ${link}`} role="status">
+        {LINKS[link]}
+      </span>
+      <div className="row">
+        <span className="cut who" title={who && `${who.role} of cluster ${who.cluster}`}>
+          {who && `${who.user} · ${who.role}`}
+        </span>
+        <button
+          type="button"
+          className="plain icon"
+          title={`Theme: ${look}`}
+          aria-label={`Theme: ${look}`}
+          onClick={() => setLook(nextTheme())}
+        >
+          <Icon name="theme" />
+        </button>
+        <button
+          type="button"
+          className="plain icon"
+          title="Log out"
+          aria-label="Log out"
+          onClick={leave}
+        >
+          <Icon name="out" />
+        </button>
+      </div>
+    </div>
+  );
+}

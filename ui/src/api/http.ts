@@ -1,0 +1,50 @@
+/** Requests to the head, by the session's cookie. */
+
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    readonly hint: string,
+  ) {
+    super(message);
+  }
+}
+
+type Query = Record<string, string | number | boolean | string[] | null | undefined>;
+
+export function withQuery(path: string, query: Query = {}): string {
+  const asked = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value === null || value === undefined || value === "") continue;
+    for (const one of Array.isArray(value) ? value : [value]) asked.append(name, String(one));
+  }
+  const text = asked.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+async function ask<T>(method: string, path: string, body?: unknown, token?: string): Promise<T> {
+  const headers: Record<string, string> = {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (token) headers.Authorization = `Bearer ${token}`;
+  let answer: Response;
+  try {
+    const text = body === undefined ? null : JSON.stringify(body);
+    answer = await fetch(path, { method, headers, body: text, credentials: "same-origin" });
+  } catch {
+    throw new Refused(0, "unreachable", "the head does not answer", "see: corral status");
+  }
+  if (answer.status === 204) return undefined as T;
+  const found = await answer.json().catch(() => null);
+  if (answer.ok) return found as T;
+  const error = found?.error ?? { code: "error", message: answer.statusText, hint: "" };
+  throw new Refused(answer.status, error.code, error.message, error.hint);
+}
+
+export const get = <T>(path: string, query?: Query): Promise<T> =>
+  ask<T>("GET", withQuery(path, query));
+export const post = <T>(path: string, body?: unknown, token?: string): Promise<T> =>
+  ask<T>("POST", path, body, token);
+export const remove = (path: string): Promise<void> => ask<void>("DELETE", path);
+
+export const part = encodeURIComponent;

@@ -1,0 +1,118 @@
+/** What the pages ask for. A key's first word is what an event renews. */
+
+import {
+  keepPreviousData,
+  queryOptions,
+  type UseQueryResult,
+  useInfiniteQuery,
+  useQuery,
+} from "@tanstack/react-query";
+import { get, part, Refused } from "./http";
+import type {
+  Event,
+  Job,
+  JobDetail,
+  NodeDetail,
+  Queues,
+  Report,
+  Series,
+  Session,
+  Status,
+  Why,
+} from "./types";
+
+export const PAGE = 100;
+export const FINAL = new Set(["DONE", "FAILED", "CANCELLED"]);
+
+export const session = queryOptions({
+  queryKey: ["session"],
+  queryFn: () => get<Session>("/v1/session"),
+  retry: false,
+  staleTime: 60_000,
+});
+
+export const status = queryOptions({
+  queryKey: ["status"],
+  queryFn: () => get<Status>("/v1/status"),
+});
+
+export const useStatus = () => useQuery(status);
+
+export const useQueues = () =>
+  useQuery({ queryKey: ["queues"], queryFn: () => get<Queues>("/v1/queues") });
+
+export interface Filter {
+  text: string;
+  state: string[];
+  owner: string;
+  queue: string;
+  all: boolean;
+}
+
+export function useJobs(filter: Filter) {
+  return useInfiniteQuery({
+    queryKey: ["jobs", filter],
+    queryFn: ({ pageParam }) =>
+      get<{ jobs: Job[] }>("/v1/jobs", {
+        ...filter,
+        all: filter.all ? 1 : 0,
+        limit: PAGE,
+        before: pageParam,
+      }),
+    initialPageParam: "",
+    getNextPageParam: (page) => (page.jobs.length < PAGE ? undefined : page.jobs.at(-1)?.id),
+    placeholderData: keepPreviousData,
+  });
+}
+
+export const useJob = (id: string): UseQueryResult<JobDetail> =>
+  useQuery({
+    queryKey: [`job:${id}`, "detail"],
+    queryFn: () => get<JobDetail>(`/v1/jobs/${part(id)}`),
+    refetchInterval: (query) => (FINAL.has(query.state.data?.state ?? "") ? false : 5000),
+  });
+
+export const useWhy = (id: string) =>
+  useQuery({
+    queryKey: [`job:${id}`, "why"],
+    queryFn: () => get<Why>(`/v1/jobs/${part(id)}/why`),
+  });
+
+export const useJobEvents = (id: string) =>
+  useQuery({
+    queryKey: [`job:${id}`, "events"],
+    queryFn: () => get<{ events: Event[] }>(`/v1/jobs/${part(id)}/events`),
+  });
+
+export const useNode = (id: string): UseQueryResult<NodeDetail> =>
+  useQuery({
+    queryKey: [`node:${id}`],
+    queryFn: () => get<NodeDetail>(`/v1/nodes/${part(id)}`),
+    refetchInterval: 10_000,
+  });
+
+/** Curves of a key (cluster, node:N, job:J, queue:Q) since a moment, in at most so many points. */
+export const useSeries = (key: string, since: number, fields = "", points = 240) =>
+  useQuery({
+    queryKey: ["series", key, fields, Math.round(since)],
+    queryFn: () => get<Series>("/v1/series", { key, fields, since, points }),
+    refetchInterval: 10_000,
+    placeholderData: keepPreviousData,
+  });
+
+export type ReportKind = "usage" | "waste" | "cost" | "goodput";
+
+export const useReport = (kind: ReportKind, by: string, days: number) =>
+  useQuery({
+    queryKey: ["reports", kind, by, days],
+    queryFn: () => {
+      const since = Date.now() / 1000 - (days - 1) * 86_400;
+      return get<Report>(`/v1/reports/${kind}`, { by, since: Math.round(since), limit: 200 });
+    },
+    refetchInterval: 60_000,
+    placeholderData: keepPreviousData,
+  });
+
+/** What is asked again: not what was refused. */
+export const again = (count: number, error: Error): boolean =>
+  count < 3 && !(error instanceof Refused && error.status >= 400 && error.status < 500);

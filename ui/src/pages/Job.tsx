@@ -1,0 +1,259 @@
+/** One job: where it is and why, what it prints, how it learns, and what it has cost. */
+
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useParams } from "@tanstack/react-router";
+import { part, post } from "../api/http";
+import { FINAL, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
+import type { JobDetail } from "../api/types";
+import { Ago, At, Card, Empty, Head, Lasted, State, Wrong } from "../parts/basic";
+import { Confirm } from "../parts/Confirm";
+import { Logs } from "../parts/Logs";
+import { Progress } from "../parts/Progress";
+import { RankMap } from "../parts/RankMap";
+import { count, duration, full, shape } from "../parts/say";
+import { Attempts, Checkpoints, Receipts } from "./JobTables";
+
+export function Job() {
+  const { job: id } = useParams({ from: "/jobs/$job" });
+  const { data: job, error } = useJob(id);
+  return (
+    <>
+      <Head title={job ? job.name : id}>
+        {job && <State is={job.state} />}
+        {job && <span className="soft">{job.id}</span>}
+        {job && <Actions job={job} />}
+      </Head>
+      <Wrong error={error} />
+      {job && (
+        <div className="grid">
+          <div className="grid two">
+            <div className="grid">
+              <About job={job} />
+              <Progress job={job} />
+            </div>
+            <div className="grid">
+              <Why job={job} />
+              <Timeline job={job} />
+            </div>
+          </div>
+          <Logs key={job.id} job={job} />
+          <Gpus job={job} />
+          <Attempts job={job} />
+          <Checkpoints job={job} />
+          <Receipts job={job} />
+        </div>
+      )}
+    </>
+  );
+}
+
+const CHANGES: [string, string, string, (state: string) => boolean][] = [
+  ["suspend", "Suspend", "It saves, stops, and is kept for later.", (state) => state === "RUNNING"],
+  [
+    "requeue",
+    "Requeue",
+    "It saves, stops, and begins anew in its place in line.",
+    (state) => state === "RUNNING",
+  ],
+  [
+    "resume",
+    "Resume",
+    "It goes on as soon as it has a place.",
+    (state) => state === "SUSPENDED" || state === "HELD",
+  ],
+  ["cancel", "Cancel", "It is stopped, and does not start again.", (state) => !FINAL.has(state)],
+];
+
+function Actions({ job }: { job: JobDetail }) {
+  const client = useQueryClient();
+  const change = useMutation({
+    mutationFn: (to: string) => post<JobDetail>(`/v1/jobs/${part(job.id)}/${to}`),
+    onSettled: () => client.invalidateQueries({ queryKey: [`job:${job.id}`] }),
+  });
+  return (
+    <div className="actions">
+      {CHANGES.filter(([, , , may]) => may(job.state)).map(([to, name, says]) => (
+        <Confirm
+          key={to}
+          name={name}
+          danger={to === "cancel"}
+          title={`${name} ${job.name}?`}
+          says={says}
+          onYes={() => change.mutate(to)}
+          disabled={change.isPending}
+        />
+      ))}
+      <Wrong error={change.error} />
+    </div>
+  );
+}
+
+function About({ job }: { job: JobDetail }) {
+  const limit = job.max_duration_seconds;
+  const rows: [string, React.ReactNode][] = [
+    ["Owner", job.owner],
+    ["Queue", `${job.queue}, priority ${job.priority}`],
+    ["Shape", shape(job.shape)],
+    ["Submitted", <Ago key="at" at={job.submitted_at} />],
+  ];
+  if (job.nodes.length) rows.push(["Nodes", job.nodes.join(", ")]);
+  if (job.started_at !== null)
+    rows.push(["Ran for", <Lasted key="ran" from={job.started_at} to={job.ended_at} />]);
+  const hours = gpuHours(job);
+  if (hours > 0) rows.push(["Has held", <Cost key="cost" job={job} hours={hours} />]);
+  if (limit !== null) rows.push(["Limit", duration(limit)]);
+  if (job.exit_code !== null) rows.push(["Exit code", job.exit_code]);
+  if (job.attempt > 1)
+    rows.push([
+      "Attempt",
+      `${job.attempt} (${job.infra_retries} by faults, ${job.user_retries} by its own)`,
+    ]);
+  if (job.place.constraints.length) rows.push(["Only on", job.place.constraints.join(", ")]);
+  return (
+    <Card title="About">
+      <dl className="pairs">
+        {rows.map(([name, value]) => (
+          <div key={name} style={{ display: "contents" }}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+        {job.run && (
+          <>
+            <dt>Runs</dt>
+            <dd>
+              <code>{job.run.length > 600 ? `${job.run.slice(0, 600)} …` : job.run}</code>
+            </dd>
+          </>
+        )}
+      </dl>
+    </Card>
+  );
+}
+
+function Cost({ job, hours }: { job: JobDetail; hours: number }) {
+  const days = Math.min(90, Math.ceil((Date.now() / 1000 - job.submitted_at) / 86_400) + 1);
+  const { data } = useReport("cost", "job", days);
+  const row = data?.rows.find((one) => one.name === job.id);
+  const money = row?.values[data?.columns.findIndex((one) => one.name === "money") ?? -1];
+  return (
+    <>
+      {count(hours)} GPU hours{money ? `, which cost ${count(money)}` : ""}
+    </>
+  );
+}
+
+function Why({ job }: { job: JobDetail }) {
+  const { data } = useWhy(job.id);
+  const said = data?.reason || job.reason;
+  const failed = job.state === "FAILED" ? job.attempts.at(-1) : undefined;
+  return (
+    <Card title={FINAL.has(job.state) ? "What came of it" : "Why it is where it is"}>
+      <div className="grid" style={{ gap: 8 }}>
+        <p>{said || `It is ${job.state.toLowerCase()}.`}</p>
+        {failed?.evidence && (
+          <p className="bad">
+            {failed.culprit && <b>{failed.culprit}: </b>}
+            {failed.evidence}
+          </p>
+        )}
+        {data?.holders && <p className="soft">{data.holders}</p>}
+        {data?.forecast && (
+          <p>
+            {data.forecast.text} <span className="soft">({data.forecast.percent} % sure)</span>
+          </p>
+        )}
+        {data?.ending?.text && <p>{data.ending.text}</p>}
+        {data?.forecast?.instead.map((one) => (
+          <p key={one.change} className="soft">
+            {one.change}: {one.starts.text}
+          </p>
+        ))}
+        {data?.suggestions.map((one) => (
+          <p key={one} className="soft">
+            {one}
+          </p>
+        ))}
+      </div>
+    </Card>
+  );
+}
+
+function Timeline({ job }: { job: JobDetail }) {
+  const { data } = useJobEvents(job.id);
+  const events = data?.events ?? [];
+  return (
+    <Card title="What happened" bare>
+      <div className="body">
+        <Phases job={job} />
+      </div>
+      {events.length ? (
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard
+        <ol className="steps feed short" tabIndex={0}>
+          {events.toReversed().map((event) => (
+            <li key={event.number}>
+              <At at={event.at} />
+              <p>{event.text}</p>
+            </li>
+          ))}
+        </ol>
+      ) : (
+        <Empty>Its events are not kept any more.</Empty>
+      )}
+    </Card>
+  );
+}
+
+/** What its GPUs do: those of its newest attempt. */
+function Gpus({ job }: { job: JobDetail }) {
+  const one = job.attempts.at(-1);
+  if (!one?.seats.some((seat) => seat.gpus.length)) return null;
+  return (
+    <Card title="How busy its GPUs are" aside="since the newest attempt was placed">
+      <RankMap seats={one.seats} since={one.placed_at} />
+    </Card>
+  );
+}
+
+/** GPU hours that its attempts have held. */
+function gpuHours(job: JobDetail): number {
+  const now = Date.now() / 1000;
+  return job.attempts.reduce((sum, one) => {
+    const gpus = one.seats.reduce((total, seat) => total + seat.gpu_count, 0);
+    return sum + (gpus * ((one.ended_at ?? now) - one.placed_at)) / 3600;
+  }, 0);
+}
+
+/** Its life as a line: waiting, starting, running; each as wide as it was long. */
+function Phases({ job }: { job: JobDetail }) {
+  const end = job.ended_at ?? Date.now() / 1000;
+  const phases: { kind: string; from: number; to: number; says: string }[] = [];
+  let from = job.submitted_at;
+  for (const one of job.attempts) {
+    const ran = one.running_at ?? one.ended_at ?? end;
+    phases.push({ kind: "waits", from, to: one.placed_at, says: "waited" });
+    phases.push({ kind: "starts", from: one.placed_at, to: ran, says: "started" });
+    from = one.ended_at ?? end;
+    const failed = one.ended_at !== null && one.cause !== "none" && one.cause !== "wish";
+    phases.push({ kind: failed ? "fails" : "runs", from: ran, to: from, says: "ran" });
+  }
+  if (!FINAL.has(job.state) && job.attempts.at(-1)?.ended_at !== null)
+    phases.push({ kind: "waits", from, to: end, says: "waits" });
+  const told = phases.filter((one) => one.to - one.from > 0.001);
+  return (
+    <div
+      className="line"
+      role="img"
+      aria-label={told.map((one) => `${one.says} ${duration(one.to - one.from)}`).join(", ")}
+    >
+      {told.map((one) => (
+        <i
+          key={`${one.kind}${one.from}`}
+          className={one.kind}
+          style={{ flexGrow: Math.max(one.to - one.from, (end - job.submitted_at) / 200) }}
+          title={`${one.says} ${duration(one.to - one.from)} from ${full(one.from)}`}
+        />
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,166 @@
+/** Where GPU hours and money went: the ledger's reports, and what budgets have left. */
+
+import { useState } from "react";
+import { type ReportKind, useQueues, useReport } from "../api/queries";
+import type { Report, ReportColumn } from "../api/types";
+import { Card, Empty, Head, Tile, Wrong } from "../parts/basic";
+import { count, percent, words } from "../parts/say";
+import { Budgets } from "./Queues";
+
+const KINDS: Record<ReportKind, string> = {
+  cost: "what was held costs this much; wasted: what no useful step came of",
+  usage: "what was held, and what its GPUs did meanwhile",
+  waste: "what was held in vain, and why",
+  goodput: "what came of what was held",
+};
+const BYS = ["queue", "user", "gpu-type", "job"];
+const PERIODS: [number, string][] = [
+  [1, "Today"],
+  [7, "7 days"],
+  [30, "30 days"],
+  [90, "90 days"],
+];
+
+export function said(value: number | null | undefined, column: ReportColumn): string {
+  if (value === null || value === undefined) return "–";
+  return column.unit === "share" ? percent(value) : count(value);
+}
+
+export function Money() {
+  const [kind, setKind] = useState<ReportKind>("cost");
+  const [by, setBy] = useState("queue");
+  const [days, setDays] = useState(7);
+  const { data, error } = useReport(kind, by, days);
+  const queues = useQueues();
+  return (
+    <>
+      <Head title="Money" />
+      <div className="tools">
+        <fieldset className="segments">
+          <legend className="hidden">What is reported</legend>
+          {(Object.keys(KINDS) as ReportKind[]).map((one) => (
+            <button
+              type="button"
+              key={one}
+              aria-pressed={one === kind}
+              onClick={() => setKind(one)}
+            >
+              {words(one)}
+            </button>
+          ))}
+        </fieldset>
+        <select aria-label="By" value={by} onChange={(event) => setBy(event.target.value)}>
+          {BYS.map((one) => (
+            <option key={one} value={one}>
+              By {one.replace("-", " ").replace("gpu", "GPU")}
+            </option>
+          ))}
+        </select>
+        <select
+          aria-label="Period"
+          value={days}
+          onChange={(event) => setDays(Number(event.target.value))}
+        >
+          {PERIODS.map(([number, name]) => (
+            <option key={number} value={number}>
+              {name}
+            </option>
+          ))}
+        </select>
+        <span className="soft">{KINDS[kind]}</span>
+      </div>
+      <Wrong error={error} />
+      <div className="grid">
+        {data && <Totals report={data} />}
+        {data && <Days report={data} />}
+        {data && <Rows report={data} />}
+        <Budgets queues={queues.data?.queues ?? []} />
+      </div>
+    </>
+  );
+}
+
+function Totals({ report }: { report: Report }) {
+  return (
+    <dl className="tiles">
+      {report.columns.map((column, index) => (
+        <Tile key={column.name} name={words(column.name)}>
+          {said(report.total[index], column)}{" "}
+          {column.unit && column.unit !== "share" && <small>{column.unit}</small>}
+        </Tile>
+      ))}
+    </dl>
+  );
+}
+
+/** The first column that is no share, a bar a day. */
+function Days({ report }: { report: Report }) {
+  const place = report.kind === "cost" ? 1 : 0;
+  const column = report.columns[place];
+  const most = Math.max(...report.days.map((one) => one.values[place] ?? 0));
+  if (!column || report.days.length < 2 || !most) return null;
+  const title = `${words(column.name)} by day${column.unit ? `, in ${column.unit}` : ""}`;
+  return (
+    <Card title={title} aside={`the most: ${said(most, column)}`}>
+      <div
+        className="days"
+        role="img"
+        aria-label={report.days
+          .map((one) => `${one.day}: ${said(one.values[place], column)}`)
+          .join(", ")}
+      >
+        {report.days.map((one) => (
+          <i
+            key={one.day}
+            style={{ height: `${(100 * (one.values[place] ?? 0)) / most}%` }}
+            title={`${one.day}: ${said(one.values[place], column)} ${column.unit}`}
+          />
+        ))}
+      </div>
+    </Card>
+  );
+}
+
+function Rows({ report }: { report: Report }) {
+  if (!report.rows.length) return <Empty>Nothing was held in this time.</Empty>;
+  return (
+    <Card
+      title={`By ${report.by.replace("gpu-type", "GPU type")}`}
+      aside={`${report.first} to ${report.last}, days of UTC`}
+      bare
+    >
+      <div className="scroll">
+        <table>
+          <thead>
+            <tr>
+              <th>{words(report.by.replace("-", " "))}</th>
+              {report.columns.map((column) => (
+                <th key={column.name} className="number">
+                  {words(column.name)}
+                  {column.unit && column.unit !== "share" && ` (${column.unit})`}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {report.rows.map((row) => (
+              <tr key={row.name}>
+                <td className="tight">
+                  <b>{row.name}</b> <span className="soft">{row.more}</span>
+                </td>
+                {report.columns.map((column, index) => (
+                  <td key={column.name} className="number">
+                    {said(row.values[index], column)}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {report.rest > 0 && (
+        <p className="empty">{count(report.rest)} more are in `corral report`.</p>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,30 @@
+import { Link } from "@tanstack/react-router";
+import type { Event } from "../api/types";
+import { At, Empty } from "./basic";
+
+/** What happened, newest first. */
+export function Feed({ events, short }: { events: readonly Event[]; short?: boolean }) {
+  if (!events.length) return <Empty>Nothing has happened yet.</Empty>;
+  return (
+    <ol className={short ? "feed short" : "feed"} tabIndex={short ? 0 : undefined}>
+      {events.map((event) => (
+        <li key={event.number}>
+          <At at={event.at} />
+          <p>
+            {event.job && (
+              <Link className="linked" to="/jobs/$job" params={{ job: event.job }}>
+                {event.job}
+              </Link>
+            )}{" "}
+            {event.node && !event.job && (
+              <Link className="linked" to="/nodes/$node" params={{ node: event.node }}>
+                {event.node}
+              </Link>
+            )}{" "}
+            {event.text}
+          </p>
+        </li>
+      ))}
+    </ol>
+  );
+}

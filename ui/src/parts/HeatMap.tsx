@@ -1,0 +1,171 @@
+/** Every node as a cell, its used GPUs as the filled part of it; racks in the order of names. */
+
+import { Link, useNavigate } from "@tanstack/react-router";
+import { type KeyboardEvent, memo, useMemo } from "react";
+import type { Node } from "../api/types";
+import { count } from "./say";
+
+const FEW = 12; // nodes of a cluster whose cells are wide enough for a name
+
+export function racksOf(nodes: readonly Node[]): [string, Node[]][] {
+  const racks = new Map<string, Node[]>();
+  for (const node of nodes) {
+    const rack = node.labels.rack ?? node.labels.domain ?? "";
+    const known = racks.get(rack);
+    if (known) known.push(node);
+    else racks.set(rack, [node]);
+  }
+  const order = new Intl.Collator("en", { numeric: true });
+  for (const members of racks.values()) members.sort((one, two) => order.compare(one.id, two.id));
+  return [...racks].sort(([one], [two]) => order.compare(one, two));
+}
+
+export function usedGpus(node: Node): number {
+  return Math.max(0, node.gpus.total - node.gpus.free);
+}
+
+const IDLE_SHARE = 0.05; // a held GPU that is less busy waits for something
+
+/** What the held GPUs of a node do on average; undefined: nobody knows. */
+export function busyShare(node: Node): number | undefined {
+  const known = node.gpus.held.flatMap((index) => node.gpus.utilisation[index] ?? []);
+  return known.length ? known.reduce((sum, one) => sum + one, 0) / known.length : undefined;
+}
+
+/** The colour of one GPU: free, held, held but idle; the busier, the stronger. */
+function inkOf(node: Node, index: number, held: ReadonlySet<number>): string {
+  if (!held.has(index)) return "var(--idle)";
+  const busy = node.gpus.utilisation[index];
+  if (busy === null || busy === undefined) return "var(--busy-3)";
+  if (busy < IDLE_SHARE) return "var(--warn-fill)";
+  return `var(--busy-${Math.min(4, 1 + Math.floor(busy * 4))})`;
+}
+
+/** Its GPUs side by side, as one picture. */
+function fillOf(node: Node, apart = false): string {
+  const held = new Set(node.gpus.held);
+  const wide = 100 / Math.max(1, node.gpus.total);
+  const stops = Array.from({ length: node.gpus.total }, (_, index) => {
+    const ink = inkOf(node, index, held);
+    const gap = apart && index ? `var(--card) ${index * wide}% calc(${index * wide}% + 2px), ` : "";
+    return `${gap}${ink} 0 ${(index + 1) * wide}%`;
+  });
+  return stops.length > 1 ? `linear-gradient(90deg, ${stops.join(", ")})` : "none";
+}
+
+/** What a cell says to who cannot see it. */
+export function saidOf(node: Node): string {
+  const gpus = `${count(usedGpus(node))} of ${node.gpus.total} GPUs used`;
+  const closed = node.draining ? ", draining" : node.cordoned ? ", cordoned" : "";
+  const busy = busyShare(node);
+  const does = busy === undefined ? "" : `, ${Math.round(busy * 100)} % busy`;
+  const ill = node.health ? `, ${node.health}` : "";
+  return `${node.id}: ${node.liveness}${closed}, ${gpus}${does}${ill}`;
+}
+
+export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly Node[] }) {
+  const racks = useMemo(() => racksOf(nodes), [nodes]);
+  const few = nodes.length <= FEW;
+  const first = racks[0]?.[1][0]?.id;
+  return (
+    <div className="heat">
+      <div
+        role="group"
+        aria-label="Nodes; the arrow keys go from one to the next"
+        className={few ? "racks few" : "racks"}
+        onKeyDown={step}
+      >
+        {racks.map(([rack, members]) => (
+          <div className="rack" key={rack}>
+            <h3>
+              <span className="cut">{rack || "nodes"}</span>
+              <span>
+                {count(members.reduce((sum, node) => sum + usedGpus(node), 0))} /{" "}
+                {members.reduce((sum, node) => sum + node.gpus.total, 0)}
+              </span>
+            </h3>
+            <ul>
+              {members.map((node) => (
+                <Cell key={node.id} node={node} reached={node.id === first} apart={few} />
+              ))}
+            </ul>
+          </div>
+        ))}
+      </div>
+      <p className="legend">
+        <span>
+          <i className="used" /> held and busy, the busier the darker
+        </span>
+        <span>
+          <i className="idling" /> held but idle
+        </span>
+        <span>
+          <i className="free" /> free
+        </span>
+        <span>
+          <i className="closed" /> cordoned or draining
+        </span>
+        <span>
+          <i className="ill" /> something is wrong
+        </span>
+        <span>
+          <i className="away" /> silent or dead
+        </span>
+      </p>
+    </div>
+  );
+});
+
+/** One cell is reached by Tab; the arrows go on from there. */
+function step(event: KeyboardEvent<HTMLElement>): void {
+  const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 8, ArrowUp: -8 }[event.key];
+  if (by === undefined) return;
+  const cells = [...event.currentTarget.querySelectorAll("a")];
+  const next = cells[cells.indexOf(document.activeElement as HTMLAnchorElement) + by];
+  if (!next) return;
+  event.preventDefault();
+  for (const cell of cells) cell.tabIndex = cell === next ? 0 : -1;
+  next.focus();
+}
+
+const Cell = memo(
+  function Cell({ node, reached, apart }: { node: Node; reached: boolean; apart: boolean }) {
+    const navigate = useNavigate();
+    const away = node.liveness !== "alive";
+    const closed = !away && (node.cordoned || node.draining || node.closed !== "");
+    const kind = away ? "away" : closed ? "closed" : node.health ? "ill" : undefined;
+    const fill = fillOf(node, apart);
+    return (
+      <li>
+        {/* a plain link: a thousand of the router's would each listen */}
+        <a
+          href={`/nodes/${encodeURIComponent(node.id)}`}
+          className={kind}
+          style={away ? undefined : { backgroundImage: fill }}
+          title={saidOf(node)}
+          tabIndex={reached ? 0 : -1}
+          onClick={(event) => {
+            if (event.metaKey || event.ctrlKey) return;
+            event.preventDefault();
+            void navigate({ to: "/nodes/$node", params: { node: node.id } });
+          }}
+        >
+          <span className="hidden">{saidOf(node)}</span>
+        </a>
+      </li>
+    );
+  },
+  (one, two) =>
+    one.reached === two.reached &&
+    one.apart === two.apart &&
+    saidOf(one.node) === saidOf(two.node) &&
+    fillOf(one.node) === fillOf(two.node),
+);
+
+export function NodeLink({ id }: { id: string }) {
+  return (
+    <Link to="/nodes/$node" params={{ node: id }}>
+      {id}
+    </Link>
+  );
+}

@@ -1,0 +1,105 @@
+/** What the ranks print, as they print it. Only the last part is kept here; all of it is `corral logs`. */
+
+import { useEffect, useRef, useState } from "react";
+import { part, withQuery } from "../api/http";
+import type { JobDetail } from "../api/types";
+import { Card } from "./basic";
+
+/** A piece of one rank's log, or at the end the state that the job ended in. */
+interface Piece {
+  rank: number | null;
+  data: string;
+  end: string | null;
+}
+
+const TAIL_LINES = 1000;
+const KEPT_CHARACTERS = 400_000;
+const DRAW_MS = 100;
+const ESCAPES = new RegExp(`${String.fromCharCode(27)}\\[[0-9;?]*[ -/]*[@-~]`, "g");
+
+/** The end of a text, from the beginning of a line. */
+export function lastPart(text: string, most: number): string {
+  if (text.length <= most) return text;
+  const cut = text.slice(text.length - most);
+  return cut.slice(cut.indexOf("\n") + 1);
+}
+
+export function Logs({ job }: { job: JobDetail }) {
+  const [rank, setRank] = useState("");
+  const [text, setText] = useState("");
+  const [end, setEnd] = useState<string>();
+  const [lost, setLost] = useState(false);
+  const [follows, setFollows] = useState(true);
+  const box = useRef<HTMLPreElement>(null);
+  const id = job.id;
+  useEffect(() => {
+    let kept = "";
+    let timer: number | undefined;
+    setText("");
+    setEnd(undefined);
+    const draw = () => {
+      timer = undefined;
+      setText(kept);
+    };
+    const path = withQuery(`/v1/jobs/${part(id)}/logs`, { follow: 1, rank, tail: TAIL_LINES });
+    const source = new EventSource(path);
+    source.onopen = () => setLost(false);
+    source.onmessage = (message) => {
+      const piece = JSON.parse(message.data) as Piece;
+      if (piece.end) {
+        setEnd(piece.end);
+        source.close();
+      }
+      kept = lastPart(kept + piece.data.replace(ESCAPES, ""), KEPT_CHARACTERS);
+      timer ??= window.setTimeout(draw, DRAW_MS);
+    };
+    source.onerror = () => setLost(true);
+    return () => {
+      source.close();
+      window.clearTimeout(timer);
+    };
+  }, [id, rank]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: new text is what is scrolled to
+  useEffect(() => {
+    const here = box.current;
+    if (follows && here) here.scrollTop = here.scrollHeight;
+  }, [text, follows]);
+  const ranks = job.attempts.at(-1)?.seats.length ?? 0;
+  const gpus = job.attempts.at(-1)?.seats.reduce((sum, seat) => sum + seat.gpus.length, 0) ?? 0;
+  const most = job.per === "gpu" ? Math.max(gpus, ranks) : ranks;
+  const said = lost ? "not to be had now" : end ? "complete" : "live";
+  return (
+    <Card
+      title="Logs"
+      bare
+      aside={
+        <>
+          <span className={lost ? "link away" : end ? "link connecting" : "link"}>{said}</span>
+          {most > 1 && (
+            <select
+              aria-label="Rank"
+              value={rank}
+              onChange={(event) => setRank(event.target.value)}
+            >
+              <option value="">Every rank</option>
+              {Array.from({ length: most }, (_, one) => (
+                // biome-ignore lint/suspicious/noArrayIndexKey: a rank is its number
+                <option key={one} value={one}>
+                  Rank {one}
+                </option>
+              ))}
+            </select>
+          )}
+          <button type="button" onClick={() => setFollows(!follows)} aria-pressed={follows}>
+            {follows ? "Stay here" : "Follow"}
+          </button>
+        </>
+      }
+    >
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard */}
+      <pre className="logs" ref={box} tabIndex={0} role="log" aria-label="Logs">
+        {text || (end ? "It has printed nothing." : "Nothing yet.")}
+      </pre>
+    </Card>
+  );
+}

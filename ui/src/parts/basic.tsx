@@ -1,0 +1,127 @@
+/** What every page is made of. */
+
+import type { ReactNode } from "react";
+import { Refused } from "../api/http";
+import { useNow } from "./clock";
+import { clock, duration, full } from "./say";
+
+const TONES: Record<string, string> = {
+  RUNNING: "linked pulse",
+  STARTING: "warn pulse",
+  QUEUED: "soft hollow",
+  HELD: "soft square hollow",
+  STOPPING: "warn",
+  RECOVERING: "warn pulse",
+  SUSPENDED: "soft square",
+  DONE: "good",
+  FAILED: "bad square",
+  CANCELLED: "soft",
+  alive: "good",
+  silent: "warn pulse",
+  dead: "bad square",
+};
+
+/** The word and a mark whose form and colour both tell it. */
+export function State({ is }: { is: string }) {
+  return <span className={`state ${TONES[is] ?? "soft"}`}>{is.toLowerCase()}</span>;
+}
+
+export function Ago({ at }: { at: number }) {
+  const now = useNow();
+  return (
+    <time dateTime={new Date(at * 1000).toISOString()} title={full(at)}>
+      {duration(now - at)} ago
+    </time>
+  );
+}
+
+/** How long since; of what is over, how long it took. */
+export function Lasted({ from, to }: { from: number; to?: number | null }) {
+  const now = useNow();
+  return <span title={full(from)}>{duration((to ?? now) - from)}</span>;
+}
+
+export function At({ at }: { at: number }) {
+  return (
+    <time dateTime={new Date(at * 1000).toISOString()} title={full(at)}>
+      {clock(at)}
+    </time>
+  );
+}
+
+/** Parts of a whole, each a number; the text beside it says the same. */
+export function Meter({ of, parts }: { of: number; parts: number[] }) {
+  return (
+    <span className="meter" aria-hidden="true">
+      {parts.map((part, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: parts have no other name
+        <i key={index} style={{ width: `${of ? Math.min(100, (100 * part) / of) : 0}%` }} />
+      ))}
+    </span>
+  );
+}
+
+export function Head({ title, children }: { title: ReactNode; children?: ReactNode }) {
+  return (
+    <header className="head">
+      <h1 className="cut">{title}</h1>
+      {children}
+    </header>
+  );
+}
+
+interface CardProps {
+  title: ReactNode;
+  aside?: ReactNode;
+  children: ReactNode;
+  bare?: boolean;
+}
+
+/** A part of a page; `bare`: what is in it reaches the edge. */
+export function Card({ title, aside, children, bare }: CardProps) {
+  return (
+    <section className="card">
+      <header>
+        <h2>{title}</h2>
+        {aside !== undefined && <div className="aside">{aside}</div>}
+      </header>
+      {bare ? children : <div className="body">{children}</div>}
+    </section>
+  );
+}
+
+export function Tile({
+  name,
+  children,
+  note,
+}: {
+  name: string;
+  children: ReactNode;
+  note?: ReactNode;
+}) {
+  return (
+    <div className="tile">
+      <dt>{name}</dt>
+      <dd className="big">{children}</dd>
+      {note !== undefined && <dd className="note">{note}</dd>}
+    </div>
+  );
+}
+
+/** A refusal in its own words, with the next thing to do. */
+export function Wrong({ error }: { error: unknown }) {
+  if (!error) return null;
+  const hint = error instanceof Refused ? error.hint : "";
+  return (
+    <div className="notice bad" role="alert">
+      <p>
+        {error instanceof Error ? error.message : String(error)}
+        {hint && <span className="soft"> ({hint})</span>}
+      </p>
+    </div>
+  );
+}
+
+export function Empty({ children }: { children: ReactNode }) {
+  return <p className="empty">{children}</p>;
+}

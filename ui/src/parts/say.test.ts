@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+import { bytes, count, duration, percent, plural, shape, words } from "./say";
+
+test("a duration has its two largest units at most", () => {
+  expect([0, 4.4, 61, 3_599, 3_600, 7_260, 90_000, 864_000].map(duration)).toEqual([
+    "0 s",
+    "4 s",
+    "1 min 1 s",
+    "59 min",
+    "1 h",
+    "2 h 1 min",
+    "1 d 1 h",
+    "10 d",
+  ]);
+});
+
+test("sizes and numbers have no more digits than tell something", () => {
+  expect([999, 1_500, 80_000_000_000].map(bytes)).toEqual(["999 B", "1.5 kB", "80 GB"]);
+  expect([0.125, 12.55, 10_000].map(count)).toEqual(["0.13", "12.6", "10,000"]);
+  expect(percent(0.4567)).toBe("45.7 %");
+  expect([plural(1, "job"), plural(1200, "job")]).toEqual(["1 job", "1,200 jobs"]);
+});
+
+test("names of fields are said in the words of the trade", () => {
+  expect(words("usd_per_gpu_hour")).toBe("USD per GPU hour");
+  expect(words("gpus")).toBe("GPUs");
+  expect(words("kv_precision")).toBe("KV precision");
+});
+
+test("a shape says what each node gives", () => {
+  const one = { nodes: 2, gpus_per_node: 8, gpu_type: "h100", cpus_per_node: 4 };
+  expect(shape(one)).toBe("2 × 8 h100");
+  expect(shape({ ...one, nodes: 1, gpu_type: null })).toBe("8 GPU");
+  expect(shape({ ...one, nodes: 1, gpus_per_node: 0 })).toBe("4 CPU");
+});

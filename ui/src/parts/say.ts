@@ -1,0 +1,96 @@
+/** Numbers and times as people read them. */
+
+const UNITS: [number, string][] = [
+  [86_400, "d"],
+  [3_600, "h"],
+  [60, "min"],
+  [1, "s"],
+];
+
+/** 3 d 4 h, 12 min, 4 s: the two largest units at most. */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  for (const [index, [size, unit]] of UNITS.entries()) {
+    if (whole < size) continue;
+    const main = Math.floor(whole / size);
+    const next = UNITS[index + 1];
+    const rest = next && main < 10 ? Math.floor((whole % size) / next[0]) : 0;
+    return rest && next ? `${main} ${unit} ${rest} ${next[1]}` : `${main} ${unit}`;
+  }
+  return "0 s";
+}
+
+export function bytes(count: number): string {
+  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  let value = count;
+  let unit = 0;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${value < 10 && unit ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
+/** 1,234 or 0.25: no more digits than tell something. */
+export function count(value: number): string {
+  const digits = Number.isInteger(value) ? 0 : Math.abs(value) < 10 ? 2 : 1;
+  return value.toLocaleString("en-GB", { maximumFractionDigits: digits });
+}
+
+export function percent(part: number): string {
+  return `${count(Math.round(part * 1000) / 10)} %`;
+}
+
+export function clock(seconds: number): string {
+  const at = new Date(seconds * 1000);
+  const time = at.toLocaleTimeString("en-GB");
+  return at.toDateString() === new Date().toDateString()
+    ? time
+    : `${day(seconds)} ${time.slice(0, 5)}`;
+}
+
+export function day(seconds: number): string {
+  return new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+}
+
+export function full(seconds: number): string {
+  return new Date(seconds * 1000).toLocaleString("en-GB");
+}
+
+/** usd_per_gpu_hour becomes: usd per gpu hour, with the words of the trade in capitals. */
+export function words(name: string): string {
+  const text = name.replaceAll("_", " ");
+  const said = text.replace(
+    /\b(gpu|usd|pue|kv|gb|mb|tb|qps|kw)(s?)\b/g,
+    (_, word, s) =>
+      ({
+        gb: "GB",
+        mb: "MB",
+        tb: "TB",
+        kw: "kW",
+        gpu: "GPU",
+        usd: "USD",
+        pue: "PUE",
+        kv: "KV",
+        qps: "QPS",
+      })[word as string] + s,
+  );
+  return said.charAt(0).toUpperCase() + said.slice(1);
+}
+
+export function plural(number: number, word: string): string {
+  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+}
+
+/** 2 x 8 h100, or what else a job asks of each of its nodes. */
+export function shape(one: {
+  nodes: number;
+  gpus_per_node: number;
+  gpu_type: string | null;
+  cpus_per_node: number;
+}): string {
+  const each = one.gpus_per_node
+    ? `${count(one.gpus_per_node)} ${one.gpu_type ?? "GPU"}`
+    : `${count(one.cpus_per_node)} CPU`;
+  return one.nodes === 1 ? each : `${one.nodes} × ${each}`;
+}

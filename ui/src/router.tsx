@@ -1,0 +1,82 @@
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+} from "@tanstack/react-router";
+import { Frame } from "./Frame";
+import { Nowhere } from "./pages/Nowhere";
+import { Overview } from "./pages/Overview";
+
+const root = createRootRoute({ component: Frame, notFoundComponent: Nowhere });
+
+interface JobsSearch {
+  text?: string;
+  state?: string;
+  owner?: string;
+  queue?: string;
+}
+
+const word = (value: unknown): string | undefined =>
+  typeof value === "string" && value ? value : undefined;
+
+const routes = [
+  createRoute({ getParentRoute: () => root, path: "/", component: Overview }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/jobs",
+    validateSearch: (search: Record<string, unknown>): JobsSearch => ({
+      text: word(search.text),
+      state: word(search.state),
+      owner: word(search.owner),
+      queue: word(search.queue),
+    }),
+    component: lazyRouteComponent(() => import("./pages/Jobs"), "Jobs"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/jobs/$job",
+    component: lazyRouteComponent(() => import("./pages/Job"), "Job"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/nodes",
+    component: lazyRouteComponent(() => import("./pages/Nodes"), "Nodes"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/nodes/$node",
+    component: lazyRouteComponent(() => import("./pages/Node"), "Node"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/queues",
+    component: lazyRouteComponent(() => import("./pages/Queues"), "Queues"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/money",
+    component: lazyRouteComponent(() => import("./pages/Money"), "Money"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/submit",
+    component: lazyRouteComponent(() => import("./pages/Submit"), "Submit"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/plan",
+    component: lazyRouteComponent(() => import("./pages/Plan"), "Plan"),
+  }),
+] as const;
+
+export const router = createRouter({
+  routeTree: root.addChildren(routes),
+  defaultPreload: "intent",
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

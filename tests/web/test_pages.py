@@ -126,6 +126,21 @@ def test_a_job_is_written_tried_submitted_and_seen_to_its_end(visit: Visit, here
     visit.wrong[:] = [one for one in visit.wrong if "422" not in one]
 
 
+def test_a_failed_job_says_what_it_failed_of_and_what_to_do(visit: Visit, here: House) -> None:
+    id = here.submit("breaks", 'python3 -c "import no_such_module"', resources={"cpu": 0.1})
+    here.until_state(id, "FAILED")
+    told = here.answer("why", id)["failed"]  # the same words
+    visit.log_in(link(here))
+    visit.open(f"/jobs/{id}")
+    said = visit.page.get_by_label("What attempt 1 failed of")
+    for word in ("failure", "text", "culprit", "evidence", "quote", "next"):
+        assert told[word]
+        expect(said).to_contain_text(told[word])
+    tried = visit.page.get_by_role("row").filter(has_text=told["failure"])
+    expect(tried).to_contain_text(told["quote"])
+    expect(tried).to_contain_text(told["next"])
+
+
 def test_jobs_are_found_and_stopped(visit: Visit, here: House) -> None:
     ids = [
         here.submit(f"found-{number}", "sleep 3000", resources={"cpu": 0.01}) for number in (1, 2)

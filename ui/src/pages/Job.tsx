@@ -7,6 +7,7 @@ import { FINAL, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
 import type { JobDetail } from "../api/types";
 import { Ago, At, Card, Empty, Head, Lasted, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
+import { Failed } from "../parts/Failed";
 import { Logs } from "../parts/Logs";
 import { Progress } from "../parts/Progress";
 import { RankMap } from "../parts/RankMap";
@@ -143,20 +144,18 @@ function Cost({ job, hours }: { job: JobDetail; hours: number }) {
   );
 }
 
+/** Where what its newest attempt failed of is not why it is there. */
+const NO_MORE = new Set(["RUNNING", "DONE", "CANCELLED"]);
+
 function Why({ job }: { job: JobDetail }) {
   const { data } = useWhy(job.id);
   const said = data?.reason || job.reason;
-  const failed = job.state === "FAILED" ? job.attempts.at(-1) : undefined;
+  const failed = NO_MORE.has(job.state) ? undefined : data?.failed;
   return (
     <Card title={FINAL.has(job.state) ? "What came of it" : "Why it is where it is"}>
       <div className="grid" style={{ gap: 8 }}>
         <p>{said || `It is ${job.state.toLowerCase()}.`}</p>
-        {failed?.evidence && (
-          <p className="bad">
-            {failed.culprit && <b>{failed.culprit}: </b>}
-            {failed.evidence}
-          </p>
-        )}
+        {failed && <Failed is={failed} />}
         {data?.holders && <p className="soft">{data.holders}</p>}
         {data?.forecast && (
           <p>

@@ -17,7 +17,7 @@ export function Attempts({ job }: { job: JobDetail }) {
               <th>Nodes and GPUs</th>
               <th>Steps</th>
               <th>Ended by</th>
-              <th>Evidence</th>
+              <th>What it failed of</th>
             </tr>
           </thead>
           <tbody>
@@ -51,7 +51,12 @@ export function Attempts({ job }: { job: JobDetail }) {
                   {one.ended_at === null ? "–" : one.cause}
                   {one.culprit && <span className="soft"> {one.culprit}</span>}
                 </td>
-                <td className="wide soft">{one.evidence || "–"}</td>
+                <td className="wide soft">
+                  {one.failure && <b className="bad">{one.failure} </b>}
+                  {one.evidence || "–"}
+                  {one.quote && <code className="quote">{one.quote}</code>}
+                  {one.failure && <p>{one.next}</p>}
+                </td>
               </tr>
             ))}
           </tbody>

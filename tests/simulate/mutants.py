@@ -328,11 +328,11 @@ CHARGES = [
     ),
     Mutant(
         "the last who failed is to blame",
-        "reconcile.attempts:_blame_worst",
-        "min(ends",
-        "max(ends",
+        "health.causes:failure_of",
+        "min(own",
+        "max(own",
         "I14 I5 I17",
-        seed=792,
+        seed=19,
     ),
     Mutant(
         "who is heard last is to blame",

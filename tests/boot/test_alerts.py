@@ -107,6 +107,13 @@ def test_an_address_where_nobody_is_is_told() -> None:
         asyncio.run(hook.send(NOTICE, "c1"))
 
 
+@pytest.mark.parametrize("address", ["http://a:b/", "http://[::1/x", "http://\u2603.x/"])
+def test_an_address_that_is_none_is_told_like_one_where_nobody_is(address: str) -> None:
+    one = wire.Receiver(name="hook", webhook=address)
+    with pytest.raises(NotSent, match="hook: InvalidURL"):
+        asyncio.run(receiver_of(one, Path()).send(NOTICE, "c1"))
+
+
 def test_a_mail_has_a_subject_of_one_line() -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Post) as server:
         thread = threading.Thread(target=server.serve_forever)

@@ -1,6 +1,7 @@
 """Curves: what is put comes back, over restarts and thinning, and never more bytes than allowed."""
 
 import asyncio
+import sqlite3
 from math import isnan, nan
 from pathlib import Path
 
@@ -133,6 +134,35 @@ def test_a_broken_file_is_set_aside_and_begun_anew(tmp_path: Path) -> None:
     again = SeriesFile(path)
     assert len(read(again).times) == 3
     asyncio.run(again.close())
+
+
+def test_a_disk_that_is_no_disk_ends_nothing_and_sets_nothing_aside(tmp_path: Path) -> None:
+    path = tmp_path / "gone" / "series.db"
+    file = SeriesFile(path)
+    put_some(file, since=NOON, count=200)
+    asyncio.run(file.keep(NOON + 2000))
+    assert not path.with_suffix(".broken").exists()
+    path.parent.mkdir()
+    put_some(file, since=NOON + 2000, count=100)
+    asyncio.run(file.keep(NOON + 3000))
+    assert len(read(file, since=NOON + 2000).times) == 100
+    asyncio.run(file.close())
+
+
+@pytest.mark.parametrize("days_old", [0, 2])
+def test_a_block_that_cannot_be_read_costs_itself_alone(tmp_path: Path, days_old: int) -> None:
+    path = tmp_path / "series.db"
+    file = SeriesFile(path)
+    put_some(file, since=NOON, count=200)
+    asyncio.run(file.keep(NOON + 2000))
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE blocks SET data = 'x' WHERE start = (SELECT MIN(start) FROM blocks)")
+    asyncio.run(file.keep(NOON + 2000 + days_old * 86400))
+    left = read(file).times
+    assert left
+    assert min(left) >= NOON + 600
+    assert max(left) >= NOON + 1800
+    asyncio.run(file.close())
 
 
 def test_a_clock_that_was_set_back_adds_nothing_until_it_has_caught_up(tmp_path: Path) -> None:

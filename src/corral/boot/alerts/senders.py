@@ -85,7 +85,7 @@ class Webhook(_Receiver):
         try:
             async with httpx2.AsyncClient(timeout=SECONDS) as http:
                 answer = await http.post(self.address, content=body, headers=headers)
-        except (httpx2.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise NotSent(self.name, f"{type(error).__name__}: {error}") from error
         if answer.status_code >= 300:
             raise NotSent(self.name, f"its address answers {answer.status_code}")
@@ -124,7 +124,7 @@ class Mailbox(_Receiver):
         message.set_content(body_of(notice))
         try:
             await asyncio.to_thread(self._hand_over, message)
-        except (OSError, smtplib.SMTPException, ssl.SSLError) as error:
+        except (OSError, smtplib.SMTPException, ValueError) as error:
             raise NotSent(self.name, f"{self.mail.host}: {error}") from error
 
     def _hand_over(self, message: EmailMessage) -> None:

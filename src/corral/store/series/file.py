@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -34,7 +34,8 @@ log = structlog.get_logger("corral.series")
 
 class SeriesFile:
     """Blocks by key in one file. What was not yet written down is lost by a crash, and that alone:
-    at most SAVED_SECONDS of pictures. A file that cannot be read is begun anew."""
+    at most SAVED_SECONDS of pictures. A file that is no database is set aside and begun anew; of
+    one that is damaged in places the rest is told. Nothing that ails it ends the head."""
 
     def __init__(self, path: Path, *, most_bytes: int = MOST_BYTES) -> None:
         self._path = path
@@ -79,7 +80,7 @@ class SeriesFile:
                 full.append((key, block.copy()))
         try:
             await self._in_thread(lambda: self._keep(full, now))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             log.warning("series_not_kept", error=str(error))
 
     async def close(self) -> None:
@@ -87,7 +88,7 @@ class SeriesFile:
         try:
             await self._in_thread(lambda: self._write(last))
             await self._in_thread(self._close)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             log.warning("series_not_kept", error=str(error))
         self._thread.shutdown()
 
@@ -100,6 +101,8 @@ class SeriesFile:
         if self._db is None:
             try:
                 self._db = _connected(self._path)
+            except sqlite3.OperationalError:  # of the disk, not of the file: another time it opens
+                raise
             except sqlite3.DatabaseError as error:
                 log.warning("series_begun_anew", error=str(error))
                 self._path.replace(self._path.with_suffix(".broken"))
@@ -115,8 +118,8 @@ class SeriesFile:
         asked = "SELECT data FROM blocks WHERE key = ? AND until >= ? AND start <= ?"
         try:
             rows = self._opened().execute(f"{asked} ORDER BY start, thin DESC", (key, since, until))
-            return [unpacked(data) for (data,) in rows]
-        except (sqlite3.Error, ValueError) as error:
+            return list(_whole(key, rows))
+        except (sqlite3.Error, OSError) as error:
             log.warning("series_not_read", key=key, error=str(error))
             return []
 
@@ -150,11 +153,12 @@ class SeriesFile:
             part = (key, span * THIN_SPAN_SECONDS, (span + 1) * THIN_SPAN_SECONDS)
             where = "key = ? AND thin = 0 AND start >= ? AND start < ?"
             rows = db.execute(f"SELECT data FROM blocks WHERE {where} ORDER BY start", part)
-            curve = averaged(joined([unpacked(data) for (data,) in rows]), THIN_STEP_SECONDS)
+            curve = averaged(joined(list(_whole(key, rows))), THIN_STEP_SECONDS)
             with db:
                 db.execute(f"DELETE FROM blocks WHERE {where}", part)
-                row = (key, 1, curve.times[0], curve.times[-1], packed(block_of(curve)))
-                db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", row)
+                if curve.times:
+                    row = (key, 1, curve.times[0], curve.times[-1], packed(block_of(curve)))
+                    db.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)", row)
 
     def _bound(self) -> None:
         """The oldest go until the file's pages in use are below the bound."""
@@ -173,6 +177,15 @@ class SeriesFile:
                 return
         db.execute("PRAGMA incremental_vacuum").fetchall()
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _whole(key: str, rows: Iterable[tuple[bytes]]) -> Iterator[Curve]:
+    """Those of the blocks that can be read."""
+    for (data,) in rows:
+        try:
+            yield unpacked(data)
+        except ValueError as error:
+            log.warning("block_not_read", key=key, error=str(error))
 
 
 def _connected(path: Path) -> sqlite3.Connection:

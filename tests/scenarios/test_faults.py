@@ -174,6 +174,9 @@ def test_up_again_is_harmless_and_no_way_to_change_a_cluster() -> None:
         pid = here.head_pid()
         again = here.corral("up")
         assert "already up" in again.stdout
+        pages = f"pages: {here.answer('status')['head']['url']}/ in a browser"
+        assert pages in again.stdout
+        assert "corral ui" in again.stdout
         assert "continues" not in again.stderr
         assert "already up" in here.ok("up", "--nodes", "1")
         done = here.corral("up", "--nodes", "2")

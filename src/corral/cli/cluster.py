@@ -106,6 +106,7 @@ def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -
         print_json({**found.model_dump(mode="json"), "hosts": hosts.as_json(outcomes)})
     else:
         say(f"up: {up.head.url} (process {up.head.pid})")
+        say_pages(up.head.url)
         show_nodes(found.nodes)
         hosts.show(outcomes)
     hosts.check(outcomes)
@@ -113,11 +114,16 @@ def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -
 
 def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     say(f"{'up' if fresh else 'already up'}: {found.head.url} (process {found.head.pid})")
+    say_pages(found.head.url)
     show_nodes(found.nodes)
     say_what_is_pretended(common.place)
     with common.client() as client:
         say_who_is_kept_out(common, client)
     say_how_to_join(common, found.head.url, fresh=fresh)
+
+
+def say_pages(url: str) -> None:
+    say(f"pages: {url}/ in a browser; a link that logs it in: corral ui")
 
 
 def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:

@@ -39,6 +39,7 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/status"): ("vuoa", "vuoa"),
     ("GET", "/metrics"): ("vuoa", "vuoa"),
     ("GET", "/v1/series"): ("vuoa", "vuoa"),
+    ("GET", "/v1/gpus"): ("vuoa", "vuoa"),
     ("GET", "/v1/alerts"): ("vuoa", "vuoa"),
     ("POST", "/v1/alerts/test"): ("oa", "oa"),
     ("GET", "/v1/nodes"): ("vuoa", "vuoa"),

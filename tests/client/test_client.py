@@ -149,6 +149,27 @@ def test_cluster_calls(head: Head, agent: Agent, client: Client) -> None:
     assert head.stopped.wait(PATIENCE_SECONDS)
 
 
+def test_jobs_are_found_by_state_and_name_and_gpus_are_told(
+    head: Head, agent: Agent, client: Client, place: Path
+) -> None:
+    client.submit([{**SPEC, "name": "train-a"}, {**SPEC, "name": "eval"}])
+    eventually(lambda: len(head.control.world.allocations) == 2)
+    assert [job.name for job in client.jobs(text="TRAIN")] == ["train-a"]
+    assert client.jobs(states=["QUEUED", "HELD"]) == []
+    assert len(client.jobs(states=["STARTING", "QUEUED"])) == 2
+    assert sum(bool(one) for one in client.gpus().nodes[0].holders) == 2
+    (last,) = client.newest_events()
+    assert last.number == max(event.number for event in client.events())
+
+    async def awaited() -> None:
+        async with AsyncClient(dir=place) as other:
+            assert [job.name for job in await other.jobs(text="eval")] == ["eval"]
+            assert (await other.gpus()) == client.gpus()
+            assert (await other.newest_events(2))[-1] == last
+
+    asyncio.run(awaited())
+
+
 def test_wishes_about_a_job(head: Head, client: Client) -> None:
     (job,) = client.submit({"name": "held", "run": "x"})
     assert client.suspend("held").state == "SUSPENDED"

@@ -59,6 +59,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("GET", "/v1/status"): _any(VIEWERS),
     ("GET", "/metrics"): _any(VIEWERS),
     ("GET", "/v1/series"): _any(VIEWERS),
+    ("GET", "/v1/gpus"): _any(VIEWERS),
     ("GET", "/v1/alerts"): _any(VIEWERS),
     ("POST", "/v1/alerts/test"): _any(OPERATORS, "alert.test"),
     ("GET", "/v1/nodes"): _any(VIEWERS),

@@ -78,9 +78,17 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncSights):
         return await self._call(calls.plan(read_wished(spec).without_workdirs()))
 
     async def jobs(
-        self, *, everything: bool = False, limit: int = 100, before: str | None = None
+        self,
+        *,
+        everything: bool = False,
+        limit: int = 100,
+        before: str | None = None,
+        states: Sequence[str] = (),
+        text: str = "",
     ) -> "list[api.Job]":
-        return await self._call(calls.jobs(everything=everything, limit=limit, before=before))
+        return await self._call(
+            calls.jobs(everything=everything, limit=limit, before=before, states=states, text=text)
+        )
 
     async def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
         return await self._call(calls.array(array, everything=everything))

@@ -27,7 +27,7 @@ class Call(Generic[T]):
     method: str
     path: str
     read: Callable[[Any], T]
-    query: Mapping[str, str | int] | None = None
+    query: Mapping[str, str | int | list[str]] | None = None
     json: Any = None
     repeatable: bool = True
 
@@ -52,10 +52,21 @@ def plan(specs: Sequence[Mapping[str, Any]]) -> "Call[list[api.PlannedJob]]":
     return Call(method="POST", path="/v1/jobs", query={"dry_run": 1}, json=body, read=_plan)
 
 
-def jobs(*, everything: bool, limit: int, before: str | None = None) -> "Call[list[api.Job]]":
-    query: dict[str, str | int] = {"all": int(everything), "limit": limit}
+def jobs(
+    *,
+    everything: bool,
+    limit: int,
+    before: str | None = None,
+    states: Sequence[str] = (),
+    text: str = "",
+) -> "Call[list[api.Job]]":
+    query: dict[str, str | int | list[str]] = {"all": int(everything), "limit": limit}
     if before is not None:
         query["before"] = before
+    if states:
+        query["state"] = list(states)
+    if text:
+        query["text"] = text
     return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from corral.client.calls import Call
 
 if TYPE_CHECKING:
-    from corral.wire import alerts, series
+    from corral.wire import alerts, api, gpus, series
 
 T = TypeVar("T")
 
@@ -28,6 +28,24 @@ def curve(
         return Series.model_validate(answer)
 
     return Call(method="GET", path="/v1/series", query=given, read=read)
+
+
+def gpus_now() -> "Call[gpus.GpusNow]":
+    def read(answer: Any) -> "gpus.GpusNow":
+        from corral.wire.gpus import GpusNow
+
+        return GpusNow.model_validate(answer)
+
+    return Call(method="GET", path="/v1/gpus", read=read)
+
+
+def newest_events(count: int) -> "Call[list[api.Event]]":
+    def read(answer: Any) -> "list[api.Event]":
+        from corral.wire.api import Events
+
+        return Events.model_validate(answer).events
+
+    return Call(method="GET", path="/v1/events", query={"newest": count}, read=read)
 
 
 def alerts_now() -> "Call[alerts.Alerts]":
@@ -66,6 +84,14 @@ class SyncSights:
         """A curve of "cluster", "node:N", "job:J" or "queue:Q"; of the last hour by itself."""
         return self._call(curve(key, since, until, fields, points))
 
+    def gpus(self) -> "gpus.GpusNow":
+        """What every GPU does, by node, and what an hour of all that is held costs."""
+        return self._call(gpus_now())
+
+    def newest_events(self, count: int = 1) -> "list[api.Event]":
+        """So many of the last events, oldest first."""
+        return self._call(newest_events(count))
+
     def alerts(self) -> "alerts.Alerts":
         """What stands now, and who is told."""
         return self._call(alerts_now())
@@ -91,6 +117,12 @@ class AsyncSights:
         points: int = 360,
     ) -> "series.Series":
         return await self._call(curve(key, since, until, fields, points))
+
+    async def gpus(self) -> "gpus.GpusNow":
+        return await self._call(gpus_now())
+
+    async def newest_events(self, count: int = 1) -> "list[api.Event]":
+        return await self._call(newest_events(count))
 
     async def alerts(self) -> "alerts.Alerts":
         return await self._call(alerts_now())

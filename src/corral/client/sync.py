@@ -51,10 +51,7 @@ class Client(SyncPeople, SyncNodes, SyncSights):
     """
 
     def __init__(
-        self,
-        url: str | None = None,
-        token: str | None = None,
-        dir: str | Path | None = None,
+        self, url: str | None = None, token: str | None = None, dir: str | Path | None = None
     ) -> None:
         self._where = Where(url=url, token=token, dir=dir)
         self._http: httpx2.Client | None = None
@@ -90,11 +87,20 @@ class Client(SyncPeople, SyncNodes, SyncSights):
         return self._call(calls.plan(read_wished(spec).without_workdirs()))
 
     def jobs(
-        self, *, everything: bool = False, limit: int = 100, before: str | None = None
+        self,
+        *,
+        everything: bool = False,
+        limit: int = 100,
+        before: str | None = None,
+        states: Sequence[str] = (),
+        text: str = "",
     ) -> "list[api.Job]":
         """Newest first; with `everything`, also those that are over. With `before` those that
-        follow the job of this id: the last of the page before."""
-        return self._call(calls.jobs(everything=everything, limit=limit, before=before))
+        follow the job of this id, the last of the page before; of these states, and with `text` in
+        their name."""
+        return self._call(
+            calls.jobs(everything=everything, limit=limit, before=before, states=states, text=text)
+        )
 
     def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
         """Jobs of the array with this id, or of the newest array of this name, by index."""

@@ -73,3 +73,18 @@ def open_accounts(world: World, now: float) -> Iterator[Account]:
         job = world.jobs[id]
         if job.state in ON_NODES:
             yield from of_attempt(job, attempt, world, now)
+
+
+def hourly_money(world: World) -> tuple[float, float]:
+    """(money for an hour of all that is held now, GPUs held for which nobody knows a price)."""
+    money = unpriced = 0.0
+    for allocation in world.allocations.values():
+        job, node = world.jobs.get(allocation.job), world.nodes.get(allocation.seat.node)
+        if job is None or node is None:
+            continue
+        path = world.queues.path(job.spec.queue)
+        for kind, gpus in gpus_of(allocation.seat, node.inventory.types, _asked(job)).items():
+            price = hourly(node.labels, kind, path)
+            money += gpus * (price or 0.0)
+            unpriced += gpus if price is None else 0.0
+    return money, unpriced

@@ -266,6 +266,24 @@ export interface Gpus {
   used: number;
 }
 
+export interface GpusNow {
+  cost_per_hour: number;
+  nodes: GpusOfNode[];
+  unpriced_gpus: number;
+}
+
+export interface GpusOfNode {
+  at: number | null;
+  holders: string[];
+  index: number[];
+  memory: (number | null)[];
+  node: string;
+  power_watts: (number | null)[];
+  signs: string[];
+  temperature_celsius: (number | null)[];
+  utilisation: (number | null)[];
+}
+
 export interface HTTPValidationError {
   detail: ValidationError[];
 }

@@ -1,0 +1,30 @@
+"""Every GPU as its sensors said last, as it is answered: a list for each column, to stay small."""
+
+from corral.wire.parts import Answer
+
+
+class GpusOfNode(Answer):
+    """GPUs of a node, in the order of its inventory; each list has a value for each of them, and
+    null where nobody knows. `at`: when the head heard its sensors last, by the node's clock; null:
+    not yet. Shares are from 0 to 1. `holders`: ids of the jobs that hold it, joined by commas;
+    `signs`: lost, silent (its driver does not answer), taken (by a program that Corral has not
+    started), or "" for none of these."""
+
+    node: str
+    at: float | None
+    index: list[int]
+    utilisation: list[float | None]
+    memory: list[float | None]
+    power_watts: list[float | None]
+    temperature_celsius: list[float | None]
+    holders: list[str]
+    signs: list[str]
+
+
+class GpusNow(Answer):
+    """All GPUs, by node. `cost_per_hour`: money for what is held now, at the prices of the ledger;
+    `unpriced_gpus` are held for which nobody knows one, and count for nothing there."""
+
+    cost_per_hour: float
+    unpriced_gpus: float
+    nodes: list[GpusOfNode]

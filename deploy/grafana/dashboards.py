@@ -158,6 +158,8 @@ HEALTH: Final = Dashboard(
         Panel(title="Failed attempts an hour, by who is to blame", queries={
             "{{cause}}": "3600 * sum by (cause) (rate(corral_attempts_failed_total[1h]))"},
               stacked=True),
+        Panel(title="Last XID", queries={
+            "{{Hostname}} {{gpu}}: {{err_msg}}": "DCGM_FI_DEV_XID_ERRORS > 0"}),
         Panel(title="Errors that ECC cannot correct", queries={
             "{{Hostname}} {{gpu}}": "increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[1h]) > 0"}),
         Panel(title="PCIe retries", queries={

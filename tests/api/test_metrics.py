@@ -1,19 +1,35 @@
 """/metrics: what Prometheus reads is whole, true, and named as people's dashboards name it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from corral.api.metrics.devices import gpu_families
+from corral.api.metrics.devices import GPUS, XIDS, gpu_families
 from corral.api.metrics.route import wants_open_metrics
 from corral.control.counts import Histogram
+from corral.domain.ailment import Ailment
 from corral.domain.ids import NodeId
 from corral.domain.node import Liveness
+from corral.domain.signals import SignalKind
 from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
 from tests.api.heads import Agent, Head, eventually, up
 from tests.worlds import Cluster, gang, node
+
+# What dcgm-exporter tells unless it is told otherwise (etc/default-counters.csv), but for the
+# licence of virtual GPUs.
+EXPORTERS_LIST = {
+    f"DCGM_FI_DEV_{name}"
+    for name in (
+        *("SM_CLOCK", "MEM_CLOCK", "MEMORY_TEMP", "GPU_TEMP", "POWER_USAGE"),
+        *("TOTAL_ENERGY_CONSUMPTION", "PCIE_TX_THROUGHPUT", "PCIE_RX_THROUGHPUT"),
+        *("PCIE_REPLAY_COUNTER", "GPU_UTIL", "MEM_COPY_UTIL", "ENC_UTIL", "DEC_UTIL"),
+        *("XID_ERRORS", "FB_FREE", "FB_USED", "NVLINK_BANDWIDTH_TOTAL"),
+        *("UNCORRECTABLE_REMAPPED_ROWS", "CORRECTABLE_REMAPPED_ROWS", "ROW_REMAP_FAILURE"),
+    )
+}
 
 GPU = GpuSample(
     index=0,
@@ -116,6 +132,31 @@ def test_what_a_silent_node_said_last_is_not_told_and_what_is_not_known_is_no_ze
     assert 'Hostname="n1"' in text
     assert 'Hostname="n2"' not in text
     assert "DCGM_FI_DEV_SM_CLOCK" not in text
+
+
+def xid(code: int, gpu: int, last: float, mended_at: float | None = None) -> Ailment:
+    return Ailment(
+        kind=SignalKind.XID, code=code, gpu=gpu, device="", text=f"XID {code}", since=1.0,
+        last=last, mended_at=mended_at,
+    )  # fmt: skip
+
+
+def test_the_last_xid_of_a_gpu_is_told_with_its_meaning_and_0_where_there_was_none() -> None:
+    cluster, n1 = Cluster(node("n1")), NodeId("n1")
+    ills = (xid(94, 0, 5.0), xid(31, 0, 9.0), xid(79, 1, 2.0, 3.0))
+    cluster.world.nodes[n1] = replace(cluster.world.nodes[n1], ailments=ills)
+    sample = replace(SAMPLE, gpus=(*SAMPLE.gpus, GpuSample(index=2, uuid="amd-n1-2")))
+    text = "".join(gpu_families(cluster.world, {n1: sample}, counters=True))
+    lines = [line for line in text.splitlines() if line.startswith("DCGM_FI_DEV_XID_ERRORS{")]
+    assert len(lines) == 2, "AMD's driver tells no XIDs"
+    assert lines[0].endswith('err_code="31",err_msg="MMU fault: an address that is not mapped"} 31')
+    assert lines[1].endswith('err_code="0",err_msg="No Error"} 0'), "what is mended was before"
+    assert list(values(text, open=False).values())[-2:] == [31.0, 0.0]
+
+
+def test_all_that_the_exporter_tells_by_itself_has_a_series() -> None:
+    told = {one.name for one in GPUS} | {XIDS}
+    assert told >= EXPORTERS_LIST
 
 
 def test_a_gpu_that_two_share_has_both_their_names() -> None:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
 
-from corral.api.metrics.devices import GPUS, NODES
+from corral.api.metrics.devices import GPUS, NODES, XIDS
 from corral.boot.monitoring import scrape_config
 from corral.boot.monitoring.config import RULES
 from tests.api.heads import Head, serving
@@ -33,7 +33,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
 def names_of(head: Head) -> set[str]:
     with head.http("vera") as http:
         text = http.get("/metrics").text
-    found = {one.name for one in (*GPUS, *NODES)} | {"up"}
+    found = {one.name for one in (*GPUS, *NODES)} | {"up", XIDS}
     for family in families(text):  # type: ignore[no-untyped-call]
         more = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
         found |= {family.name + end for end in more.get(family.type, ("",))}

@@ -46,6 +46,8 @@ class GpuSample:
     lost: bool = False  # fallen off the bus: the driver says so
     utilisation: float | None = None  # share of the time in which a kernel ran
     memory_utilisation: float | None = None  # share in which memory was read or written
+    encoder_utilisation: float | None = None  # of video
+    decoder_utilisation: float | None = None
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     power_watts: float | None = None
@@ -71,6 +73,9 @@ class GpuSample:
     pcie_replays: int | None = None
     pcie_sent_bytes_per_second: float | None = None
     pcie_received_bytes_per_second: float | None = None
+    nvlink_bytes: int | None = None  # sent and received by all links, without their overhead
+    nvlink_sent_bytes_per_second: float | None = None
+    nvlink_received_bytes_per_second: float | None = None
     nvlinks: tuple[NvLink, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
 

@@ -122,6 +122,14 @@ int nvmlDeviceGetMemoryInfo(void *device, Memory *to) {
     to->free = to->total - to->used;
     return there(device);
 }
+int nvmlDeviceGetEncoderUtilization(void *device, unsigned *to, unsigned *us) {
+    *us = 167000;
+    return get(device, "encoder", -1, to);
+}
+int nvmlDeviceGetDecoderUtilization(void *device, unsigned *to, unsigned *us) {
+    *us = 167000;
+    return get(device, "decoder", -1, to);
+}
 int nvmlDeviceGetPowerUsage(void *device, unsigned *to) { return get(device, "power_mw", 70000, to); }
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *to) { return get(device, "limit_mw", 700000, to); }
 int nvmlDeviceGetTotalEnergyConsumption(void *device, ull *to) {
@@ -170,7 +178,8 @@ int nvmlDeviceGetNvLinkErrorCounter(void *device, unsigned link, int counter, ul
 int nvmlDeviceGetFieldValues(void *device, int count, Field *fields) {
     for (int at = 0; at < count; at++) {
         char key[32];
-        snprintf(key, sizeof key, "field.%u", fields[at].id);
+        int of_all = fields[at].scope == ~0u; /* links: their sum */
+        snprintf(key, sizeof key, of_all ? "field.%u.all" : "field.%u", fields[at].id);
         long value = of(device, key, -1);
         fields[at].type = 3;
         fields[at].result = value < 0 ? UNSUPPORTED : OK;

@@ -60,6 +60,7 @@ async def test_all_that_the_driver_says_is_in_the_sample(machine: Machine) -> No
     machine.say(gpu0_remap__corrected=6, gpu0_remap__uncorrected=7, gpu0_lanes=8, gpu0_pcie=4)
     machine.say(gpu0_field__91=2, gpu0_link__1=0, gpu0_link__0__0=8, gpu0_link__0__1=9)
     machine.say(gpu0_link__0__2=10, gpu0_field__82=66, gpu0_pcie_kb=3, gpu0_pid=os.getpid())
+    machine.say(gpu0_encoder=40, gpu0_decoder=0, gpu0_field__138__all=5, gpu0_field__139__all=2)
     async with reading(machine) as (helper, _):
         first, second = (await sample(helper)).gpus
     assert first == GpuSample(
@@ -68,6 +69,8 @@ async def test_all_that_the_driver_says_is_in_the_sample(machine: Machine) -> No
         type="h100",
         utilisation=0.5,
         memory_utilisation=0.2,
+        encoder_utilisation=0.4,
+        decoder_utilisation=0.0,
         memory_used_bytes=1_000_000_000,
         memory_total_bytes=80 * 1024**3,
         power_watts=650.0,
@@ -93,6 +96,7 @@ async def test_all_that_the_driver_says_is_in_the_sample(machine: Machine) -> No
         pcie_replays=5,
         pcie_sent_bytes_per_second=3000.0,
         pcie_received_bytes_per_second=3000.0,
+        nvlink_bytes=7 * 1024,
         nvlinks=(
             NvLink(link=0, up=True, crc_errors=10, replays=8, recoveries=9),
             NvLink(link=1, up=False),
@@ -121,6 +125,21 @@ async def test_bytes_over_pcie_are_the_rise_of_the_counters_where_there_are_some
         sent = (await sample(helper)).gpus[0].pcie_sent_bytes_per_second
     assert sent is not None
     assert sent > 900_000_000 / PATIENCE_SECONDS
+
+
+async def test_bytes_over_nvlinks_are_the_rise_of_the_counters_of_all_links(
+    machine: Machine,
+) -> None:
+    machine.say(gpu0_field__138__all=10, gpu0_field__139__all=0, gpu0_field__138=5)
+    async with reading(machine) as (helper, _):
+        first, second = (await sample(helper)).gpus
+        assert (first.nvlink_sent_bytes_per_second, second.nvlink_bytes) == (None, None)
+        machine.say(gpu0_field__138__all=900_010)
+        one = (await sample(helper)).gpus[0]
+    assert one.nvlink_bytes == 900_010 * 1024
+    assert one.nvlink_sent_bytes_per_second is not None
+    assert one.nvlink_sent_bytes_per_second > 900_000 * 1024 / PATIENCE_SECONDS
+    assert one.nvlink_received_bytes_per_second == 0.0
 
 
 async def test_counters_of_links_are_read_anew_when_those_of_all_have_risen(

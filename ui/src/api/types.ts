@@ -221,10 +221,12 @@ export interface GpuProcess {
 }
 
 export interface GpuSample {
+  decoder_utilisation: number | null;
   ecc_aggregate_corrected: number | null;
   ecc_aggregate_uncorrected: number | null;
   ecc_volatile_corrected: number | null;
   ecc_volatile_uncorrected: number | null;
+  encoder_utilisation: number | null;
   energy_joules: number | null;
   index: number;
   lost: boolean;
@@ -233,6 +235,9 @@ export interface GpuSample {
   memory_total_bytes: number | null;
   memory_used_bytes: number | null;
   memory_utilisation: number | null;
+  nvlink_bytes: number | null;
+  nvlink_received_bytes_per_second: number | null;
+  nvlink_sent_bytes_per_second: number | null;
   nvlinks: NvLink[];
   pcie_generation: number | null;
   pcie_generation_most: number | null;

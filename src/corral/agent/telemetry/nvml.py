@@ -24,10 +24,29 @@ THROTTLE: Final = (
     ("hw_thermal_slowdown", pynvml.nvmlClocksThrottleReasonHwThermalSlowdown),
     ("hw_power_brake_slowdown", pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown),
 )
+ALL_LINKS: Final = 2**32 - 1  # of a field value that is kept for each link: their sum
 _ABSENT: Final = (
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
 )
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes a second of two counters of bytes, from one reading to the next."""
+
+    _last: tuple[float, int, int] | None = None
+
+    def rates(self, sent: int | None, received: int | None) -> tuple[float | None, float | None]:
+        """None where there is nothing to compare with, or a counter began anew."""
+        if sent is None or received is None:
+            return None, None
+        now = time.monotonic()
+        last, self._last = self._last, (now, sent, received)
+        if last is None or now <= last[0] or sent < last[1] or received < last[2]:
+            return None, None
+        seconds = now - last[0]
+        return (sent - last[1]) / seconds, (received - last[2]) / seconds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,7 +61,8 @@ class Device:
     asked: Asked = field(init=False)
     _links: Links = field(init=False)
     _sampled_to: int = 0  # microseconds of the driver's clock
-    _moved: tuple[float, int, int] | None = None
+    _pcie: Traffic = field(default_factory=Traffic)
+    _nvlink: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
         self.asked = Asked(self.handle)
@@ -58,14 +78,20 @@ class Device:
             pynvml.NVML_FI_DEV_MEMORY_TEMP,
             pynvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
             pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
+            (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS),
+            (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
         )
-        sent, received = self._pcie(fields[1], fields[2])
+        sent, received = self._over_pcie(fields[1], fields[2])
+        links = tuple(_kibibytes(one) for one in fields[3:5])
+        out, back = self._nvlink.rates(*links)
         return GpuSample(
             index=self.index,
             uuid=self.uuid,
             type=self.type,
             utilisation=self._utilisation(rates),
             memory_utilisation=None if rates is None else rates.memory / 100,
+            encoder_utilisation=_engine(ask("EncoderUtilization")),
+            decoder_utilisation=_engine(ask("DecoderUtilization")),
             memory_used_bytes=None if memory is None else int(memory.used),
             memory_total_bytes=None if memory is None else int(memory.total),
             power_watts=_thousandth(ask("PowerUsage")),
@@ -91,6 +117,9 @@ class Device:
             pcie_replays=ask("PcieReplayCounter"),
             pcie_sent_bytes_per_second=sent,
             pcie_received_bytes_per_second=received,
+            nvlink_bytes=None if None in links else sum(one or 0 for one in links),
+            nvlink_sent_bytes_per_second=out,
+            nvlink_received_bytes_per_second=back,
             nvlinks=self._links.read(),
             processes=tuple(self._processes()),
         )
@@ -117,18 +146,15 @@ class Device:
         )
         return None if found is None else int(found)
 
-    def _pcie(self, sent: int | None, received: int | None) -> tuple[float | None, float | None]:
+    def _over_pcie(
+        self, sent: int | None, received: int | None
+    ) -> tuple[float | None, float | None]:
         """Bytes a second, by the counters where there are some: to measure takes 20 ms each."""
         if sent is None or received is None:
             kinds = (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES)
             first, second = (self.asked.ask("PcieThroughput", kind) for kind in kinds)
             return _kilobytes(first), _kilobytes(second)
-        now = time.monotonic()
-        last, self._moved = self._moved, (now, sent, received)
-        if last is None or now <= last[0] or sent < last[1] or received < last[2]:
-            return None, None
-        seconds = now - last[0]
-        return (sent - last[1]) / seconds, (received - last[2]) / seconds
+        return self._pcie.rates(sent, received)
 
     def _processes(self) -> Iterator[GpuProcess]:
         for one in self.asked.ask("ComputeRunningProcesses_v3") or ():
@@ -181,6 +207,15 @@ def _bus(handle: Any) -> tuple[int, int, int] | None:
 
 def _thousandth(value: int | None) -> float | None:
     return None if value is None else value / 1000
+
+
+def _kibibytes(value: int | None) -> int | None:
+    return None if value is None else value * 1024
+
+
+def _engine(found: Any) -> float | None:
+    """Of a video engine: percent, and what time they are of."""
+    return None if found is None else float(found[0] / 100)
 
 
 def _kilobytes(value: int | None) -> float | None:

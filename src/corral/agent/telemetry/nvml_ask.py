@@ -36,8 +36,9 @@ class Asked:
             _raise(trouble.value)
             return None
 
-    def fields(self, *wanted: int) -> list[Any]:
-        """Field values, None for each that is not known. Raises: Lost, Gone."""
+    def fields(self, *wanted: int | tuple[int, int]) -> list[Any]:
+        """Values of fields, each by its number or with its scope; None for each that is not known.
+        Raises: Lost, Gone."""
         try:
             found = pynvml.nvmlDeviceGetFieldValues(self.handle, wanted)
         except pynvml.NVMLError as trouble:

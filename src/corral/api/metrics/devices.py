@@ -2,6 +2,7 @@
 
 Names, units and labels are those of NVIDIA's DCGM exporter, so that what people have drawn with
 them goes on; `job`, `user` and `queue` are added, joined by commas where several share a GPU.
+Of its list there is all but DCGM_FI_DEV_VGPU_LICENSE_STATUS.
 Source: NVIDIA dcgm-exporter, etc/default-counters.csv; names of fields: DCGM API, dcgm_fields.h.
 """
 
@@ -9,12 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from corral.catalog.fault_codes import rule_of
 from corral.domain.ids import NodeId
-from corral.domain.node import Liveness
+from corral.domain.node import Liveness, Node
+from corral.domain.signals import SignalKind
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import World
 
 MEBIBYTE: Final = 2**20
+XIDS: Final = "DCGM_FI_DEV_XID_ERRORS"
 Value = int | float | bool | None
 
 
@@ -78,6 +82,17 @@ GPUS: Final = (
            lambda gpu: _kilobytes(gpu.pcie_sent_bytes_per_second)),
     Series("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "gauge", "PCIe received (in KB/s).",
            lambda gpu: _kilobytes(gpu.pcie_received_bytes_per_second)),
+    Series("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "PCIe sent (in bytes a second).",
+           lambda gpu: gpu.pcie_sent_bytes_per_second),
+    Series("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "PCIe received (in bytes a second).",
+           lambda gpu: gpu.pcie_received_bytes_per_second),
+    Series("DCGM_FI_PROF_NVLINK_TX_BYTES", "gauge", "NVLinks sent (in bytes a second).",
+           lambda gpu: gpu.nvlink_sent_bytes_per_second),
+    Series("DCGM_FI_PROF_NVLINK_RX_BYTES", "gauge", "NVLinks received (in bytes a second).",
+           lambda gpu: gpu.nvlink_received_bytes_per_second),
+    Series("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "counter",
+           "Sent and received by all NVLinks since the driver was loaded (in KiB).",
+           lambda gpu: None if gpu.nvlink_bytes is None else gpu.nvlink_bytes // 1024),
     Series("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.",
            lambda gpu: gpu.pcie_replays),
     Series("DCGM_FI_DEV_PCIE_LINK_GEN", "gauge", "PCIe generation in use.",
@@ -88,6 +103,10 @@ GPUS: Final = (
            lambda gpu: _percent(gpu.utilisation)),
     Series("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).",
            lambda gpu: _percent(gpu.memory_utilisation)),
+    Series("DCGM_FI_DEV_ENC_UTIL", "gauge", "Encoder utilization (in %).",
+           lambda gpu: _percent(gpu.encoder_utilisation)),
+    Series("DCGM_FI_DEV_DEC_UTIL", "gauge", "Decoder utilization (in %).",
+           lambda gpu: _percent(gpu.decoder_utilisation)),
     Series("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB).", _free),
     Series("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB).",
            lambda gpu: _mebibytes(gpu.memory_used_bytes)),
@@ -191,17 +210,8 @@ def gpu_families(
 ) -> Iterator[str]:
     """The text of one family after the other. `counters`: the format knows counters whose names
     have no `_total`; OpenMetrics does not, and there they are `unknown`."""
-    nobody, held = ',job="",user="",queue=""', holders(world)
-    labelled = [
-        (
-            f'{{gpu="{gpu.index}",UUID="{escaped(gpu.uuid)}",device="nvidia{gpu.index}",'
-            f'modelName="{escaped(gpu.type)}",Hostname="{escaped(node)}"'
-            f"{held.get((node, gpu.index), nobody)}}} ",
-            gpu,
-        )
-        for node, sample in heard(world, samples).items()
-        for gpu in sample.gpus
-    ]
+    found = _labelled(world, samples)
+    labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in found]
     for series in GPUS:
         of, name = series.of, series.name
         lines = [
@@ -212,6 +222,45 @@ def gpu_families(
         if lines:
             kind = series.kind if counters or series.kind != "counter" else "unknown"
             yield f"# HELP {name} {series.help}\n# TYPE {name} {kind}\n{''.join(lines)}"
+    lines = [_xid_line(node, labels, gpu) for node, labels, gpu in found if _has_xids(gpu)]
+    if lines:
+        about = "Value of the last XID error encountered, since it was last mended or booted."
+        yield f"# HELP {XIDS} {about}\n# TYPE {XIDS} gauge\n{''.join(lines)}"
+
+
+def _labelled(
+    world: World, samples: Mapping[NodeId, NodeSample]
+) -> list[tuple[Node, str, GpuSample]]:
+    """All GPUs that are heard of, and their labels without braces."""
+    nobody, held = ',job="",user="",queue=""', holders(world)
+    return [
+        (
+            world.nodes[node],
+            f'gpu="{gpu.index}",UUID="{escaped(gpu.uuid)}",device="nvidia{gpu.index}",'
+            f'modelName="{escaped(gpu.type)}",Hostname="{escaped(node)}"'
+            f"{held.get((node, gpu.index), nobody)}",
+            gpu,
+        )
+        for node, sample in heard(world, samples).items()
+        for gpu in sample.gpus
+    ]
+
+
+def _has_xids(gpu: GpuSample) -> bool:
+    """AMD's driver has none."""
+    return not gpu.uuid.startswith("amd-")
+
+
+def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
+    """0 where there was none. Its code is a label too, as in the exporter, with what it means."""
+    of_gpu = [
+        one
+        for one in node.ailments
+        if one.is_live and one.kind == SignalKind.XID and one.gpu == gpu.index
+    ]
+    code = (max(of_gpu, key=lambda one: one.last).code or 0) if of_gpu else 0
+    title = rule_of(SignalKind.XID, code).title if code else "No Error"
+    return f'{XIDS}{{{labels},err_code="{code}",err_msg="{escaped(title)}"}} {code}\n'
 
 
 def node_families(world: World, samples: Mapping[NodeId, NodeSample]) -> Iterator[str]:

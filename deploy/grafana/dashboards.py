@@ -138,6 +138,14 @@ MONEY: Final = Dashboard(
             "{{queue}}": "(corral_queue_budget_runs_out_timestamp_seconds - time()) / 86400"}),
         Panel(title="Busy by queue", unit="percent", queries={
             "{{queue}}": f"avg by (queue) (DCGM_FI_DEV_GPU_UTIL{{{HELD}}})"}),
+        Panel(title="Goodput: useful of held, today and yesterday", unit="percentunit", most=1,
+              queries={"{{queue}}": "corral_queue_goodput_ratio",
+                       "all": "corral_goodput_ratio"}),
+        Panel(title="What came of held GPUs, today and yesterday (GPU-seconds)", stacked=True,
+              queries={"{{kind}}": "sum by (kind) (corral_queue_recent_gpu_seconds)"}),
+        Panel(title="Held and idle by queue (GPUs)", stacked=True, queries={
+            "{{queue}}":
+                'sum by (queue) (rate(corral_sensed_gpu_seconds_total{kind="idle"}[10m]))'}),
         Panel(title="Lost to interruptions (GPU-seconds a second)", queries={
             "{{kind}}": "sum by (kind) (rate(corral_lost_gpu_seconds_total[1h]))"}, stacked=True),
     ],

@@ -1,23 +1,31 @@
 """/metrics: what Prometheus reads is whole, true, and named as people's dashboards name it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from corral.api.metrics.devices import GPUS, XIDS, gpu_families
+from corral.api.metrics.goodput import goodput, gpu_seconds
 from corral.api.metrics.route import wants_open_metrics
-from corral.control.counts import Histogram
+from corral.control.counts import Counts, Histogram
+from corral.domain.account import Account, Amounts
 from corral.domain.ailment import Ailment
-from corral.domain.ids import NodeId
+from corral.domain.attempt import Exit
+from corral.domain.ids import NodeId, QueueName, UserName
 from corral.domain.node import Liveness
 from corral.domain.signals import SignalKind
 from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, NvLink, PortSample
-from tests.api.heads import Agent, Head, eventually, up
+from corral.domain.world import Changes
+from corral.insight.reports import Report, Row
+from tests.api.heads import Agent, Head, ended, eventually, serving, up
 from tests.worlds import Cluster, gang, node
 
+ALICE = UserName("alice")
 # What dcgm-exporter tells unless it is told otherwise (etc/default-counters.csv), but for the
 # licence of virtual GPUs.
 EXPORTERS_LIST = {
@@ -93,6 +101,58 @@ def test_the_head_tells_jobs_and_queues_and_gpus_of_who_holds_them(
     assert found["DCGM_FI_DEV_GPU_UTIL", first] == 87.5
     assert found["DCGM_FI_DEV_FB_FREE", first] == 7
     assert found["DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", first] == 5
+
+
+def test_what_came_of_held_gpus_is_told_by_queue_and_the_share_that_was_useful(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as head, head.http("vera") as http:
+        control, agent = head.control, Agent(head, "n1").hello()
+        agent.beat()
+        head.run(control.submit([gang("useful", gpus=1)], key="", by=ALICE))
+        eventually(lambda: any(job.state == "STARTING" for job in control.world.jobs.values()))
+        id = next(iter(control.world.jobs))
+        agent.beat(up((id, 1)))
+        eventually(lambda: control.world.jobs[id].state == "RUNNING")
+        during = values(http.get("/metrics").text)
+        exit = Exit(code=0, at=control.now().wall)
+        agent.beat(replace(ended((id, 1)), exits=((0, exit),)))
+        eventually(lambda: control.world.state_of(id) == "DONE")
+        after = values(http.get("/metrics").text)
+        agent.close()
+    assert during["corral_queue_goodput_ratio", ("default",)] <= 1
+    assert during["corral_queue_recent_gpu_seconds", ("useful", "default")] > 0
+    assert ("corral_gpu_seconds_total", ("useful", "default")) not in during
+    assert after["corral_gpu_seconds_total", ("useful", "default")] > 0
+    assert after["corral_gpu_seconds_total", ("failures", "default")] == 0
+    assert 0 < after["corral_goodput_ratio", ()] <= 1
+
+
+def test_goodput_is_what_was_useful_of_what_was_held_and_idle_is_what_sensors_say() -> None:
+    lost = Amounts(allocated_gpu_seconds=100.0, useful_gpu_seconds=60.0, failed_gpu_seconds=30.0)
+    rows = (Row(name="a", amounts=lost), Row(name="b", amounts=Amounts(useful_gpu_seconds=1.0)))
+    found = Report(kind="goodput", by="queue", rows=rows, total=lost, days=())
+    told = told_by(goodput(found))
+    assert told["corral_queue_goodput_ratio", ("a",)] == 0.6
+    assert ("corral_queue_goodput_ratio", ("b",)) not in told, "of nothing there is no share"
+    assert told["corral_queue_recent_gpu_seconds", ("a", "failures")] == 30.0
+    assert told["corral_queue_recent_gpu_seconds", ("a", "other")] == 10.0
+    counts, sensed = Counts(), Amounts(measured_gpu_seconds=9.0, idle_gpu_seconds=4.0)
+    cluster = Cluster(node("n1"))
+    for amounts in (lost, sensed, sensed):
+        one = Account(day=1, queue=QueueName("a"), user=ALICE, gpu_type="h100", amounts=amounts)
+        counts.take_in(cluster.world, Changes(accounts=(one,)))
+    told = told_by(gpu_seconds(counts.amounts))
+    assert told["corral_gpu_seconds_total", ("a", "failures")] == 30.0
+    assert told["corral_sensed_gpu_seconds_total", ("a", "idle")] == 8.0
+
+
+def told_by(metrics: Iterable[Metric]) -> dict[tuple[str, tuple[str, ...]], float]:
+    return {
+        (one.name, tuple(one.labels.values())): one.value
+        for metric in metrics
+        for one in metric.samples
+    }
 
 
 def test_whoever_takes_the_older_text_only_gets_it_with_its_counters(

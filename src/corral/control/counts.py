@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from corral.domain.account import Amounts
 from corral.domain.attempt import Cause
 from corral.domain.ids import QueueName
 from corral.domain.moves import JobState
@@ -48,6 +49,7 @@ class Counts:
         self.failures: Counter[Cause] = Counter()
         self.interruptions: Counter[str] = Counter()  # by the kind of their receipt
         self.lost_gpu_seconds: dict[str, float] = {}  # likewise
+        self.amounts: dict[QueueName, Amounts] = {}  # of the ledger, as they are written down
         self.saves = 0
         self.save_seconds = 0.0
         self.save_stall_seconds = 0.0
@@ -76,6 +78,9 @@ class Counts:
             self.save_seconds += save.seconds
             self.save_stall_seconds += save.stall_seconds
             self.saved_bytes += save.size_bytes
+        for account in changes.accounts:
+            before_it = self.amounts.get(account.queue, Amounts())
+            self.amounts[account.queue] = before_it.plus(account.amounts)
         for event in changes.events:
             if event.kind.startswith("signal_"):
                 self.signals[event.kind.removeprefix("signal_")] += 1

@@ -1,12 +1,10 @@
-"""The head's own series: jobs, queues, waits, decisions, nodes, checkpoints."""
+"""The head's own series: jobs, queues, waits, decisions, nodes, checkpoints, goodput."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
@@ -14,10 +12,13 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from corral.api import views
+from corral.api.metrics.families import counter, gauge
+from corral.api.metrics.goodput import goodput, gpu_seconds
 from corral.api.queues import Look
 from corral.control import Control
 from corral.domain.moves import JobState
 from corral.domain.world import World
+from corral.insight.reports import Report
 
 QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
     ("own", "own_gpus", "GPUs that are the queue's own."),
@@ -30,10 +31,19 @@ QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
 
 class HeadSeries(Collector):
     """What one head knows at the moment when it is asked. `disk`: (free, whole) of its
-    directory's, in bytes."""
+    directory's, in bytes. `goodput`: a report of today and yesterday by queue; None: there is
+    none."""
 
-    def __init__(self, control: Control, *, version: str, disk: tuple[int, int] | None) -> None:
+    def __init__(
+        self,
+        control: Control,
+        *,
+        version: str,
+        disk: tuple[int, int] | None,
+        goodput: Report | None,
+    ) -> None:
         self._control = control
+        self._goodput = goodput
         self._version = version
         self._disk = disk
 
@@ -45,37 +55,23 @@ class HeadSeries(Collector):
             (), {"version": self._version, "cluster": world.cluster, "engine": control.engine.name}
         )
         yield about
-        yield _gauge("corral_term", "How often a head has begun to lead.", [((), world.term)])
+        yield gauge("corral_term", "How often a head has begun to lead.", [((), world.term)])
         yield from _jobs(world, control.now().wall)
         yield from _queues(Look(control))
         yield from _nodes(world)
         yield from _counts(control)
-        yield _gauge(
+        yield from gpu_seconds(control.counts.amounts)
+        if self._goodput is not None:
+            yield from goodput(self._goodput)
+        yield gauge(
             "corral_warnings",
             "Sentences that an operator should read: corral status.",
             [((), len(control.warnings()))],
         )
         if self._disk is not None:
             free, total = self._disk
-            yield _gauge("corral_head_disk_free_bytes", "Of the cluster's directory.", [((), free)])
-            yield _gauge("corral_head_disk_bytes", "Of the cluster's directory.", [((), total)])
-
-
-Rows = Iterable[tuple[tuple[str, ...], float]]
-
-
-def _gauge(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(name, help, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
-
-
-def _counter(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(name, help, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
+            yield gauge("corral_head_disk_free_bytes", "Of the cluster's directory.", [((), free)])
+            yield gauge("corral_head_disk_bytes", "Of the cluster's directory.", [((), total)])
 
 
 def _jobs(world: World, now: float) -> Iterator[Metric]:
@@ -85,14 +81,12 @@ def _jobs(world: World, now: float) -> Iterator[Metric]:
     for queue in world.queues.by_name:
         for state in (JobState.QUEUED, JobState.RUNNING):
             states[str(queue), state.value] += 0  # a series that is not there cannot be 0
-    yield _gauge(
-        "corral_jobs", "Jobs that are not over.", states.items(), labels=("queue", "state")
-    )
+    yield gauge("corral_jobs", "Jobs that are not over.", states.items(), labels=("queue", "state"))
     oldest: dict[tuple[str, ...], float] = {}
     for job in world.in_state(JobState.QUEUED).values():
         key = (str(job.spec.queue),)
         oldest[key] = max(oldest.get(key, 0.0), now - job.since)
-    yield _gauge(
+    yield gauge(
         "corral_queue_oldest_wait_seconds",
         "How long the job has waited that waits longest.",
         oldest.items(),
@@ -104,18 +98,18 @@ def _queues(look: Look) -> Iterator[Metric]:
     rows = look.rows()
     for field, name, help in QUEUES:
         found = [((row.name,), float(getattr(row, field))) for row in rows]
-        yield _gauge(f"corral_queue_{name}", help, found, labels=("queue",))
+        yield gauge(f"corral_queue_{name}", help, found, labels=("queue",))
     hours = [((row.name,), row.used_gpu_hours * 3600) for row in rows]
-    yield _counter(
+    yield counter(
         "corral_queue_gpu_seconds", "GPU-seconds held and given back.", hours, labels=("queue",)
     )
     budgets = [(row.name, row.budget) for row in rows if row.budget is not None]
     left = [((name, one.unit), one.left) for name, one in budgets]
-    yield _gauge("corral_queue_budget_left", "In its unit.", left, labels=("queue", "unit"))
+    yield gauge("corral_queue_budget_left", "In its unit.", left, labels=("queue", "unit"))
     amount = [((name, one.unit), one.amount) for name, one in budgets]
-    yield _gauge("corral_queue_budget", "In its unit.", amount, labels=("queue", "unit"))
+    yield gauge("corral_queue_budget", "In its unit.", amount, labels=("queue", "unit"))
     ends = [((name,), one.runs_out_at) for name, one in budgets if one.runs_out_at is not None]
-    yield _gauge(
+    yield gauge(
         "corral_queue_budget_runs_out_timestamp_seconds",
         "When it is spent if what is held is held on.",
         ends,
@@ -128,12 +122,12 @@ def _nodes(world: World) -> Iterator[Metric]:
     for node in world.nodes.values():
         work = "drained" if node.draining else "cordoned" if node.cordoned else "open"
         found[node.liveness.value, work] += 1
-    yield _gauge("corral_nodes", "Nodes.", found.items(), labels=("liveness", "work"))
+    yield gauge("corral_nodes", "Nodes.", found.items(), labels=("liveness", "work"))
     up = [((str(id),), node.liveness.value == "alive") for id, node in sorted(world.nodes.items())]
-    yield _gauge("corral_node_up", "Whether the node is heard.", up, labels=("node",))
+    yield gauge("corral_node_up", "Whether the node is heard.", up, labels=("node",))
     gpus = views.gpus(world)
     rows = [((name,), float(getattr(gpus, name))) for name in ("total", "free", "used", "away")]
-    yield _gauge(
+    yield gauge(
         "corral_gpus", "GPUs: all, free, held, and of nodes that take no work.", rows, ("kind",)
     )
 
@@ -142,30 +136,30 @@ def _counts(control: Control) -> Iterator[Metric]:
     counts = control.counts
     by_queue = ("queue",)
     submitted = [((str(queue),), n) for queue, n in counts.submitted.items()]
-    yield _counter("corral_jobs_submitted", "Jobs that were queued.", submitted, by_queue)
+    yield counter("corral_jobs_submitted", "Jobs that were queued.", submitted, by_queue)
     ended = [((str(queue), state.value), n) for (queue, state), n in counts.ended.items()]
-    yield _counter("corral_jobs_ended", "Jobs that are over.", ended, ("queue", "state"))
+    yield counter("corral_jobs_ended", "Jobs that are over.", ended, ("queue", "state"))
     starts = [((str(queue),), n) for queue, n in counts.starts.items()]
-    yield _counter("corral_attempts_started", "Attempts that were placed.", starts, by_queue)
+    yield counter("corral_attempts_started", "Attempts that were placed.", starts, by_queue)
     failures = [((cause.value,), n) for cause, n in counts.failures.items()]
-    yield _counter("corral_attempts_failed", "By who is to blame.", failures, ("cause",))
+    yield counter("corral_attempts_failed", "By who is to blame.", failures, ("cause",))
     kinds = [((kind,), n) for kind, n in counts.interruptions.items()]
-    yield _counter("corral_interruptions", "By the kind of their receipt.", kinds, ("kind",))
+    yield counter("corral_interruptions", "By the kind of their receipt.", kinds, ("kind",))
     lost = [((kind,), n) for kind, n in counts.lost_gpu_seconds.items()]
-    yield _counter("corral_lost_gpu_seconds", "Work lost by interruptions.", lost, ("kind",))
+    yield counter("corral_lost_gpu_seconds", "Work lost by interruptions.", lost, ("kind",))
     signals = [((kind,), n) for kind, n in counts.signals.items()]
-    yield _counter("corral_signals", "What nodes have noticed.", signals, ("kind",))
-    yield _counter("corral_checkpoints", "Saves that were committed.", [((), counts.saves)])
-    yield _counter(
+    yield counter("corral_signals", "What nodes have noticed.", signals, ("kind",))
+    yield counter("corral_checkpoints", "Saves that were committed.", [((), counts.saves)])
+    yield counter(
         "corral_checkpoint_seconds", "From first byte to fsync.", [((), counts.save_seconds)]
     )
-    yield _counter(
+    yield counter(
         "corral_checkpoint_stall_seconds",
         "That training loops lost by saves.",
         [((), counts.save_stall_seconds)],
     )
-    yield _counter("corral_checkpoint_bytes", "Saved.", [((), counts.saved_bytes)])
-    yield _counter("corral_commits", "Decisions that were written down.", [((), counts.commits)])
+    yield counter("corral_checkpoint_bytes", "Saved.", [((), counts.saved_bytes)])
+    yield counter("corral_commits", "Decisions that were written down.", [((), counts.commits)])
     waits = HistogramMetricFamily(
         "corral_wait_seconds", "From submit to the first place.", labels=("queue",)
     )

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from itertools import chain
 
 from fastapi import APIRouter, Request
@@ -15,6 +16,11 @@ from corral.api.house import House
 from corral.api.jobs import Within
 from corral.api.metrics.devices import gpu_families, node_families
 from corral.api.metrics.head import HeadSeries
+from corral.control import Control
+from corral.control.reports import report_of
+from corral.domain.account import day_of
+from corral.domain.errors import Trouble
+from corral.insight.reports import Report
 
 router = APIRouter()
 END = b"# EOF\n"
@@ -37,7 +43,10 @@ async def _text(house: House, is_open: bool) -> AsyncIterator[bytes]:
     """A family at a time: agents are heard between two."""
     registry = CollectorRegistry(auto_describe=False)
     control, settings = house.control, house.settings
-    registry.register(HeadSeries(control, version=settings.version, disk=_disk_of(house)))
+    series = HeadSeries(
+        control, version=settings.version, disk=_disk_of(house), goodput=await _goodput(control)
+    )
+    registry.register(series)
     latest = open_metrics.generate_latest if is_open else plain.generate_latest
     yield latest(registry).removesuffix(END)
     families: Iterator[str] = chain(
@@ -49,6 +58,14 @@ async def _text(house: House, is_open: bool) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
     if is_open:
         yield END
+
+
+async def _goodput(control: Control) -> Report | None:
+    """A store that is away takes none of the other series with it."""
+    today = day_of(control.now().wall)
+    with suppress(Trouble):
+        return await report_of(control, "goodput", "queue", first=today - 1, last=today)
+    return None
 
 
 def _disk_of(house: House) -> tuple[int, int] | None:

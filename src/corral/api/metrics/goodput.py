@@ -1,0 +1,76 @@
+"""Series of the ledger: GPU-seconds by what came of them, and the share that was useful (0055)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from corral.api.metrics.families import counter, gauge
+from corral.domain.account import AMOUNTS, Amounts
+from corral.domain.ids import QueueName
+from corral.insight.reports import Report, other_gpu_seconds
+
+CAME_OF: Final = {  # what an attempt's seconds are, each of one kind
+    "useful": "useful",
+    "start-up": "starting",
+    "checkpoints": "saving",
+    "failures": "failed",
+    "preemptions": "preempted",
+    "stops": "stopped",
+}
+SENSED: Final = {name: name for name in ("measured", "used", "idle")}
+
+
+def gpu_seconds(amounts: Mapping[QueueName, Amounts]) -> Iterator[Metric]:
+    """Counters of what has been written down. An attempt's life is when it ends, what sensors say
+    each minute."""
+    by_kind = ("queue", "kind")
+    yield counter(
+        "corral_gpu_seconds",
+        "Of attempts that are over, by what came of it.",
+        _rows(amounts, CAME_OF),
+        by_kind,
+    )
+    yield counter(
+        "corral_sensed_gpu_seconds",
+        "Held and seen by sensors; of that the integral of use, and hardly a kernel ran (idle).",
+        _rows(amounts, SENSED),
+        by_kind,
+    )
+
+
+def _rows(
+    amounts: Mapping[QueueName, Amounts], kinds: Mapping[str, str]
+) -> Iterator[tuple[tuple[str, ...], float]]:
+    at = {kind: AMOUNTS.index(f"{name}_gpu_seconds") for kind, name in kinds.items()}
+    for queue, one in amounts.items():
+        for kind, place in at.items():
+            yield (str(queue), kind), one[place]
+
+
+def goodput(report: Report) -> Iterator[Metric]:
+    """Of what was held today and yesterday (UTC), and is held now as if it ended well. A queue that
+    held nothing has none."""
+    rows = [((row.name,), share) for row in report.rows if (share := _share(row.amounts)) >= 0]
+    whole = [((), share)] if (share := _share(report.total)) >= 0 else []
+    about = "Share of the GPU-hours held since yesterday (UTC) that was useful"
+    yield gauge("corral_goodput_ratio", f"{about}.", whole)
+    yield gauge("corral_queue_goodput_ratio", f"{about}.", rows, ("queue",))
+    spent = [
+        ((row.name, kind), getattr(row.amounts, f"{name}_gpu_seconds"))
+        for row in report.rows
+        for kind, name in CAME_OF.items()
+    ]
+    others = [((row.name, "other"), other_gpu_seconds(row.amounts)) for row in report.rows]
+    yield gauge(
+        "corral_queue_recent_gpu_seconds",
+        "Held since yesterday (UTC), by what came of it, with what runs now.",
+        [*spent, *others],
+        ("queue", "kind"),
+    )
+
+
+def _share(one: Amounts) -> float:
+    """-1 where nothing was held. Clocks may disagree by a little: it is at most 1."""
+    held = one.allocated_gpu_seconds
+    return min(1.0, one.useful_gpu_seconds / held) if held > 0 else -1.0

@@ -1,0 +1,281 @@
+"""Rows of curves of one thing, made of what the head answers. No I/O.
+
+The moments of several nodes differ: all are brought onto one grid, whose cells hold means.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from corral.cli.curves.spark import Value, mean
+
+if TYPE_CHECKING:
+    from corral.wire import api
+    from corral.wire.series import Series
+
+POINTS: Final = 360
+STEP_SECONDS: Final = 10.0  # between two moments of a curve, in its first day
+HELD_STEPS: Final = 1.5  # so many steps a value holds when no other follows
+MOST_NODES: Final = 64  # of a job whose GPUs are asked about
+GPU_FIELDS: Final = ("utilisation", "memory", "power_watts", "temperature_celsius")
+Points = list[tuple[float, float]]  # (moment, value), in any order
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A row: its name, the field that it is made of, its unit. `is_rate`: the field only rises, and
+    its rise in a second is told."""
+
+    name: str
+    field: str
+    unit: str = ""
+    is_rate: bool = False
+
+
+JOB: Final = (
+    Kind("loss", "loss"),
+    Kind("throughput", "samples_per_second", "samples/s"),
+    Kind("steps", "step", "steps/s", is_rate=True),
+    Kind("waits for data", "data_seconds", "share", is_rate=True),
+    Kind("saves", "save_seconds", "share", is_rate=True),
+)
+GPU: Final = (
+    Kind("GPU busy", "utilisation", "share"),
+    Kind("GPU memory", "memory", "share"),
+    Kind("GPU power", "power_watts", "W"),
+    Kind("GPU heat", "temperature_celsius", "C"),
+)
+NODE: Final = (
+    Kind("CPU busy", "cpu", "share"),
+    Kind("memory", "memory", "share"),
+    Kind("waits for disks", "pressure_io", "share"),
+    Kind("received", "received_bytes", "bytes/s", is_rate=True),
+    Kind("sent", "sent_bytes", "bytes/s", is_rate=True),
+)
+CLUSTER: Final = (
+    Kind("nodes", "nodes"),
+    Kind("GPUs", "gpus"),
+    Kind("GPUs held", "held_gpus"),
+    Kind("busy of those", "utilisation", "share"),
+    Kind("power", "power_watts", "W"),
+    Kind("running", "running", "jobs"),
+    Kind("waiting", "queued", "jobs"),
+)
+QUEUE: Final = (Kind("GPUs held", "held_gpus"), Kind("waiting", "queued", "jobs"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One question for `GET /v1/series`."""
+
+    key: str
+    since: float
+    until: float
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One curve, a value for each cell of the grid."""
+
+    name: str
+    unit: str
+    values: tuple[Value, ...]
+
+    @property
+    def known(self) -> list[float]:
+        return [value for value in self.values if value is not None]
+
+    @property
+    def low(self) -> Value:
+        return min(self.known, default=None)
+
+    @property
+    def mean(self) -> Value:
+        return mean(self.values)
+
+    @property
+    def high(self) -> Value:
+        return max(self.known, default=None)
+
+    @property
+    def last(self) -> Value:
+        """The newest that is known."""
+        return self.known[-1] if self.known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Cells of one length between two moments (wall clock)."""
+
+    since: float
+    until: float
+    cells: int
+
+    @classmethod
+    def over(cls, since: float, until: float) -> "Grid":
+        """As fine as what is kept, and no finer than it is drawn."""
+        return cls(
+            since=since,
+            until=until,
+            cells=max(1, min(POINTS, int((until - since) / STEP_SECONDS))),
+        )
+
+    @property
+    def step(self) -> float:
+        return (self.until - self.since) / self.cells
+
+    @property
+    def times(self) -> list[float]:
+        """Where the cells begin."""
+        return [self.since + self.step * at for at in range(self.cells)]
+
+    def row(self, points: Points) -> tuple[Value, ...]:
+        """The mean of each cell. A cell without a moment has the value before it, for as long as
+        the next one may take."""
+        found: list[list[float]] = [[] for _ in range(self.cells)]
+        for at, value in points:
+            if self.since <= at <= self.until:
+                found[min(self.cells - 1, int((at - self.since) / self.step))].append(value)
+        holds = int(_spacing(points) * HELD_STEPS / self.step)
+        values: list[Value] = []
+        last: Value = None
+        unknown_for = 0
+        for cell in found:
+            if cell:
+                last, unknown_for = sum(cell) / len(cell), 0
+            else:
+                unknown_for += 1
+            values.append(last if unknown_for <= holds else None)
+        return tuple(values)
+
+
+def _spacing(points: Points) -> float:
+    """Seconds between two moments, most often."""
+    moments = sorted({at for at, _ in points})
+    gaps = [later - at for at, later in zip(moments, moments[1:], strict=False)]
+    return median(gaps) if gaps else STEP_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """All curves of one thing. `gpus`: how busy each GPU was, by "node GPU index"."""
+
+    what: str
+    grid: Grid
+    rows: tuple[Row, ...]
+    gpus: tuple[Row, ...] = ()
+    is_over: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(row.known for row in (*self.rows, *self.gpus))
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What was answered, by field and by GPU."""
+
+    own: dict[str, Points] = field(default_factory=dict)
+    gpus: dict[str, dict[str, Points]] = field(default_factory=dict)  # "n1 GPU 0" -> field
+
+    def take(self, series: "Series") -> None:
+        _, _, node = series.key.partition("node:")
+        for name, values in series.fields.items():
+            points = [
+                (at, value)
+                for at, value in zip(series.times, values, strict=True)
+                if value is not None
+            ]
+            gpu, dot, rest = name.partition(".")
+            book = self.own if not dot else self._gpu(f"{node} GPU {gpu.removeprefix('gpu')}")
+            book.setdefault(rest if dot else name, []).extend(points)
+
+    def _gpu(self, name: str) -> dict[str, Points]:
+        return self.gpus.setdefault(name, {})
+
+
+def job_asks(job: "api.JobDetail", since: float, until: float) -> list[Ask]:
+    """Its own curve, and those of its GPUs while it held them."""
+    asks = [Ask(key=f"job:{job.id}", since=since, until=until)]
+    for attempt in job.attempts:
+        first = max(since, attempt.placed_at)
+        last = until if attempt.ended_at is None else min(until, attempt.ended_at)
+        for seat in attempt.seats[:MOST_NODES]:
+            if seat.gpus and first < last:
+                fields = tuple(f"gpu{at}.{name}" for at in seat.gpus for name in GPU_FIELDS)
+                asks.append(Ask(key=f"node:{seat.node}", since=first, until=last, fields=fields))
+    return asks
+
+
+def job_picture(
+    job: "api.JobDetail", grid: Grid, answers: Iterable["Series"], *, is_over: bool
+) -> Picture:
+    gathered = _gathered(answers)
+    seats = max((len(one.seats) for one in job.attempts), default=0)
+    left = f"GPUs of the first {MOST_NODES} of its {seats} nodes" if seats > MOST_NODES else ""
+    return Picture(
+        what=f"{job.name} ({job.id})",
+        grid=grid,
+        rows=(*_of_gpus(gathered, grid), *_rows(JOB, gathered.own, grid)),
+        gpus=_each_gpu(gathered, grid),
+        is_over=is_over,
+        notes=(left,) if left else (),
+    )
+
+
+def node_picture(node: str, grid: Grid, answers: Iterable["Series"]) -> Picture:
+    gathered = _gathered(answers)
+    rows = (*_of_gpus(gathered, grid), *_rows(NODE, gathered.own, grid))
+    return Picture(what=f"node {node}", grid=grid, rows=rows, gpus=_each_gpu(gathered, grid))
+
+
+def plain_picture(
+    what: str, kinds: Sequence[Kind], grid: Grid, answers: Iterable["Series"]
+) -> Picture:
+    """Of a queue, or of the cluster."""
+    return Picture(what=what, grid=grid, rows=tuple(_rows(kinds, _gathered(answers).own, grid)))
+
+
+def _gathered(answers: Iterable["Series"]) -> Gathered:
+    found = Gathered()
+    for series in answers:
+        found.take(series)
+    return found
+
+
+def _rows(kinds: Sequence[Kind], book: Mapping[str, Points], grid: Grid) -> Iterable[Row]:
+    """Those of which anything is known."""
+    for kind in kinds:
+        points = book.get(kind.field, [])
+        values = grid.row(rises(points) if kind.is_rate else points)
+        if any(value is not None for value in values):
+            yield Row(name=kind.name, unit=kind.unit, values=values)
+
+
+def _of_gpus(gathered: Gathered, grid: Grid) -> Iterable[Row]:
+    """The means of all GPUs."""
+    together: dict[str, Points] = {}
+    for book in gathered.gpus.values():
+        for name, points in book.items():
+            together.setdefault(name, []).extend(points)
+    return _rows(GPU, together, grid)
+
+
+def _each_gpu(gathered: Gathered, grid: Grid) -> tuple[Row, ...]:
+    return tuple(
+        Row(name=name, unit="share", values=grid.row(book.get("utilisation", [])))
+        for name, book in gathered.gpus.items()
+    )
+
+
+def rises(points: Points) -> Points:
+    """By how much what only rises has risen in each second; where it began anew, nothing."""
+    line = sorted(points)
+    return [
+        (later, (more - less) / (later - at))
+        for (at, less), (later, more) in zip(line, line[1:], strict=False)
+        if later > at and more >= less
+    ]

@@ -1,0 +1,64 @@
+"""A curve as a line of text."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.units import size_text
+
+BLOCKS: Final = "▁▂▃▄▅▆▇█"
+UNKNOWN: Final = " "
+WHOLE: Final = ("W", "C")  # units whose parts are noise
+LEAST_SPAN: Final = 0.05  # of the most: what varies less is drawn as flat as it is
+Value = float | None
+
+
+def sparkline(
+    values: Sequence[Value], width: int, *, low: float | None = None, high: float | None = None
+) -> str:
+    """At most `width` characters, the lowest block at `low` and the highest at `high` (else at the
+    least and the most of them, at least a twentieth apart); a blank where nothing is known."""
+    drawn = narrowed(values, width)
+    known = [value for value in drawn if value is not None]
+    if not known:
+        return UNKNOWN * len(drawn)
+    top = max(known) if high is None else high
+    bottom = min(*known, top - LEAST_SPAN * abs(top)) if low is None else low
+    return "".join(UNKNOWN if one is None else _block(one, bottom, top) for one in drawn)
+
+
+def _block(value: float, low: float, high: float) -> str:
+    part = (value - low) / (high - low) if high > low else 0.0
+    return BLOCKS[min(len(BLOCKS) - 1, max(0, int(part * len(BLOCKS))))]
+
+
+def narrowed(values: Sequence[Value], width: int) -> list[Value]:
+    """The means of so many parts of about one length; as they are where they are no more.
+
+    Raises: ValueError on a width below 1.
+    """
+    if width < 1:
+        raise ValueError(f"a line has at least one character: {width}")
+    count = len(values)
+    if count <= width:
+        return list(values)
+    edges = [count * at // width for at in range(width + 1)]
+    return [mean(values[first:last]) for first, last in zip(edges, edges[1:], strict=False)]
+
+
+def mean(values: Sequence[Value]) -> Value:
+    """Of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def value_text(value: Value, unit: str) -> str:
+    """A value for a column; `unit` share is from 0 to 1 and told as a percentage."""
+    if value is None:
+        return "-"
+    if unit == "share":
+        return f"{value:.0%}"
+    if unit == "bytes/s":
+        return f"{size_text(round(value))}/s"
+    if unit in WHOLE or (abs(value) >= 1000 and value == round(value)):
+        return f"{value:.0f}"
+    return f"{value:.4g}"

@@ -1,0 +1,145 @@
+"""metrics: the curves of a job, a node, a queue or the cluster, in the terminal."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from corral.boot.clock import SystemClock
+from corral.cli.common import Common
+from corral.cli.curves.rows import (
+    CLUSTER,
+    POINTS,
+    QUEUE,
+    Ask,
+    Grid,
+    Picture,
+    job_asks,
+    job_picture,
+    node_picture,
+    plain_picture,
+)
+from corral.cli.curves.show import as_json, print_csv, show
+from corral.cli.failure import Usage
+from corral.cli.output import console, note, print_json, say
+from corral.domain.units import seconds_of
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire.series import Series
+
+HOUR_SECONDS: Final = 3600.0
+LEAST_SECONDS: Final = 1.0
+EACH_SECONDS: Final = 10.0  # a point is kept so often
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def metrics(
+    job: str = "",
+    /,
+    *,
+    node: str = "",
+    queue: str = "",
+    since: str = "",
+    gpus: _Flag = False,
+    watch: _Flag = False,
+    every: Annotated[float, Parameter(validator=Number(gte=1, lte=3600))] = EACH_SECONDS,
+    csv: _Flag = False,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Show the curves of a job: how busy its GPUs were, memory, power, heat, loss and throughput.
+
+    Curves are kept for a month: a point each 10 s for a day, then the means of 5 minutes.
+
+    Args:
+        job: Its id, or the newest of this name; without it, and without --node and --queue, the
+            curves are those of the cluster.
+        node: Those of this node instead.
+        queue: Those of this queue instead.
+        since: From so long ago on: 30m, 6h, 7d. Else all of the job's life, or an hour.
+        gpus: Each GPU on a line of its own, however many there are.
+        watch: Show them anew until the job is over, or Ctrl-C.
+        every: Seconds between two looks of --watch.
+        csv: Answer in CSV: a line a moment, a column a curve.
+    """
+    if sum(map(bool, (job, node, queue))) > 1:
+        raise Usage("one thing at a time", hint="write: corral metrics JOB, or --node N, --queue Q")
+    if csv and common.json:
+        raise Usage("--csv and --json are two answers", hint="leave one of them out")
+    back = _span(since)
+    with common.client() as client:
+        while True:
+            picture = _picture(client, job, node, queue, back)
+            _tell(picture, common, csv=csv, every_gpu=gpus, clear=watch)
+            if not watch or picture.is_over:
+                return
+            time.sleep(every)
+
+
+def _span(text: str) -> float | None:
+    """Raises: Usage."""
+    try:
+        return max(LEAST_SECONDS, seconds_of(text)) if text else None
+    except ValueError:
+        hint = "write for example --since 30m, 6h or 7d"
+        raise Usage(f"--since {text} is no span of time", hint=hint) from None
+
+
+def _picture(client: "Client", job: str, node: str, queue: str, back: float | None) -> Picture:
+    """Raises: NotFound."""
+    now = SystemClock().wall()
+    if job:
+        return _of_job(client, job, now, back)
+    grid = Grid.over(now - (back or HOUR_SECONDS), now)
+    if node:
+        name = client.node(node).id
+        return node_picture(name, grid, _answers(client, [_whole(f"node:{name}", grid)]))
+    if queue:
+        name = client.queue(queue).name
+        asks = [_whole(f"queue:{name}", grid)]
+        return plain_picture(f"queue {name}", QUEUE, grid, _answers(client, asks))
+    asks = [_whole("cluster", grid)]
+    return plain_picture("the cluster", CLUSTER, grid, _answers(client, asks))
+
+
+def _of_job(client: "Client", name: str, now: float, back: float | None) -> Picture:
+    found = client.job(name)
+    if found.whose:
+        note(found.whose)
+    until = found.ended_at if found.ended_at is not None else now
+    first = found.attempts[0].placed_at if found.attempts else found.submitted_at
+    since = min(first if back is None else until - back, until - LEAST_SECONDS)
+    if not found.attempts:
+        note(f"{found.name} has never run: it is {found.state}; run: corral why {found.id}")
+    grid = Grid.over(since, until)
+    answers = _answers(client, job_asks(found, since, until))
+    return job_picture(found, grid, answers, is_over=found.is_over)
+
+
+def _whole(key: str, grid: Grid) -> Ask:
+    return Ask(key=key, since=grid.since, until=grid.until)
+
+
+def _answers(client: "Client", asks: list[Ask]) -> "list[Series]":
+    return [
+        client.series(one.key, since=one.since, until=one.until, fields=one.fields, points=POINTS)
+        for one in asks
+    ]
+
+
+def _tell(picture: Picture, common: Common, *, csv: bool, every_gpu: bool, clear: bool) -> None:
+    out = console()
+    if common.json:
+        if clear:
+            out.print_json(data=as_json(picture), indent=None)
+        else:
+            print_json(as_json(picture))
+    elif csv:
+        print_csv(picture)
+    else:
+        if clear and out.is_terminal:
+            out.clear()
+        elif clear:
+            say()
+        show(picture, width=out.width, every_gpu=every_gpu)

@@ -29,6 +29,7 @@ from corral.cli.curves.spark import BLOCKS, narrowed, sparkline, value_text
 from corral.cli.main import run
 from corral.domain.ids import NodeId
 from corral.store.series import SeriesFile
+from corral.wire.parts import Attempt
 from corral.wire.series import Series
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving, up
 
@@ -107,7 +108,7 @@ def test_gpus_of_several_nodes_make_one_mean_and_a_row_each() -> None:
         ],
     )
     rows = {row.name: row for row in found.rows}
-    assert rows["GPU busy"].values == (pytest.approx(0.4), pytest.approx(0.6))
+    assert rows["GPU busy"].values == pytest.approx((0.4, 0.6))
     assert rows["CPU busy"].low == 0.5
     assert [row.name for row in found.gpus] == ["n1 GPU 0", "n2 GPU 3"]
     assert (found.gpus[1].low, found.gpus[1].mean, found.gpus[1].last) == (0.6, 0.7, 0.8)
@@ -241,7 +242,7 @@ def test_of_a_wide_job_not_every_node_is_asked() -> None:
     job = JobDetail.model_construct(
         id="j1",
         name="wide",
-        attempts=[type_of("Attempt").model_validate(attempt)],
+        attempts=[Attempt.model_validate(attempt)],
     )
     asks = job_asks(job, 20.0, 50.0)
     assert len(asks) == 1 + MOST_NODES
@@ -249,10 +250,3 @@ def test_of_a_wide_job_not_every_node_is_asked() -> None:
     assert job_asks(job, 70.0, 90.0)[1:] == [], "it held nothing then"
     (said,) = job_picture(job, Grid.over(20.0, 50.0), [], is_over=False).notes
     assert f"{MOST_NODES} of its {MOST_NODES + 5} nodes" in said
-
-
-def type_of(name: str) -> type:
-    from corral.wire import api
-
-    found: type = getattr(api, name)
-    return found

@@ -84,6 +84,24 @@ def next_placed(agents: list[Agent], job: str) -> Agent:
     raise AssertionError(f"{job} was placed nowhere")
 
 
+def test_a_long_listing_is_packed_for_who_takes_it_and_says_the_same(head: Head) -> None:
+    spec = {"name": "many", "run": "true", "array": "0-59", "begin": "10h"}
+    assert submit(head, {**spec, "resources": {"cpu": 0.1}}).status_code == 201
+    with head.http() as http:
+        long, plain = "/v1/jobs?limit=100", {"Accept-Encoding": "identity"}
+        eventually(lambda: len(http.get(long).json()["jobs"]) == 60)
+        whole, packed = http.get(long, headers=plain), http.get(long)
+        assert "content-encoding" not in whole.headers
+        assert packed.headers["content-encoding"] == "gzip"
+        assert int(packed.headers["content-length"]) < len(whole.content) / 5
+        assert packed.json() == whole.json()
+        short = http.get("/v1/jobs?limit=3")
+        assert "content-encoding" not in short.headers
+        first = short.json()["jobs"][0]
+        assert first["state"] == "HELD"
+        assert first.items() <= http.get(f"/v1/jobs/{first['id']}").json().items()
+
+
 def test_the_same_key_answers_with_the_first_jobs(head: Head) -> None:
     spec = {"name": "twice", "run": "true", "resources": {"gpu": "a100:1"}}
     assert error(submit(head, spec)) == (422, "cannot_fit")

@@ -13,6 +13,7 @@ from corral.api.auth import Caller, caller_of
 from corral.api.errors import RequestInvalid
 from corral.api.house import House, house_of
 from corral.api.job_tokens import NAME as OWN
+from corral.api.listing import listing
 from corral.api.names import array_of, find_job, whose_text
 from corral.api.rights import LOGS, OPERATORS
 from corral.api.secrets import secrets_for
@@ -22,6 +23,7 @@ from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid, Uns
 from corral.domain.forecast import Forecast
 from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.job import After, Job, JobSpec
+from corral.domain.listed import ListedJob
 from corral.domain.moves import JobState
 from corral.domain.wishes import Cancel, Requeue, Resume, Suspend
 from corral.ports.store import ALL, Which
@@ -157,6 +159,7 @@ def _which(
 
 @router.get("/v1/jobs", response_model=api.Jobs)
 async def jobs(
+    request: Request,
     house: Within,
     caller: Asker,
     everything: Annotated[bool, Query(alias="all")] = False,
@@ -170,15 +173,15 @@ async def jobs(
     its id or its name, in order of their indices. With `before` those that follow the job of this
     id, the last of the page before."""
     store = house.control.store
+    found: Sequence[Job | ListedJob]
     if array is not None:
         parts = await array_of(house.control, array, caller.name)
         parts = [job for job in parts if which.takes(job)]
         found = [job for job in parts if everything or not job.is_final]
     else:
         cursor = JobId(before) if before is not None else None
-        found = list(await store.jobs(final=everything, limit=limit, before=cursor, which=which))
-    newest = [house.control.world.jobs.get(job.id, job) for job in found]
-    return _json(api.Jobs(jobs=await views.job_rows(house.control, newest)))
+        found = await store.jobs(final=everything, limit=limit, before=cursor, which=which)
+    return await listing(house.control, found, request)
 
 
 @router.get("/v1/jobs/{job}")

@@ -47,11 +47,11 @@ def job_row(control: Control, job: Job) -> api.Job:
         reason_code=reason.code,
         nodes=attempt.nodes if attempt else (),
         progress=None if job.is_final else control.progress(job),
-        held_gpus=_held_gpus(job, attempt),
+        held_gpus=held_gpus(job, attempt),
     )
 
 
-def _held_gpus(job: Job, attempt: Attempt | None) -> float | None:
+def held_gpus(job: Job, attempt: Attempt | None) -> float | None:
     """Of one that is elastic, or has several forms, those of the form that it has."""
     if attempt is None or job.state not in ON_NODES:
         return None
@@ -83,7 +83,7 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         reason_code=reason.code,
         nodes=attempts[-1].nodes if attempts else (),
         progress=None if job.is_final else control.progress(job),
-        held_gpus=_held_gpus(job, control.world.attempts.get(job.id)),
+        held_gpus=held_gpus(job, control.world.attempts.get(job.id)),
         bottleneck=BottleneckShown.of(bottleneck_of(control, job)),
         run=job.spec.run if whole else None,
         per=job.spec.per,

@@ -12,6 +12,7 @@ from corral.domain.ids import JobId, NodeId, QueueName, TokenId, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
+from corral.domain.listed import ListedJob
 from corral.domain.moves import JobState
 from corral.domain.people import AuditEntry
 from corral.domain.wishes import Asked, Wish
@@ -121,7 +122,7 @@ class Store(People, Protocol):
 
     async def jobs(
         self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
-    ) -> Seq[Job]:
+    ) -> Seq[ListedJob]:
         """Of these jobs, newest first: with `final`, also those that are over. With `before` those
         that follow this one; where it is not recorded any more, those of older submissions."""
         ...

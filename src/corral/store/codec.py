@@ -12,6 +12,7 @@ from corral.domain.errors import InvariantBroken, SpecInvalid, StoreTrouble
 from corral.domain.forecast import Told
 from corral.domain.imported import Imported
 from corral.domain.job import Job
+from corral.domain.listed import ListedJob
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
 from corral.domain.use import Debt, Reservation, Spent, Use
@@ -80,6 +81,7 @@ class Codec(Generic[Row]):
 
 
 JOB: Final = Codec("job", Job)
+LISTED: Final = Codec("job", ListedJob)  # read of what JOB has written
 ATTEMPT: Final = Codec("attempt", Attempt)
 ALLOCATION: Final = Codec("allocation", Allocation)
 NODE: Final = Codec("node", Node)

@@ -24,6 +24,7 @@ from corral.domain.ids import (
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
+from corral.domain.listed import ListedJob, listed
 from corral.domain.node import Node
 from corral.domain.people import AuditEntry
 from corral.domain.queue import QueueTree
@@ -255,14 +256,15 @@ class MemoryStore(MemoryPeople):
 
     async def jobs(
         self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
-    ) -> Seq[Job]:
+    ) -> Seq[ListedJob]:
         jobs = (job for job in self._jobs.values() if final or not job.is_final)
         jobs = (job for job in jobs if which.takes(job))
         if before is not None:
             last = self._jobs.get(before)
             place = age(last) if last is not None else (sequence_of(before) or 0, -2, "")
             jobs = (job for job in jobs if age(job) < place)
-        return sorted(jobs, key=age, reverse=True)[: max(0, limit)]
+        newest = sorted(jobs, key=age, reverse=True)[: max(0, limit)]
+        return [listed(job) for job in newest]
 
     async def job(self, id: JobId) -> Job | None:
         return self._jobs.get(id)

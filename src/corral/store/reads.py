@@ -11,6 +11,7 @@ from corral.domain.errors import StoreTrouble
 from corral.domain.forecast import Ran, Told, ran_of
 from corral.domain.ids import ClusterId, JobId, NodeId, Sequence, UserName, sequence_of
 from corral.domain.job import Job
+from corral.domain.listed import ListedJob
 from corral.domain.moves import JobState
 from corral.domain.relocation import RELOCATION, of_last_day
 from corral.domain.wishes import Wish
@@ -184,13 +185,13 @@ def _wish(sequence: int, by: str, at: float, kind: str, record: str, crc: int) -
 
 def newest_jobs(
     connection: Connection, final: bool, limit: int, before: JobId | None, which: Which
-) -> list[Job]:
+) -> list[ListedJob]:
     query = _of_these(_JOBS if final else _JOBS.where(jobs.c.final == 0), which)
     if before is not None:
         place = select(*_OLDEST_FIRST).where(jobs.c.id == before)
         last = connection.execute(place).one_or_none() or (sequence_of(before) or 0, -2, "")
         query = query.where(tuple_(*_OLDEST_FIRST) < tuple_(*last))
-    return _rows(connection, query.order_by(*_NEWEST_FIRST).limit(max(0, limit)), codec.JOB)
+    return _rows(connection, query.order_by(*_NEWEST_FIRST).limit(max(0, limit)), codec.LISTED)
 
 
 def _of_these(query: Select[Any], which: Which) -> Select[Any]:

@@ -12,6 +12,7 @@ from corral.domain.ids import JobId, NodeId, TokenId, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
+from corral.domain.listed import ListedJob
 from corral.domain.people import AuditEntry
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
@@ -82,7 +83,7 @@ class TableStore(TablePeople):
 
     async def jobs(
         self, *, final: bool, limit: int, before: JobId | None = None, which: Which = ALL
-    ) -> Seq[Job]:
+    ) -> Seq[ListedJob]:
         return await self._listing.ask(
             lambda db: reads.newest_jobs(db, final, limit, before, which)
         )

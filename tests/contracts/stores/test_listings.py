@@ -4,6 +4,7 @@ import pytest
 
 from corral.domain.ids import JobId, QueueName, UserName, job_id
 from corral.domain.job import Job
+from corral.domain.listed import listed
 from corral.domain.moves import JobState
 from corral.domain.world import Changes
 from corral.ports.store import Store, Which
@@ -21,6 +22,7 @@ def test_jobs_are_listed_newest_first_and_the_ended_ones_on_request(place: Place
         assert [one.submitted for one in await store.jobs(final=True, limit=9)] == [11, 10, 9, 8]
         assert [one.submitted for one in await store.jobs(final=True, limit=2)] == [11, 10]
         assert [one.submitted for one in await store.jobs(final=False, limit=9)] == [10, 8]
+        assert await store.jobs(final=True, limit=9) == [listed(one) for one in reversed(rows)]
         assert await store.jobs(final=True, limit=0) == []
         assert await store.jobs(final=True, limit=-1) == []
 

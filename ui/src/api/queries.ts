@@ -21,7 +21,9 @@ import type {
   Why,
 } from "./types";
 
+/** The first rows soon; of who reads on, as many as are answered in a moment. */
 export const PAGE = 100;
+export const NEXT_PAGE = 1000;
 export const FINAL = new Set(["DONE", "FAILED", "CANCELLED"]);
 
 export const session = queryOptions({
@@ -56,11 +58,12 @@ export function useJobs(filter: Filter) {
       get<{ jobs: Job[] }>("/v1/jobs", {
         ...filter,
         all: filter.all ? 1 : 0,
-        limit: PAGE,
+        limit: pageParam ? NEXT_PAGE : PAGE,
         before: pageParam,
       }),
     initialPageParam: "",
-    getNextPageParam: (page) => (page.jobs.length < PAGE ? undefined : page.jobs.at(-1)?.id),
+    getNextPageParam: (page, _, before) =>
+      page.jobs.length < (before ? NEXT_PAGE : PAGE) ? undefined : page.jobs.at(-1)?.id,
     placeholderData: keepPreviousData,
   });
 }

@@ -1,0 +1,56 @@
+"""A listing of jobs: thousands of rows in one answer, while agents are heard."""
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from corral.api.views import held_gpus
+from corral.control import Control
+from corral.domain.job import Job
+from corral.domain.listed import ListedJob
+from corral.wire import rows
+
+ROWS_AT_ONCE: Final = 250
+LEAST_PACKED_BYTES: Final = 16_384
+QUICKLY: Final = 1  # rows are alike: a twentieth is left of them at the least effort
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+async def listing(control: Control, jobs: Sequence[Job | ListedJob], request: Request) -> Response:
+    """The jobs as they are now, those that are not over as the head knows them."""
+    parts = []
+    for first in range(0, len(jobs), ROWS_AT_ONCE):
+        some = jobs[first : first + ROWS_AT_ONCE]
+        parts.append(rows.encode([_row(control, job) for job in some]))
+        await asyncio.sleep(0)
+    body, headers = rows.jobs_body(parts), {"Vary": "Accept-Encoding"}
+    if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+        body = await asyncio.to_thread(_packed, body)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, headers=headers, media_type="application/json")
+
+
+def _row(control: Control, job: Job | ListedJob) -> rows.JobRow:
+    newest = control.world.jobs.get(job.id)
+    if newest is None:  # it is over: nothing is known of it but what is recorded
+        return rows.job_row(job, reason=job.reason, reason_code=job.reason_code)
+    reason, attempt = control.reason(newest), control.world.attempts.get(job.id)
+    if attempt is None:  # most of those that wait
+        return rows.job_row(newest, reason=reason.sentence, reason_code=reason.code)
+    return rows.job_row(
+        newest,
+        reason=reason.sentence,
+        reason_code=reason.code,
+        nodes=attempt.nodes,
+        progress=None if newest.is_final else control.progress(newest),
+        held_gpus=held_gpus(newest, attempt),
+    )
+
+
+def _packed(body: bytes) -> bytes:
+    packer = zlib.compressobj(QUICKLY, zlib.DEFLATED, _GZIP)
+    return packer.compress(body) + packer.flush()

@@ -26,7 +26,6 @@ def form_of(request: type) -> type[BaseModel]:
             frozen=True,
             allow_inf_nan=False,
             str_max_length=MOST_LETTERS,
-            use_attribute_docstrings=True,
         ),
         **named,
     )

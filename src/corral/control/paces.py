@@ -12,7 +12,7 @@ from corral.domain.facts import AttemptKey, Facts, Pace, Progress
 from corral.domain.ids import JobId, NodeId
 from corral.domain.world import Event, World
 from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
-from corral.insight.straggler import Look, Straggler, straggler_of
+from corral.insight.straggler import Look, Span, Straggler, span_of, straggler_of
 
 LOOK_SECONDS: Final = 4.0
 LOOKS: Final = 15  # that are kept: what is said holds for the last minute
@@ -20,9 +20,11 @@ LOOKS: Final = 15  # that are kept: what is said holds for the last minute
 
 @dataclass(slots=True)
 class _Loop:
-    """One attempt's loop. `told`: the straggler that was told of."""
+    """One attempt's loop. `spans` are between each two of its looks. `told`: the straggler that was
+    told of."""
 
     looks: deque[Look] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    spans: deque[Span | None] = field(default_factory=lambda: deque(maxlen=LOOKS - 1))
     saves: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKS))
     nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
     straggler: Straggler | None = None
@@ -58,9 +60,13 @@ class Paces:
         loop.nodes = {pace.rank: id for id, one in said.items() for pace in one.ranks}
         if loop.looks and paces == loop.looks[-1]:
             return  # it makes no step, or its nodes are silent
-        loop.looks.append(paces or {0: _whole(next(iter(said.values())))})
+        look = paces or {0: _whole(next(iter(said.values())))}
+        if loop.looks:
+            loop.spans.append(span_of(loop.looks[-1], look))
+        loop.looks.append(look)
         loop.saves.append(max(one.save_seconds for one in said.values()))
-        loop.straggler = straggler_of(tuple(loop.looks))
+        spans = [one for one in loop.spans if one is not None]
+        loop.straggler = straggler_of(spans, loop.looks[0], look)
         if loop.straggler is not None and loop.straggler.rank != loop.told:
             loop.told = loop.straggler.rank
             yield _told(world, key, loop.straggler, loop.nodes[loop.told], wall)

@@ -4,6 +4,7 @@ In a gang that goes in step all steps are equally long. A rank that is slow wait
 each step the time that it did not wait is longer than that of the others, again and again.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log, sqrt
@@ -40,58 +41,68 @@ class Straggler:
 Look = Mapping[int, Pace]  # of each rank, since its loop began
 
 
-def straggler_of(looks: Sequence[Look]) -> Straggler | None:
-    """The slowest rank that is slow beyond doubt. `looks`: one after the other, some seconds apart.
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What passed between two looks: of each rank its busy seconds a step, and the logarithm of
+    these over the median of the others'."""
 
-    Each pair of looks gives, for each rank, the logarithm of its busy seconds a step over the
-    median of the others'. Their median must be above LEAST_SLOWER, and above SURE_SLOWER by SURE of
-    its standard errors.
-    """
-    spans = [
-        busy
-        for before, after in zip(looks, looks[1:], strict=False)
-        if (busy := _busy(before, after))
-    ]
-    if len(spans) < LEAST_LOOKS:
-        return None
-    ranks = set.intersection(*(set(busy) for busy in spans))
-    found = [one for rank in sorted(ranks) if (one := _judge(rank, spans, looks)) is not None]
-    if not found or len(found) > max(1.0, len(ranks) * MOST_SLOW):
-        return None
-    return max(found, key=lambda one: one.slower)
+    busy: Mapping[int, float]
+    ratios: Mapping[int, float]
 
 
-def _busy(before: Look, after: Look) -> dict[int, float]:
-    """Busy seconds a step of each rank between two looks; {} where they say too little."""
-    found: dict[int, float] = {}
+def span_of(before: Look, after: Look) -> Span | None:
+    """None where the two looks say too little."""
+    busy: dict[int, float] = {}
     for rank in before.keys() & after.keys():
         steps = after[rank].step - before[rank].step
         seconds = after[rank].busy_seconds - before[rank].busy_seconds
         if steps < LEAST_STEPS or seconds <= 0:
-            return {}
-        found[rank] = seconds / steps
-    return found if len(found) > 1 else {}
-
-
-def _judge(
-    rank: int, spans: Sequence[Mapping[int, float]], looks: Sequence[Look]
-) -> Straggler | None:
-    ratios = []
-    for busy in spans:
-        others = median(seconds for other, seconds in busy.items() if other != rank)
-        ratios.append(log(busy[rank] / others))
-    middle = median(ratios)
-    error = max(LEAST_ERROR, _spread(ratios, middle)) / sqrt(len(ratios))
-    if middle < log(1 + LEAST_SLOWER) or (middle - log(1 + SURE_SLOWER)) / error < SURE:
+            return None
+        busy[rank] = seconds / steps
+    if len(busy) < 2:
         return None
-    own = median(busy[rank] for busy in spans)
-    others = median(seconds for busy in spans for other, seconds in busy.items() if other != rank)
-    return Straggler(
-        rank=rank,
-        seconds=own,
-        others_seconds=min(others, own),
-        in_data=_waits_for_data(rank, looks[0], looks[-1]),
+    ordered = sorted(busy.values())
+    return Span(busy, {rank: log(own / _others(ordered, own)) for rank, own in busy.items()})
+
+
+def _others(ordered: Sequence[float], own: float) -> float:
+    """The median of these without one that is `own`."""
+    at, last = bisect_left(ordered, own), len(ordered) - 1
+    low, high = (last - 1) // 2, last // 2
+    return (ordered[low + (low >= at)] + ordered[high + (high >= at)]) / 2
+
+
+def straggler_of(spans: Sequence[Span], first: Look, last: Look) -> Straggler | None:
+    """The slowest rank that is slow beyond doubt. `spans`: what passed from look to look, some
+    seconds apart, between the first of them and the last.
+
+    Over the spans, the median of a rank's ratios must be above LEAST_SLOWER, and above SURE_SLOWER
+    by SURE of its standard errors.
+    """
+    if len(spans) < LEAST_LOOKS:
+        return None
+    ranks = set.intersection(*(set(span.busy) for span in spans))
+    found = [rank for rank in sorted(ranks) if _is_slow([span.ratios[rank] for span in spans])]
+    if not found or len(found) > max(1.0, len(ranks) * MOST_SLOW):
+        return None
+    told = [_told(rank, spans, in_data=_waits_for_data(rank, first, last)) for rank in found]
+    return max(told, key=lambda one: one.slower)
+
+
+def _is_slow(ratios: Sequence[float]) -> bool:
+    middle = median(ratios)
+    if middle < log(1 + LEAST_SLOWER):
+        return False
+    error = max(LEAST_ERROR, _spread(ratios, middle)) / sqrt(len(ratios))
+    return (middle - log(1 + SURE_SLOWER)) / error >= SURE
+
+
+def _told(rank: int, spans: Sequence[Span], *, in_data: bool) -> Straggler:
+    own = median(span.busy[rank] for span in spans)
+    others = median(
+        seconds for span in spans for other, seconds in span.busy.items() if other != rank
     )
+    return Straggler(rank=rank, seconds=own, others_seconds=min(others, own), in_data=in_data)
 
 
 def _spread(ratios: Sequence[float], middle: float) -> float:

@@ -36,6 +36,7 @@ from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from tests.worlds import inventory
 
 T = TypeVar("T")
+LOG_BYTES = 400_000  # that its head keeps of a rank
 ROLES = {
     "admin": "admin",
     "alice": "user",
@@ -156,7 +157,7 @@ class Head:
             seals=PlainSeals(),
             stop=self.stopped.set,
             snapshot_bytes=100_000,
-            log_bytes=400_000,
+            log_bytes=LOG_BYTES,
         )
         self.app = self._app(settings)
         running = asyncio.create_task(self.control.run())

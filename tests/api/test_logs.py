@@ -55,7 +55,7 @@ def test_a_gap_is_said_as_a_line_and_the_log_goes_on_behind_it(tmp_path: Path) -
         assert reader.kept(KEY) == 1008
         assert reader.append(KEY, 1004, b"two\n") == 1008
         text = whole(reader)
-        assert text.startswith(b"one\n[corral] 1,000 bytes are missing")
+        assert text.startswith(b"one\n\n[corral] 1,000 bytes are missing")
         assert text.endswith(b"\ntwo\n")
 
 
@@ -73,6 +73,22 @@ def test_the_oldest_goes_when_the_cap_is_reached_and_the_newest_stays(tmp_path: 
         assert said.endswith(rest)
         assert len(rest) >= 50
         assert reader.kept(KEY) == len(said)
+
+
+def test_what_is_being_read_is_read_to_its_end_whatever_rotation_takes(tmp_path: Path) -> None:
+    keeper = LogKeeper(tmp_path, most_bytes=200)
+    said = b"".join(b"line %04d\n" % number for number in range(90))
+    with keeper.reading(KEY) as reading:
+        seen = b""
+        for at in range(0, len(said), 10):  # who reads at the pace of writing, a whole file behind
+            keeper.append(KEY, at, said[at : at + 10])
+            if at >= 150:
+                place, data = reading.read(len(seen), 10)
+                assert place == len(seen)
+                seen += data
+        assert keeper.read(KEY, len(seen) - 10, 10)[0] > len(seen) - 10  # for whoever comes now
+    assert said.startswith(seen)
+    assert len(seen) == len(said) - 150
 
 
 @pytest.mark.parametrize("cut", [1, 2])

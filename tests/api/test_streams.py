@@ -13,7 +13,7 @@ import pytest
 from corral.client.sse import Parser, Sent
 from corral.domain.ids import AttemptNumber, JobId
 from corral.wire.channel import LogChunk, encode, from_head
-from tests.api.heads import Agent, Head, ended, eventually, serving, up
+from tests.api.heads import LOG_BYTES, Agent, Head, ended, eventually, serving, up
 from tests.api.test_agents import joined, submit
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 
@@ -134,6 +134,24 @@ def test_a_log_is_resumed_behind_the_last_piece_that_was_read(
     assert again.data()[-1] == {"rank": None, "attempt": None, "data": "", "end": "RUNNING"}
 
 
+def test_what_rotation_has_taken_from_a_reader_is_told_in_its_place(
+    running: tuple[Head, Agent, str],
+) -> None:
+    """Who was at byte 8, and whoever comes anew, when the head keeps only what is newer."""
+    head, _, job = running
+    size = LOG_BYTES // 2
+    ship(head, job, 0, b"one\ntwo\n" + b"x" * size)  # beyond half of the bound: a file of its own
+    ship(head, job, size + 8, b"cut\n" + b"y" * size)
+    ship(head, job, 2 * size + 12, b"new\n")
+    for place, lost in ((None, size + 12), ("1:0:8", size + 4)):
+        query = f"?after={place}" if place else ""
+        reader = Reader(head, f"/v1/jobs/{job}/logs{query}")
+        assert reader.over.wait(PATIENCE_SECONDS)
+        told, _, rest = reader.text().strip("\n").partition("\n")
+        assert told.startswith(f"[corral] {lost:,} bytes are kept no more")
+        assert rest == "y" * size + "new"
+
+
 def test_a_character_cut_in_two_is_sent_whole(running: tuple[Head, Agent, str]) -> None:
     head, agent, job = running
     reader = Reader(head, f"/v1/jobs/{job}/logs?follow=1")
@@ -142,6 +160,19 @@ def test_a_character_cut_in_two_is_sent_whole(running: tuple[Head, Agent, str]) 
     eventually(lambda: reader.text() == "gr")
     ship(head, job, 3, word[3:])
     eventually(lambda: reader.text() == "größer\n")
+    finish(head, agent, job)
+    assert reader.over.wait(PATIENCE_SECONDS)
+
+
+def test_a_character_cut_in_two_by_rotation_holds_nobody_up(
+    running: tuple[Head, Agent, str],
+) -> None:
+    head, agent, job = running
+    reader = Reader(head, f"/v1/jobs/{job}/logs?follow=1")
+    size = LOG_BYTES // 2
+    ship(head, job, 0, b"x" * size + "ö".encode()[:1])  # half of the bound: a file of its own
+    ship(head, job, size + 1, "ö".encode()[1:] + b"ffnen\n")
+    eventually(lambda: reader.text().endswith("xöffnen\n"))
     finish(head, agent, job)
     assert reader.over.wait(PATIENCE_SECONDS)
 

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-KEPT_BYTES: Final = 64 * 1024 * 1024  # of a rank, in two files
-BURST_BYTES: Final = 8 * 1024 * 1024
-BYTES_PER_SECOND: Final = 1024 * 1024
-_RESUME_BYTES: Final = 256 * 1024  # after a drop this much must be allowed again
+MEGABYTE: Final = 1024 * 1024
+KEPT_BYTES: Final = 64 * MEGABYTE  # of a rank, in two files
+BURST_BYTES: Final = 32 * MEGABYTE
+BYTES_PER_SECOND: Final = 16 * MEGABYTE
+_RESUME_BYTES: Final = 4 * MEGABYTE  # after a drop this much must be allowed again
+_TOO_FAST: Final = f"more than {BYTES_PER_SECOND // MEGABYTE} MB/s"
 
 
 class RankLog:
@@ -45,7 +47,7 @@ class RankLog:
         kept = data[: max(0, int(self._allowed_bytes))]
         self._allowed_bytes -= len(kept)
         if len(kept) < len(data):
-            self._drop(len(data) - len(kept), "more than 1 MB/s")
+            self._drop(len(data) - len(kept), _TOO_FAST)
         self._keep(kept)
 
     def say(self, sentence: str) -> None:

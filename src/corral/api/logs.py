@@ -10,11 +10,12 @@ import json
 import os
 import re
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, NamedTuple
 
 from corral.domain.ids import AttemptNumber, JobId
 
@@ -39,6 +40,52 @@ class Track:
         return self.base + self.size
 
 
+class Opened(NamedTuple):
+    """A file whose first byte has the place `begin`, to be read from `place` on."""
+
+    place: int
+    begin: int
+    file: BinaryIO | None
+
+
+class Reading:
+    """One reader's way through a log. The file that it is in stays open: what rotation lets go of
+    meanwhile is still read to its end, so that who reads faster than is written misses nothing."""
+
+    def __init__(self, opened: Callable[[int], Opened]) -> None:
+        self._opened = opened
+        self._in: Opened | None = None
+
+    def read(self, place: int, most: int) -> tuple[int, bytes]:
+        """(place, bytes) from the place on, or from the oldest byte that is still here: so many,
+        or all to the end."""
+        place, data = self._some(place, most)
+        while data and len(data) < most:
+            at, more = self._some(place + len(data), most - len(data))
+            if not more or at > place + len(data):
+                break
+            data += more
+        return place, data
+
+    def _some(self, place: int, most: int) -> tuple[int, bytes]:
+        """Of one file."""
+        if self._in is not None and (data := _read(self._in, place, most)):
+            return place, data
+        self.close()
+        self._in = self._opened(place)
+        return self._in.place, _read(self._in, self._in.place, most)
+
+    def close(self) -> None:
+        if self._in is not None and self._in.file is not None:
+            self._in.file.close()
+
+
+def _read(opened: Opened, place: int, most: int) -> bytes:
+    if opened.file is None or place < opened.begin:
+        return b""
+    return os.pread(opened.file.fileno(), most, place - opened.begin)
+
+
 class LogKeeper:
     """All copies under one directory. One thread: the files are small and in the page cache."""
 
@@ -60,8 +107,8 @@ class LogKeeper:
             return kept
         try:
             if offset > kept:
-                said = f"[corral] {offset - kept:,} bytes are missing here: more than is shipped\n"
-                self._write(key, track, said.encode())
+                said = f"{offset - kept:,} bytes are missing here: more than is shipped"
+                self._write(key, track, f"\n[corral] {said}\n".encode())
                 track.ahead = offset - track.end
                 self._keep(key, track)
             self._write(key, track, data)
@@ -81,19 +128,33 @@ class LogKeeper:
 
     def read(self, key: RankKey, place: int, most: int) -> tuple[int, bytes]:
         """(place, bytes) from the place on, or from the oldest byte that is still here."""
+        with self.reading(key) as reading:
+            return reading.read(place, most)
+
+    @contextmanager
+    def reading(self, key: RankKey) -> "Iterator[Reading]":
+        """A way through the log, from file to file."""
+        reading = Reading(partial(self._opened, key))
+        try:
+            yield reading
+        finally:
+            reading.close()
+
+    def end(self, key: RankKey) -> int:
+        """The place behind its last byte."""
+        return self._track(key).end
+
+    def _opened(self, key: RankKey, place: int) -> "Opened":
+        """The file that holds the place or, where none does any more, what is oldest."""
         track = self._track(key)
         place = max(place, track.older)
-        newer = place >= track.base
-        path = self._path(key) if newer else self._path(key, ".log.1")
-        try:
-            with path.open("rb") as file:
-                file.seek(place - (track.base if newer else track.older))
-                data = file.read(most)
-        except FileNotFoundError:
-            data = b""
-        if not data and not newer:
-            return self.read(key, track.base, most)
-        return place, data
+        if place < track.base:
+            with suppress(FileNotFoundError):
+                return Opened(place, track.older, self._path(key, ".log.1").open("rb"))
+            place = track.base
+        with suppress(FileNotFoundError):
+            return Opened(place, track.base, self._path(key).open("rb"))
+        return Opened(place, track.base, None)
 
     def tail(self, key: RankKey, lines: int) -> int:
         """The place where the last so many lines begin."""

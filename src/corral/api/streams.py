@@ -63,6 +63,12 @@ async def follow_events(control: Control, job: JobId | None, after: int) -> Asyn
                 yield _sent(api.Event.of(new), id=str(after))
 
 
+def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:
+    """What is said in the place of bytes that rotation let go of before they were read."""
+    said = f"[corral] {place - asked:,} bytes are kept no more, from here on it is what was newer\n"
+    return api.LogLines(rank=rank, attempt=attempt, data=f"\n{said}" if asked else said)
+
+
 def places_of(text: str) -> dict[tuple[int, int], int]:
     """{(attempt, rank): place} from "1:0:345,1:1:99". Raises: RequestInvalid."""
     found = {}
@@ -153,16 +159,24 @@ class LogStream:
         place = self.places.get((attempt, rank))
         if place is None:
             place = 0 if self.tail is None else self.keeper.tail(key, self.tail)
-        while True:
-            place, data = self.keeper.read(key, place, PIECE_BYTES)
-            whole = len(data) if last and len(data) < PIECE_BYTES else whole_characters(data)
-            self.places[attempt, rank] = place + whole
-            if not whole:
-                return
-            text = data[:whole].decode(errors="replace")
-            place += whole
-            lines = api.LogLines(rank=rank, attempt=attempt, data=text)
-            yield _sent(lines, id=f"{attempt}:{rank}:{place}")
+            self.places[attempt, rank] = place
+        until = self.keeper.end(key)  # then it is the other ranks' turn
+        with self.keeper.reading(key) as reading:
+            while place < until:
+                asked = place
+                place, data = reading.read(asked, PIECE_BYTES)
+                if place > asked:
+                    begun = data.find(b"\n") + 1  # from a whole line on
+                    place, data = place + begun, data[begun:]
+                    yield _sent(_gone(rank, attempt, asked, place), id=f"{attempt}:{rank}:{place}")
+                whole = len(data) if last and len(data) < PIECE_BYTES else whole_characters(data)
+                self.places[attempt, rank] = place + whole
+                if not whole:
+                    return
+                text = data[:whole].decode(errors="replace")
+                place += whole
+                lines = api.LogLines(rank=rank, attempt=attempt, data=text)
+                yield _sent(lines, id=f"{attempt}:{rank}:{place}")
 
     def _is_complete(self) -> bool:
         """An agent goes on reporting an ended attempt until all of its logs are here."""

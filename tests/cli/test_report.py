@@ -35,7 +35,7 @@ def found(kind: str, by: str, *, limit: int = 10) -> Report:
             ]
         )
     ]
-    body = encoded(report(kind, by, rows), first=20_000, last=20_001, limit=limit)
+    body = encoded(report(kind, by, rows, limit), first=20_000, last=20_001)
     return Report.model_validate_json(body)
 
 
@@ -71,7 +71,7 @@ def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(
 
 
 def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
-    body = encoded(report("cost", "queue", []), first=0, last=1, limit=1)
+    body = encoded(report("cost", "queue", []), first=0, last=1)
     told = shown(Report.model_validate_json(body))
     assert (told.verdict, told.tables) == ("Nobody held a GPU in that time.", ())
 

@@ -1,6 +1,7 @@
 """Reports: whoever they are by, the sums are the same, and shares are of what they say."""
 
 import json
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -33,6 +34,33 @@ def test_rows_days_and_total_hold_the_same_gpu_seconds(rows: list[Account], by: 
             assert sum(getattr(day, name) for _, day in found.days) == pytest.approx(whole)
         values = [column.of(found.total) for column in found.columns]
         assert all(one is None or one >= 0 for one in values)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 5), max_size=9),
+    limit=st.integers(0, 10),
+    at_once=st.integers(1, 4),
+)
+def test_rows_are_the_most_first_however_many_are_sorted_at_once(
+    sizes: list[int], limit: int, at_once: int
+) -> None:
+    rows = [held(f"u{number}", float(size)) for number, size in enumerate(sizes)]
+    with mock.patch("corral.insight.reports.AT_ONCE", at_once):
+        found = report("usage", "user", rows, limit)
+    expected = sorted(rows, key=lambda one: (-one.amounts.allocated_gpu_seconds, one.user))
+    assert [row.name for row in found.rows] == [one.user for one in expected][:limit]
+    assert found.rest == max(0, len(rows) - limit)
+    assert found.total.allocated_gpu_seconds == sum(sizes)
+
+
+def held(user: str, seconds: float) -> Account:
+    return Account(
+        day=1,
+        queue=QueueName("a"),
+        user=UserName(user),
+        gpu_type="h100",
+        amounts=Amounts(allocated_gpu_seconds=seconds),
+    )
 
 
 def test_goodput_is_of_what_was_held_and_utilisation_of_what_was_measured() -> None:

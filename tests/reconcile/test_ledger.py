@@ -11,7 +11,7 @@ from corral.domain.ids import AttemptNumber, JobId, QueueName
 from corral.domain.queue import ANY_TYPE, Budget, Queue
 from corral.domain.wishes import Cancel, SetQueues, Suspend
 from corral.health.liveness import BOUND_SECONDS
-from corral.insight.present import open_accounts
+from corral.insight.present import Held, open_accounts
 from tests.worlds import SAVING, Cluster, gang, node
 
 CLEAN = Exit(code=0, at=1.0)
@@ -28,7 +28,7 @@ class Watched(Cluster):
 
     @property
     def sums(self) -> Amounts:
-        return total([*self.rows, *open_accounts(self.world, self.wall)])
+        return total([*self.rows, *open_accounts(Held.of(self.world, self.wall))])
 
 
 def total(rows: list[Account]) -> Amounts:

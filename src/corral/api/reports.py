@@ -42,6 +42,6 @@ async def report(
         hint = "the period begins with since and ends with until"
         raise SpecInvalid("the period ends before it begins", hint=hint)
     id = None if one is None else one.id
-    found = await report_of(house.control, kind, by, first=first, last=last, job=id)
-    body = await asyncio.to_thread(encoded, found, first=first, last=last, limit=limit)
+    found = await report_of(house.control, kind, by, first=first, last=last, job=id, limit=limit)
+    body = await asyncio.to_thread(encoded, found, first=first, last=last)
     return Response(body, media_type="application/json")

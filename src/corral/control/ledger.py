@@ -130,8 +130,11 @@ class Ledger:
 
     def waiting(self) -> Iterator[Account]:
         """What was summed and is not written down yet."""
-        for (_, attempt, day, kind), (job, amounts) in self._sums.items():
-            yield row(job, attempt, day, kind, amounts)
+        sums = list(self._sums.items())  # they go on while somebody reads this
+        return (
+            row(job, attempt, day, kind, amounts)
+            for (_, attempt, day, kind), (job, amounts) in sums
+        )
 
     def with_news(self, changes: Changes, world: World, facts: Facts, now: Now) -> Changes:
         """With what is to be told of running jobs, and once a minute with what was summed."""

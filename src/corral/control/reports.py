@@ -1,26 +1,41 @@
 """A report of the ledger: what is recorded, with what is held now."""
 
 import asyncio
-from collections.abc import Sequence as Seq
+import sys
+from itertools import chain
 
 from corral.control.control import Control
-from corral.domain.account import Account
 from corral.domain.ids import JobId
-from corral.insight.present import open_accounts
-from corral.insight.reports import Report, report
+from corral.insight.present import Held, open_accounts
+from corral.insight.reports import Report, drained, report
 
 
 async def report_of(
-    control: Control, kind: str, by: str, *, first: int, last: int, job: JobId | None = None
+    control: Control,
+    kind: str,
+    by: str,
+    *,
+    first: int,
+    last: int,
+    job: JobId | None = None,
+    limit: int = sys.maxsize,
 ) -> Report:
     """Of whole days (since 1970, UTC). `kind` and `by` as `insight.reports` has them. `job`: this
-    one's alone."""
+    one's alone. `limit`: of its rows. All is summed beside the loop, on which beats and placement
+    wait.
+    """
     store = control.store
-    recorded: Seq[Account]
-    if by == "job" or job is not None:
+    of_jobs = by == "job" or job is not None
+    if of_jobs:
         recorded = await store.accounts(first=first, last=last, job=job)
     else:
         recorded = await store.days(first=first, last=last)
-    now = (*open_accounts(control.world, control.now().wall), *control.ledger.waiting())
-    live = [one for one in now if first <= one.day <= last and job in (None, one.job)]
-    return await asyncio.to_thread(report, kind, by, [*recorded, *live])
+    held = Held.of(control.world, control.now().wall)
+    waiting = control.ledger.waiting()
+
+    def summed() -> Report:
+        now = chain(open_accounts(held), waiting)
+        live = (one for one in now if first <= one.day <= last and job in (None, one.job))
+        return report(kind, by, chain(drained(recorded), live), limit)
+
+    return await asyncio.to_thread(summed)

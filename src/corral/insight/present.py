@@ -1,10 +1,11 @@
 """What is held now, and what it has come to: it is in no row yet."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from corral.domain.account import Account, Amounts, by_day
-from corral.domain.attempt import Allocation, Attempt, Receipt
-from corral.domain.ids import NodeId
+from corral.domain.attempt import Allocation, Attempt, Save
+from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES
 from corral.domain.node import Node
@@ -34,19 +35,6 @@ def of_allocation(
             yield row(job, allocation.attempt, day, kind, amounts)
 
 
-def of_attempt(
-    job: Job,
-    attempt: Attempt,
-    world: World,
-    until: float,
-    receipt: Receipt | None = None,
-) -> Iterator[Account]:
-    """How the attempt has lived, by then (wall clock)."""
-    gpus = gang_gpus(job, attempt, world.nodes)
-    saves = world.saves.get(job.id, ())
-    yield from of_life(job, attempt, gpus, spans(attempt, saves, until=until, receipt=receipt))
-
-
 def gang_gpus(job: Job, attempt: Attempt, nodes: Mapping[NodeId, Node]) -> dict[str, float]:
     """GPUs of all seats by type."""
     found: dict[str, float] = {}
@@ -62,17 +50,45 @@ def _asked(job: Job) -> str:
     return job.spec.shapes[0].resources.gpu_type or ""
 
 
-def open_accounts(world: World, now: float) -> Iterator[Account]:
-    """What no commit has written down yet, as if all ended well now (wall clock)."""
-    for allocation in world.allocations.values():
-        job = world.jobs.get(allocation.job)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """All that is held at a moment (wall clock), to be summed while the world goes on: its rows are
+    never changed, its tables are."""
+
+    now: float
+    jobs: Mapping[JobId, Job]
+    attempts: Mapping[JobId, Attempt]
+    allocations: tuple[Allocation, ...]
+    nodes: Mapping[NodeId, Node]
+    saves: Mapping[JobId, tuple[Save, ...]]
+    queues: QueueTree
+
+    @classmethod
+    def of(cls, world: World, now: float) -> "Held":
+        return cls(
+            now=now,
+            jobs=dict(world.jobs),
+            attempts=dict(world.attempts),
+            allocations=tuple(world.allocations.values()),
+            nodes=dict(world.nodes),
+            saves=dict(world.saves),
+            queues=world.queues,
+        )
+
+
+def open_accounts(held: Held) -> Iterator[Account]:
+    """What no commit has written down yet, as if all ended well now."""
+    for allocation in held.allocations:
+        job = held.jobs.get(allocation.job)
         if job is not None and not allocation.charged:
-            node = world.nodes.get(allocation.seat.node)
-            yield from of_allocation(job, allocation, node, world.queues, now)
-    for id, attempt in world.attempts.items():
-        job = world.jobs[id]
+            node = held.nodes.get(allocation.seat.node)
+            yield from of_allocation(job, allocation, node, held.queues, held.now)
+    for id, attempt in held.attempts.items():
+        job = held.jobs[id]
         if job.state in ON_NODES:
-            yield from of_attempt(job, attempt, world, now)
+            gpus = gang_gpus(job, attempt, held.nodes)
+            parts = spans(attempt, held.saves.get(id, ()), until=held.now)
+            yield from of_life(job, attempt, gpus, parts)
 
 
 def hourly_money(world: World) -> tuple[float, float]:

@@ -1,15 +1,20 @@
 """Reports over a period: the ledger's rows by what somebody asks for."""
 
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from heapq import merge
+from itertools import islice
+from typing import Final, TypeVar
 
 from corral.domain.account import AMOUNTS, Account, Amounts
 
 HOUR: Final = 3600.0
 JOULES_PER_KWH: Final = 3.6e6
+AT_ONCE: Final = 2000  # rows, in some milliseconds
 Value = float | None
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +37,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Rows by what was allocated, the most first; `total` of all rows; `days` by day since 1970."""
+    """Rows by what was allocated, the most first, and how many more there are (`rest`); `total` of
+    all of them; `days` by day since 1970."""
 
     kind: str
     by: str
     rows: tuple[Row, ...]
+    rest: int = 0
     total: Amounts
     days: tuple[tuple[int, Amounts], ...]
 
@@ -124,8 +131,8 @@ BY: Final[Mapping[str, Callable[[Account], str]]] = {
 }
 
 
-def report(kind: str, by: str, accounts: Iterable[Account]) -> Report:
-    """The accounts summed. `kind` and `by` are of KINDS and BY.
+def report(kind: str, by: str, accounts: Iterable[Account], limit: int = sys.maxsize) -> Report:
+    """The accounts summed. `kind` and `by` are of KINDS and BY, `limit` of rows.
 
     Raises: KeyError for others.
     """
@@ -139,12 +146,42 @@ def report(kind: str, by: str, accounts: Iterable[Account]) -> Report:
         days[day] = days[day].plus(own) if day in days else own
         if by == "job":
             names[key] = one.name
-    rows = [Row(name=name, amounts=own, more=names.get(name, "")) for name, own in sums.items()]
-    rows.sort(key=lambda row: (-row.amounts.allocated_gpu_seconds, row.name))
+    rows, rest = _most_first(_rows(sums, names), limit)
     return Report(
         kind=kind,
         by=by,
         rows=tuple(rows),
+        rest=rest,
         total=reduce(Amounts.plus, days.values(), Amounts()),
         days=tuple((day, days[day]) for day in sorted(days)),
     )
+
+
+# Python goes through neither a sort nor the end of a long list without keeping all other threads
+# from going on: of 100,000 rows each for 0.1 s. So they are sorted, and let go, some at a time.
+
+
+def drained(rows: list[T]) -> Iterator[T]:
+    """All of them, the last first; the list is empty then."""
+    while rows:
+        yield rows.pop()
+
+
+def _rows(sums: dict[str, Amounts], names: Mapping[str, str]) -> Iterator[Row]:
+    while sums:
+        name, own = sums.popitem()
+        yield Row(name=name, amounts=own, more=names.get(name, ""))
+
+
+def _most_first(rows: Iterator[Row], limit: int) -> tuple[list[Row], int]:
+    """So many rows by what was allocated, and how many more there are."""
+
+    def place(row: Row) -> tuple[float, str]:
+        return -row.amounts.allocated_gpu_seconds, row.name
+
+    parts = []
+    while part := sorted(islice(rows, AT_ONCE), key=place):
+        parts.append(drained(part[::-1]))
+    found = merge(*parts, key=place)
+    del part
+    return list(islice(found, limit)), sum(1 for _ in found)

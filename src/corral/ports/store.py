@@ -154,12 +154,14 @@ class Store(People, Protocol):
         """Receipts of the job, first written first."""
         ...
 
-    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> Seq[Account]:
-        """Those of recorded jobs on these days (since 1970, UTC), or of this one alone."""
+    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
+        """Those of recorded jobs on these days (since 1970, UTC), or of this one alone. The list is
+        the caller's."""
         ...
 
-    async def days(self, *, first: int, last: int) -> Seq[Account]:
-        """The sums of these days by queue, user and type of GPU, of forgotten jobs too."""
+    async def days(self, *, first: int, last: int) -> list[Account]:
+        """The sums of these days by queue, user and type of GPU, of forgotten jobs too. The list
+        is the caller's."""
         ...
 
     async def saves(self, job: JobId) -> Seq[Save]:

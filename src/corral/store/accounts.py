@@ -11,6 +11,7 @@ from corral.store import codec
 from corral.store.dialects import Batch, Put, texts_of
 from corral.store.schema import account_days, accounts
 
+READ_AT_ONCE: Final = 500
 _PUT: Final = {table: Put(table, ("key",)) for table in (accounts, account_days)}
 _keys: Final = texts_of(bindparam("keys")).table_valued("value")
 _KNOWN: Final = {
@@ -59,5 +60,6 @@ def _between(table: Table, first: int, last: int) -> Any:
 
 
 def _read(connection: Connection, query: Any) -> list[Account]:
-    found = connection.execute(query).all()
-    return [codec.ACCOUNT.read(record, crc) for record, crc in found]
+    """Some at a time: while the driver's rows are fetched, no other thread of the head goes on."""
+    parts = connection.execute(query).partitions(READ_AT_ONCE)
+    return [codec.ACCOUNT.read(record, crc) for part in parts for record, crc in part]

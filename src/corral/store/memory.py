@@ -293,12 +293,12 @@ class MemoryStore(MemoryPeople):
     async def receipts(self, job: JobId) -> Seq[Receipt]:
         return list(self._receipts.get(job, {}).values())
 
-    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> Seq[Account]:
+    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
         of_jobs = self._accounts.values() if job is None else [self._accounts.get(job, {})]
         rows = (row for rows in of_jobs for row in rows.values())
         return sorted((one for one in rows if first <= one.day <= last), key=_key)
 
-    async def days(self, *, first: int, last: int) -> Seq[Account]:
+    async def days(self, *, first: int, last: int) -> list[Account]:
         rows = (row for row in self._days.values() if first <= row.day <= last)
         return sorted(rows, key=_key)
 

@@ -109,10 +109,10 @@ class TableStore(TablePeople):
     async def receipts(self, job: JobId) -> Seq[Receipt]:
         return await self._quick.ask(lambda db: reads.receipts_of(db, job))
 
-    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> Seq[Account]:
+    async def accounts(self, *, first: int, last: int, job: JobId | None = None) -> list[Account]:
         return await self._listing.ask(lambda db: accounts.of_jobs(db, first, last, job))
 
-    async def days(self, *, first: int, last: int) -> Seq[Account]:
+    async def days(self, *, first: int, last: int) -> list[Account]:
         return await self._listing.ask(lambda db: accounts.days(db, first, last))
 
     async def saves(self, job: JobId) -> Seq[Save]:

@@ -54,10 +54,9 @@ def date_of(day: int) -> date:
     return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
 
 
-def encoded(found: Found, *, first: int, last: int, limit: int) -> bytes:
+def encoded(found: Found, *, first: int, last: int) -> bytes:
     """The JSON of a Report: 10,000 rows are made into no objects that only JSON needs."""
     columns = found.columns
-    rows = found.rows[:limit]
     body: dict[str, Any] = {
         "kind": found.kind,
         "by": found.by,
@@ -66,9 +65,9 @@ def encoded(found: Found, *, first: int, last: int, limit: int) -> bytes:
         "columns": [{"name": one.name, "unit": one.unit} for one in columns],
         "rows": [
             {"name": row.name, "more": row.more, "values": [c.of(row.amounts) for c in columns]}
-            for row in rows
+            for row in found.rows
         ],
-        "rest": len(found.rows) - len(rows),
+        "rest": found.rest,
         "total": [one.of(found.total) for one in columns],
         "days": [
             {"day": date_of(day), "values": [one.of(amounts) for one in columns]}

@@ -50,15 +50,16 @@ SAMPLE = NodeSample(
     silent=("/nfs",),
 )
 SHOWN = """
-GPU  USE              MEMORY         POWER  HEAT  ERRORS
-  0  97%  41.5 GB of 85.9 GB  651 of 700 W  71 C  none
-  1   0%                                          2 uncorrected ECC; row remap failed; NVLink 3 down
-  2                                               lost
-  3                                               its driver does not answer
+GPU   USE              MEMORY         POWER  HEAT  ERRORS
+  0  97 %  41.5 GB of 85.9 GB  651 of 700 W  71 C  none
+  1   0 %                                          2 uncorrected ECC; \
+row remap failed; NVLink 3 down
+  2                                                lost
+  3                                                its driver does not answer
 
-CPU            25%
+CPU            25 %
 memory         4 GB of 16 GB
-pressure       CPU 50%, memory 0%
+pressure       CPU 50 %, memory 0 %
 disk /data     250 GB of 1 TB free, read-only
 disk /nfs      does not answer
 port mlx5_0/1  infiniband, up, 400 Gbit/s, 3 errors, fell once

@@ -57,7 +57,7 @@ def test_a_straggler_is_told_once_with_its_node_and_its_share() -> None:
     whole.pass_by(12, slow=3)
     (event,) = whole.told
     assert (event.kind, event.job, event.node) == ("straggler", whole.id, NodeId("n2"))
-    assert "rank 3 on n2 is 10% slower" in event.text
+    assert "rank 3 on n2 is 10 % slower" in event.text
     found = whole.paces.bottleneck(whole.cluster.world, Sensed(), whole.id)
     assert found is not None
     assert found.bound == Bound.STRAGGLER

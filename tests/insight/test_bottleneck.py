@@ -11,12 +11,12 @@ SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
 @pytest.mark.parametrize(
     ("spent", "bound", "number"),
     [
-        (Spent(steps=9, data_seconds=4.0, compute_seconds=6.0), Bound.DATA, "40%"),
-        (Spent(steps=9, save_seconds=2.0, compute_seconds=8.0), Bound.SAVES, "20%"),
-        (Spent(steps=9, compute_seconds=10.0, wait_seconds=5.0), Bound.COMMUNICATION, "50%"),
-        (Spent(utilisation=0.97), Bound.COMPUTE, "97%"),
-        (Spent(utilisation=0.3, memory_share=0.1), Bound.SMALL_BATCH, "30%"),
-        (Spent(steps=9, compute_seconds=9.0, utilisation=0.97), Bound.COMPUTE, "97%"),
+        (Spent(steps=9, data_seconds=4.0, compute_seconds=6.0), Bound.DATA, "40 %"),
+        (Spent(steps=9, save_seconds=2.0, compute_seconds=8.0), Bound.SAVES, "20 %"),
+        (Spent(steps=9, compute_seconds=10.0, wait_seconds=5.0), Bound.COMMUNICATION, "50 %"),
+        (Spent(utilisation=0.97), Bound.COMPUTE, "97 %"),
+        (Spent(utilisation=0.3, memory_share=0.1), Bound.SMALL_BATCH, "30 %"),
+        (Spent(steps=9, compute_seconds=9.0, utilisation=0.97), Bound.COMPUTE, "97 %"),
     ],
 )
 def test_each_bound_is_told_with_its_number_and_what_to_try(
@@ -36,7 +36,7 @@ def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
     assert found.bound == Bound.COMMUNICATION
     slow = bottleneck_of(both, SLOW, "n7")
     assert slow is not None
-    assert (slow.bound, "rank 3 on n7" in slow.text, "10% slower" in slow.text) == (
+    assert (slow.bound, "rank 3 on n7" in slow.text, "10 % slower" in slow.text) == (
         Bound.STRAGGLER,
         True,
         True,

@@ -180,7 +180,7 @@ def test_short_runs_are_told_in_their_own_units() -> None:
 
 def test_what_takes_next_to_nothing_is_not_named_as_what_holds_up() -> None:
     made = report(search(TrainAsk(model=LLAMA_8B, device=H100, gpus=8, frozen=True, tokens=1e9)))
-    assert "with 0%" not in made.verdict
+    assert "with 0 %" not in made.verdict
 
 
 def test_a_context_beyond_the_model_is_cautioned() -> None:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Final
 
 from corral.catalog.facts import COLUMNS, Facts, table, tables
+from corral.domain.units import share_text
 
 TABLE: Final = "bands"
 SHARES: Final = ("mean", "median", "p90")
@@ -37,7 +38,7 @@ class Band:
         """What a plus-minus beside `what` means."""
         return (
             f"\u00b1 of {what}: the mean absolute error over {self.rows:,} measured rows, of which "
-            f"nine in ten are within {self.p90:.0%}: {self.source}"
+            f"nine in ten are within {share_text(self.p90)}: {self.source}"
         )
 
 

@@ -21,6 +21,7 @@ from corral.cli.output import (
 )
 from corral.cli.several import change_each
 from corral.domain.errors import Conflict, SpecInvalid
+from corral.domain.units import share_text
 
 if TYPE_CHECKING:
     from corral.wire import queue_answers as shapes
@@ -55,8 +56,8 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             f"{row.borrowed:g}",
             str(row.running),
             str(row.waiting),
-            f"{row.share:.0%}",
-            f"{row.due:.0%}",
+            share_text(row.share),
+            share_text(row.due),
             cut(_budget(row.budget) if row.budget is not None else ""),
         )
     show_table(rows)
@@ -100,7 +101,7 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
             ("uses", f"{found.used:g} GPUs, {found.borrowed:g} of them borrowed"),
             ("jobs", f"{found.running} running, {found.waiting} waiting"),
             ("owes", f"{found.owes:.2g} {_OWED}" if found.owes else ""),
-            ("share", f"{found.share:.1%}, due {found.due:.1%}"),
+            ("share", f"{share_text(found.share, 1)}, due {share_text(found.due, 1)}"),
             ("used", f"{found.used_gpu_hours:.1f} GPU-hours so far, and what is held"),
             ("budget left", _budget(found.budget) if found.budget is not None else ""),
         ]

@@ -14,7 +14,7 @@ from corral.cli.common import MOST_ROWS, Common
 from corral.cli.failure import Usage
 from corral.cli.files import check_writable, write
 from corral.cli.output import print_json
-from corral.domain.units import seconds_of
+from corral.domain.units import seconds_of, share_text
 
 if TYPE_CHECKING:
     from corral.plan.report import Cell, Column, Figure
@@ -176,7 +176,7 @@ def _text(value: float | None, unit: str) -> str:
 
     if value is None:
         return "an unknown part"
-    return f"{value * 100:.1f} %" if unit == "share" else number_text(value)
+    return share_text(value, 1) if unit == "share" else number_text(value)
 
 
 def _heads(found: "Report") -> "tuple[Column, ...]":

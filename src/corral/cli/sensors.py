@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from corral.cli.output import say, show_pairs, show_table, table
-from corral.domain.units import size_text
+from corral.domain.units import share_text, size_text
 
 if TYPE_CHECKING:
     from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, PortSample
@@ -40,7 +40,7 @@ def show_sensors(sample: "NodeSample") -> None:
 
 
 def share(part: float | None) -> str:
-    return "" if part is None else f"{part:.0%}"
+    return "" if part is None else share_text(part)
 
 
 def of(used_bytes: int | None, total_bytes: int | None) -> str:

@@ -15,7 +15,7 @@ from corral.cli.failure import Usage
 from corral.cli.files import check_writable, unwritable, write
 from corral.cli.output import note, print_json, say, show_table, table
 from corral.cli.replayed import OWN, replayed
-from corral.domain.units import duration_text
+from corral.domain.units import duration_text, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -318,8 +318,8 @@ def _show(results: dict[str, dict[str, Any]], *, by: bool) -> None:
                 for key in ("jct_mean_s", "jct_p99_s", "wait_mean_s", "wait_p99_s", "wait_max_s")
             ),
             f"{numbers['slowdown_mean']:.1f}",
-            f"{numbers['utilisation']:.1%}",
-            f"{numbers['fragmentation']:.1%}",
+            share_text(numbers["utilisation"], 1),
+            share_text(numbers["fragmentation"], 1),
             str(numbers["preemptions"]),
             f"{numbers['lost_gpu_s'] / 3_600:.0f}",
         )

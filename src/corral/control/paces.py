@@ -10,6 +10,7 @@ from corral.control.sensed import Sensed
 from corral.domain.attempt import Attempt
 from corral.domain.facts import AttemptKey, Facts, Pace, Progress
 from corral.domain.ids import JobId, NodeId
+from corral.domain.units import share_text
 from corral.domain.world import Event, World
 from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
 from corral.insight.straggler import Look, Span, Straggler, span_of, straggler_of
@@ -94,7 +95,8 @@ def _whole(said: Progress) -> Pace:
 
 def _told(world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: float) -> Event:
     job = world.jobs[key[0]]
-    text = f"{job.spec.name}: rank {one.rank} on {node} is {one.slower:.0%} slower than the others"
+    slower = f"{share_text(one.slower)} slower than the others"
+    text = f"{job.spec.name}: rank {one.rank} on {node} is {slower}"
     return Event(at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1])
 
 

@@ -107,6 +107,11 @@ def counted_gpus(gpu_millis: int) -> str:
     return f"{gpus_text(gpu_millis)} GPU{'' if gpu_millis == MILLIS_PER_GPU else 's'}"
 
 
+def share_text(share: float, places: int = 0) -> str:
+    """A share of 1 for people, in hundredths: "60 %"."""
+    return f"{100 * share:.{places}f} %"
+
+
 def spans_text(indices: Iterable[int]) -> str:
     """0-3,7 of 0, 1, 2, 3 and 7."""
     found: list[list[int]] = []

@@ -11,7 +11,7 @@ from corral.domain.job import Job
 from corral.domain.moves import MOVES, JobState
 from corral.domain.node import Liveness
 from corral.domain.telemetry import NodeSample
-from corral.domain.units import duration_text, size_text
+from corral.domain.units import duration_text, share_text, size_text
 from corral.domain.world import Event, World
 
 FAILING: Final = frozenset(event.value for (_, event), to in MOVES.items() if to == JobState.FAILED)
@@ -201,7 +201,7 @@ def _budgets(look: Look, least_share: float | None) -> Iterator[Alert]:
             yield Alert(
                 key=f"budget_low:{queue}",
                 kind=Kind.BUDGET_LOW,
-                text=f"the budget of queue {queue} is down to {left:.0%}",
+                text=f"the budget of queue {queue} is down to {share_text(left)}",
                 next=f"corral queue show {queue}",
                 since=look.wall,
             )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from corral.domain.units import share_text
 from corral.insight.straggler import Straggler
 
 DATA_SHARE: Final = 0.2  # of a step in which it waits for its data
@@ -67,7 +68,7 @@ def _straggling(one: Straggler, node: str) -> Bottleneck:
     return Bottleneck(
         bound=Bound.STRAGGLER,
         text=f"rank {one.rank} on {node} takes {_ms(one.seconds)} a step of its own, the others "
-        f"{_ms(one.others_seconds)}: they wait for it ({one.slower:.0%} slower{where})",
+        f"{_ms(one.others_seconds)}: they wait for it ({share_text(one.slower)} slower{where})",
         advice="data as near and as much for each rank"
         if one.in_data
         else f"another node: corral node show {node}, then corral node drain {node}",
@@ -80,19 +81,19 @@ def _of_loop(spent: Spent, whole: float) -> Bottleneck | None:
     if data >= max(DATA_SHARE, wait, saves):
         return Bottleneck(
             bound=Bound.DATA,
-            text=f"it waits for data in {data:.0%} of its time",
+            text=f"it waits for data in {share_text(data)} of its time",
             advice="more workers of the loader, prefetching, data on a local disk",
         )
     if saves >= max(SAVE_SHARE, wait):
         return Bottleneck(
             bound=Bound.SAVES,
-            text=f"saves stop it for {saves:.0%} of its time",
+            text=f"saves stop it for {share_text(saves)} of its time",
             advice="save less often (checkpoint.interval: auto), or to a faster file system",
         )
     if wait >= WAIT_SHARE:
         return Bottleneck(
             bound=Bound.COMMUNICATION,
-            text=f"its ranks wait for each other in {wait:.0%} of their time",
+            text=f"its ranks wait for each other in {share_text(wait)} of their time",
             advice="more work between two exchanges (a larger batch, accumulation), fewer or "
             "nearer nodes (topology: require rack)",
         )
@@ -106,20 +107,20 @@ def _of_gpus(spent: Spent) -> Bottleneck | None:
     if busy < NOTHING:
         return Bottleneck(
             bound=Bound.IDLE,
-            text=f"its GPUs stand idle: a kernel runs in {busy:.0%} of the time",
+            text=f"its GPUs stand idle: a kernel runs in {share_text(busy)} of the time",
             advice="giving them back: corral suspend JOB",
         )
     if busy < LOW:
-        held = "" if memory is None else f", with {memory:.0%} of their memory in use"
+        held = "" if memory is None else f", with {share_text(memory)} of their memory in use"
         return Bottleneck(
             bound=Bound.SMALL_BATCH,
-            text=f"its GPUs run a kernel in {busy:.0%} of the time{held}",
+            text=f"its GPUs run a kernel in {share_text(busy)} of the time{held}",
             advice="a larger batch, torch.compile or CUDA graphs, or fewer GPUs",
         )
     if busy >= BUSY:
         return Bottleneck(
             bound=Bound.COMPUTE,
-            text=f"its GPUs run a kernel in {busy:.0%} of the time",
+            text=f"its GPUs run a kernel in {share_text(busy)} of the time",
             advice="a lower precision, a faster type of GPU, or more GPUs",
         )
     return None

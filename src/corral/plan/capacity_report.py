@@ -4,17 +4,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from corral.domain.units import duration_text
+from corral.domain.units import duration_text, share_text
 from corral.plan.capacity import MONTH_HOURS, Capacity, SimpleCapacity
 from corral.plan.forecast import Forecast
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
 from corral.plan.sizing import Sized
-from corral.plan.words import share_text
 
 
 def simple_report(found: SimpleCapacity) -> Report:
     need = found.need
-    low, high = (f"{100 * buffer:.0f} %" for buffer in need.buffers)
+    low, high = (share_text(buffer) for buffer in need.buffers)
     use = max(0.01, found.gpu_hours / (found.high_gpus * MONTH_HOURS))
     gpus = " to ".join(f"{one:,}" for one in sorted({found.low_gpus, found.high_gpus}))
     return Report(

@@ -8,13 +8,13 @@ from typing import Any, Final
 from corral.catalog.economics import Assumption, assumptions
 from corral.catalog.equipment import rule
 from corral.domain.errors import SpecInvalid
+from corral.domain.units import share_text
 from corral.plan.cluster import ClusterPlan
 from corral.plan.fabric import Fabric, fat_tree
 from corral.plan.materials import Net, net_of
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
 from corral.plan.storage import save_idle
 from corral.plan.ticks import number_text
-from corral.plan.words import share_text
 
 TON_WATTS: Final = 3_517.0  # of refrigeration
 POINTS: Final = 30

@@ -3,11 +3,11 @@
 from typing import Final
 
 from corral.catalog.devices import device
+from corral.domain.units import share_text
 from corral.plan.cost import OWN, Costs, Way
 from corral.plan.hybrid import Hybrid
 from corral.plan.market import rented_only
 from corral.plan.report import counted
-from corral.plan.words import share_text
 
 SURE: Final = 0.8  # of the draws agree: below, the prices decide
 NEAR: Final = 0.1  # of a bill: what is less than that, an offer turns over

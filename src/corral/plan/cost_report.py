@@ -5,13 +5,13 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from corral.catalog.devices import device
+from corral.domain.units import share_text
 from corral.plan.bills import RENTS
 from corral.plan.budget import Bought
 from corral.plan.cost import OWN, Costs, Way
 from corral.plan.cost_advice import advice, usd_text
 from corral.plan.hybrid import Hybrid
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
-from corral.plan.words import share_text
 
 OFFERS: Final = (
     "List prices change weekly, and large buyers pay less: plan with your own offers, --prices "

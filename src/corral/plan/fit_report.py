@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from corral.catalog.bands import band, mean_band
 from corral.catalog.overheads import overhead
+from corral.domain.units import share_text
 from corral.perf.serving_memory import kv_token_bytes
 from corral.plan.cautions import cautions
 from corral.plan.fit import Ask, Fit, Fitting, Purpose, Tried, on_gpus
@@ -237,7 +238,7 @@ def _figures(found: Fitting) -> tuple[Figure, ...]:
 
 def _assumed(ask: Ask) -> Iterator[str]:
     share = overhead(ask.device.architecture).kept_free
-    yield f"{share:.0%} of a GPU's memory is kept free, as vLLM does"
+    yield f"{share_text(share)} of a GPU's memory is kept free, as vLLM does"
     yield "a GPU has the decimal GB of its data sheet; of 80 GB the driver shows 85.5"
     yield f"keys and values in {ask.kv_precision}; --kv-precision says otherwise"
     yield f"LoRA of rank {ask.rank} beside all matrices but those of experts; --rank says otherwise"

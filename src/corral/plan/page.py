@@ -6,6 +6,7 @@ from itertools import chain, repeat
 from math import isfinite
 from typing import Final
 
+from corral.domain.units import share_text
 from corral.plan.plot import LIGHT, svg
 from corral.plan.report import Answer, Cell, Column, Report, Table
 from corral.plan.ticks import number_text
@@ -81,7 +82,7 @@ def _band_text(one: Answer) -> str:
     ends = _ends(one)
     if ends is not None:
         return f" ({cell_text(ends[0])} to {cell_text(ends[1])})"
-    return "" if one.band is None else f" \u00b1 {one.band * 100:.0f} %"
+    return "" if one.band is None else f" \u00b1 {share_text(one.band)}"
 
 
 def _ends(one: Answer) -> tuple[float, float] | None:

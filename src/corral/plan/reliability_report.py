@@ -6,10 +6,10 @@ from math import isfinite
 from typing import Any, Final
 
 from corral.catalog.failures import seen
+from corral.domain.units import share_text
 from corral.perf.failures import chance_of_failure, goodput
 from corral.plan.reliability import Faster, Kept, Reliability, mtbf_seconds
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
-from corral.plan.words import share_text
 
 POINTS: Final = 40
 CLUMPS: Final = (

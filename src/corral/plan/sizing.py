@@ -7,8 +7,8 @@ from math import ceil, isfinite
 from typing import Annotated, Final
 
 from corral.domain.errors import Conflict, SpecInvalid
+from corral.domain.units import share_text
 from corral.plan.bounds import Bound, check, told
-from corral.plan.words import share_text
 from corral.replay.quantile import quantile
 from corral.replay.replay import Outcome
 from corral.replay.workload import Workload

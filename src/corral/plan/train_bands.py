@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from corral.catalog.bands import Band, band
+from corral.domain.units import share_text
 from corral.plan.train_layouts import TrainAsk
 
 MEGATRON: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
@@ -41,9 +42,9 @@ class Bands:
         """One sentence each."""
         if self.step is not None and self.step.mean >= WIDE:
             yield (
-                f"times of {self.like} are less certain than others: {self.step.mean:.0%} off in "
-                f"the mean of {self.step.rows:,} measured runs, one in ten more than "
-                f"{self.step.p90:.0%}"
+                f"times of {self.like} are less certain than others: "
+                f"{share_text(self.step.mean)} off in the mean of {self.step.rows:,} measured "
+                f"runs, one in ten more than {share_text(self.step.p90)}"
             )
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from corral.catalog.economics import assumptions
+from corral.domain.units import share_text
 from corral.perf.train_step import StepTime
 from corral.plan.cautions import cautions
 from corral.plan.layout_words import settings, words
@@ -101,13 +102,13 @@ def _verdict(found: Trained) -> str:
     layout, step = found.chosen.layout, found.ask.step
     best = max(found.levers, key=lambda one: one.gain)
     lift = (
-        f"{best.change} would make it {best.gain - 1:.0%} faster"
+        f"{best.change} would make it {share_text(best.gain - 1)} faster"
         if best.gain > 1 + TIE
         else "no change of network or batch alone would make it much faster"
     )
     return (
         f"{words(layout)} ({settings(layout)}): {found.chosen.time.seconds:.2f} s a step of "
-        f"{step.tokens:,} tokens, {_span(found.seconds)}, {found.mfu:.0%} of the peak. "
+        f"{step.tokens:,} tokens, {_span(found.seconds)}, {share_text(found.mfu)} of the peak. "
         f"{bottleneck(found.chosen.time)}; {lift}."
     )
 
@@ -123,10 +124,10 @@ def bottleneck(time: StepTime) -> str:
     computing = ("matmul", "attention", "elementwise")
     share = sum(time.parts[name] for name in computing) / time.seconds
     rest = next(((name, size) for name, size in parts if name not in computing), None)
-    told = f"{share:.0%} of it is computing"
+    told = f"{share_text(share)} of it is computing"
     if rest is None or rest[1] < TOLD * time.seconds:
         return told
-    return f"{told}, then {KINDS[rest[0]]} with {rest[1] / time.seconds:.0%}"
+    return f"{told}, then {KINDS[rest[0]]} with {share_text(rest[1] / time.seconds)}"
 
 
 def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[Answer]:
@@ -200,7 +201,7 @@ def _layouts(found: Trained) -> Table:
             "layout", "settings", ("step", "s"), ("behind", "%"), ("memory", "GB"), "most waits for"
         ),
         rows=tuple(rows),
-        note=f"the first is the simplest of those within {TIE:.0%} of the quickest",
+        note=f"the first is the simplest of those within {share_text(TIE)} of the quickest",
     )
 
 

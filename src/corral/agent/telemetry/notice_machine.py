@@ -8,6 +8,7 @@ from corral.agent.telemetry.notice_gpu import rise
 from corral.agent.telemetry.noticed import SENSORS, Holding, Past, signal
 from corral.domain.signals import Signal, SignalKind
 from corral.domain.telemetry import DiskSample, NodeSample, PortSample
+from corral.domain.units import share_text
 
 _OF_GPUS: Final = frozenset({"GPUs", SENSORS})
 _NAMES: Final = {"GPUs": "the GPUs' driver does", "ports": "the network ports do",
@@ -79,7 +80,7 @@ def _disk(past: Past, disk: DiskSample, at: float, limits: Limits) -> Iterator[H
         )
     used = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
     if used > limits.disk_used:
-        text = f"the disk of {disk.path} is {used:.0%} full"
+        text = f"the disk of {disk.path} is {share_text(used)} full"
         yield Holding(
             key=f"disk/{disk.path}/full",
             signal=signal(

@@ -1,4 +1,4 @@
-"""From the start of a part to its rank's first act, by the plan in its folder, and what it is of.
+"""From the start of a part to its rank's first act, by its shim's spec, and what it is of.
 
 Run: .venv/bin/python benchmarks/engines/part_start.py [--times 40] [--write]
 
@@ -24,9 +24,9 @@ from corral.domain.attempt import Seat
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.wanted import Launch
+from corral.wire.launching import early_of
 from corral.wire.node import NodeSettings, encode_settings
-from corral.wire.plan import EARLY_FILE
-from corral.wire.planning import early_of
+from corral.wire.shim_spec import EARLY_FILE
 
 GIVE_UP_SECONDS = 60.0
 READ = "import corral.agent.part_start"

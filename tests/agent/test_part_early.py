@@ -1,4 +1,4 @@
-"""A part with a plan in its folder: its ranks wait for no head; its agent finds them."""
+"""A part with its shim's spec in its folder: its ranks wait for no head; its agent finds them."""
 
 import asyncio
 import os
@@ -21,9 +21,9 @@ from corral.domain.facts import Phase
 from corral.domain.ids import NodeId
 from corral.domain.part import part_of
 from corral.domain.wanted import Launch
+from corral.wire.launching import early_of
 from corral.wire.node import NodeSettings, encode_settings
-from corral.wire.plan import EARLY_FILE, WORKDIR_FILE
-from corral.wire.planning import early_of
+from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE
 from tests.agent.bench import key_of, launch_of, stop_of
 from tests.agent.fakehead import TOKEN, FakeHead
 
@@ -42,9 +42,9 @@ def folder_in(place: Path, launch: Launch, *, early: bool = True, **more: object
     settings = NodeSettings(**told)  # type: ignore[arg-type]
     files = {"node.json": encode_settings(settings), "token": TOKEN.encode()}
     if early:
-        plan = early_of(launch, settings, has_workdir=True)
-        assert plan is not None
-        files[EARLY_FILE] = plan.encode()
+        early = early_of(launch, settings, has_workdir=True)
+        assert early is not None
+        files[EARLY_FILE] = early.encode()
     for name, content in files.items():
         (source / name).touch(mode=0o600)
         (source / name).write_bytes(content)
@@ -156,7 +156,7 @@ def test_what_the_batch_system_asks_before_the_agent_is_there_is_obeyed_with_gra
     asyncio.run(tale())
 
 
-def test_without_a_plan_the_ranks_wait_for_the_heads_word(tmp_path: Path) -> None:
+def test_without_a_spec_the_ranks_wait_for_the_heads_word(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
 
     async def tale() -> None:
@@ -170,7 +170,7 @@ def test_without_a_plan_the_ranks_wait_for_the_heads_word(tmp_path: Path) -> Non
     asyncio.run(tale())
 
 
-def test_a_workdir_beside_the_plan_is_where_the_ranks_begin_and_a_damaged_one_is_left_to_the_agent(
+def test_a_workdir_beside_the_spec_is_where_the_ranks_begin_and_a_damaged_one_is_left_to_the_agent(
     tmp_path: Path,
 ) -> None:
     there = tmp_path / "there"
@@ -189,7 +189,7 @@ def test_a_workdir_beside_the_plan_is_where_the_ranks_begin_and_a_damaged_one_is
         laid = laid_out(early, source, tmp_path / name)
         if name == "whole":
             assert laid is not None
-            assert [file.name for file in Path(laid.plan.work).iterdir()] == ["train.py"]
+            assert [file.name for file in Path(laid.spec.work).iterdir()] == ["train.py"]
         else:
             assert laid is None
             assert list((tmp_path / name / "attempts").iterdir()) == []
@@ -202,7 +202,7 @@ def test_gpus_are_counted_among_those_of_the_step_and_where_it_names_none_the_he
     launch = launch_of(KEY, seat=Seat(node=NodeId("gpu01"), gpus=(1,)))
     source = folder_in(tmp_path, launch, pretend_gpus=None)
     early = early_in(source, {} if granted is None else {GRANTED: granted})
-    assert (None if early is None else early.plan.env[GRANTED]) == seen
+    assert (None if early is None else early.spec.env[GRANTED]) == seen
 
 
 def test_of_the_steps_environment_only_what_is_passed_on_is_seen_and_the_jobs_own_wins(
@@ -211,6 +211,6 @@ def test_of_the_steps_environment_only_what_is_passed_on_is_seen_and_the_jobs_ow
     source = folder_in(tmp_path, launch_of(KEY, env=(("LANG", "C"),)))
     early = early_in(source, {"LANG": "de_DE", "HOME": "/home/ann", "SLURM_JOB_ID": "91"})
     assert early is not None
-    env = early.plan.env
+    env = early.spec.env
     assert (env["LANG"], env["HOME"], env["SLURM_JOB_ID"]) == ("C", "/home/ann", "7")
     assert str(source) in early.hidden

@@ -2,7 +2,7 @@
 
 `python -m corral.agent.launcher NODE_DIR [PID]` starts it in the background and returns when it
 serves; PID is a process inside the node's private root, whose view it joins. Each request is one
-byte with a socket over which the new shim gets its plan. Shims outlive it.
+byte with a socket over which the new shim gets its spec. Shims outlive it.
 """
 
 import fcntl

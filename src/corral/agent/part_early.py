@@ -1,4 +1,4 @@
-"""The plan in a part's folder, made whole on the node: its ranks wait for no agent and no head."""
+"""The shim's spec in a part's folder, made whole on the node: ranks wait for no agent or head."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.agent.host import interface, interpreter, passed_on
-from corral.wire.plan import EARLY_FILE, WORKDIR_FILE, Early, decode_early
+from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE, Early, decode_early
 
 GRANTED: Final = "CUDA_VISIBLE_DEVICES"
 LAUNCH: Final = "launch.json"
@@ -30,19 +30,19 @@ def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
     gpus = granted_gpus(host.get(GRANTED))
     if early.counts_gpus and gpus is None:
         return None
-    plan = early.plan
-    env = {**passed_on(host), **plan.env, **interpreter()}
-    env |= interface(early.launch["nodes"], early.launch["node_rank"], plan.env)
+    spec = early.spec
+    env = {**passed_on(host), **spec.env, **interpreter()}
+    env |= interface(early.launch["nodes"], early.launch["node_rank"], spec.env)
     if early.counts_gpus and gpus is not None:
-        env[GRANTED] = ",".join(str(gpus[int(at)]) for at in plan.env[GRANTED].split(","))
+        env[GRANTED] = ",".join(str(gpus[int(at)]) for at in spec.env[GRANTED].split(","))
     hidden = [*early.hidden, str(source)]
-    return replace(early, plan=replace(plan, env=env), hidden=hidden)
+    return replace(early, spec=replace(spec, env=env), hidden=hidden)
 
 
 def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
     """With the attempt's own folder, and its workdir in it; None where that cannot be read, which
     its agent then tells. Raises: OSError when nothing can be written here."""
-    folder = node_dir / "attempts" / f"{early.plan.job}.{early.plan.attempt}"
+    folder = node_dir / "attempts" / f"{early.spec.job}.{early.spec.attempt}"
     work = folder / "work"
     folder.mkdir(mode=0o700)
     if early.launch["workdir"] is None:
@@ -53,8 +53,8 @@ def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with os.fdopen(os.open(folder / LAUNCH, flags, 0o600), "w") as opened:
         json.dump(early.launch, opened)
-    plan = replace(early.plan, folder=str(folder), work=str(work), group=folder.name)
-    return replace(early, plan=plan)
+    spec = replace(early.spec, folder=str(folder), work=str(work), group=folder.name)
+    return replace(early, spec=spec)
 
 
 def _unpacked(archive: Path, into: Path) -> bool:
@@ -68,10 +68,10 @@ def _unpacked(archive: Path, into: Path) -> bool:
 
 
 def send(early: Early, shim: socket.socket) -> None:
-    """Give the new shim its plan, and see its ranks begin, or not: the agent will find either."""
+    """Give the new shim its spec, and see its ranks begin, or not: the agent will find either."""
     with suppress(OSError):
         shim.settimeout(BEGIN_SECONDS)
-        shim.sendall(early.plan.encode())
+        shim.sendall(early.spec.encode())
         _until_begun(shim)
 
 

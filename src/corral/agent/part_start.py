@@ -1,9 +1,9 @@
 """What a part does first: its folder, its ranks, its launcher; the agent is read after them.
 
 To start an interpreter and to read a program is most of what the start of an attempt takes here.
-So the launcher is a fork of the part and no program of its own, and where the plan lies in the
-part's folder the ranks begin at once; the agent finds them, as it finds what an earlier agent has
-started (0039). Nothing heavy is imported above.
+So the launcher is a fork of the part and no program of its own, and where the shim's spec lies in
+the part's folder the ranks begin at once; the agent finds them, as it finds what an earlier agent
+has started (0039). Nothing heavy is imported above.
 """
 
 import os
@@ -20,7 +20,7 @@ from corral.agent import launcher
 from corral.agent.part_early import early_in, laid_out, send
 from corral.agent.private_root import Sight
 from corral.agent.processes import ENDINGS, Process
-from corral.wire.plan import Early
+from corral.wire.shim_spec import Early
 
 PREFIX: Final = "corral-part-"
 LOST_SECONDS: Final = 60.0

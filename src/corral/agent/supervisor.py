@@ -25,7 +25,7 @@ from corral.agent.ray_program import outfit
 from corral.agent.shim.names import PID_FILE, SOCKET
 from corral.agent.supervisor_attach import AttachRefused, Input, open_terminal
 from corral.agent.supervisor_attempt import Supervised, connect_shim
-from corral.agent.supervisor_plan import folder_of, plan_on
+from corral.agent.supervisor_spec import folder_of, shim_spec_on
 from corral.domain.errors import Trouble
 from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import AttemptNumber, JobId
@@ -101,7 +101,7 @@ class Supervisor:
             _write_private(attempt.folder / LAUNCH, msgspec.json.encode(launch))
             if launch.ray:
                 outfit.lay_out(attempt.folder, launch)
-            plan = plan_on(
+            spec = shim_spec_on(
                 launch,
                 node_dir=self._node_dir,
                 work=work,
@@ -110,7 +110,7 @@ class Supervisor:
                 containment=self.containment.kind,
                 image=image,
             )
-            await attempt.start(self._launcher.fork, plan)
+            await attempt.start(self._launcher.fork, spec)
         except (OSError, Trouble) as trouble:
             attempt.refuse(f"it cannot be started here: {trouble}", infra=True)
 

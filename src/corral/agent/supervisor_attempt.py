@@ -20,7 +20,7 @@ from corral.agent.tails import tails_of
 from corral.domain.attempt import Exit, Save
 from corral.domain.facts import AttemptKey, Pace, Phase, Progress, Seen
 from corral.domain.wanted import Notice, Stop
-from corral.wire.plan import Plan
+from corral.wire.shim_spec import ShimSpec
 from corral.wire.signals import To
 
 BIRTH_LOOKS: Final = 200  # 2 s
@@ -119,12 +119,12 @@ class Supervised:
 
     # --- its life
 
-    async def start(self, fork: Callable[[], Awaitable[socket.socket]], plan: Plan) -> None:
-        """Give a new shim its plan and hear its first word. Raises: NoLauncher, OSError."""
+    async def start(self, fork: Callable[[], Awaitable[socket.socket]], spec: ShimSpec) -> None:
+        """Give a new shim its spec and hear its first word. Raises: NoLauncher, OSError."""
         for _ in range(3):
             connection = await fork()
             reader, writer = await _streams(connection)
-            writer.write(plan.encode())
+            writer.write(spec.encode())
             if await self._hear_first(reader, writer):
                 return
         self.refuse("its shim ends as soon as it is started: see launcher.log", infra=True)

@@ -104,7 +104,7 @@ def test_files_of_a_part_are_for_its_owner_alone_and_no_secret_is_in_the_script(
         part = folder / bench.slurm.nodes[0]
         private = [driver.folders.root, folder, part, *part.iterdir()]
         assert {path.stat().st_mode & 0o077 for path in private} == {0}
-        assert {file.name for file in part.iterdir()} == {"node.json", "token", "plan.json"}
+        assert {file.name for file in part.iterdir()} == {"node.json", "token", "early.json"}
         assert (part / "token").read_bytes() == b"very-secret\n"
         said = bench.slurm.run("scontrol", "show", "job", bench.named(gang[0].key)[0][0])
         assert "secret" not in (folder / "script").read_text() + said

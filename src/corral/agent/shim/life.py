@@ -21,7 +21,7 @@ from corral.agent.shim.loop import Loop
 from corral.agent.shim.rank import Rank, tell_end
 from corral.agent.shim.spawn import Account, Child
 from corral.agent.shim.state import Record, State, save_record
-from corral.wire.plan import Plan
+from corral.wire.shim_spec import ShimSpec
 
 PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or all have ended
 GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
@@ -43,7 +43,7 @@ class Life:
 
     def __init__(
         self,
-        plan: Plan,
+        spec: ShimSpec,
         loop: Loop,
         journal: Journal,
         group: containment.Containment,
@@ -51,14 +51,14 @@ class Life:
         account: Account | None,
         inside: Inside,
     ) -> None:
-        self.plan = plan
+        self.spec = spec
         self._inside = inside
         self.account = account
         self._loop = loop
         self._group = group
         self._logs = logs
         self._ledger = Ledger(
-            loop, journal, reserve_bytes(len(plan.ranks)), self._written, self._warn
+            loop, journal, reserve_bytes(len(spec.ranks)), self._written, self._warn
         )
         self._grace = Grace(loop, group, self._look)
         self._lines: list[Line] = []
@@ -82,18 +82,18 @@ class Life:
     def begin(self) -> None:
         for warning in self._group.warnings:
             self._first_log.say(warning)
-        if self.plan.setup is None:
+        if self.spec.setup is None:
             self._start_ranks()
             return
-        self._setup = Rank(self._loop, self.plan.ranks[0], self._first_log)
-        self._start(self._setup, self.plan.setup, {})
+        self._setup = Rank(self._loop, self.spec.ranks[0], self._first_log)
+        self._start(self._setup, self.spec.setup, {})
         self._look()
 
     def _start_ranks(self) -> None:
-        for number, own in zip(self.plan.ranks, self.plan.rank_env, strict=True):
+        for number, own in zip(self.spec.ranks, self.spec.rank_env, strict=True):
             rank = Rank(self._loop, number, self._logs[number])
             self._ranks.append(rank)
-            if not self._start(rank, self.plan.run, own):
+            if not self._start(rank, self.spec.run, own):
                 break
         self._look()
 
@@ -111,15 +111,15 @@ class Life:
     def _child_on(
         self, words: list[str], own_env: dict[str, str], *, terminal: bool = False
     ) -> Callable[[tuple[int, int, int]], Child]:
-        env = {**self.plan.env, **own_env, "CORRAL_SOCKET": f"{self.plan.folder}/shim.sock"}
+        env = {**self.spec.env, **own_env, "CORRAL_SOCKET": f"{self.spec.folder}/shim.sock"}
         account = self.account.env if self.account is not None else {}
-        env = self._inside.env({**env, **account}, self.plan.work)
+        env = self._inside.env({**env, **account}, self.spec.work)
 
         def child(stdio: tuple[int, int, int]) -> Child:
             return Child(
                 words=self._inside.words(words),
                 env=env,
-                work=self.plan.work,
+                work=self.spec.work,
                 stdio=stdio,
                 account=self.account,
                 containment=self._group,
@@ -138,7 +138,7 @@ class Life:
             )
         elif self._grace.runs:
             self._grace.tell_again(rank.pid)
-        started = len(self._ranks) == len(self.plan.ranks)
+        started = len(self._ranks) == len(self.spec.ranks)
         if started and all(rank.runs for rank in self._ranks) and self.state.started_at is None:
             self._ledger.record({"type": "started", "at": wall(), "since_boot": since_boot()})
 
@@ -281,7 +281,7 @@ class Life:
             self._look()
 
     def _warn(self, sentence: str) -> None:
-        os.write(2, f"{self.plan.job}.{self.plan.attempt}: {sentence}\n".encode())
+        os.write(2, f"{self.spec.job}.{self.spec.attempt}: {sentence}\n".encode())
         for line in self._lines:
             if line.watches:
                 line.send({"type": "warning", "text": sentence})
@@ -319,7 +319,7 @@ class Life:
             self.state.take_progress(message, wall())
             self._gather()
         elif kind == "save":
-            self._ledger.record(save_record(message, self.plan.attempt, wall()))
+            self._ledger.record(save_record(message, self.spec.attempt, wall()))
         elif kind == "refuse":
             infra = message.get("infra") is True
             self._fail(str(message["why"])[:WHY_LETTERS], infra=infra)
@@ -360,7 +360,7 @@ class Life:
 
     def _committed(self, message: Message) -> None:
         steps = [int(step) for step in message["steps"]]
-        self.state.acknowledge(self.plan.attempt, steps)
+        self.state.acknowledge(self.spec.attempt, steps)
         for line in self._lines:
             if line.is_rank:
                 line.send({"type": "committed", "steps": steps})
@@ -371,9 +371,9 @@ class Life:
         number = int(message["rank"])
         at = next((at for at, rank in enumerate(self._ranks) if rank.number == number), None)
         if at is None or self._grace.runs:
-            attach.refuse(connection, f"rank {number} does not run on node {self.plan.node}")
+            attach.refuse(connection, f"rank {number} does not run on node {self.spec.node}")
         elif message["shell"]:
-            self._open_shell(connection, self.plan.rank_env[at], message)
+            self._open_shell(connection, self.spec.rank_env[at], message)
         else:
             attach.listen(self._ranks[at], connection)
 
@@ -394,4 +394,4 @@ class Life:
 
     @property
     def _first_log(self) -> RankLog:
-        return self._logs[self.plan.ranks[0]]
+        return self._logs[self.spec.ranks[0]]

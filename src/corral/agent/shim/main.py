@@ -24,22 +24,22 @@ from corral.agent.shim.loop import Loop
 from corral.agent.shim.names import PID_FILE, SOCKET
 from corral.agent.shim.spawn import Account, account
 from corral.agent.shim.state import Record
-from corral.wire.plan import Plan, decode_plan
+from corral.wire.shim_spec import ShimSpec, decode_shim_spec
 
 PR_SET_NAME: Final = 15
 PR_SET_CHILD_SUBREAPER: Final = 36
-PATIENCE_SECONDS: Final = 60.0  # for the plan, which is on its way
+PATIENCE_SECONDS: Final = 60.0  # for the spec, which is on its way
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def main(connection: socket.socket) -> None:
-    """Be the shim of the attempt whose plan comes over the connection, until nothing is left."""
-    plan = _read_plan(connection)
-    folder = Path(plan.folder)
+    """Be the shim of the attempt whose spec comes over the connection, until nothing is left."""
+    spec = _read_spec(connection)
+    folder = Path(spec.folder)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _libc.prctl(PR_SET_NAME, b"corral-shim", 0, 0, 0)
     try:
-        journal = Journal.create(folder / FILE, 2 * reserve_bytes(len(plan.ranks)))
+        journal = Journal.create(folder / FILE, 2 * reserve_bytes(len(spec.ranks)))
     except FileExistsError:
         connection.sendall(b'{"type":"taken"}\n')
         return
@@ -48,7 +48,7 @@ def main(connection: socket.socket) -> None:
         return
     loop = Loop()
     try:
-        life = _life(plan, loop, journal)
+        life = _life(spec, loop, journal)
         server = _serve(folder, life.account)
     except OSError as trouble:
         journal.append({"type": "ended", "at": wall(), "trouble": f"{trouble}", "infra": True})
@@ -77,63 +77,63 @@ def _run(life: Life, loop: Loop, server: socket.socket, connection: socket.socke
     life.begin()
     loop.run()
     for name in (SOCKET, PID_FILE):
-        (Path(life.plan.folder) / name).unlink(missing_ok=True)
+        (Path(life.spec.folder) / name).unlink(missing_ok=True)
 
 
-def _life(plan: Plan, loop: Loop, journal: Journal) -> Life:
+def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> Life:
     """Raises: OSError."""
-    folder = Path(plan.folder)
+    folder = Path(spec.folder)
     me = myself()
     me.record(folder / PID_FILE)
-    logs = open_logs(plan, loop)
+    logs = open_logs(spec, loop)
     limits = containment.Limits(
-        pids=plan.pids,
-        cpu_millis=plan.cpu_millis,
-        memory_bytes=plan.memory_bytes,
-        devices=None if plan.devices is None else tuple(plan.devices),
+        pids=spec.pids,
+        cpu_millis=spec.cpu_millis,
+        memory_bytes=spec.memory_bytes,
+        devices=None if spec.devices is None else tuple(spec.devices),
     )
-    group = _contain(plan, limits, logs[plan.ranks[0]].say)
-    journal.append(launch_record(plan, group, me))
-    user = account(plan.user)
+    group = _contain(spec, limits, logs[spec.ranks[0]].say)
+    journal.append(launch_record(spec, group, me))
+    user = account(spec.user)
     if user is not None:
-        if user.name != plan.user:
-            said = f"this machine has no account {plan.user}: the ranks run as {user.name}"
-            logs[plan.ranks[0]].say(said)
+        if user.name != spec.user:
+            said = f"this machine has no account {spec.user}: the ranks run as {user.name}"
+            logs[spec.ranks[0]].say(said)
         os.chown(folder, -1, user.groups[0])
         folder.chmod(0o710)  # the way to its own work, and to nobody else's
         folder.parent.chmod(0o711)
         (folder / "logs").chmod(0o700)
-        for one in (plan.work, *([plan.beside] if plan.beside else [])):
+        for one in (spec.work, *([spec.beside] if spec.beside else [])):
             _give(Path(one), user)
-    return Life(plan, loop, journal, group, logs, user, inside_of(plan.image))
+    return Life(spec, loop, journal, group, logs, user, inside_of(spec.image))
 
 
-def launch_record(plan: Plan, group: containment.Containment, shim: Process) -> Record:
+def launch_record(spec: ShimSpec, group: containment.Containment, shim: Process) -> Record:
     """The first record: what another agent must know to look after the attempt."""
     return {
         "type": "launch",
         "shim": [shim.pid, shim.started],
         "containment": dict(group.record),
-        "ranks": plan.ranks,
+        "ranks": spec.ranks,
         "at": wall(),
     }
 
 
-def open_logs(plan: Plan, loop: Loop) -> dict[int, RankLog]:
+def open_logs(spec: ShimSpec, loop: Loop) -> dict[int, RankLog]:
     """Raises: OSError."""
-    folder = Path(plan.folder) / "logs"
+    folder = Path(spec.folder) / "logs"
     folder.mkdir(exist_ok=True)
-    return {number: RankLog(folder / f"rank-{number}.log", loop.now) for number in plan.ranks}
+    return {number: RankLog(folder / f"rank-{number}.log", loop.now) for number in spec.ranks}
 
 
 def _contain(
-    plan: Plan, limits: containment.Limits, say: Callable[[str], None]
+    spec: ShimSpec, limits: containment.Limits, say: Callable[[str], None]
 ) -> containment.Containment:
     """The planned containment, or the next weaker one that works now."""
-    mark = f"CORRAL_SOCKET={plan.folder}/{SOCKET}"
-    for kind in containment.from_on(plan.containment):
+    mark = f"CORRAL_SOCKET={spec.folder}/{SOCKET}"
+    for kind in containment.from_on(spec.containment):
         try:
-            return containment.create(kind, name=plan.group, mark=mark, limits=limits)
+            return containment.create(kind, name=spec.group, mark=mark, limits=limits)
         except OSError as trouble:
             say(f"no {kind} to keep the processes in: {trouble}")
     raise OSError("no containment is to be had")
@@ -165,15 +165,15 @@ def _give(whole: Path, user: Account) -> None:
     whole.chmod(0o700)
 
 
-def _read_plan(connection: socket.socket) -> Plan:
+def _read_spec(connection: socket.socket) -> ShimSpec:
     connection.settimeout(PATIENCE_SECONDS)
     received = bytearray()
     while not received.endswith(b"\n"):
         data = connection.recv(65536)
         if not data:
-            raise ConnectionResetError("the agent has hung up before it sent a plan")
+            raise ConnectionResetError("the agent has hung up before it sent a spec")
         received += data
-    return decode_plan(bytes(received))
+    return decode_shim_spec(bytes(received))
 
 
 def _refuse(connection: socket.socket, why: str) -> None:

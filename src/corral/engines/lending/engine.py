@@ -22,8 +22,8 @@ from corral.engines.lending.asking import Asking
 from corral.engines.lending.desk import Desk, Due
 from corral.engines.lending.values import Driver, Look, PartFiles, PlacingDriver
 from corral.ports.engine import NO_ANSWER, Placer
+from corral.wire.launching import early_of
 from corral.wire.node import encode_settings
-from corral.wire.planning import early_of
 
 AT_ONCE: Final = 8  # attempts that are handed over side by side
 NEWS_SECONDS: Final = 0.1  # between two looks, however much news there is

@@ -1,7 +1,7 @@
 """What an attempt needs on its nodes, in a folder that all of them see: one for each attempt.
 
 FOLDER/head.json
-FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token, plan.json, workdir.tar.gz}};
+FOLDER/JOB.ATTEMPT/{script, slurm.log, begun/, NODE/{node.json, token, early.json, workdir.tar.gz}};
 where Slurm places also JOB.ATTEMPT/{name, go}
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.engines.lending.values import PartFiles
-from corral.wire.plan import EARLY_FILE, WORKDIR_FILE
+from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE
 
 SCRIPT: Final = "script"
 NAME: Final = "name"  # of its batch job, where that is not told by the attempt alone

@@ -7,12 +7,12 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-EARLY_FILE: Final = "plan.json"
+EARLY_FILE: Final = "early.json"
 WORKDIR_FILE: Final = "workdir.tar.gz"  # beside it, where the job has a workdir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ShimSpec:
     """One attempt on one node. `env` is shared by its ranks, `rank_env` each one's own.
 
     `user` None: the account that Corral runs as. `devices`: the only GPUs it may open; None: all.
@@ -44,22 +44,22 @@ class Plan:
         return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
 
 
-def decode_plan(line: bytes) -> Plan:
+def decode_shim_spec(line: bytes) -> ShimSpec:
     """Raises: ValueError, TypeError."""
     named: dict[str, Any] = json.loads(line)
-    return Plan(**named)
+    return ShimSpec(**named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Early:
-    """A plan that lies in a part's folder, so that its ranks begin before its agent is there.
+    """A shim's spec in a part's folder, so that its ranks begin before its agent is there.
 
-    `plan` as far as any machine knows it; `launch`: the same as the head wants it, for the agent.
-    `counts_gpus`: the plan's GPUs are places among those that the step was granted. `isolation`,
+    `spec` as far as any machine knows it; `launch`: the same as the head wants it, for the agent.
+    `counts_gpus`: the spec's GPUs are places among those that the step was granted. `isolation`,
     `hidden` and `shared` are those of node.json.
     """
 
-    plan: Plan
+    spec: ShimSpec
     launch: dict[str, Any]
     counts_gpus: bool
     isolation: str
@@ -68,7 +68,7 @@ class Early:
 
     @property
     def node(self) -> str:
-        return self.plan.node
+        return self.spec.node
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
@@ -77,4 +77,4 @@ class Early:
 def decode_early(text: bytes) -> Early:
     """Raises: ValueError, TypeError, KeyError."""
     named: dict[str, Any] = json.loads(text)
-    return Early(**{**named, "plan": Plan(**named["plan"])})
+    return Early(**{**named, "spec": ShimSpec(**named["spec"])})

@@ -1,7 +1,7 @@
 """From what the head wants of a node to what a shim there is told, as far as any machine knows it.
 
-An attempt that a batch system brings to its nodes has its plan in its part's folder, so that its
-ranks begin at once and its agent comes up beside them (0039).
+An attempt that a batch system brings to its nodes has its shim's spec in its part's folder, so that
+its ranks begin at once and its agent comes up beside them (0039).
 """
 
 import json
@@ -14,19 +14,19 @@ from corral.domain.job import Per
 from corral.domain.wanted import Launch
 from corral.wire.environment import of_attempt, of_node, of_rank
 from corral.wire.node import NodeSettings
-from corral.wire.plan import Early, Plan
+from corral.wire.shim_spec import Early, ShimSpec
 
 ENGINE: Final = "engine"  # what is not begun by an agent is held together by who lent the node
 PIDS_PER_GPU: Final = 4096  # processes and threads; a data loader's workers are far below it
 
 
-def plan_of(launch: Launch, settings: NodeSettings) -> Plan:
+def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
     """Its folders, and what the machine adds to the environment, are filled in on the node."""
     job, attempt = launch.key
     per_node = launch.per == Per.NODE
     ranks = 1 if per_node else launch.ranks
     first = launch.node_rank if per_node else launch.first_rank
-    return Plan(
+    return ShimSpec(
         job=job,
         attempt=attempt,
         node=settings.node,
@@ -49,7 +49,7 @@ def plan_of(launch: Launch, settings: NodeSettings) -> Plan:
 def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = False) -> Early | None:
     """What a part begins its ranks with before its agent is there; None where that cannot be: what
     has to be fetched or laid out first is an agent's work, and no secret lies in a file.
-    `has_workdir`: its workdir lies beside the plan."""
+    `has_workdir`: its workdir lies beside the spec."""
     needs_workdir = launch.workdir is not None and not has_workdir
     fetched = launch.secrets or needs_workdir or launch.image is not None
     if fetched or launch.ray or settings.containment != ENGINE:
@@ -61,9 +61,9 @@ def early_of(launch: Launch, settings: NodeSettings, *, has_workdir: bool = Fals
         gpu_type=settings.gpu_type if launch.seat.gpus else "",
         pretend=pretend and bool(launch.seat.gpus),
     )
-    plan = plan_of(launch, settings)
+    spec = shim_spec_of(launch, settings)
     return Early(
-        plan=replace(plan, env={**plan.env, **own}),
+        spec=replace(spec, env={**spec.env, **own}),
         launch=json.loads(msgspec.json.encode(launch)),
         counts_gpus=bool(launch.seat.gpus) and not pretend,
         isolation=settings.isolation,

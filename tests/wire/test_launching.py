@@ -1,19 +1,19 @@
-"""What may lie in a part's folder as its plan, and what is left to its agent."""
+"""What may lie in a part's folder as its shim's spec, and what is left to its agent."""
 
 import pytest
 
 from corral.domain.ids import NodeId
 from corral.domain.wanted import Launch
+from corral.wire.launching import early_of
 from corral.wire.node import NodeSettings
-from corral.wire.plan import decode_early
-from corral.wire.planning import early_of
+from corral.wire.shim_spec import decode_early
 from tests.agent.bench import key_of, launch_of
 
 KEY = key_of(1)
 SETTINGS = NodeSettings(node=NodeId("n1~j1.1"), head_file="/x", containment="engine")
 
 
-def test_a_plan_reads_as_it_was_written() -> None:
+def test_a_spec_reads_as_it_was_written() -> None:
     early = early_of(launch_of(KEY, "train", env=(("A", "b"),)), SETTINGS)
     assert early is not None
     assert decode_early(early.encode()) == early
@@ -31,7 +31,7 @@ def test_what_must_be_fetched_first_begins_by_its_agent(launch: Launch) -> None:
     assert early_of(launch, SETTINGS) is None
 
 
-def test_a_workdir_that_lies_beside_the_plan_need_not_be_fetched() -> None:
+def test_a_workdir_that_lies_beside_the_spec_need_not_be_fetched() -> None:
     assert early_of(launch_of(KEY, workdir="0" * 64), SETTINGS, has_workdir=True) is not None
 
 

@@ -12,9 +12,9 @@ from corral.agent.image.root import ImageRoot
 from corral.agent.ray_program import outfit
 from corral.domain.facts import AttemptKey
 from corral.domain.wanted import Launch
+from corral.wire.launching import shim_spec_of
 from corral.wire.node import NodeSettings
-from corral.wire.plan import Plan
-from corral.wire.planning import plan_of
+from corral.wire.shim_spec import ShimSpec
 
 OURS: Final = ("CORRAL_", "SLURM_", "CUDA_", "MASTER_")  # variables that no image sets
 _PID_MAX: Final = Path("/proc/sys/kernel/pid_max")
@@ -30,7 +30,7 @@ def group_prefix(node_dir: Path, node: str) -> str:
     return f"{node}-{hashlib.sha256(os.fsencode(node_dir)).hexdigest()[:8]}"
 
 
-def plan_on(
+def shim_spec_on(
     launch: Launch,
     *,
     node_dir: Path,
@@ -39,30 +39,30 @@ def plan_on(
     settings: NodeSettings,
     containment: str,
     image: ImageRoot | None = None,
-) -> Plan:
+) -> ShimSpec:
     """`env` is what only the node knows, and the secrets; it wins over what the launch says, and
     that over what the image says."""
     job, attempt = launch.key
-    plan = plan_of(launch, settings)
+    spec = shim_spec_of(launch, settings)
     ray = folder_of(node_dir, launch.key) / outfit.FOLDER
     return replace(
-        plan,
+        spec,
         folder=str(folder_of(node_dir, launch.key)),
         work=str(work),
         run=outfit.command() if launch.ray else launch.run,
-        env={**_environment(plan, launch, image), **env},
+        env={**_environment(spec, launch, image), **env},
         containment=containment,
         group=f"{group_prefix(node_dir, settings.node)}.{job}.{attempt}",
-        pids=_pids(plan.pids),
+        pids=_pids(spec.pids),
         devices=_devices(launch, settings),
         image=_image(image, folder_of(node_dir, launch.key)),
         beside=str(ray) if launch.ray else None,
     )
 
 
-def _environment(plan: Plan, launch: Launch, image: ImageRoot | None) -> dict[str, str]:
+def _environment(spec: ShimSpec, launch: Launch, image: ImageRoot | None) -> dict[str, str]:
     """An image brings its own PATH and the like; the job's own words win."""
-    given = {**passed_on(os.environ), **plan.env, **interpreter()}
+    given = {**passed_on(os.environ), **spec.env, **interpreter()}
     own = dict(launch.env)
     from_image = image.env if image is not None else {}
     fresh = {name: one for name, one in from_image.items() if name not in own}

@@ -4,7 +4,6 @@ import asyncio
 import fcntl
 import logging
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 from websockets.asyncio.client import ClientConnection
 
 from corral.agent import capture
+from corral.agent.clocks import since_boot
 from corral.agent.core import Agent
 from corral.agent.dial import Dialler, first_of
 from corral.agent.heads import Heads
@@ -69,11 +69,6 @@ def sole_agent(node_dir: Path) -> Iterator[None]:
                 hint=f"its process: cat {node_dir / 'agent.pid'}; give each node its own directory",
             ) from None
         yield
-
-
-def since_boot() -> float:
-    """Seconds that also pass while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from corral.agent import containment, journal
+from corral.agent.clocks import wall
 from corral.agent.image.root import ImageRoot
 from corral.agent.kill import kill_node
 from corral.agent.launcher_client import LauncherClient
@@ -37,10 +38,6 @@ __all__ = ["AttachRefused", "Supervisor", "kill_node"]
 
 LAUNCH: Final = "launch.json"
 log = logging.getLogger(__name__)
-
-
-def _wall() -> float:
-    return time.clock_gettime(time.CLOCK_REALTIME)
 
 
 class Supervisor:
@@ -202,7 +199,7 @@ class Supervisor:
             key=key,
             folder=folder_of(self._node_dir, key),
             on_change=self._on_change,
-            wall=_wall,
+            wall=wall,
         )
         self._attempts[key] = attempt
         return attempt

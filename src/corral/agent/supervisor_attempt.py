@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.agent import containment, journal
+from corral.agent.clocks import since_boot
 from corral.agent.processes import Process
 from corral.agent.shim.names import SOCKET
 from corral.agent.shim.state import Record, State, of_journal
@@ -332,7 +333,7 @@ def _append(file: Path, record: Record) -> None:
 def _ran_seconds(started_since_boot: float | None) -> float | None:
     if started_since_boot is None:
         return None
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_since_boot
+    return since_boot() - started_since_boot
 
 
 def _progress_of(record: Record) -> Progress:

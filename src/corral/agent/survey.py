@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.agent.nvml_gpus import driver_indices, text_of
 from corral.agent.settings import load_settings
 from corral.domain.gpus import short_type
 from corral.domain.resources import Gpu
@@ -106,17 +107,8 @@ def real_gpus(chosen: tuple[int, ...] | None) -> tuple[Gpu, ...]:
     """
     import pynvml  # type: ignore[import-untyped]
 
+    wanted = driver_indices(chosen)
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError_LibraryNotFound:
-        return ()
-    except pynvml.NVMLError_DriverNotLoaded:
-        return ()
-    except pynvml.NVMLError as trouble:
-        raise RuntimeError(f"NVML does not start: {trouble}") from trouble
-    try:
-        there = range(pynvml.nvmlDeviceGetCount())
-        wanted = there if chosen is None else [index for index in chosen if index in there]
         return tuple(_nvidia(place, index) for place, index in enumerate(wanted))
     except pynvml.NVMLError as trouble:
         raise RuntimeError(f"NVML fails: {trouble}") from trouble
@@ -128,8 +120,8 @@ def _nvidia(place: int, index: int) -> Gpu:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     return Gpu(
         index=place,
-        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-        type=short_type(_text(pynvml.nvmlDeviceGetName(handle))),
+        uuid=text_of(pynvml.nvmlDeviceGetUUID(handle)),
+        type=short_type(text_of(pynvml.nvmlDeviceGetName(handle))),
         memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
         slices=_slices(handle),
         numa=numa_of(_bus_of(handle)),
@@ -141,7 +133,7 @@ def _bus_of(handle: Any) -> str:
     import pynvml
 
     try:
-        return _text(pynvml.nvmlDeviceGetPciInfo(handle).busId)
+        return text_of(pynvml.nvmlDeviceGetPciInfo(handle).busId)
     except pynvml.NVMLError:
         return ""
 
@@ -173,12 +165,8 @@ def _slices(handle: Any) -> tuple[str, ...]:
     for index in range(most):
         with suppress(pynvml.NVMLError):  # there is none of this number
             part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            found.append(_text(pynvml.nvmlDeviceGetUUID(part)))
+            found.append(text_of(pynvml.nvmlDeviceGetUUID(part)))
     return tuple(found)
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name
 
 
 def mark_of(path: str, inside: int | None) -> str:

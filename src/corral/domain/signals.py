@@ -2,8 +2,15 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from corral.domain.ids import AttemptNumber, JobId
+
+# Codes, by the kind of the signal.
+CORRECTED, UNCORRECTED = 0, 1  # of ECC and of MEMORY
+PENDING, FAILED = 0, 1  # of REMAP; of CHECK the second is the same
+PASSED: Final = 0
+XID_RECOVERY: Final = 154  # what the driver tells of a GPU when it names its remedy
 
 
 class SignalKind(StrEnum):
@@ -11,8 +18,8 @@ class SignalKind(StrEnum):
 
     XID = "xid"  # an error of NVIDIA's driver, by its number
     SXID = "sxid"  # one of an NVSwitch
-    ECC = "ecc"  # `code` 0: corrected, 1: uncorrected
-    REMAP = "remap"  # `code` 0: pending, 1: failed
+    ECC = "ecc"  # CORRECTED or UNCORRECTED
+    REMAP = "remap"  # PENDING or FAILED
     NVLINK = "nvlink"
     PCIE = "pcie"  # slower or narrower than it could be
     THROTTLE = "throttle"  # for its heat or its power brake
@@ -24,9 +31,9 @@ class SignalKind(StrEnum):
     DISK_FULL = "disk-full"
     DISK_ERRORS = "disk-errors"
     CLOCK = "clock"
-    MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log
+    MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC
     BLAME = "blame"  # told by the head: its share of failures, `health.suspicion`
-    CHECK = "check"  # an active check; `code` 0: passed, 1: failed
+    CHECK = "check"  # an active one, PASSED or FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

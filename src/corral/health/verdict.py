@@ -7,19 +7,18 @@ from typing import Final
 from corral.catalog.fault_codes import Jobs, Rule, named_by_driver, rule_of
 from corral.domain.ailment import Ailment, AilmentKey, Bar, Remedy, rank_of
 from corral.domain.ids import AttemptNumber, JobId, UserName
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.signals import FAILED, PASSED, XID_RECOVERY, Signal, SignalKind
 from corral.health.rules import HealthRules
 
 HOUR_SECONDS: Final = 3600.0
 NEAR_SECONDS: Final = 60.0  # an XID 154 this close speaks of the same fault
 MOST_AILMENTS: Final = 32  # of a node; those that bar nothing go first
 MOST_TIMES: Final = 16
-XID_RECOVERY: Final = 154
 DOUBLE_BIT: Final = (SignalKind.XID, 48)
 PAIRED: Final = frozenset(
-    {*((SignalKind.XID, code) for code in (48, 63, 64)), (SignalKind.REMAP, 1)}
+    {*((SignalKind.XID, code) for code in (48, 63, 64)), (SignalKind.REMAP, FAILED)}
 )
-REMAP_FAILED: Final = frozenset({(SignalKind.XID, 64), (SignalKind.REMAP, 1)})
+REMAP_FAILED: Final = frozenset({(SignalKind.XID, 64), (SignalKind.REMAP, FAILED)})
 CLIMB: Final = (Remedy.RESET, Remedy.DEEP_TEST, Remedy.RMA)  # when a fault comes again
 BY_BOOT: Final = frozenset({Remedy.RESTART_APP, Remedy.RESET, Remedy.REBOOT})  # a boot mends these
 
@@ -92,7 +91,7 @@ def _take(
     rules: HealthRules,
 ) -> None:
     signal = noticed.signal
-    if signal.kind == SignalKind.CHECK and signal.code == 0:
+    if signal.kind == SignalKind.CHECK and signal.code == PASSED:
         known.update((one.key, _mend(one, now)) for one in known.values() if _shown(one, signal))
         return
     key = (signal.kind, signal.code, signal.gpu, signal.device)

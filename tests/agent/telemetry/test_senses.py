@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from corral.agent.telemetry.senses import Senses, wall
+from corral.agent.clocks import wall
+from corral.agent.telemetry.senses import Senses
 from corral.domain.attempt import Seat
 from corral.domain.facts import AttemptKey, Phase
 from corral.domain.ids import BootId

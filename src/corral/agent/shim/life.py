@@ -3,13 +3,13 @@
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from corral.agent import containment
 from corral.agent.capture import RankLog
+from corral.agent.clocks import since_boot, wall
 from corral.agent.journal import Journal
 from corral.agent.processes import catches, send
 from corral.agent.shim import attach, whom
@@ -27,15 +27,6 @@ PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or a
 GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
 WHY_LETTERS: Final = 1000  # of a rank's own reason not to run
 MOST_LINES: Final = 512  # well below the descriptors that a process may have
-
-
-def wall() -> float:
-    return time.clock_gettime(time.CLOCK_REALTIME)
-
-
-def since_boot() -> float:
-    """Seconds since the machine's boot: nobody can set this clock."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Life:

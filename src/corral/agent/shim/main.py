@@ -15,11 +15,12 @@ from typing import Final
 
 from corral.agent import containment
 from corral.agent.capture import RankLog
+from corral.agent.clocks import wall
 from corral.agent.journal import FILE, Journal
 from corral.agent.processes import Process, myself
 from corral.agent.shim.inside import inside_of
 from corral.agent.shim.ledger import reserve_bytes
-from corral.agent.shim.life import Life, wall
+from corral.agent.shim.life import Life
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.names import PID_FILE, SOCKET
 from corral.agent.shim.spawn import Account, account

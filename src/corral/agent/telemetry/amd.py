@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from corral.agent.sysfs import number_in, text_in
 from corral.agent.telemetry.amd_smi import AmdSmi
 from corral.domain.gpus import short_type
 from corral.domain.resources import Gpu
@@ -36,7 +37,7 @@ def cards(root: Path) -> list[Card]:
         minor = _properties(node / "properties").get("drm_render_minor", 0)
         if minor:
             device = root / f"sys/class/drm/renderD{minor}/device"
-            found.append(Card(_text(node / "gpu_id"), device))
+            found.append(Card(text_in(node / "gpu_id"), device))
     return found
 
 
@@ -56,18 +57,18 @@ def _sample(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
     sensors = next(iter(sorted(at.glob("hwmon/hwmon*"))), at / "hwmon")
     corrected, uncorrected = _ecc(at / "ras")
     heat = _heat(sensors)
-    power = _number(sensors / "power1_average")
+    power = number_in(sensors / "power1_average")
     throttle, joules = smi.read(at.resolve().name)
     return GpuSample(
         index=gpu.index,
         uuid=gpu.uuid,
-        type=gpu.type or short_type(_text(at / "product_name")),
+        type=gpu.type or short_type(text_in(at / "product_name")),
         utilisation=_share(at / "gpu_busy_percent"),
         memory_utilisation=_share(at / "mem_busy_percent"),
-        memory_used_bytes=_number(at / "mem_info_vram_used"),
-        memory_total_bytes=_number(at / "mem_info_vram_total"),
-        power_watts=_scaled(_number(sensors / "power1_input") if power is None else power, 1e6),
-        power_limit_watts=_scaled(_number(sensors / "power1_cap"), 1e6),
+        memory_used_bytes=number_in(at / "mem_info_vram_used"),
+        memory_total_bytes=number_in(at / "mem_info_vram_total"),
+        power_watts=_scaled(number_in(sensors / "power1_input") if power is None else power, 1e6),
+        power_limit_watts=_scaled(number_in(sensors / "power1_cap"), 1e6),
         energy_joules=joules,
         throttle=throttle,
         temperature_celsius=heat.get("junction", heat.get("edge")),
@@ -77,10 +78,10 @@ def _sample(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
         ecc_volatile_corrected=corrected,
         ecc_volatile_uncorrected=uncorrected,
         pcie_generation=_generation(at / "current_link_speed"),
-        pcie_width=_number(at / "current_link_width"),
+        pcie_width=number_in(at / "current_link_width"),
         pcie_generation_most=_generation(at / "max_link_speed"),
-        pcie_width_most=_number(at / "max_link_width"),
-        pcie_replays=_number(at / "pcie_replay_count"),
+        pcie_width_most=number_in(at / "max_link_width"),
+        pcie_replays=number_in(at / "pcie_replay_count"),
         processes=tuple(_processes(root / KFD / "proc", card.kfd)),
     )
 
@@ -88,7 +89,7 @@ def _sample(root: Path, gpu: Gpu, card: Card, smi: AmdSmi) -> GpuSample:
 def _processes(folder: Path, kfd: str) -> Iterator[GpuProcess]:
     with suppress(OSError):
         for process in sorted(folder.iterdir()):
-            used = _number(process / f"vram_{kfd}")
+            used = number_in(process / f"vram_{kfd}")
             if used:
                 yield GpuProcess(pid=int(process.name), memory_bytes=used)
 
@@ -97,7 +98,7 @@ def _ecc(folder: Path) -> tuple[int | None, int | None]:
     """Corrected and uncorrected errors of its parts; None where it has no such thing."""
     found: dict[str, int] = {}
     for name in _ECC:
-        for line in _text(folder / name).splitlines():
+        for line in text_in(folder / name).splitlines():
             kind, _, count = line.partition(":")
             with suppress(ValueError):
                 found[kind] = found.get(kind, 0) + int(count)
@@ -108,26 +109,26 @@ def _heat(sensors: Path) -> dict[str, float]:
     """In degrees Celsius, by what the driver calls each sensor: edge, junction, mem."""
     found = {}
     for label in sensors.glob("temp*_label"):
-        degrees = _number(sensors / label.name.replace("_label", "_input"))
+        degrees = number_in(sensors / label.name.replace("_label", "_input"))
         if degrees is not None:
-            found[_text(label)] = degrees / 1000
+            found[text_in(label)] = degrees / 1000
     return found
 
 
 def _generation(file: Path) -> int | None:
     """Of "32.0 GT/s PCIe"."""
     with suppress(ValueError, IndexError):
-        pace = float(_text(file).split()[0])
+        pace = float(text_in(file).split()[0])
         return next((generation for most, generation in _GENERATIONS if pace <= most), None)
     return None
 
 
 def _share(file: Path) -> float | None:
-    return _scaled(_number(file), 100)
+    return _scaled(number_in(file), 100)
 
 
 def _mhz(file: Path) -> int | None:
-    hertz = _number(file)
+    hertz = number_in(file)
     return None if hertz is None else hertz // 1_000_000
 
 
@@ -136,17 +137,5 @@ def _scaled(value: int | None, by: float) -> float | None:
 
 
 def _properties(file: Path) -> dict[str, int]:
-    words = (line.split() for line in _text(file).splitlines())
+    words = (line.split() for line in text_in(file).splitlines())
     return {pair[0]: int(pair[1]) for pair in words if len(pair) == 2 and pair[1].isdecimal()}
-
-
-def _text(file: Path) -> str:
-    with suppress(OSError, ValueError):
-        return file.read_text().strip()
-    return ""
-
-
-def _number(file: Path) -> int | None:
-    with suppress(OSError, ValueError):
-        return int(file.read_text())
-    return None

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from corral.agent.clocks import wall
 from corral.agent.telemetry.words import Happening
-from corral.domain.signals import SignalKind
+from corral.domain.signals import CORRECTED, UNCORRECTED, SignalKind
 
 Bus = tuple[int, int, int]
 LOOK_SECONDS: Final = 0.5  # between two looks at a file
 RECORD_BYTES: Final = 8192  # the longest of /dev/kmsg
 CHUNK_BYTES: Final = 65536
-CORRECTED, UNCORRECTED = 0, 1
 
 # Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac and block.
 _XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d+)(?:, )?(.*)")
@@ -111,7 +111,7 @@ class KernelLog:
             lines = self._records() if self.file.is_char_device() else self._lines()
             for place, text in lines:
                 self.place = place
-                found = happening_of(text, self.gpu_at, time.clock_gettime(time.CLOCK_REALTIME))
+                found = happening_of(text, self.gpu_at, wall())
                 if found is not None:
                     self.tell(found)
 

@@ -7,17 +7,14 @@ lasted for as long as its limit says, and again each few minutes for as long as 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from corral.agent.telemetry.limits import LIMITS, Limits
 from corral.agent.telemetry.notice_gpu import gpu_holding, gpu_risen
 from corral.agent.telemetry.notice_machine import machine_holding, port_risen, silences
-from corral.agent.telemetry.noticed import SENSORS, Holding, Past, signal
+from corral.agent.telemetry.noticed import GPUS, NO_GPU, SENSORS, Holding, Past, signal
 from corral.agent.telemetry.words import Happening
 from corral.domain.signals import Signal, SignalKind
 from corral.domain.telemetry import GpuSample, NodeSample
-
-_NOBODY: Final = frozenset({"GPUs", SENSORS})  # then nothing is known of any GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +98,7 @@ def _holding(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Holding
     for gpu in sample.gpus:
         yield from gpu_holding(past, gpu, sample.at, limits)
     there = {gpu.uuid for gpu in sample.gpus}
-    if not _NOBODY & set(sample.silent):
+    if not NO_GPU & set(sample.silent):
         for uuid, index in past.gpus.items():
             if uuid not in there:
                 yield _gone(uuid, index, sample.at)
@@ -123,6 +120,6 @@ def _is_unknown(key: str, sample: NodeSample) -> bool:
     if SENSORS in sample.silent:
         return not key.endswith("/silent")
     silent = {f"gpu/{gpu.uuid}/" for gpu in sample.gpus if gpu.silent}
-    silent |= {"gpu/" if one == "GPUs" else f"{one}/" for one in sample.silent}
+    silent |= {"gpu/" if one == GPUS else f"{one}/" for one in sample.silent}
     silent |= {f"disk/{one.path}/" for one in sample.disks if one.silent}
     return any(key.startswith(start) for start in silent) and not key.endswith("/silent")

@@ -5,11 +5,9 @@ from typing import Final
 
 from corral.agent.telemetry.limits import HOT, Limits
 from corral.agent.telemetry.noticed import Holding, Past, signal
-from corral.domain.signals import Signal, SignalKind
+from corral.domain.signals import CORRECTED, FAILED, PENDING, UNCORRECTED, Signal, SignalKind
 from corral.domain.telemetry import GpuSample, NvLink
 
-CORRECTED, UNCORRECTED = 0, 1
-PENDING, FAILED = 0, 1
 _MINUTE_SECONDS: Final = 60.0
 
 

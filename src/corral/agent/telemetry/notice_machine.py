@@ -5,13 +5,12 @@ from typing import Final
 
 from corral.agent.telemetry.limits import Limits
 from corral.agent.telemetry.notice_gpu import rise
-from corral.agent.telemetry.noticed import SENSORS, Holding, Past, signal
+from corral.agent.telemetry.noticed import GPUS, NO_GPU, PORTS, SENSORS, Holding, Past, signal
 from corral.domain.signals import Signal, SignalKind
 from corral.domain.telemetry import DiskSample, NodeSample, PortSample
 from corral.domain.units import share_text
 
-_OF_GPUS: Final = frozenset({"GPUs", SENSORS})
-_NAMES: Final = {"GPUs": "the GPUs' driver does", "ports": "the network ports do",
+_NAMES: Final = {GPUS: "the GPUs' driver does", PORTS: "the network ports do",
                  SENSORS: "its sensors do"}  # fmt: skip
 
 
@@ -94,7 +93,7 @@ def silences(sample: NodeSample) -> Iterator[Holding]:
     """What does not answer at all; a GPU of which that is said itself has its own signal."""
     each = any(gpu.silent for gpu in sample.gpus)
     for name in sample.silent:
-        if each and name in _OF_GPUS:
+        if each and name in NO_GPU:
             continue
         text = f"{_NAMES.get(name, name + ' does')} not answer"
         yield Holding(

@@ -7,7 +7,11 @@ from typing import Any, Final
 from corral.domain.signals import Signal, SignalKind
 from corral.domain.telemetry import GpuSample, NodeSample
 
-SENSORS: Final = "sensors"  # in `NodeSample.silent`: their whole reader does not answer
+# In `NodeSample.silent`, beside the paths of disks: the GPUs' driver, the ports, the whole reader.
+GPUS: Final = "GPUs"
+PORTS: Final = "ports"
+SENSORS: Final = "sensors"
+NO_GPU: Final = frozenset({GPUS, SENSORS})  # then nothing is known of any GPU
 
 
 def signal(at: float, kind: SignalKind, text: str, **more: Any) -> Signal:

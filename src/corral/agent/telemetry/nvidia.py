@@ -11,19 +11,19 @@ from typing import Any, Final
 
 import pynvml  # type: ignore[import-untyped]
 
+from corral.agent.clocks import wall
 from corral.agent.telemetry.nvml import Device, devices
 from corral.agent.telemetry.nvml_ask import Gone, Lost
 from corral.agent.telemetry.part import Part
 from corral.agent.telemetry.words import Happening, Held
 from corral.domain.facts import AttemptKey
-from corral.domain.signals import SignalKind
+from corral.domain.signals import XID_RECOVERY, SignalKind
 from corral.domain.telemetry import GpuSample
 
 LOOK_AGAIN_SECONDS: Final = 60.0  # for a driver where there was none
 OPEN_AGAIN_SECONDS: Final = 300.0  # when a GPU is lost, or the driver was begun anew
 WAIT_MILLISECONDS: Final = 60_000
 PAUSE_SECONDS: Final = 5.0  # when the driver does not wait
-RECOVERY_CHANGED: Final = 154
 # In the words of the kernel's log. Source: NVML API reference, nvmlDeviceGpuRecoveryAction_t.
 RECOVERIES: Final = ("None", "GPU Reset", "Node Reboot", "Drain P2P", "Drain and Reset",
                      "Recover IMEX Domain", "Bus Reset", "System Reboot")  # fmt: skip
@@ -133,9 +133,9 @@ class Nvidia:
         device = next(same, None)
         gpu = None if device is None else device.index
         name = "a GPU" if gpu is None else f"GPU {gpu}"
-        recovery = _recovery(device) if code == RECOVERY_CHANGED and device is not None else ""
+        recovery = _recovery(device) if code == XID_RECOVERY and device is not None else ""
         return Happening(
-            at=time.clock_gettime(time.CLOCK_REALTIME),
+            at=wall(),
             kind=SignalKind.XID,
             text=f"{name}: XID {code}" + (f": {recovery}" if recovery else ""),
             code=code,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pynvml  # type: ignore[import-untyped]
 
+from corral.agent.nvml_gpus import driver_indices, text_of
 from corral.agent.telemetry.nvlink import Links
 from corral.agent.telemetry.nvml_ask import Asked
 from corral.domain.gpus import short_type
@@ -25,10 +26,6 @@ THROTTLE: Final = (
     ("hw_power_brake_slowdown", pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown),
 )
 ALL_LINKS: Final = 2**32 - 1  # of a field value that is kept for each link: their sum
-_ABSENT: Final = (
-    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-    pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-)
 
 
 @dataclass(slots=True)
@@ -162,26 +159,11 @@ class Device:
 
 
 def devices(chosen: tuple[int, ...] | None) -> tuple[Device, ...]:
-    """Open NVML and find the GPUs with a `chosen` index of the driver's; None: all of them.
-
-    Without a driver there are none. Raises: RuntimeError when there is one and it fails.
-    """
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as trouble:
-        if trouble.value in _ABSENT:
-            return ()
-        raise RuntimeError(f"NVML does not start: {trouble}") from trouble
-    try:
-        there = range(pynvml.nvmlDeviceGetCount())
-    except pynvml.NVMLError as trouble:
-        raise RuntimeError(f"NVML fails: {trouble}") from trouble
-    wanted = there if chosen is None else [index for index in chosen if index in there]
+    """Those of the driver's GPUs with a `chosen` index that can be named, which one that is lost
+    cannot. Raises: RuntimeError when there is a driver and it fails."""
     found = []
-    for place, index in enumerate(wanted):
-        with suppress(
-            pynvml.NVMLError
-        ):  # one that is lost cannot even be named: it is there no more
+    for place, index in enumerate(driver_indices(chosen)):
+        with suppress(pynvml.NVMLError):
             found.append(_device(place, index))
     return tuple(found)
 
@@ -191,8 +173,8 @@ def _device(place: int, index: int) -> Device:
     return Device(
         index=place,
         handle=handle,
-        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-        type=short_type(_text(pynvml.nvmlDeviceGetName(handle))),
+        uuid=text_of(pynvml.nvmlDeviceGetUUID(handle)),
+        type=short_type(text_of(pynvml.nvmlDeviceGetName(handle))),
         bus=_bus(handle),
     )
 
@@ -220,7 +202,3 @@ def _engine(found: Any) -> float | None:
 
 def _kilobytes(value: int | None) -> float | None:
     return None if value is None else value * 1000.0
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else name

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from corral.agent.sysfs import number_in, text_in
 from corral.domain.telemetry import PortSample
 
 _WORD_BYTES: Final = 4  # InfiniBand counts data in words
@@ -27,18 +28,18 @@ def ports(root: Path) -> tuple[PortSample, ...]:
 
 def _ethernet(folder: Path) -> Iterator[PortSample]:
     for port in _below(folder):
-        if not (port / "device").exists() or (_number(port / "type") or 0) != 1:
+        if not (port / "device").exists() or (number_in(port / "type") or 0) != 1:
             continue  # 1 is ARPHRD_ETHER: IP over InfiniBand is its RDMA port's
-        statistics, megabits = port / "statistics", _number(port / "speed")
+        statistics, megabits = port / "statistics", number_in(port / "speed")
         yield PortSample(
             name=port.name,
             kind="ethernet",
-            up=_text(port / "operstate") in ("up", "unknown"),
+            up=text_in(port / "operstate") in ("up", "unknown"),
             bits_per_second=megabits * 1e6 if megabits is not None and megabits > 0 else None,
-            received_bytes=_number(statistics / "rx_bytes") or 0,
-            sent_bytes=_number(statistics / "tx_bytes") or 0,
-            errors=sum(_number(statistics / name) or 0 for name in ("rx_errors", "tx_errors")),
-            downs=_number(port / "carrier_down_count") or 0,
+            received_bytes=number_in(statistics / "rx_bytes") or 0,
+            sent_bytes=number_in(statistics / "tx_bytes") or 0,
+            errors=sum(number_in(statistics / name) or 0 for name in ("rx_errors", "tx_errors")),
+            downs=number_in(port / "carrier_down_count") or 0,
         )
 
 
@@ -48,13 +49,13 @@ def _rdma(folder: Path) -> Iterator[PortSample]:
             counters = port / "counters"
             yield PortSample(
                 name=f"{device.name}/{port.name}",
-                kind="roce" if _text(port / "link_layer") == "Ethernet" else "infiniband",
-                up=_text(port / "state").endswith("ACTIVE"),
-                bits_per_second=_rate(_text(port / "rate")),
-                received_bytes=_WORD_BYTES * (_number(counters / "port_rcv_data") or 0),
-                sent_bytes=_WORD_BYTES * (_number(counters / "port_xmit_data") or 0),
-                errors=sum(_number(counters / name) or 0 for name in _RDMA_ERRORS),
-                downs=_number(counters / "link_downed") or 0,
+                kind="roce" if text_in(port / "link_layer") == "Ethernet" else "infiniband",
+                up=text_in(port / "state").endswith("ACTIVE"),
+                bits_per_second=_rate(text_in(port / "rate")),
+                received_bytes=_WORD_BYTES * (number_in(counters / "port_rcv_data") or 0),
+                sent_bytes=_WORD_BYTES * (number_in(counters / "port_xmit_data") or 0),
+                errors=sum(number_in(counters / name) or 0 for name in _RDMA_ERRORS),
+                downs=number_in(counters / "link_downed") or 0,
             )
 
 
@@ -69,15 +70,3 @@ def _below(folder: Path) -> list[Path]:
     with suppress(OSError):
         return sorted(folder.iterdir())
     return []
-
-
-def _text(file: Path) -> str:
-    with suppress(OSError, ValueError):
-        return file.read_text().strip()
-    return ""
-
-
-def _number(file: Path) -> int | None:
-    with suppress(OSError, ValueError):
-        return int(file.read_text())
-    return None

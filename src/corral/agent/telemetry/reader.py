@@ -18,9 +18,11 @@ from typing import Final
 
 import msgspec
 
+from corral.agent.clocks import wall
 from corral.agent.settings import load_settings
 from corral.agent.telemetry.kernel_log import KernelLog
 from corral.agent.telemetry.machine import Machine, disk
+from corral.agent.telemetry.noticed import GPUS, PORTS
 from corral.agent.telemetry.part import Part
 from corral.agent.telemetry.ports import ports
 from corral.agent.telemetry.sources import Source, source_of
@@ -74,13 +76,13 @@ class Reader:
         disks = tuple(self._disk(path, deadline) for path in self._disks)
         found_ports = self._ports.end(deadline - time.monotonic())
         if found_ports is None:
-            silent.append("ports")
+            silent.append(PORTS)
         silent += [one.path for one in disks if one.silent]
         used, total = self.machine.memory()
         seconds = started - self._read_at if self._read_at is not None else 0.0
         self._read_at = started
         sample = NodeSample(
-            at=time.clock_gettime(time.CLOCK_REALTIME),
+            at=wall(),
             seconds=round(seconds, 3),
             cpu_utilisation=self.machine.cpu.read(),
             memory_used_bytes=used,
@@ -114,7 +116,7 @@ class Reader:
         self.source.begin(held, known)
         found, silent = self.source.end(deadline)
         named = (replace(one, processes=attributed(one.processes, known)) for one in found)
-        return tuple(named), ["GPUs"] * silent
+        return tuple(named), [GPUS] * silent
 
 
 def kernel_log(settings: NodeSettings, node_dir: Path) -> Path | None:

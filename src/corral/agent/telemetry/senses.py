@@ -1,12 +1,12 @@
 """The agent's senses: a sample of all sensors now and again, and the signals that follow."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from corral.agent.clocks import wall
 from corral.agent.telemetry.helper import Helper
 from corral.agent.telemetry.notebook import FILE, Notebook
 from corral.agent.telemetry.notice import hear, notice
@@ -31,10 +31,6 @@ class Attempts(Protocol):
     def launches(self) -> Mapping[AttemptKey, Launch]: ...
 
     def seen(self) -> tuple[Seen, ...]: ...
-
-
-def wall() -> float:
-    return time.clock_gettime(time.CLOCK_REALTIME)
 
 
 @dataclass(slots=True, kw_only=True)

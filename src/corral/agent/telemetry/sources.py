@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from corral.agent.clocks import wall
 from corral.agent.processes import children
 from corral.agent.survey import amd_gpus, pretend_gpus
 from corral.agent.telemetry import amd
@@ -63,7 +64,7 @@ class PretendGpus:
 
     def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
         ranks = {key: tuple(children(shim)) for shim, key in shims.items()}
-        at = time.clock_gettime(time.CLOCK_REALTIME)
+        at = wall()
         try:
             self._newest = self.model.read(held, ranks, at, faults(self.faults))
         except ValueError as wrong:

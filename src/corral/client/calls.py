@@ -5,6 +5,7 @@ Both clients are made of these, so that no rule is written twice. Paths are quot
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 
@@ -76,11 +77,11 @@ def array(of: str, *, everything: bool) -> "Call[list[api.Job]]":
 
 
 def job(name: str) -> "Call[api.JobDetail]":
-    return Call(method="GET", path=_job(name), read=_one("JobDetail"))
+    return Call(method="GET", path=_job(name), read=read_as("api.JobDetail"))
 
 
 def why(name: str) -> "Call[api.Why]":
-    return Call(method="GET", path=f"{_job(name)}/why", read=_one("Why"))
+    return Call(method="GET", path=f"{_job(name)}/why", read=read_as("api.Why"))
 
 
 def change_job(
@@ -88,21 +89,26 @@ def change_job(
 ) -> "Call[api.JobDetail]":
     path = f"{_job(name)}/{to}"
     return Call(
-        method="POST", path=path, read=_one("JobDetail"), repeatable=to in ("cancel", "suspend")
+        method="POST",
+        path=path,
+        read=read_as("api.JobDetail"),
+        repeatable=to in ("cancel", "suspend"),
     )
 
 
 def signal(name: str, signal: str, to: "To | None") -> "Call[api.JobDetail]":
     body = {"signal": signal, "to": to}
     path = f"{_job(name)}/signal"
-    return Call(method="POST", path=path, json=body, read=_one("JobDetail"), repeatable=False)
+    return Call(
+        method="POST", path=path, json=body, read=read_as("api.JobDetail"), repeatable=False
+    )
 
 
 def checkpoints(name: str) -> "Call[list[api.Checkpoint]]":
     return Call(
         method="GET",
         path=f"{_job(name)}/checkpoints",
-        read=lambda body: _one("Checkpoints")(body).checkpoints,
+        read=lambda body: read_as("api.Checkpoints")(body).checkpoints,
     )
 
 
@@ -112,14 +118,14 @@ def events(name: str | None, after: int) -> "Call[list[api.Event]]":
         method="GET",
         path=path,
         query={"after": after},
-        read=lambda body: _one("Events")(body).events,
+        read=lambda body: read_as("api.Events")(body).events,
     )
 
 
 def follow_events(name: str | None, after: int) -> "Stream[api.Event]":
     path = f"{_job(name)}/events" if name else "/v1/events"
     query = {"after": after, "follow": 1}
-    return Stream(path=path, query=query, read=_one("Event"), is_last=lambda event: False)
+    return Stream(path=path, query=query, read=read_as("api.Event"), is_last=lambda event: False)
 
 
 def logs(
@@ -131,46 +137,46 @@ def logs(
     return Stream(
         path=f"{_job(name)}/logs",
         query=query,
-        read=_one("LogLines"),
+        read=read_as("api.LogLines"),
         is_last=lambda piece: piece.end is not None,
     )
 
 
 def status() -> "Call[api.Status]":
-    return Call(method="GET", path="/v1/status", read=_one("Status"))
+    return Call(method="GET", path="/v1/status", read=read_as("api.Status"))
 
 
 def nodes() -> "Call[list[api.Node]]":
-    return Call(method="GET", path="/v1/nodes", read=lambda body: _one("Nodes")(body).nodes)
+    return Call(method="GET", path="/v1/nodes", read=lambda body: read_as("api.Nodes")(body).nodes)
 
 
 def node(name: str) -> "Call[api.NodeDetail]":
-    return Call(method="GET", path=_node(name), read=_one("NodeDetail"))
+    return Call(method="GET", path=_node(name), read=read_as("api.NodeDetail"))
 
 
 def change_node(name: str, to: Literal["cordon", "drain", "uncordon"]) -> "Call[api.NodeDetail]":
-    return Call(method="POST", path=f"{_node(name)}/{to}", read=_one("NodeDetail"))
+    return Call(method="POST", path=f"{_node(name)}/{to}", read=read_as("api.NodeDetail"))
 
 
 def label_node(name: str, labels: Mapping[str, str | None]) -> "Call[api.NodeDetail]":
     return Call(
         method="PATCH", path=f"{_node(name)}/labels", json={"labels": dict(labels)},
-        read=_one("NodeDetail"),
+        read=read_as("api.NodeDetail"),
     )  # fmt: skip
 
 
 def queues() -> "Call[shapes.Queues]":
-    return Call(method="GET", path="/v1/queues", read=_queue_shape("Queues"))
+    return Call(method="GET", path="/v1/queues", read=read_as("queue_answers.Queues"))
 
 
 def queue(name: str) -> "Call[shapes.QueueDetail]":
-    return Call(method="GET", path=_queue(name), read=_queue_shape("QueueDetail"))
+    return Call(method="GET", path=_queue(name), read=read_as("queue_answers.QueueDetail"))
 
 
 def set_queues(document: Mapping[str, Any], *, dry_run: bool) -> "Call[shapes.QueueChanges]":
     return Call(
         method="PUT", path="/v1/queues", query={"dry_run": int(dry_run)},
-        json={"document": dict(document)}, read=_queue_shape("QueueChanges"),
+        json={"document": dict(document)}, read=read_as("queue_answers.QueueChanges"),
     )  # fmt: skip
 
 
@@ -179,17 +185,17 @@ def set_queue(
 ) -> "Call[shapes.QueueChanges]":
     return Call(
         method="PUT", path=_queue(name), query={"dry_run": int(dry_run)},
-        json={"fields": dict(fields)}, read=_queue_shape("QueueChanges"),
+        json={"fields": dict(fields)}, read=read_as("queue_answers.QueueChanges"),
     )  # fmt: skip
 
 
 def drop_queue(name: str) -> "Call[shapes.QueueChanges]":
-    return Call(method="DELETE", path=_queue(name), read=_queue_shape("QueueChanges"))
+    return Call(method="DELETE", path=_queue(name), read=read_as("queue_answers.QueueChanges"))
 
 
 def put_imports(jobs: Sequence["ImportedJob"], *, dry_run: bool) -> "Call[ImportDone]":
     body = {"jobs": [one.model_dump(mode="json") for one in jobs]}
-    read, query = _import_shape("ImportDone"), {"dry_run": int(dry_run)}
+    read, query = read_as("imports.ImportDone"), {"dry_run": int(dry_run)}
     return Call(method="POST", path="/v1/imports", query=query, json=body, read=read)
 
 
@@ -197,7 +203,7 @@ def imports(limit: int, before: str | None) -> "Call[list[ImportedJob]]":
     query: dict[str, str | int] = {"limit": limit}
     if before is not None:
         query["before"] = before
-    read = _import_shape("ImportedJobs")
+    read = read_as("imports.ImportedJobs")
     return Call(method="GET", path="/v1/imports", query=query, read=lambda body: read(body).jobs)
 
 
@@ -210,19 +216,17 @@ def report(
     limit: int,
     job: str | None = None,
 ) -> "Call[Report]":
-    def read(body: Any) -> "Report":
-        from corral.wire.reports import Report
-
-        return Report.model_validate(body)
-
     query: dict[str, str | int] = {"by": by, "limit": limit}
     query |= {name: str(at) for name, at in (("since", since), ("until", until)) if at is not None}
     query |= {"job": job} if job is not None else {}
-    return Call(method="GET", path=f"/v1/reports/{quote(kind, safe='')}", query=query, read=read)
+    path = f"/v1/reports/{quote(kind, safe='')}"
+    return Call(method="GET", path=path, query=query, read=read_as("reports.Report"))
 
 
 def secrets() -> "Call[list[api.Secret]]":
-    return Call(method="GET", path="/v1/secrets", read=lambda body: _one("Secrets")(body).secrets)
+    return Call(
+        method="GET", path="/v1/secrets", read=lambda body: read_as("api.Secrets")(body).secrets
+    )
 
 
 def set_secret(name: str, value: str) -> Call[None]:
@@ -268,42 +272,23 @@ def quoted(kind: str, name: str, see: str) -> str:
     return quote(name, safe="")
 
 
-def _one(shape: str) -> Callable[[Any], Any]:
-    """Read the body as wire.api's shape of this name; pydantic is loaded when the first answer
-    comes, here and below."""
+def read_as(shape: str) -> Callable[[Any], Any]:
+    """Read the body as this shape of the wire, "api.Job"; pydantic is loaded when the first answer
+    comes."""
+    module, _, name = shape.partition(".")
 
     def read(body: Any) -> Any:
-        from corral.wire import api
-
-        return getattr(api, shape).model_validate(body)
-
-    return read
-
-
-def _queue_shape(shape: str) -> Callable[[Any], Any]:
-    def read(body: Any) -> Any:
-        from corral.wire import queue_answers
-
-        return getattr(queue_answers, shape).model_validate(body)
-
-    return read
-
-
-def _import_shape(shape: str) -> Callable[[Any], Any]:
-    def read(body: Any) -> Any:
-        from corral.wire import imports
-
-        return getattr(imports, shape).model_validate(body)
+        return getattr(import_module(f"corral.wire.{module}"), name).model_validate(body)
 
     return read
 
 
 def _jobs(body: Any) -> Any:
-    return _one("Jobs")(body).jobs
+    return read_as("api.Jobs")(body).jobs
 
 
 def _plan(body: Any) -> Any:
-    return _one("Plan")(body).plan
+    return read_as("api.Plan")(body).plan
 
 
 def _nothing(body: Any) -> None:

@@ -3,9 +3,9 @@
 As in `calls`, pydantic is loaded when the first answer comes.
 """
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from corral.client.calls import Call, quoted
+from corral.client.calls import Call, quoted, read_as
 
 if TYPE_CHECKING:
     from corral.wire import api, joining
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 def create_join_token(uses: int, expires_seconds: float) -> "Call[joining.JoinTokenMade]":
     body = {"uses": uses, "expires_seconds": expires_seconds}
-
-    def read(answer: Any) -> "joining.JoinTokenMade":
-        from corral.wire.joining import JoinTokenMade
-
-        return JoinTokenMade.model_validate(answer)
-
-    return Call(method="POST", path="/v1/nodes/tokens", json=body, read=read, repeatable=False)
+    return Call(
+        method="POST",
+        path="/v1/nodes/tokens",
+        json=body,
+        read=read_as("joining.JoinTokenMade"),
+        repeatable=False,
+    )
 
 
 def remove_node(name: str, force: bool) -> Call[None]:
@@ -36,30 +36,19 @@ def remove_node(name: str, force: bool) -> Call[None]:
 
 
 def declare_dead(name: str) -> "Call[api.NodeDetail]":
-    def read(answer: Any) -> "api.NodeDetail":
-        from corral.wire.api import NodeDetail
-
-        return NodeDetail.model_validate(answer)
-
-    return Call(method="POST", path=f"{_node(name)}/dead", read=read)
+    return Call(method="POST", path=f"{_node(name)}/dead", read=read_as("api.NodeDetail"))
 
 
 def clear_node(name: str) -> "Call[api.NodeDetail]":
-    def read(answer: Any) -> "api.NodeDetail":
-        from corral.wire.api import NodeDetail
-
-        return NodeDetail.model_validate(answer)
-
-    return Call(method="POST", path=f"{_node(name)}/clear", read=read)
+    return Call(method="POST", path=f"{_node(name)}/clear", read=read_as("api.NodeDetail"))
 
 
 def cordon_suspects() -> "Call[list[api.Node]]":
-    def read(answer: Any) -> "list[api.Node]":
-        from corral.wire.api import Nodes
-
-        return Nodes.model_validate(answer).nodes
-
-    return Call(method="POST", path="/v1/suspects/cordon", read=read)
+    return Call(
+        method="POST",
+        path="/v1/suspects/cordon",
+        read=lambda body: read_as("api.Nodes")(body).nodes,
+    )
 
 
 def _node(name: str) -> str:

@@ -1,9 +1,8 @@
 """Calls about users, tokens and the audit log, as values; and both clients' methods for them."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from corral.client.calls import Call, quoted
+from corral.client.calls import Call, quoted, read_as
 
 if TYPE_CHECKING:
     from corral.wire import people
@@ -12,22 +11,26 @@ T = TypeVar("T")
 
 
 def users() -> "Call[list[people.User]]":
-    return Call(method="GET", path="/v1/users", read=lambda body: _one("Users")(body).users)
+    return Call(
+        method="GET", path="/v1/users", read=lambda body: read_as("people.Users")(body).users
+    )
 
 
 def user(name: str) -> "Call[people.User]":
-    return Call(method="GET", path=_user(name), read=_one("User"))
+    return Call(method="GET", path=_user(name), read=read_as("people.User"))
 
 
 def add_user(name: str, role: str) -> "Call[people.User]":
     body = {"name": name, "role": role}
-    return Call(method="POST", path="/v1/users", json=body, read=_one("User"), repeatable=False)
+    return Call(
+        method="POST", path="/v1/users", json=body, read=read_as("people.User"), repeatable=False
+    )
 
 
 def set_user(name: str, role: str | None, disabled: bool | None) -> "Call[people.User]":
     body = {"role": role, "disabled": disabled}
     given = {key: value for key, value in body.items() if value is not None}
-    return Call(method="PATCH", path=_user(name), json=given, read=_one("User"))
+    return Call(method="PATCH", path=_user(name), json=given, read=read_as("people.User"))
 
 
 def remove_user(name: str) -> Call[None]:
@@ -35,7 +38,9 @@ def remove_user(name: str) -> Call[None]:
 
 
 def tokens() -> "Call[list[people.Token]]":
-    return Call(method="GET", path="/v1/tokens", read=lambda body: _one("Tokens")(body).tokens)
+    return Call(
+        method="GET", path="/v1/tokens", read=lambda body: read_as("people.Tokens")(body).tokens
+    )
 
 
 def create_token(
@@ -43,17 +48,17 @@ def create_token(
 ) -> "Call[people.TokenMade]":
     body = {"user": user, "role": role, "expires_seconds": expires_seconds}
     given = {key: value for key, value in body.items() if value is not None}
-    read = _one("TokenMade")
+    read = read_as("people.TokenMade")
     return Call(method="POST", path="/v1/tokens", json=given, read=read, repeatable=False)
 
 
 def revoke_token(id: str) -> "Call[people.Token]":
     path = f"/v1/tokens/{quoted('token', id, 'corral token ls')}"
-    return Call(method="DELETE", path=path, read=_one("Token"))
+    return Call(method="DELETE", path=path, read=read_as("people.Token"))
 
 
 def create_link() -> "Call[people.LinkMade]":
-    read = _one("LinkMade")
+    read = read_as("people.LinkMade")
     return Call(method="POST", path="/v1/session/links", read=read, repeatable=False)
 
 
@@ -63,23 +68,15 @@ def audit(
     query: dict[str, Any] = {"user": user, "since": since, "before": before, "limit": limit}
     given = {key: value for key, value in query.items() if value is not None}
     return Call(
-        method="GET", path="/v1/audit", query=given, read=lambda body: _one("Audit")(body).entries
+        method="GET",
+        path="/v1/audit",
+        query=given,
+        read=lambda body: read_as("people.Audit")(body).entries,
     )
 
 
 def _user(name: str) -> str:
     return f"/v1/users/{quoted('user', name, 'corral user ls')}"
-
-
-def _one(shape: str) -> Callable[[Any], Any]:
-    """Read the body as the shape of this name; pydantic is loaded when the first answer comes."""
-
-    def read(body: Any) -> Any:
-        from corral.wire import people
-
-        return getattr(people, shape).model_validate(body)
-
-    return read
 
 
 class SyncPeople:

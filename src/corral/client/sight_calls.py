@@ -6,7 +6,7 @@ As in `calls`, pydantic is loaded when the first answer comes.
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from corral.client.calls import Call
+from corral.client.calls import Call, read_as
 
 if TYPE_CHECKING:
     from corral.wire import alerts, api, gpus, series
@@ -22,48 +22,33 @@ def curve(
     if fields:
         given["fields"] = ",".join(fields)
 
-    def read(answer: Any) -> "series.Series":
-        from corral.wire.series import Series
-
-        return Series.model_validate(answer)
-
-    return Call(method="GET", path="/v1/series", query=given, read=read)
+    return Call(method="GET", path="/v1/series", query=given, read=read_as("series.Series"))
 
 
 def gpus_now() -> "Call[gpus.GpusNow]":
-    def read(answer: Any) -> "gpus.GpusNow":
-        from corral.wire.gpus import GpusNow
-
-        return GpusNow.model_validate(answer)
-
-    return Call(method="GET", path="/v1/gpus", read=read)
+    return Call(method="GET", path="/v1/gpus", read=read_as("gpus.GpusNow"))
 
 
 def newest_events(count: int) -> "Call[list[api.Event]]":
-    def read(answer: Any) -> "list[api.Event]":
-        from corral.wire.api import Events
-
-        return Events.model_validate(answer).events
-
-    return Call(method="GET", path="/v1/events", query={"newest": count}, read=read)
+    return Call(
+        method="GET",
+        path="/v1/events",
+        query={"newest": count},
+        read=lambda body: read_as("api.Events")(body).events,
+    )
 
 
 def alerts_now() -> "Call[alerts.Alerts]":
-    def read(answer: Any) -> "alerts.Alerts":
-        from corral.wire.alerts import Alerts
-
-        return Alerts.model_validate(answer)
-
-    return Call(method="GET", path="/v1/alerts", read=read)
+    return Call(method="GET", path="/v1/alerts", read=read_as("alerts.Alerts"))
 
 
 def test_alerts() -> "Call[list[str]]":
-    def read(answer: Any) -> list[str]:
-        from corral.wire.alerts import AlertsSent
-
-        return AlertsSent.model_validate(answer).sent
-
-    return Call(method="POST", path="/v1/alerts/test", read=read, repeatable=False)
+    return Call(
+        method="POST",
+        path="/v1/alerts/test",
+        read=lambda body: read_as("alerts.AlertsSent")(body).sent,
+        repeatable=False,
+    )
 
 
 class SyncSights:

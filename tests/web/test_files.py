@@ -1,7 +1,7 @@
 """The pages' files: what is answered, how long it is kept, and what a page may do."""
 
+import gzip
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -17,7 +17,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "static/assets").mkdir(parents=True)
     (tmp_path / "static/index.html").write_text("<title>Corral</title>")
     (tmp_path / "static" / HASHED).write_text("plain")
-    (tmp_path / "static" / f"{HASHED}.br").write_bytes(b"packed")
+    (tmp_path / "static" / f"{HASHED}.gz").write_bytes(gzip.compress(b"packed"))
     (tmp_path / "secret.json").write_text("{}")
     return tmp_path / "static"
 
@@ -42,16 +42,28 @@ def test_a_page_may_ask_no_other_host_and_run_nothing_that_is_written_into_it(fo
 
 
 def test_what_has_its_content_in_its_name_is_kept_for_ever(folder: Path) -> None:
-    answer = browser(folder).get(f"/{HASHED}", headers={"Accept-Encoding": "identity"})
-    assert answer.text == "plain"
+    answer = browser(folder).get(f"/{HASHED}")
     assert "immutable" in answer.headers["cache-control"]
-    packed: Any = folder / f"{HASHED}.br"
-    assert packed.exists()
+
+
+@pytest.mark.parametrize(("taken", "text"), [("identity", "plain"), ("br, gzip", "packed")])
+def test_what_the_build_has_packed_goes_to_who_takes_it(
+    folder: Path, taken: str, text: str
+) -> None:
+    answer = browser(folder).get(f"/{HASHED}", headers={"Accept-Encoding": taken})
+    assert answer.text == text
+    assert answer.headers["vary"] == "Accept-Encoding"
 
 
 @pytest.mark.parametrize(
     "path",
-    ["/assets/gone-1.js", "/../secret.json", "/%2e%2e/secret.json", "/a%2f..%2f..%2fsecret.json"],
+    [
+        "/assets/gone-1.js",
+        "/../secret.json",
+        "/%2e%2e/secret.json",
+        "/a%2f..%2f..%2fsecret.json",
+        f"/{'a' * 300}.js",
+    ],
 )
 def test_a_file_that_is_none_of_the_pages_is_not_found(folder: Path, path: str) -> None:
     assert browser(folder).get(path).status_code == 404

@@ -13,22 +13,24 @@ from corral.ports.store import Store
 
 async def admit_admin(store: Store, secret: str, now: float) -> None:
     """Let the account that the head runs under be an admin, by the token of the directory."""
-    name, digest = UserName(getpass.getuser()), token_digest(secret)
-    user = User(name=name, role=Role.ADMIN, created_at=now)
-    await store.add_user(user, entry=_entry("user.add", name, "admin", now))
-    id = token_id(digest)
-    token = Token(id=id, sha256=digest, user=name, role=Role.ADMIN, created_at=now)
-    await store.add_token(token, entry=_entry("token.create", id, f"admin of {name}", now))
+    name = UserName(getpass.getuser())
+    await _admit(store, name, Role.ADMIN, secret, now, why=f"admin of {name}")
 
 
 async def admit_monitor(store: Store, secret: str, now: float) -> None:
     """Let the Prometheus of the directory read, and no more."""
-    name, digest = UserName("monitoring"), token_digest(secret)
-    user = User(name=name, role=Role.VIEWER, created_at=now)
-    await store.add_user(user, entry=_entry("user.add", name, "viewer", now))
+    await _admit(store, UserName("monitoring"), Role.VIEWER, secret, now, why="Prometheus")
+
+
+async def _admit(
+    store: Store, name: UserName, role: Role, secret: str, now: float, *, why: str
+) -> None:
+    """A user of this role, and the token for it."""
+    user, digest = User(name=name, role=role, created_at=now), token_digest(secret)
+    await store.add_user(user, entry=_entry("user.add", name, role, now))
     id = token_id(digest)
-    token = Token(id=id, sha256=digest, user=name, role=Role.VIEWER, created_at=now)
-    await store.add_token(token, entry=_entry("token.create", id, "Prometheus", now))
+    token = Token(id=id, sha256=digest, user=name, role=role, created_at=now)
+    await store.add_token(token, entry=_entry("token.create", id, why, now))
 
 
 async def admit_node(store: Store, node: NodeId, sha256: str, now: float) -> None:

@@ -90,6 +90,7 @@ Of runs that are known, or of a history: then a forecast of the demand with its 
 For example: corral plan capacity --run-hours 20 --runs 30 --run-gpus 16
 Or: corral plan capacity --history jobs.csv --wait 30m
 """
+
 VALIDATE: Final = """Hold predictions against measurements.
 
 A table is one of plan predict with what was measured, in one of these columns, by its kind:

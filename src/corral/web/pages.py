@@ -7,6 +7,7 @@ is asked for anew each time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os.path import isfile
 from pathlib import Path
 from typing import Final
 
@@ -90,13 +91,16 @@ class Pages:
         return Response(content, 200, headers, media_type=file.kind)
 
     def _file(self, name: str) -> File | None:
-        """Read once: what is under a name of `assets/` never changes, and the page is small."""
+        """Read once: what is under a name of `assets/` never changes, and the page is small. None
+        where there is no such file, also for a name that no file can have."""
         known = self._files.get(name)
         if known is not None and known.caching == KEPT:
             return known
         path = self._folder / name
         kind = _TYPES.get(path.suffix)
-        if kind is None or ".." in path.parts or not path.is_file():
+        if (
+            kind is None or ".." in path.parts or not isfile(path)
+        ):  # also of a name that is too long
             return None
         packed = {
             coding: path.with_name(path.name + ending).read_bytes()

@@ -103,7 +103,11 @@ class Prometheus:
             f"--storage.tsdb.retention.size={KEPT_BYTES}",
             f"--web.listen-address={self.url.removeprefix('http://')}",
         ]
-        pid = spawn(words, dict(os.environ), self.folder / "prometheus.log")
+        try:
+            pid = spawn(words, dict(os.environ), self.folder / "prometheus.log")
+        except OSError as error:  # the head does without
+            log.error("prometheus_not_started", error=str(error))
+            return
         self.process = Process.find(pid)
         if self.process is not None:
             self.process.record(self._pid_file)

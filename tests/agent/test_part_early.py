@@ -42,9 +42,9 @@ def folder_in(place: Path, launch: Launch, *, early: bool = True, **more: object
     settings = NodeSettings(**told)  # type: ignore[arg-type]
     files = {"node.json": encode_settings(settings), "token": TOKEN.encode()}
     if early:
-        early = early_of(launch, settings, has_workdir=True)
-        assert early is not None
-        files[EARLY_FILE] = early.encode()
+        written = early_of(launch, settings, has_workdir=True)
+        assert written is not None
+        files[EARLY_FILE] = written.encode()
     for name, content in files.items():
         (source / name).touch(mode=0o600)
         (source / name).write_bytes(content)

@@ -101,7 +101,7 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         bought=bought(prices, request.budget_usd, used) if request.budget_usd else None,
         hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
         by_use=_by_use(prices, gpus),
-        told=tuple(_told(request, known)),
+        told=tuple(_told(known)),
     )
 
 
@@ -141,7 +141,7 @@ def _by_use(prices: Prices, gpus: int) -> tuple[tuple[float, tuple[float, ...]],
     )
 
 
-def _told(request: CostRequest, known: Mapping[str, Assumption]) -> list[str]:
+def _told(known: Mapping[str, Assumption]) -> list[str]:
     def numbers(one: Assumption) -> str:
         usual = f"{one.name} = {brief(one.value)} {one.unit}"
         return usual if one.is_known else f"{usual} ({brief(one.low)} to {brief(one.high)})"

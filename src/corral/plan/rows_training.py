@@ -109,7 +109,7 @@ def read(row: Row) -> Run:
         global_batch=count * even,
         precision=precision,
         state=replace(LORA, weight=min(2.0, precision.bytes)) if _is_frozen(row) else State(),
-        has_flash=_has_flash(row, by, told),
+        has_flash=_has_flash(by, told),
     )
     run = Run(
         step=step,
@@ -297,7 +297,7 @@ def _precision(row: Row, used: Device, told: list[str]) -> Precision:
     return Precision.FP16 if "fp16" in said and "bf16" not in said else Precision.BF16
 
 
-def _has_flash(row: Row, by: Software, told: list[str]) -> bool:
+def _has_flash(by: Software, told: list[str]) -> bool:
     if by.name in OLD:
         told.append("attention without a flash kernel, as libraries had it before 2023")
         return False

@@ -28,7 +28,7 @@ class Blame:
         key = (job.id, before.attempt)
         self._budgets(before, job, key)
         if before.state == JobState.RECOVERING and job.state in (JobState.QUEUED, JobState.FAILED):
-            self._explained(job, key)
+            self._explained(key)
         if job.state == JobState.RECOVERING != before.state and not self._cause(key):
             self._books.breach("I7", f"{key} is ended, and nothing had befallen it")
         if job.state == JobState.STOPPING and job.why == StopWhy.TIME != before.why:
@@ -57,7 +57,7 @@ class Blame:
         if self._fruitless[job.id] >= 3:
             self._books.breach("I17", f"{job.id} is tried again after three failures in a row")
 
-    def _explained(self, job: Job, key: AttemptKey) -> None:
+    def _explained(self, key: AttemptKey) -> None:
         """I14: a failed attempt has a cause, a culprit and evidence; the culprit did it."""
         attempt = self._books.attempts[key]
         own = self._books.evidence.own[key]

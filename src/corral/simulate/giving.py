@@ -62,7 +62,7 @@ class Giving:
             self._reservation(reservation, jobs, changes, given)
         for job in changes.jobs:
             before = self._books.jobs.get(job.id, job)
-            self._job(job, jobs, attempts.get((job.id, before.attempt)), changes)
+            self._job(job, attempts.get((job.id, before.attempt)), changes)
         for attempt in new:
             self._nobody_slips_in(attempt)
         self._placed(changes.allocations, new, jobs)
@@ -231,9 +231,7 @@ class Giving:
 
     # -- each job --------------------------------------------------------------------------------
 
-    def _job(
-        self, job: Job, jobs: dict[JobId, Job], attempt: Attempt | None, changes: Changes
-    ) -> None:
+    def _job(self, job: Job, attempt: Attempt | None, changes: Changes) -> None:
         before = self._books.jobs.get(job.id)
         if job.state == JobState.QUEUED != (before and before.state):
             self._waits_since[job.id] = self._books.now()

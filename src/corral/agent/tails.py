@@ -1,6 +1,7 @@
 """What ranks that failed have printed last: the head reads of it what they failed of."""
 
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Final
 from corral.domain.attempt import Exit
 
 TAIL_BYTES: Final = 4096
+READ_BYTES: Final = 16384  # so much is looked at, for what is left of it without the frames of C++
 MOST_RANKS: Final = 16  # of a node: beats stay small when a thousand ranks fail at once
+_FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)  # of c10::Error
 
 
 def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:
@@ -20,12 +23,13 @@ def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, 
 
 
 def tail_of(file: Path) -> str:
-    """The end of the file, and of the one before it where it has just been rotated; "" for none."""
+    """The end of the file, and of the one before it where it has just been rotated; "" for none.
+    Frames of C++ are left out: a watchdog of NCCL prints 9 KB of them behind what it tells."""
     tail = b""
     for one in (file, file.with_name(f"{file.name}.1")):
-        if len(tail) < TAIL_BYTES:
-            tail = _end_of(one, TAIL_BYTES - len(tail)) + tail
-    return tail.decode("utf-8", "replace")
+        if len(tail) < READ_BYTES:
+            tail = _end_of(one, READ_BYTES - len(tail)) + tail
+    return _FRAMES.sub(b"", tail)[-TAIL_BYTES:].decode("utf-8", "replace")
 
 
 def _end_of(file: Path, size: int) -> bytes:

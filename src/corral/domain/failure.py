@@ -33,6 +33,7 @@ class FailureKind(StrEnum):
     HANG = "collective-timeout"
     PORT = "port-taken"
     NETWORK = "network-unreachable"
+    FABRIC = "fabric-fault"
     ACCESS = "access-denied"
     DATA = "bad-data"
     CHECKPOINT = "bad-checkpoint"
@@ -104,7 +105,8 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "run it with CUDA_LAUNCH_BLOCKING=1 to find the kernel; on several GPUs: compute-sanitizer",
     ),
     FailureKind.GPU_FAULT: Meaning(
-        "a GPU is broken", "it begins again elsewhere; corral node show tells its health",
+        "a GPU or its driver is broken",
+        "it begins again elsewhere; corral node show tells its health",
         is_infra=True,
     ),
     FailureKind.GPU_MISSING: Meaning(
@@ -130,6 +132,11 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     ),
     FailureKind.NETWORK: Meaning(
         "an address cannot be reached", "check it, and the node's network: corral doctor net"
+    ),
+    FailureKind.FABRIC: Meaning(
+        "the network between its ranks failed",
+        "it begins again; corral doctor net tests the links of the node",
+        is_infra=True,
     ),
     FailureKind.ACCESS: Meaning(
         "access was denied", "check the token in secrets: and that it may read what is asked for"

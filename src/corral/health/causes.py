@@ -1,28 +1,29 @@
 """Of what ranks print last and how they end: what failed, and which rank began.
 
 A rank that lost its peers tells of the peers: where another rank of the gang has a cause of its
-own, or was still silent when the others gave up, that one is to blame.
+own, was named by those who waited, or was still silent when they gave up, that one is to blame.
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 from corral.domain.attempt import Exit
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.ids import NodeId
-from corral.health.patterns import MACHINE, PATTERNS, Pattern
+from corral.health.patterns import MACHINE, PATTERNS, Pattern, pattern_of
+from corral.health.printed import Printed, Raised, printed
+from corral.health.waits import awaited, behind, inner_end
 
-QUOTE_CHARACTERS: Final = 300
-LAST_LINES: Final = 15
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
+BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 _ABORT, _KILL, _TERM = 6, 9, 15
 _CRASHES: Final = frozenset({4, _ABORT, 7, 8, 11})  # ILL, BUS, FPE and SEGV beside it
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
-_PREFIX: Final = re.compile(r"^(\[(?:rank|default)\d+\]:\s?)")
-_RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*(?::\s|:?$)")
-_ROOT: Final = re.compile(r"Root Cause.*?rank\s*:\s*(\d+) .*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
+NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
+_OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
+_ABOUT_THE_GANG: Final = frozenset({FailureKind.HANG, FailureKind.PEER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +59,37 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     if own:
         first = min(own, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank))
         return _failure(first, alike=sum(one.kind == first.kind for one in own))
-    hung = next((one for one in told if one.kind == FailureKind.HANG), None)
-    quiet = [end for end in ends if end.exit is None or end.exit.clean]
-    quiet += [one.end for one in stopped]
-    first = hung or min(told, key=lambda one: (one.at, one.end.rank))
+    return _of_the_gang(ends, told, [one.end for one in stopped])
+
+
+def _of_the_gang(
+    ends: Sequence[RankEnd], told: Sequence[_Read], stopped: Sequence[RankEnd]
+) -> Failure:
+    """Where no rank has a cause of its own: who did not come, or what is between them."""
+    order = sorted(told, key=lambda one: (one.at, one.end.rank))
+    if (wire := next((one for one in order if one.kind not in _ABOUT_THE_GANG), None)) is not None:
+        return _failure(wire, alike=sum(one.kind == wire.kind for one in told))
+    first = next((one for one in order if one.kind == FailureKind.HANG), order[0])
+    quiet = [end for end in ends if end.exit is None or end.exit.clean] or stopped
+    missing, alike = _missing(ends, told, quiet), max(1, len(quiet))
+    if missing is None:
+        return _failure(order[0], alike=len(told))
+    return _failure(replace(first, end=missing, kind=FailureKind.HANG), alike=alike)
+
+
+def _missing(
+    ends: Sequence[RankEnd], told: Sequence[_Read], quiet: Sequence[RankEnd]
+) -> RankEnd | None:
+    """Whom the others name; else who was silent to the end; else who is behind in its work."""
+    of = {end.rank: end for end in ends}
+    named = [rank for one in told for rank in awaited(one.end.tail) if rank != one.end.rank]
+    for rank in named:
+        if rank in of and rank not in {one.end.rank for one in told}:
+            return of[rank]
     if quiet:
-        missing = min(quiet, key=lambda end: end.rank)
-        return _failure(replace(first, end=missing, kind=FailureKind.HANG), alike=len(quiet))
-    return _failure(first, alike=len(told))
+        return min(quiet, key=lambda end: end.rank)
+    rank = behind({one.end.rank: one.end.tail for one in told})
+    return of.get(rank) if rank is not None else None
 
 
 def _failure(one: _Read, *, alike: int) -> Failure:
@@ -82,28 +106,32 @@ def _failure(one: _Read, *, alike: int) -> Failure:
 
 def _read(end: RankEnd, exit: Exit) -> _Read:
     """By what it says, where its end alone does not say more."""
-    text = _plain(end.tail)
-    end, exit = _of_torchrun(end, exit, text)
-    last = _lines(text)[-LAST_LINES:]
-    by_end, said = _by_end(exit), _by_words(_raised(text), last)
-    read = _Read(end=end, kind=FailureKind.UNKNOWN, at=exit.at, quote=last[-1] if last else "")
+    log = printed(end.tail)
+    rank, exit = inner_end(log.text, exit)
+    end = end if rank is None else replace(end, rank=rank)
+    by_end, said = _by_end(exit), _by_words(log)
+    quote = log.last[-1] if log.last else ""
+    read = _Read(end=end, kind=FailureKind.UNKNOWN, at=exit.at, quote=quote)
     if exit.out_of_memory:
         return replace(read, kind=FailureKind.HOST_MEMORY, quote="")
-    if by_end is not None and not _says_more(said, exit):
+    if by_end is not None and not _says_more(said, exit, log):
         return replace(read, kind=by_end)
-    raised = _raised(text)
-    if exit.code in (126, 127) and not raised:  # what a shell ends with that could not start it
+    if exit.code in NOT_STARTED and not log.raised and (said is None or said[0].kind in _OF_SHELLS):
         return replace(read, kind=FailureKind.COMMAND)
     if said is not None:
         pattern, line = said
         return replace(read, kind=pattern.kind, quote=line, of_peers=pattern.of_peers)
-    return replace(read, kind=FailureKind.PROGRAM, quote=raised[-1]) if raised else read
+    complaint = _own_words(log.raised) or log.complaint
+    return replace(read, kind=FailureKind.PROGRAM, quote=complaint) if complaint else read
 
 
-def _says_more(said: tuple[Pattern, str] | None, exit: Exit) -> bool:
+def _says_more(said: tuple[Pattern, str] | None, exit: Exit, log: Printed) -> bool:
     """Whether the words are believed where a signal ended it: one that aborts itself tells why, and
-    one that was told to stop may have lost its peers. Nobody tells of having been killed."""
+    one that was told to stop may have lost its peers. Nobody tells of having been killed, but one
+    that had just failed may have been killed for not leaving."""
     signal = _signal_of(exit)
+    if signal in (_KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
+        return True
     if said is None or signal == _KILL:
         return False
     pattern, _ = said
@@ -113,9 +141,10 @@ def _says_more(said: tuple[Pattern, str] | None, exit: Exit) -> bool:
 
 
 def _signal_of(exit: Exit) -> int | None:
-    if exit.signal is None and exit.code is not None and exit.code > SHELL_SIGNALS:
-        return exit.code - SHELL_SIGNALS
-    return exit.signal
+    if exit.signal is not None or exit.code is None or exit.code <= SHELL_SIGNALS:
+        return exit.signal
+    negative = BYTE - exit.code
+    return negative if negative in _CRASHES | {_KILL, _TERM} else exit.code - SHELL_SIGNALS
 
 
 def _by_end(exit: Exit) -> FailureKind | None:
@@ -130,51 +159,35 @@ def _by_end(exit: Exit) -> FailureKind | None:
     return FailureKind.INTERRUPTED if signal == 2 else None
 
 
-def _by_words(raised: Sequence[str], last: Sequence[str]) -> tuple[Pattern, str] | None:
-    """What errors that were raised tell comes before what else was printed, the last of them first
-    that is no consequence; of that else, only what is wrong with the machine where an error was
-    raised: programs warn of much that did not end them."""
-    found = [hit for line in reversed(raised) if (hit := _hit(line, PATTERNS)) is not None]
-    if not found:
-        patterns = [one for one in PATTERNS if one.kind in MACHINE] if raised else PATTERNS
-        found = [hit for line in reversed(last) if (hit := _hit(line, patterns)) is not None]
-        found.sort(key=lambda hit: PATTERNS.index(hit[0]))
-    return next((hit for hit in found if not hit[0].of_peers), found[0] if found else None)
+def _by_words(log: Printed) -> tuple[Pattern, str] | None:
+    """Errors that were raised come before what else was printed, the newest first that is no
+    consequence. Of that else, only what is wrong with the machine where an error was raised, and
+    nothing where that is the program's own mistake: programs warn of much that ends them not."""
+    raised = [one for one in log.raised if not one.is_wrapper]
+    peers: list[tuple[Pattern, str]] = []
+    for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
+        chain = list(errors)
+        hits = [hit for one in chain if (hit := _best(_hits(one.lines))) is not None]
+        if (own := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
+            return own
+        if not hits and not peers and chain[0].is_own:
+            return None
+        peers += hits
+    if raised:
+        return _best([*_hits(reversed(log.last), machine_only=True), *peers])
+    return _best(_hits(reversed(log.last))) or _best(_hits(log.warnings))
 
 
-def _hit(line: str, patterns: Sequence[Pattern]) -> tuple[Pattern, str] | None:
-    return next(((one, line) for one in patterns if one.words.search(line)), None)
+def _hits(lines: Iterable[str], *, machine_only: bool = False) -> list[tuple[Pattern, str]]:
+    found = ((pattern_of(line, machine_only=machine_only), line) for line in lines)
+    return [(pattern, line) for pattern, line in found if pattern is not None]
 
 
-def _of_torchrun(end: RankEnd, exit: Exit, text: str) -> tuple[RankEnd, Exit]:
-    """Of a launcher that tells which of its workers failed first, that one."""
-    match = _ROOT.search(text)
-    if match is None:
-        return end, exit
-    code = int(match[2])
-    inner = replace(exit, code=None, signal=-code) if code < 0 else replace(exit, code=code or 1)
-    return replace(end, rank=int(match[1])), inner if code < 0 or exit.code is not None else exit
+def _best(hits: Sequence[tuple[Pattern, str]]) -> tuple[Pattern, str] | None:
+    """The most specific that is no consequence; else the most specific."""
+    return min(hits, key=lambda hit: (hit[0].of_peers, PATTERNS.index(hit[0])), default=None)
 
 
-def _plain(tail: str) -> str:
-    """Without what a terminal would act on."""
-    cleaned = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", tail)
-    rows = (_PREFIX.sub("", row) for row in cleaned.replace("\r", "\n").split("\n"))
-    shown = ("".join(sign if sign.isprintable() else " " for sign in row) for row in rows)
-    return "\n".join(row for row in shown if not row.startswith("[corral]"))
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip()[:QUOTE_CHARACTERS] for line in text.split("\n") if line.strip()]
-
-
-def _raised(text: str) -> list[str]:
-    """The line below each traceback of Python: the error that was raised, oldest first."""
-    found, inside = [], False
-    for line in text.split("\n"):
-        if line.startswith("Traceback (most recent call last)"):
-            inside = True
-        elif inside and line[:1].strip() and _RAISED.match(line):
-            found.append(line.strip()[:QUOTE_CHARACTERS])
-            inside = False
-    return found
+def _own_words(raised: Sequence[Raised]) -> str:
+    newest = [one for one in reversed(raised) if not one.is_wrapper] or list(reversed(raised))
+    return newest[0].lines[0] if newest else ""

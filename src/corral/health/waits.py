@@ -1,0 +1,77 @@
+"""What ranks and launchers tell of other processes: whom they waited for, how a worker ended."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.attempt import Exit
+
+_AWAITED: Final = {  # each names ranks that did not come; before it a word that is soon looked for
+    "monitoredBarrier": re.compile(r"\bRanks? (\d+(?:, ?\d+)*) failed to pass monitoredBarrier"),
+    "issing rank": re.compile(r"\b[Mm]issing ranks?:? \[?(\d+(?:, ?\d+)*)"),
+    "imed out task": re.compile(r"imed out task names:\s*(?:/job:\w+/replica:\d+)?/task:(\d+)"),
+    "sending heartbeats": re.compile(
+        r"sending heartbeats\):\s*(?:/job:\w+/replica:\d+)?/task:(\d+)"
+    ),
+    "heartbeat timeout": re.compile(r"/task:(\d+)\W{0,3} heartbeat timeout"),
+    "Rank ": re.compile(r"\bRank (\d+) (?:is|was) (?:lost|dead|gone)\b"),
+}
+_ENQUEUED: Final = re.compile(
+    r"\[PG (?:ID )?([^\]]*?),? ?Rank \d+\].*?last enqueued (?:NCCL )?work: (\d+)"
+)
+_TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d+)")
+_TORCHRUN: Final = re.compile(r"Root Cause.*?rank\s*:\s*(\d+) .*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
+_LAUNCHERS: Final = (  # how the worker of a launcher ended that itself ends otherwise
+    re.compile(r"exits with return code = (-\d+)"),  # DeepSpeed
+    re.compile(r"CalledProcessError: .* died with <Signals\.\w+: (\d+)>"),  # subprocess
+    re.compile(
+        r"(?:exited on|terminated by|killed by|terminated with) signal (?:SIG\w+ )?\(?(\d+)"
+    ),
+)
+
+
+def awaited(tail: str) -> Iterator[int]:
+    """The ranks that it names as those who did not come."""
+    for hint, words in _AWAITED.items():
+        for match in words.finditer(tail) if hint in tail else ():
+            yield from (int(rank) for rank in match[1].split(","))
+
+
+def behind(tails: Mapping[int, str]) -> int | None:
+    """Of ranks that all gave up waiting: the one that had begun the fewest collectives of the group
+    that most of them tell of; None where none is behind the others."""
+    for words in (_ENQUEUED, _TIMED_OUT):
+        found = {rank: match for rank, tail in tails.items() if (match := words.search(tail))}
+        groups = Counter(match[1] if words is _ENQUEUED else "" for match in found.values())
+        for group, _ in groups.most_common(1):
+            done = {
+                rank: int(match[match.lastindex or 1])
+                for rank, match in found.items()
+                if words is _TIMED_OUT or match[1] == group
+            }
+            if len(set(done.values())) > 1:
+                return min(done, key=lambda rank: (done[rank], rank))
+    return None
+
+
+def inner_end(text: str, exit: Exit) -> tuple[int | None, Exit]:
+    """Of a launcher that tells which of its workers failed first: that one's rank (None: it does
+    not say) and end."""
+    if (match := _TORCHRUN.search(text)) is not None:
+        code = int(match[2])
+        if code >= 0 and exit.code is None:
+            return int(match[1]), exit
+        return int(match[1]), _ended(exit, code)
+    for words in _LAUNCHERS if exit.code is not None else ():
+        if (match := words.search(text)) is not None:
+            return None, _ended(exit, -abs(int(match[1])))
+    return None, exit
+
+
+def _ended(exit: Exit, code: int) -> Exit:
+    """`code` negative: by that signal, as Python's subprocess tells it."""
+    if code < 0:
+        return replace(exit, code=None, signal=-code)
+    return replace(exit, code=code or 1)

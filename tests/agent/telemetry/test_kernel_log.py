@@ -4,8 +4,10 @@ import asyncio
 import os
 import tty
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from corral.agent.telemetry.kernel_log import Bus, KernelLog, bus_of, happening_of
 from corral.agent.telemetry.words import Happening
@@ -61,6 +63,17 @@ def test_a_line_of_a_fault_is_told_and_no_other(line: str, told: Told | None) ->
     found = happening_of(line, gpu_at, 1.0)
     seen = found and (found.kind, found.code, found.gpu, found.device, found.recovery)
     assert seen == told
+
+
+PLACES: dict[Bus, int] = {(0, 0x3B, 0): 2, (0, 0xDC, 0): 7, (0x18, 1, 0): 4, (0, 0x68, 0): 3}
+LINES = yaml.safe_load(Path(__file__).with_name("kernel_lines.yaml").read_text())
+
+
+@pytest.mark.parametrize("row", LINES, ids=lambda row: row["line"][:40])
+def test_lines_of_real_kernels_are_told_or_left(row: dict[str, Any]) -> None:
+    found = happening_of(row["line"], PLACES.get, 1.0)
+    seen = found and [found.kind, found.code, found.gpu, found.device, found.recovery]
+    assert seen == row["tells"]
 
 
 def test_the_drivers_words_are_told_without_the_process() -> None:

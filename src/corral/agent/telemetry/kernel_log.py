@@ -24,14 +24,33 @@ LOOK_SECONDS: Final = 0.5  # between two looks at a file
 RECORD_BYTES: Final = 8192  # the longest of /dev/kmsg
 CHUNK_BYTES: Final = 65536
 
-# Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac and block.
+FELL_OFF_THE_BUS: Final = 79  # the XID that the driver does not print where it never had the GPU
+
+# Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac, block, nvme,
+# ext4, xfs and amdgpu/amdgpu_ras.c.
 _XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d+)(?:, )?(.*)")
 _PROCESS: Final = re.compile(r"^(?:pid=[^,]*(?:, |$))?(?:name=[^,]*(?:, |$))?")
 _SXID: Final = re.compile(r"(nvidia-nvswitch\d+): SXid \([^)]*\): (\d+)(?:, )?(.*)")
 _RECOVERY: Final = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.I)
-_EDAC: Final = re.compile(r"EDAC (MC\d+): (\d+) ([CU])E (.*)")
+_LOST: Final = re.compile(
+    r"NVRM: (?:The NVIDIA )?GPU ([0-9a-fA-F:]+)\.\d.*fallen off the bus", re.DOTALL
+)
+_AMD: Final = re.compile(
+    r"amdgpu ([0-9a-f:]+)\.\d:.*?(?:[1-9]\d* (?:new )?(un)?correctable hardware errors|"
+    r"(un)correctable hardware error\(ERREVENT)(.*)"
+)
+_EDAC: Final = re.compile(r"EDAC (MC\d+): (?:(\d+) )?([CU])E (.*)")
 _MEMORY: Final = re.compile(r"Memory failure: 0x[0-9a-f]+: (.*)")
-_BLOCK: Final = re.compile(r"(?:I/O error, dev (\w+)|EXT4-fs error \(device (\w+)\))(.*)")
+_NO_DISK: Final = r"(?!(?:fd|sr|loop|ram)\d)"  # drives without a medium complain at every start
+_BLOCK: Final = re.compile(
+    rf"(?:(?:I/O|critical medium) error, dev {_NO_DISK}([\w-]+)"
+    rf"|Buffer I/O error on dev(?:ice)? {_NO_DISK}([\w-]+)"
+    r"|(?:EXT4-fs|BTRFS) (?:error|critical) \(device ([\w-]+)\)"
+    r"|EXT4-fs \(([\w-]+)\): (?=Remounting filesystem read-only)"
+    r"|XFS \(([\w-]+)\): (?=.*(?:I/O error|[Cc]orruption|shutting down|shut down))"
+    r"|nvme (nvme\d+): (?=controller is down)"
+    r"|\b(nvme\w+): I/O Cmd(?=.*I/O Error))(.*)"
+)
 
 
 def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
@@ -55,7 +74,23 @@ def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> H
         return Happening(
             at=at, kind=SignalKind.SXID, text=words, code=int(found[2]), device=found[1]
         )
-    return _of_machine(text, at)
+    return _of_gpu(text, gpu_at, at) or _of_machine(text, at)
+
+
+def _of_gpu(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
+    """What is told of a GPU without a number."""
+    if found := _LOST.search(text):
+        kind, code, words = SignalKind.XID, FELL_OFF_THE_BUS, "has fallen off the bus"
+    elif found := _AMD.search(text):
+        code = UNCORRECTED if found[2] or found[3] else CORRECTED
+        kind, words = SignalKind.ECC, f"{'un' if code else ''}corrected errors{found[4].rstrip()}"
+    else:
+        return None
+    bus = bus_of(found[1])
+    gpu = None if bus is None else gpu_at(bus)
+    name = f"GPU {gpu}" if gpu is not None else f"the GPU at {found[1]}"
+    device = "" if gpu is not None else found[1]
+    return Happening(at=at, kind=kind, text=f"{name}: {words}", code=code, gpu=gpu, device=device)
 
 
 def _more(words: str) -> str:
@@ -68,14 +103,15 @@ def _of_machine(text: str, at: float) -> Happening | None:
     if found := _EDAC.search(text):
         code = UNCORRECTED if found[3] == "U" else CORRECTED
         word = "uncorrected" if code else "corrected"
-        said = f"{found[2]} {word} errors of the machine's memory: {found[4].strip()}"
+        said = f"{found[2] or 1} {word} errors of the machine's memory: {found[4].strip()}"
         return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=code, device=found[1])
     if found := _MEMORY.search(text):
         said = f"the machine's memory fails: {found[1]}"
         return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=UNCORRECTED)
     if found := _BLOCK.search(text):
-        disk = found[1] or found[2]
-        said = f"disk {disk}: errors{found[3].rstrip()}"
+        *disks, more = found.groups()
+        disk = next(one for one in disks if one)
+        said = f"disk {disk}: errors{more.rstrip()}"
         return Happening(at=at, kind=SignalKind.DISK_ERRORS, text=said, device=disk)
     return None
 

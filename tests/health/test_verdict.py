@@ -103,7 +103,7 @@ def test_a_double_bit_error_with_a_remap_is_a_reset_in_either_order(
 
 
 @pytest.mark.parametrize("codes", [(48, 64), (64, 48)])
-@pytest.mark.parametrize("gap", [0.0, 2.0, 5.0])
+@pytest.mark.parametrize("gap", [0.0, 2.0, 5.0, 55.0])
 def test_a_double_bit_error_with_a_failed_remap_is_an_rma_in_either_order(
     codes: tuple[int, int], gap: float
 ) -> None:

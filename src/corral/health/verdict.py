@@ -11,7 +11,7 @@ from corral.domain.signals import FAILED, PASSED, XID_RECOVERY, Signal, SignalKi
 from corral.health.rules import HealthRules
 
 HOUR_SECONDS: Final = 3600.0
-NEAR_SECONDS: Final = 60.0  # an XID 154 this close speaks of the same fault
+NEAR_SECONDS: Final = 60.0  # signals of one GPU this close speak of the same fault
 MOST_AILMENTS: Final = 32  # of a node; those that bar nothing go first
 MOST_TIMES: Final = 16
 DOUBLE_BIT: Final = (SignalKind.XID, 48)

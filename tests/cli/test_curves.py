@@ -59,7 +59,7 @@ def test_the_least_is_the_lowest_block_and_the_most_the_highest() -> None:
 
 def test_values_are_told_in_their_units() -> None:
     told = [value_text(0.934, "share"), value_text(None, "W"), value_text(612.34, "W")]
-    assert told == ["93%", "-", "612"]
+    assert told == ["93 %", "-", "612"]
     assert value_text(16000, "") == "16000"
     assert value_text(2.0**20, "bytes/s").endswith("/s")
 
@@ -204,7 +204,7 @@ def test_the_command_shows_what_the_head_has_kept_of_a_job_and_of_a_node(
     assert run(["metrics", "--node", "n1"]) == 0
     told = capsys.readouterr().out
     assert "CPU busy" in told
-    assert "12%" in told
+    assert "12 %" in told
     assert run(["metrics", "--node", "n1", "--since", "30m", "--csv"]) == 0
     assert capsys.readouterr().out.startswith("at,GPU busy (share),CPU busy (share),")
     agent.close()

@@ -28,3 +28,10 @@ def test_nothing_is_left_for_later() -> None:
     left = re.compile(r"\b(TODO|FIXME|XXX)\b")
     for path in (ROOT / "src").rglob("*.py"):
         assert not left.search(path.read_text()), f"{path} leaves something for later"
+
+
+def test_a_share_is_told_in_one_way() -> None:
+    """By `units.share_text`, and not by the formatting of strings, which writes 14% for 14 %."""
+    own = re.compile(r":[\d.,]*%\}")
+    files = (ROOT / "src").rglob("*.py")
+    assert [str(file) for file in files if own.search(file.read_text())] == []

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from corral.domain.units import size_text
+from corral.domain.units import share_text, size_text
 
 BLOCKS: Final = "▁▂▃▄▅▆▇█"
 UNKNOWN: Final = " "
@@ -56,7 +56,7 @@ def value_text(value: Value, unit: str) -> str:
     if value is None:
         return "-"
     if unit == "share":
-        return f"{value:.0%}"
+        return share_text(value)
     if unit == "bytes/s":
         return f"{size_text(round(value))}/s"
     if unit in WHOLE or (abs(value) >= 1000 and value == round(value)):

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.agent.telemetry.pretend import Pretend, sample_of, utilisation
+from corral.agent.telemetry.pretend import OWN_MEMORY_BYTES, Pretend, sample_of, utilisation
 from corral.agent.telemetry.sources import PretendGpus
 from corral.agent.telemetry.words import Held
 from corral.domain.facts import AttemptKey
@@ -53,8 +53,8 @@ def test_a_job_says_what_its_gpus_shall_show(at: float, use: float, memory: floa
     assert shown.utilisation is not None
     assert abs(shown.utilisation - use) <= 0.08 + 1e-4
     assert use not in (0.0, 1.0) or shown.utilisation == use
-    assert shown.memory_used_bytes is not None
-    assert shown.memory_used_bytes <= GPU.memory_bytes
+    room = GPU.memory_bytes - OWN_MEMORY_BYTES
+    assert shown.memory_used_bytes == OWN_MEMORY_BYTES + int(room * memory)
 
 
 def test_what_it_used_only_adds_up() -> None:

@@ -33,7 +33,7 @@ _WARM_UP_SECONDS: Final = 60.0  # in which a GPU goes most of the way to its hea
 _DRIFT_SECONDS: Final = (300.0, 900.0)
 _SHAKE_SECONDS: Final = 10.0
 _DRIFT, _SHAKE = 0.06, 0.02
-_OWN_MEMORY_BYTES: Final = 512 * 1024**2  # the driver's
+OWN_MEMORY_BYTES: Final = 512 * 1024**2  # the driver's
 _MOST_MHZ, _LEAST_MHZ, _MEMORY_MHZ = 1980, 345, 2619
 
 
@@ -93,7 +93,7 @@ def sample_of(
     since = min((one.since for one in held), default=at)
     warm = 1 - math.exp(-max(0.0, at - since) / _WARM_UP_SECONDS)
     limit = float(_LIMIT_WATTS.get(gpu.type, 300))
-    room = max(0, gpu.memory_bytes - _OWN_MEMORY_BYTES)
+    room = max(0, gpu.memory_bytes - OWN_MEMORY_BYTES)
     memory = {
         (one.job, one.attempt): int(room * _memory_share(gpu, one, len(held))) for one in held
     }
@@ -104,7 +104,7 @@ def sample_of(
         pretend=True,
         utilisation=round(used, 4),
         memory_utilisation=round(used * 0.6, 4),
-        memory_used_bytes=min(gpu.memory_bytes, _OWN_MEMORY_BYTES + sum(memory.values())),
+        memory_used_bytes=min(gpu.memory_bytes, OWN_MEMORY_BYTES + sum(memory.values())),
         memory_total_bytes=gpu.memory_bytes,
         power_watts=round(limit * (_IDLE_SHARE + (0.95 - _IDLE_SHARE) * used), 1),
         power_limit_watts=limit,

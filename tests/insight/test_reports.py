@@ -32,6 +32,8 @@ def test_rows_days_and_total_hold_the_same_gpu_seconds(rows: list[Account], by: 
             assert getattr(found.total, name) == pytest.approx(whole)
             assert sum(getattr(r.amounts, name) for r in found.rows) == pytest.approx(whole)
             assert sum(getattr(day, name) for _, day in found.days) == pytest.approx(whole)
+        held = [row.amounts.allocated_gpu_seconds for row in found.rows]
+        assert held == sorted(held, reverse=True), "who held most comes first"
         values = [column.of(found.total) for column in found.columns]
         assert all(one is None or one >= 0 for one in values)
 
@@ -84,6 +86,24 @@ def test_goodput_is_of_what_was_held_and_utilisation_of_what_was_measured() -> N
     assert nothing["goodput"] is None
 
 
+@pytest.mark.parametrize(
+    ("part", "seconds"),
+    [
+        ({"idle_gpu_seconds": 60.0}, 60.0),
+        ({"idle_gpu_seconds": 10.0, "saving_gpu_seconds": 30.0}, 30.0),
+    ],
+)
+def test_wasted_money_is_of_what_stood_idle_or_brought_nothing_whichever_is_more(
+    part: dict[str, float], seconds: float
+) -> None:
+    saving = part.get("saving_gpu_seconds", 0.0)
+    one = Amounts(
+        allocated_gpu_seconds=100.0, useful_gpu_seconds=100.0 - saving, money=10.0, **part
+    )
+    wasted = next(column for column in KINDS["cost"] if column.name == "wasted")
+    assert wasted.of(one) == pytest.approx(10.0 * seconds / 100.0)
+
+
 @given(
     since=st.floats(0, 1e6, allow_nan=False),
     length=st.floats(0, 1e6, allow_nan=False),
@@ -96,7 +116,10 @@ def test_a_span_is_divided_into_days_without_a_gap(since: float, length: float) 
 
 
 @given(rows=st.lists(accounts, max_size=12))
-def test_summed_rows_are_one_a_key_and_survive_their_record(rows: list[Account]) -> None:
+def test_summed_rows_are_one_a_key_and_lose_nothing(rows: list[Account]) -> None:
     found = summed(rows)
+    for at, name in enumerate(AMOUNTS):
+        whole = sum(one.amounts[at] for one in rows)
+        assert sum(one.amounts[at] for one in found.values()) == pytest.approx(whole), name
     assert all(one.key == key for key, one in found.items())
     assert len({json.dumps(key) for key in found}) == len(found)

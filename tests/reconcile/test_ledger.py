@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.account import DAY_SECONDS, Account, Amounts, day_of
+from corral.domain.account import Account, Amounts, day_of
 from corral.domain.attempt import Exit, Save
 from corral.domain.facts import Phase
 from corral.domain.ids import AttemptNumber, JobId, QueueName
 from corral.domain.queue import ANY_TYPE, Budget, Queue
+from corral.domain.units import DAY_SECONDS
 from corral.domain.wishes import Cancel, SetQueues, Suspend
 from corral.health.liveness import BOUND_SECONDS
 from corral.insight.present import Held, open_accounts

@@ -17,13 +17,12 @@ from corral.domain.ids import QueueName
 from corral.domain.moves import JobState
 from corral.domain.queue import Queue
 from corral.domain.relocation import spent_gpu_seconds
-from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
 from corral.domain.use import Spent
 from corral.domain.wishes import SetQueues
 from corral.domain.world import World
 from corral.reconcile.draft import Draft
 from corral.reconcile.use import (
-    SECONDS_PER_HOUR,
     Held,
     effect,
     held_now,
@@ -98,7 +97,7 @@ class Look:
             share=standing.share(name),
             due=self.due[name],
             owes=self._owes(name),
-            used_gpu_hours=sum(one.total_gpu_seconds for one in used) / SECONDS_PER_HOUR,
+            used_gpu_hours=sum(one.total_gpu_seconds for one in used) / HOUR_SECONDS,
             budget=self._budget(queue, self.spent[name]) if queue.budget is not None else None,
             form=form_of(queue),
         )
@@ -113,7 +112,7 @@ class Look:
         budget = queue.budget
         assert budget is not None
         in_money = budget.money is not None
-        hours = spent.gpu_seconds / SECONDS_PER_HOUR
+        hours = spent.gpu_seconds / HOUR_SECONDS
         amount = (budget.money if budget.money is not None else budget.gpu_hours) or 0.0
         done = spent.money if in_money else hours
         rate = 0.0  # in an hour, by what is held now
@@ -123,7 +122,7 @@ class Look:
                 rate += sum(n * budget.rate(kind) if in_money else n for kind, n in gpus)
         ends = [budget.until, self._renewed_at(queue)]
         left = max(0.0, amount - done)
-        out = self.now + left / rate * SECONDS_PER_HOUR if rate > 0 and left > 0 else None
+        out = self.now + left / rate * HOUR_SECONDS if rate > 0 and left > 0 else None
         if out is not None and any(end is not None and end <= out for end in ends):
             out = None
         return wire.BudgetRow(
@@ -149,7 +148,7 @@ class Look:
         hours: Counter[str] = Counter()
         for use in self.world.uses.values():
             if use.queue in below:
-                hours[use.user] += use.total_gpu_seconds / SECONDS_PER_HOUR  # type: ignore[assignment]
+                hours[use.user] += use.total_gpu_seconds / HOUR_SECONDS  # type: ignore[assignment]
         users = {one.holding.user for one in self.held if one.holding.queue in below} | set(hours)
         return [
             wire.UserRow(
@@ -192,7 +191,7 @@ def _relocation(world: World, now: float) -> wire.RelocationRow | None:
         return None
     return wire.RelocationRow(
         gpu_hours=rule.gpu_hours,
-        spent_gpu_hours=spent_gpu_seconds(world.relocations.values(), now) / SECONDS_PER_HOUR,
+        spent_gpu_hours=spent_gpu_seconds(world.relocations.values(), now) / HOUR_SECONDS,
         pause_seconds=rule.pause_seconds,
     )
 

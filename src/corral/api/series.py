@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query
 from corral.api.errors import RequestInvalid
 from corral.api.jobs import Within
 from corral.domain.series import Curve, averaged
+from corral.domain.units import HOUR_SECONDS
 from corral.wire import series as answers
 
 router = APIRouter()
-HOUR_SECONDS: Final = 3600.0
 KINDS: Final = ("cluster", "node:", "job:", "queue:")
 
 

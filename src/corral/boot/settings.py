@@ -13,7 +13,8 @@ from socket import gethostname
 from typing import Any, Final
 
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
-from corral.domain.retention import DAY_SECONDS, Retention
+from corral.domain.retention import Retention
+from corral.domain.units import DAY_SECONDS
 from corral.engines.local.labels import labels_of_nodes
 from corral.health.rules import HealthRules
 

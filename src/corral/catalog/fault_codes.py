@@ -81,7 +81,7 @@ def named_by_driver(recovery: str) -> Remedy | None:
     words = recovery.lower()
     rows = [facts for facts in table("fault_codes").values() if facts["kind"].value == RECOVERY]
     found = [Remedy(row["action"].value) for row in rows if row["title"].value in words]
-    return max(found, key=list(Remedy).index, default=None)
+    return max(found, key=lambda remedy: remedy.rank, default=None)
 
 
 def rules() -> tuple[Rule, ...]:

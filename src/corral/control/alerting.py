@@ -10,11 +10,12 @@ import structlog
 from corral.control.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.ids import QueueName
+from corral.domain.units import DAY_SECONDS, HOUR_SECONDS
 from corral.insight.alerts import Alert, AlertRules, Look, failed, standing
-from corral.insight.notices import DAY_SECONDS, Notice, Told, due
+from corral.insight.notices import Notice, Told, due
 from corral.ports.notify import Receiver
 from corral.reconcile.draft import Draft
-from corral.reconcile.use import SECONDS_PER_HOUR, held_now, spent_now
+from corral.reconcile.use import held_now, spent_now
 
 STEP_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 60.0  # until a message is tried again that could not be handed over
@@ -170,6 +171,6 @@ def budgets_left(draft: Draft) -> dict[QueueName, float]:
         if budget.money is not None:
             amount, done = budget.money, spent.money
         else:
-            amount, done = budget.gpu_hours or 0.0, spent.gpu_seconds / SECONDS_PER_HOUR
+            amount, done = budget.gpu_hours or 0.0, spent.gpu_seconds / HOUR_SECONDS
         found[name] = max(0.0, 1 - done / amount) if amount else 0.0
     return found

@@ -20,7 +20,7 @@ class Histogram:
     """How many values lie in each bucket; a value that is a bound belongs below it."""
 
     bounds: tuple[float, ...]
-    counts: list[int] = field(default_factory=list)
+    counts: list[int] = field(init=False)
     total: float = 0.0
 
     def __post_init__(self) -> None:

@@ -9,8 +9,7 @@ from operator import add
 from typing import Final, NamedTuple
 
 from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
-
-DAY_SECONDS: Final = 86400.0
+from corral.domain.units import DAY_SECONDS
 
 
 class Amounts(NamedTuple):

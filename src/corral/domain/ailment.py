@@ -23,6 +23,10 @@ class Remedy(StrEnum):
     DEEP_TEST = "deep-test"
     RMA = "rma"
 
+    @property
+    def rank(self) -> int:
+        return _REMEDIES.index(self)
+
 
 class Bar(StrEnum):
     """How far a node is kept from work, the least first."""
@@ -105,11 +109,6 @@ class Ailment:
         return f"GPU {self.gpu}" if self.gpu is not None else self.device
 
 
-def rank_of(remedy: Remedy) -> int:
-    """How thorough it is, from 0."""
-    return _REMEDIES.index(remedy)
-
-
 def barred(ailments: Iterable[Ailment]) -> Bar:
     """How far all of them together keep the node from work."""
     return max((one.barring for one in ailments), key=lambda bar: bar.rank, default=Bar.OPEN)
@@ -118,4 +117,4 @@ def barred(ailments: Iterable[Ailment]) -> Bar:
 def worst(ailments: Iterable[Ailment]) -> Ailment | None:
     """The one that bars its node most, and of those the one whose remedy is the most thorough."""
     living = [one for one in ailments if one.is_live and one.remedy != Remedy.IGNORE]
-    return max(living, key=lambda one: (one.barring.rank, rank_of(one.remedy)), default=None)
+    return max(living, key=lambda one: (one.barring.rank, one.remedy.rank), default=None)

@@ -7,9 +7,9 @@ from typing import Final
 
 from corral.domain.attempt import Receipt
 from corral.domain.ids import JobId
+from corral.domain.units import DAY_SECONDS
 
 RELOCATION: Final = "relocation"  # a kind of receipt
-DAY_SECONDS: Final = 86400.0
 PAUSE_SECONDS: Final = 6 * 3600.0
 
 

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from corral.domain.errors import Forgotten
-from corral.domain.units import duration_text
-
-DAY_SECONDS = 86400.0
+from corral.domain.units import DAY_SECONDS, duration_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from math import ceil, floor, inf
 from typing import Final
 
+HOUR_SECONDS: Final = 3600.0
+DAY_SECONDS: Final = 86400.0
 MILLIS_PER_GPU: Final = 1000  # shares of a GPU are kept in thousandths
 MILLIS_PER_CPU: Final = 1000
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.catalog.fault_codes import Jobs, Rule, named_by_driver, rule_of
-from corral.domain.ailment import Ailment, AilmentKey, Bar, Remedy, rank_of
+from corral.domain.ailment import Ailment, AilmentKey, Bar, Remedy
 from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.signals import FAILED, PASSED, XID_RECOVERY, Signal, SignalKind
+from corral.domain.units import HOUR_SECONDS
 from corral.health.rules import HealthRules
 
-HOUR_SECONDS: Final = 3600.0
 NEAR_SECONDS: Final = 60.0  # signals of one GPU this close speak of the same fault
 MOST_AILMENTS: Final = 32  # of a node; those that bar nothing go first
 MOST_TIMES: Final = 16
@@ -227,7 +227,7 @@ def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
     words = [one.recovery] if one.code == XID_RECOVERY else []
     words += [near.recovery for near in _near(one, others) if near.code == XID_RECOVERY]
     found = [remedy for remedy in map(named_by_driver, words) if remedy is not None]
-    return max(found, key=rank_of, default=None)
+    return max(found, key=lambda remedy: remedy.rank, default=None)
 
 
 def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from corral.domain.units import DAY_SECONDS
 from corral.insight.alerts import Alert, Kind, Severity
 
 CALM_SECONDS: Final = 120.0  # that it must be over before it is told as over: it may flap
 ALIKE: Final = 5  # more of a kind at once are told as a number
-DAY_SECONDS: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

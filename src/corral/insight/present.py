@@ -10,11 +10,10 @@ from corral.domain.job import Job
 from corral.domain.moves import ON_NODES
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.units import HOUR_SECONDS
 from corral.domain.world import World
 from corral.insight.lives import gpus_of, of_life, row, spans
 from corral.insight.money import hourly
-
-SECONDS_PER_HOUR = 3600.0
 
 
 def of_allocation(
@@ -29,7 +28,7 @@ def of_allocation(
             held = gpus * seconds
             amounts = Amounts(
                 allocated_gpu_seconds=held,
-                money=held / SECONDS_PER_HOUR * (price or 0.0),
+                money=held / HOUR_SECONDS * (price or 0.0),
                 unpriced_gpu_seconds=held if price is None else 0.0,
             )
             yield row(job, allocation.attempt, day, kind, amounts)

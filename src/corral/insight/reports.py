@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from corral.domain.account import AMOUNTS, Account, Amounts
+from corral.domain.units import HOUR_SECONDS
 
-HOUR: Final = 3600.0
 JOULES_PER_KWH: Final = 3.6e6
 AT_ONCE: Final = 2000  # rows, in some milliseconds
 Value = float | None
@@ -54,7 +54,7 @@ class Report:
 
 def _hours(name: str) -> Callable[[Amounts], Value]:
     at = AMOUNTS.index(f"{name}_gpu_seconds")
-    return lambda one: one[at] / HOUR
+    return lambda one: one[at] / HOUR_SECONDS
 
 
 def _share(name: str, part: str, whole: str) -> Column:
@@ -97,7 +97,7 @@ _LOST: Final = (
     _hours_column("failures", "failed"),
     _hours_column("preemptions", "preempted"),
     _hours_column("stops", "stopped"),
-    Column("other", "GPU-hours", lambda one: other_gpu_seconds(one) / HOUR),
+    Column("other", "GPU-hours", lambda one: other_gpu_seconds(one) / HOUR_SECONDS),
 )
 KINDS: Final[Mapping[str, tuple[Column, ...]]] = {
     "usage": (

@@ -5,8 +5,8 @@ from heapq import nsmallest
 from typing import Final
 
 from corral.domain.ids import JobId
-from corral.domain.relocation import DAY_SECONDS
 from corral.domain.retention import Retention
+from corral.domain.units import DAY_SECONDS
 from corral.reconcile.draft import Draft
 
 MOST_AT_ONCE: Final = 200  # in one commit: no other waits long for it

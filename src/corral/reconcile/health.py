@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.catalog.fault_codes import family_of
-from corral.domain.ailment import BY_HEALTH, Ailment, Bar, rank_of
+from corral.domain.ailment import BY_HEALTH, Ailment, Bar
 from corral.domain.attempt import Allocation, Attempt, Cause
 from corral.domain.failure import FailureKind
 from corral.domain.ids import JobId, NodeId
@@ -34,7 +34,7 @@ class _Verdict:
     @property
     def urgency(self) -> tuple[int, int, NodeId]:
         one = self.node.worst
-        remedy = rank_of(one.remedy) if one is not None else 0
+        remedy = one.remedy.rank if one is not None else 0
         return (-self.node.bar.rank, -remedy, self.node.id)
 
 

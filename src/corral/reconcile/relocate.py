@@ -9,13 +9,12 @@ from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.relocation import RELOCATION, RelocationRule, spent_gpu_seconds
 from corral.domain.resources import Shape
-from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
 from corral.domain.use import PreemptWhy
 from corral.reconcile.draft import Draft
 from corral.reconcile.giving import guard_left_seconds
 from corral.reconcile.preempt import running_gang, standing_reservations
 from corral.reconcile.service import restart_seconds, unsaved_seconds
-from corral.reconcile.use import SECONDS_PER_HOUR
 from corral.schedule.relocate import Movable, Movables
 from corral.schedule.waiting import Waiting
 
@@ -32,7 +31,7 @@ def movables_of(
     long as somebody is on the way: what that costs is not known yet. `over`: queues whose budget
     is spent."""
     receipts = list(_relocations(draft))
-    budget = rule.gpu_hours * SECONDS_PER_HOUR
+    budget = rule.gpu_hours * HOUR_SECONDS
     left = budget - spent_gpu_seconds(receipts, draft.now.wall)
     gangs: list[Movable] = []
     if not _is_somebody_on_the_way(draft):

@@ -14,7 +14,7 @@ from corral.domain.ids import NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.node import Liveness, Node
 from corral.domain.queue import Budget, Queue
-from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
 from corral.domain.use import Spent, Use
 from corral.reconcile.draft import Draft
 from corral.schedule import Fleet
@@ -22,8 +22,6 @@ from corral.schedule.debts import owing
 from corral.schedule.limits import holding_of
 from corral.schedule.share import Amounts, accrued_seconds, constant_seconds, decayed
 from corral.schedule.standing import Holding, Leaf, Standing
-
-SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +144,7 @@ def _more(spent: Spent, budget: Budget, holding: Holding, began: float, now: flo
     if budget.until is not None:
         seconds = max(0.0, min(now, budget.until) - max(began, spent.since))
     money = sum(
-        budget.rate(kind) * millis / MILLIS_PER_GPU * seconds / SECONDS_PER_HOUR
+        budget.rate(kind) * millis / MILLIS_PER_GPU * seconds / HOUR_SECONDS
         for kind, millis in holding.gpu_millis
     )
     return replace(
@@ -176,7 +174,7 @@ def spent_now(draft: Draft, held: Iterable[Held]) -> dict[QueueName, Spent]:
 def is_spent(budget: Budget, spent: Spent, at: float) -> bool:
     if budget.money is not None:
         return budget.is_over(at) or spent.money >= budget.money
-    hours = spent.gpu_seconds / SECONDS_PER_HOUR
+    hours = spent.gpu_seconds / HOUR_SECONDS
     return budget.is_over(at) or (budget.gpu_hours is not None and hours >= budget.gpu_hours)
 
 

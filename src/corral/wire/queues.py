@@ -11,8 +11,8 @@ from corral.domain import queue as domain
 from corral.domain.allowed import ROLES, Allowed, is_allowable
 from corral.domain.idle import IdleRule
 from corral.domain.ids import QueueName
-from corral.domain.relocation import DAY_SECONDS, PAUSE_SECONDS, RelocationRule
-from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.relocation import PAUSE_SECONDS, RelocationRule
+from corral.domain.units import DAY_SECONDS, MILLIS_PER_GPU
 from corral.domain.wishes import SetQueues
 from corral.wire import read
 from corral.wire.document import Document, Where

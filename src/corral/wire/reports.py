@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from corral.domain.account import DAY_SECONDS
+from corral.domain.units import DAY_SECONDS
 from corral.insight.reports import Report as Found
 from corral.wire.parts import Answer
 

@@ -10,6 +10,7 @@ from corral.domain.facts import Facts
 from corral.domain.ids import AttemptNumber, NodeId, QueueName
 from corral.domain.node import Liveness
 from corral.domain.telemetry import DiskSample, NodeSample
+from corral.domain.world import Changes
 from corral.insight.alerts import Alert, AlertRules, Kind, Look, Severity, standing
 from corral.insight.notices import CALM_SECONDS, Notice, Quiet, Taste, Told, due
 from tests.worlds import Cluster, gang, node
@@ -57,11 +58,14 @@ def test_a_node_that_is_down_is_told_after_a_while_and_a_drained_one_is_not() ->
 
 def test_who_waits_longest_speaks_for_its_queue() -> None:
     cluster = Cluster(node("n1", gpus=0))
-    for name in ("a", "b"):
+    for name in ("a", "b", "c"):
         cluster.submit(gang(name))
-    now = max(job.since for job in cluster.world.jobs.values()) + 86_401
-    (alert,) = standing(look(cluster, wall=now), RULES)
-    assert (alert.key, alert.next) == ("queue_starved:default", "corral why j1")
+    since = {"j1": 200.0, "j2": 100.0, "j3": 300.0}
+    jobs = cluster.world.jobs.values()
+    cluster.world.apply(Changes(jobs=tuple(replace(job, since=since[job.id]) for job in jobs)))
+    (alert,) = standing(look(cluster, wall=100.0 + 86_401), RULES)
+    assert (alert.key, alert.next) == ("queue_starved:default", "corral why j2")
+    assert kinds(look(cluster, wall=100.0 + 86_399)) == []
 
 
 def test_budgets_and_disks_near_their_end() -> None:

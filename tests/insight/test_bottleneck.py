@@ -34,6 +34,9 @@ def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
     found = bottleneck_of(both)
     assert found is not None
     assert found.bound == Bound.COMMUNICATION
+    saving = bottleneck_of(Spent(steps=9, compute_seconds=8.0, save_seconds=2.0, wait_seconds=4.0))
+    assert saving is not None
+    assert saving.bound == Bound.COMMUNICATION
     slow = bottleneck_of(both, SLOW, "n7")
     assert slow is not None
     assert (slow.bound, "rank 3 on n7" in slow.text, "10 % slower" in slow.text) == (

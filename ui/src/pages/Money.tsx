@@ -3,7 +3,7 @@
 import { useState } from "react";
 import { type ReportKind, useQueues, useReport } from "../api/queries";
 import type { Report, ReportColumn } from "../api/types";
-import { Card, Empty, Head, Tile, Wrong } from "../parts/basic";
+import { Card, Empty, Head, Segments, Tile, Wrong } from "../parts/basic";
 import { count, percent, words } from "../parts/say";
 import { Budgets } from "./Queues";
 
@@ -36,19 +36,12 @@ export function Money() {
     <>
       <Head title="Money" />
       <div className="tools">
-        <fieldset className="segments">
-          <legend className="hidden">What is reported</legend>
-          {(Object.keys(KINDS) as ReportKind[]).map((one) => (
-            <button
-              type="button"
-              key={one}
-              aria-pressed={one === kind}
-              onClick={() => setKind(one)}
-            >
-              {words(one)}
-            </button>
-          ))}
-        </fieldset>
+        <Segments
+          says="What is reported"
+          of={Object.keys(KINDS) as ReportKind[]}
+          is={kind}
+          onPick={setKind}
+        />
         <select aria-label="By" value={by} onChange={(event) => setBy(event.target.value)}>
           {BYS.map((one) => (
             <option key={one} value={one}>

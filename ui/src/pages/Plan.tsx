@@ -4,7 +4,7 @@ import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { post } from "../api/http";
 import { PLAN_FORMS, type PlanField, type PlanReport, type PlanTable } from "../api/types";
-import { Card, Head, Wrong } from "../parts/basic";
+import { Card, Head, Segments, Wrong } from "../parts/basic";
 import { count, percent, words } from "../parts/say";
 
 const SAYS: Record<string, string> = {
@@ -38,18 +38,7 @@ export function Plan() {
     <>
       <Head title="Plan" />
       <div className="tools">
-        <div className="segments" role="group" aria-label="What to plan">
-          {kinds.map((one) => (
-            <button
-              type="button"
-              key={one}
-              aria-pressed={one === kind}
-              onClick={() => setKind(one)}
-            >
-              {words(one)}
-            </button>
-          ))}
-        </div>
+        <Segments says="What to plan" of={kinds} is={kind} onPick={setKind} />
         <span className="soft">{SAYS[kind]}</span>
       </div>
       <Ask key={kind} kind={kind} fields={PLAN_FORMS[kind] ?? []} />

@@ -3,7 +3,7 @@
 import type { ReactNode } from "react";
 import { Refused } from "../api/http";
 import { useNow } from "./clock";
-import { clock, duration, full } from "./say";
+import { clock, duration, full, words } from "./say";
 
 const TONES: Record<string, string> = {
   RUNNING: "linked pulse",
@@ -46,6 +46,30 @@ export function At({ at }: { at: number }) {
     <time dateTime={new Date(at * 1000).toISOString()} title={full(at)}>
       {clock(at)}
     </time>
+  );
+}
+
+/** One of a few, all of them seen at once; `says` what they are. */
+export function Segments<Kind extends string>(asked: {
+  says: string;
+  of: readonly Kind[];
+  is: Kind;
+  onPick: (kind: Kind) => void;
+}) {
+  return (
+    <fieldset className="segments">
+      <legend className="hidden">{asked.says}</legend>
+      {asked.of.map((one) => (
+        <button
+          type="button"
+          key={one}
+          aria-pressed={one === asked.is}
+          onClick={() => asked.onPick(one)}
+        >
+          {words(one)}
+        </button>
+      ))}
+    </fieldset>
   );
 }
 

@@ -97,3 +97,14 @@ def test_a_fault_of_the_cluster_is_no_evidence_against_a_node() -> None:
         cluster.tick()
         cluster.world.nodes[BAD] = replace(cluster.world.nodes[BAD], ailments=())
     assert cluster.world.nodes[BAD].record.failures == 0
+
+
+def test_a_job_that_fails_on_a_node_again_counts_there_once() -> None:
+    cluster = Cluster(node("n0"))
+    job = cluster.submit(gang(gpus=2, retry=Retry(user=3)))
+    for _ in range(2):
+        cluster.up(job)
+        cluster.end(job, Exit(code=1, at=cluster.wall))
+        cluster.tick()
+    (record,) = cluster.world.nodes[BAD].record.users
+    assert (record.tries, record.failures) == (2, 1)

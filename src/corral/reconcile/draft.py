@@ -67,9 +67,7 @@ class Draft:
     forgotten: list[JobId] = field(default_factory=list)
     removed: set[NodeId] = field(default_factory=set)
     frozen: set[NodeId] = field(default_factory=set)
-    is_urgent: bool = (
-        False  # a node is barred or a job ended for its health: that waits for no pass
-    )
+    is_urgent: bool = False  # what is done for a node's health waits for no pass of the scheduler
     noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)  # new in this look
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
 

@@ -88,8 +88,8 @@ def _missing(
             return of[rank]
     if quiet:
         return min(quiet, key=lambda end: end.rank)
-    rank = behind({one.end.rank: one.end.tail for one in told})
-    return of.get(rank) if rank is not None else None
+    last = behind({one.end.rank: one.end.tail for one in told})
+    return of.get(last) if last is not None else None
 
 
 def _failure(one: _Read, *, alike: int) -> Failure:

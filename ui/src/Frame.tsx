@@ -12,6 +12,7 @@ import { nextTheme, theme } from "./look/theme";
 import { Login } from "./pages/Login";
 import { Icon, type IconName } from "./parts/Icon";
 import { count } from "./parts/say";
+import { TokenMaker } from "./parts/TokenMaker";
 
 const PAGES: [string, string, IconName][] = [
   ["/", "Overview", "overview"],
@@ -102,6 +103,7 @@ function Foot({ who }: { who: Session | undefined }) {
         >
           <Icon name="theme" />
         </button>
+        {who && who.role !== "viewer" && <TokenMaker />}
         <button
           type="button"
           className="plain icon"

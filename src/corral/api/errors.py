@@ -25,6 +25,7 @@ STATUS: Final[Mapping[str, int]] = {
     "token_expired": 401,
     "token_used": 401,
     "user_disabled": 401,
+    "sign_on_refused": 401,
     "forbidden": 403,
     "not_found": 404,
     "no_such_index": 404,

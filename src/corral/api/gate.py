@@ -56,7 +56,7 @@ class Gate:
         refused = scope[REFUSED] = []  # by the route itself; it has been answered then
         try:
             receive = await self._let_in(scope, receive)
-            if scope["path"] == OPEN:
+            if scope["path"] in OPEN:
                 await self._app(scope, receive, begun)
             else:
                 async with self._sessions.held(scope["corral.caller"]):
@@ -72,7 +72,7 @@ class Gate:
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
         """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py raises."""
         check_host(scope["headers"], self._hosts)
-        if scope["path"] == OPEN:
+        if scope["path"] in OPEN:
             return receive
         caller = await self._identified(scope)
         wanted = self._rights.wanted(scope)

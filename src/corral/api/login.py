@@ -1,6 +1,5 @@
 """Sessions of browsers: a token is shown once, and the browser gets one of its own in a cookie."""
 
-import secrets
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -9,9 +8,9 @@ from corral.api.auth import Caller, token_digest
 from corral.api.cookies import cookie_of
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
-from corral.api.people import PREFIX
+from corral.api.people import fresh_token
 from corral.domain.errors import Conflict
-from corral.domain.people import Token, token_id
+from corral.domain.people import token_id
 from corral.wire import people as wire
 
 router = APIRouter()
@@ -35,15 +34,20 @@ async def log_in(response: Response, house: Within, caller: Asker) -> wire.Sessi
         await house.control.store.revoke_token(caller.token, at=now, entry=entry)
     expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
     secret = await _token(house, caller, expires_at, "a browser's session")
+    keep_session(house, response, secret, expires_at - now)
+    return _told(house, caller.name, caller.role, expires_at)
+
+
+def keep_session(house: House, response: Response, secret: str, seconds: float) -> None:
+    """Have the browser keep the session's token, where no script and no other site reads it."""
     response.set_cookie(
         cookie_of(house.control.world.cluster),
         secret,
-        max_age=int(expires_at - now),
+        max_age=int(seconds),
         httponly=True,
         samesite="strict",
         secure=house.settings.url.startswith("https"),
     )
-    return _told(house, caller.name, caller.role, expires_at)
 
 
 @router.delete("/v1/session", status_code=204)
@@ -73,16 +77,7 @@ async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
 async def _token(house: House, caller: Caller, expires_at: float, what: str) -> str:
     """A token with the rights of the one that is shown, and no longer than it."""
     now = house.control.clock.wall()
-    secret = PREFIX + secrets.token_urlsafe(32)
-    digest = token_digest(secret)
-    made = Token(
-        id=token_id(digest),
-        sha256=digest,
-        user=caller.name,
-        role=caller.role,
-        created_at=now,
-        expires_at=expires_at,
-    )
+    secret, made = fresh_token(caller.name, caller.role, now, expires_at)
     entry = caller.entry(now, on=made.id, detail=f"{what}, until {expires_at:.0f}")
     await house.control.store.add_token(made, entry=entry)
     return secret

@@ -120,21 +120,29 @@ async def create_token(body: wire.TokenCreate, house: Within, caller: Asker) -> 
     expires_at = None if body.expires_seconds is None else now + body.expires_seconds
     if own and caller.expires_at is not None:
         expires_at = min(expires_at or caller.expires_at, caller.expires_at)
-    secret = PREFIX + secrets.token_urlsafe(32)
-    digest = token_digest(secret)
-    made = Token(
-        id=token_id(digest),
-        sha256=digest,
-        user=name,
-        role=role,
-        created_at=now,
-        expires_at=expires_at,
-    )
+    secret, made = fresh_token(name, role, now, expires_at)
     detail = f"{role} of {name}" + (f", until {expires_at:.0f}" if expires_at else "")
     await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
     return wire.TokenMade(
         token=secret, id=made.id, user=name, role=role, expires_at=made.expires_at
     )
+
+
+def fresh_token(
+    user: UserName, role: Role, now: float, expires_at: float | None
+) -> tuple[str, Token]:
+    """A secret that nobody has seen, and what is kept of it."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    digest = token_digest(secret)
+    made = Token(
+        id=token_id(digest),
+        sha256=digest,
+        user=user,
+        role=role,
+        created_at=now,
+        expires_at=expires_at,
+    )
+    return secret, made
 
 
 def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:

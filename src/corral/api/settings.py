@@ -1,13 +1,14 @@
 """What the API is told by whoever starts it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from corral.domain.ids import NodeId
 from corral.domain.leadership import HeadNow
 from corral.domain.people import User
+from corral.domain.sign_on import SignOnRule
 from corral.wire.joining import JoinNeeds, RayInvitation
 
 MEGABYTE: Final = 1000**2
@@ -21,6 +22,22 @@ class Seals(Protocol):
     def open(self, name: str, sealed: bytes) -> bytes: ...
 
     def sign(self, text: str) -> str: ...
+
+
+class SignOn(Protocol):
+    """Who else than a token says who somebody is: an OpenID Connect provider."""
+
+    @property
+    def rule(self) -> SignOnRule: ...
+
+    @property
+    def name(self) -> str: ...
+
+    async def address(self, *, redirect: str, state: str, nonce: str, challenge: str) -> str: ...
+
+    async def claims(
+        self, *, code: str, verifier: str, nonce: str, redirect: str
+    ) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +64,7 @@ class ApiSettings:
     invite: Callable[[NodeId], RayInvitation | None] = lambda node: None  # as this node
     shared: Path | None = None  # with several heads: what all of them read lies there
     heads: Callable[[], Sequence[HeadNow]] = lambda: ()  # of several, the one that leads first
+    sign_on: SignOn | None = None  # None: tokens alone let in
     snapshot_bytes: int = 512 * MEGABYTE
     log_bytes: int = 64 * MEGABYTE  # of one rank
 

@@ -14,7 +14,7 @@ from corral.api.begun import Begun
 from corral.api.body import read_json
 from corral.api.errors import RequestInvalid, answer, bug
 from corral.api.forward import Forwarder
-from corral.api.rights import OPEN
+from corral.api.rights import HEALTH
 from corral.api.settings import ApiSettings
 from corral.domain.errors import Conflict, CorralError, NoLeader, Unauthorised
 from corral.ports.clock import Clock
@@ -50,7 +50,7 @@ class Standby:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises: WrongHost, NoLeader, and what refuses `down`."""
-        if scope["path"] == OPEN:
+        if scope["path"] == HEALTH:
             leader = self._forwarder.url if self._forwarder else None
             said = JSONResponse({"status": "standing by", "leader": leader})
             await said(scope, receive, send)

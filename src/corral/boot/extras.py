@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from corral.boot.monitoring import check_prometheus
+from corral.boot.oidc import provider_secret, rule_of
 from corral.boot.settings import ClusterSettings
 from corral.domain.errors import Conflict
 
@@ -12,6 +13,7 @@ _MODULES: Final = {  # an extra of the package -> what it brings
     "postgres": "psycopg",
     "ray": "ray",
     "kubernetes": "lightkube",
+    "oidc": "joserfc",
 }
 
 
@@ -31,6 +33,9 @@ def check_installed(settings: ClusterSettings) -> None:
         check_extra(settings.engine, f"the {settings.engine} engine")
     if settings.monitoring:
         check_prometheus()
+    if rule_of(settings) is not None:
+        check_extra("oidc", "--oidc-issuer")
+        provider_secret(settings)
     if settings.store_file is not None:
         check_extra("postgres", "--store-file")
 

@@ -34,6 +34,7 @@ from corral.boot.leading import Term, Turns
 from corral.boot.lock import sole_head
 from corral.boot.log import configure
 from corral.boot.monitoring import Prometheus, prometheus_of
+from corral.boot.oidc import provider_of
 from corral.boot.passing import kept_out, shared_account
 from corral.boot.replays import keeper_of_replays
 from corral.boot.sealing import KeyRing
@@ -242,6 +243,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 kept_out=lambda users: kept_out(place.root, settings.engine, users),
                 shared=Path(settings.shared_state) if settings.shared_state else None,
                 heads=lambda: head.turns.heads(),
+                sign_on=provider_of(settings, clock),
             )
             front = Front()
             turns, here = turns_of(place, settings, store, clock, about, front, foreteller)

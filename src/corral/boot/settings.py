@@ -154,6 +154,13 @@ class ClusterSettings:
     name: str | None = None  # of this head among them; None: the machine's
     key_file: str | None = None
     shared_state: str | None = None
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_secret_file: str | None = None  # None: a public client, which has none
+    oidc_user_claim: str = "preferred_username"
+    oidc_role_claim: str = "groups"
+    oidc_roles: tuple[str, ...] = ()  # GROUP=ROLE, "*" being everybody
+    oidc_domain: str | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -235,7 +242,7 @@ class ClusterSettings:
         if (raw := read_json(place.cluster_json)) is None:
             return None
         known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
-        lists = {name: tuple(raw.get(name, ())) for name in ("shared", "labels")}
+        lists = {name: tuple(raw.get(name, ())) for name in ("shared", "labels", "oidc_roles")}
         return cls(**(known | lists))
 
     def save(self, place: ClusterDir) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
 from corral.boot.extras import check_installed
+from corral.boot.oidc import keep_secret
 from corral.boot.settings import LOCAL, ClusterDir, ClusterSettings, write_atomically
 from corral.boot.start import (
     StartFailed,
@@ -74,6 +75,13 @@ class Asked:
     name: str | None = None
     key_file: str | None = None
     shared_state: str | None = None
+    oidc_issuer: str | None = None
+    oidc_client_id: str | None = None
+    oidc_secret_file: str | None = None
+    oidc_user_claim: str | None = None
+    oidc_role_claim: str | None = None
+    oidc_roles: tuple[str, ...] | None = None
+    oidc_domain: str | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -206,6 +214,8 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
     before = {path: _content(path) for path in (place.cluster_json, place.root / KEPT)}
     if asked.store_file is None and not head_runs(place):
         asked = replace(asked, store_file=keep_variable(place))
+    if asked.oidc_secret_file is None and not head_runs(place):
+        asked = replace(asked, oidc_secret_file=keep_secret(place))
     if place.joined.exists():
         raise Conflict(
             f"{place.root} is a node's directory: this machine has joined another cluster",
@@ -339,4 +349,5 @@ def _typed(field: str, value: Any) -> str:
 
 def _word(field: str) -> str:
     own = {"labels": "label", "reboot_seconds": "reboot", "engine_settings": "set"}
+    own |= {"oidc_roles": "oidc-role"}
     return "--" + own.get(field, field).replace("_", "-")

@@ -16,7 +16,7 @@ from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.nodes import show_nodes
 from corral.cli.output import note, print_json, say, show_pairs
-from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, Watching
+from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, SignOn, Watching
 
 if TYPE_CHECKING:
     from corral.boot.ssh import Outcome
@@ -41,6 +41,7 @@ def up(
     serving: Serving = Serving(),  # noqa: B008 - frozen
     several: Several = Several(),  # noqa: B008 - frozen
     watching: Watching = Watching(),  # noqa: B008 - frozen
+    sign_on: SignOn = SignOn(),  # noqa: B008 - frozen
     others: Others = Others(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
@@ -64,6 +65,7 @@ def up(
         **serving.given,
         **several.given,
         **watching.given,
+        **sign_on.given,
         nodes=nodes,
         gpus=gpus,
         gpu_type=gpu_type,

@@ -164,3 +164,9 @@ class LinkMade(Answer):
 
     url: str
     expires_at: float
+
+
+class SignOn(Answer):
+    """Who else than a token lets somebody in: a provider by its name, or nobody."""
+
+    provider: str | None

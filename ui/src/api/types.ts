@@ -898,6 +898,10 @@ export interface Shape {
   nodes: number;
 }
 
+export interface SignOn {
+  provider: string | null;
+}
+
 export interface Span {
   high_seconds: number | null;
   low_seconds: number;

@@ -43,6 +43,7 @@ STORE = [
         "attempts[max(attempts)]",
         "attempts[min(attempts)]",
         "I10 I17",
+        seed=2,
     ),
 ]
 
@@ -53,6 +54,7 @@ LEDGER = [
         "before.charged or ",
         "",
         "ledger",
+        seed=3,
     ),
     Mutant(
         "what is let go is not written down",
@@ -119,7 +121,7 @@ CONTROL = [
         "self._counter += 1",
         "pass",
         "I10",
-        seed=16,
+        seed=19,
     ),
     Mutant(
         "a takeover does not raise the term of its words",
@@ -127,7 +129,7 @@ CONTROL = [
         "Version(term=world.term, counter=self._counter)",
         "Version(term=1, counter=self._counter)",
         "I10",
-        seed=3,
+        seed=5,
     ),
     Mutant(
         "jobs are looked at only when somebody speaks of them",
@@ -135,7 +137,7 @@ CONTROL = [
         "serving - self._looked_at_all >= LOOK_AT_ALL_SECONDS",
         "False",
         "I10",
-        seed=44,
+        seed=49,
     ),
 ]
 
@@ -162,7 +164,7 @@ SILENCE = [
         "return False",
         "return True",
         "I7 I2",
-        seed=8,
+        seed=64,
     ),
     Mutant(
         "a gang that steps on is replaced",
@@ -170,7 +172,7 @@ SILENCE = [
         "return stepped > went_silent",
         "return False and stepped > went_silent",
         "I7",
-        seed=60,
+        seed=99,
     ),
 ]
 
@@ -189,7 +191,7 @@ RECONCILE = [
         "if seen is not None and",
         "if seen is None or",
         "I8 I17",
-        seed=72,
+        seed=79,
     ),
     Mutant(
         "GPUs of a replaced attempt never return",
@@ -213,7 +215,7 @@ RECONCILE = [
         "job.state == JobState.STOPPING and not left",
         "job.state == JobState.STOPPING",
         "I7 I8 I2",
-        seed=28,
+        seed=29,
     ),
     Mutant(
         "wishes are skipped after they were acknowledged",
@@ -228,7 +230,7 @@ RECONCILE = [
         "if job is None:",
         "if job is None or why == StopWhy.CANCEL and job.state == 'RUNNING':",
         "I6",
-        seed=4,
+        seed=7,
     ),
     Mutant(
         "a cancel does not beat another reason to stop",
@@ -236,7 +238,7 @@ RECONCILE = [
         "or why == StopWhy.CANCEL",
         "",
         "I6",
-        seed=156,
+        seed=160,
     ),
     Mutant(
         "a job does not wait for another",
@@ -244,7 +246,7 @@ RECONCILE = [
         "JobState.HELD if after or later else JobState.QUEUED",
         "JobState.QUEUED",
         "after",
-        seed=3,
+        seed=4,
     ),
     Mutant(
         "a job waits for what can no longer happen",
@@ -301,6 +303,7 @@ CHARGES = [
         "replace(job, infra_retries=job.infra_retries + 1)",
         "replace(job, user_retries=job.user_retries + 1)",
         "I17",
+        seed=1,
     ),
     Mutant(
         "a job is tried again for ever when nodes are lost",
@@ -308,7 +311,7 @@ CHARGES = [
         "job.infra_retries >= job.spec.retry.infra",
         "False",
         "I17",
-        seed=9,
+        seed=16,
     ),
     Mutant(
         "a job that fails is tried again for ever",
@@ -381,7 +384,7 @@ SCHEDULE = [
         "order=(job.submitted,",
         "order=(-job.submitted,",
         "I10",
-        seed=43,
+        seed=47,
     ),
     Mutant(
         "a port is given twice",
@@ -415,7 +418,7 @@ AGENT = [
         "if limit is None:",
         "if True:",
         "I7 I2",
-        seed=381,
+        seed=387,
     ),
     Mutant(
         "an agent tells no end",
@@ -437,7 +440,7 @@ AGENT = [
         'self._shims.refuse(stop.key, "nothing of it is on this node", infra=True)',
         "pass",
         "I10",
-        seed=8,
+        seed=21,
     ),
     Mutant(
         "an agent that returns does not find lost shims",
@@ -445,7 +448,7 @@ AGENT = [
         "if not part.shim_lives:",
         "if False:",
         "I10",
-        seed=3,
+        seed=6,
     ),
     Mutant(
         "a rank that ignores TERM is left alone",
@@ -472,6 +475,7 @@ FORGETTING = [
         "yield from (after.job for after in job.spec.after)",
         "pass",
         "forget",
+        seed=1,
     ),
     Mutant(
         "a job that still holds a node is forgotten",
@@ -487,6 +491,7 @@ FORGETTING = [
         "place < too_many",
         "place <= too_many",
         "forget",
+        seed=1,
     ),
     Mutant(
         "nothing is ever forgotten",
@@ -494,6 +499,7 @@ FORGETTING = [
         "too_many <= 0",
         "True",
         "I10",
+        seed=1,
     ),
 ]
 

@@ -41,7 +41,7 @@ MOVING = [
         "if isinstance(one, Relocated):",
         "if False:",
         "kept",
-        seed=32,
+        seed=38,
     ),
     Mutant(
         "the place that one is moved to is given to another while it stops",
@@ -49,6 +49,6 @@ MOVING = [
         "victim.gone_at is None",
         "False",
         "kept",
-        seed=32,
+        seed=38,
     ),
 ]

@@ -9,6 +9,7 @@ WISHES = [
         "draft.now.wall < begins_at",
         "draft.now.wall < begins_at - 5.0",
         "begin",
+        seed=3,
     ),
     Mutant(
         "a job waits on after its start_by",
@@ -16,6 +17,7 @@ WISHES = [
         "draft.now.wall < starts_by",
         "draft.now.wall < starts_by + 5.0",
         "start_by",
+        seed=2,
     ),
     Mutant(
         "a job that has run is ended as too late",
@@ -23,6 +25,7 @@ WISHES = [
         "or job.started_at is not None",
         "",
         "start_by",
+        seed=8,
     ),
     Mutant(
         "a job that is too late leaves no receipt",
@@ -30,6 +33,7 @@ WISHES = [
         "draft.receipts.append",
         "repr",
         "start_by",
+        seed=2,
     ),
     Mutant(
         "a constraint is passed over",
@@ -37,6 +41,7 @@ WISHES = [
         "and (not rule.constraints or rule.admits(room.labels))",
         "",
         "constraint",
+        seed=3,
     ),
     Mutant(
         "an exclusive job comes to others",
@@ -68,7 +73,7 @@ WISHES = [
         "if room.shunned and room.shunned[gang.kin]:",
         "if False:",
         "apart",
-        seed=15,
+        seed=17,
     ),
     Mutant(
         "a gang that requires one rack gets nodes of two",

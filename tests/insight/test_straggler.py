@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.facts import Pace
-from corral.insight.straggler import Look, Straggler, span_of, straggler_of
+from corral.insight.straggler import Look, Packed, Straggler, span_of, straggler_of
 
 
 def looks(
@@ -56,6 +56,7 @@ def test_each_rank_is_held_against_the_median_of_the_others(busy: list[float]) -
     for rank, own in enumerate(busy):
         others = median(one for other, one in enumerate(busy) if other != rank)
         assert abs(exp(span.ratios[rank]) - own / others) < 1e-9
+    assert Packed.of(after).look == after
 
 
 def test_a_rank_that_is_ten_percent_slower_is_named_with_its_seconds() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from corral.domain.attempt import Allocation, SeatState
 from corral.domain.facts import NodeFacts
 from corral.domain.ids import JobId, NodeId
+from corral.domain.node import Node
 from corral.domain.wanted import Version, Wanted
 from corral.domain.world import AllocationKey, Changes, World
-from corral.reconcile import wanted_of
+from corral.reconcile import grounds_of, wanted_of
 
 
 class Book:
@@ -19,6 +20,8 @@ class Book:
         self._told: dict[NodeId, Wanted] = {}
         self._held: dict[NodeId, dict[AllocationKey, Allocation]] = defaultdict(dict)
         self._nodes_of: dict[JobId, set[NodeId]] = defaultdict(set)
+        self._grounds: dict[NodeId, list[object]] = {}  # of what was last told
+        self._addresses: dict[NodeId, str] = {}
         self._indexed = False
 
     def index(self, world: World, changes: Changes) -> None:
@@ -26,7 +29,9 @@ class Book:
         if not self._indexed:
             self._indexed = True
             self._index(world.allocations.values())
+            self._see_addresses(world.nodes.values())
         self._index(changes.allocations)
+        self._see_addresses(changes.nodes, changes.removed)
 
     def _index(self, allocations: Iterable[Allocation]) -> None:
         for one in allocations:
@@ -35,6 +40,14 @@ class Book:
             else:
                 self._held[one.seat.node][one.key] = one
                 self._nodes_of[one.job].add(one.seat.node)
+
+    def _see_addresses(self, nodes: Iterable[Node], removed: Iterable[NodeId] = ()) -> None:
+        """Gangs are told where their nodes are: where one has moved, every word is made anew."""
+        there = {node.id: node.address for node in nodes}
+        there.update(dict.fromkeys(removed, ""))
+        if any(self._addresses.get(id) != address for id, address in there.items()):
+            self._grounds.clear()
+        self._addresses.update(there)
 
     def concerned(self, changes: Changes, touched: Iterable[JobId]) -> set[NodeId]:
         """Nodes whose word may have changed. Call it for every change: it forgets what is over."""
@@ -47,14 +60,18 @@ class Book:
 
     def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted | None:
         """The node's word under a new version if it differs from the last one, else None."""
-        last = self._told.get(node)
+        last, held = self._told.get(node), self._held[node].values()
+        grounds = grounds_of(world, node, held, heard)
+        if last is not None and grounds == self._grounds.get(node):
+            return None
+        self._grounds[node] = grounds
         version = last.version if last else Version(term=world.term, counter=0)
-        wanted = wanted_of(world, node, self._held[node].values(), heard, version)
+        wanted = wanted_of(world, node, held, heard, version)
         if wanted == last:
             return None
         self._counter += 1
         version = Version(term=world.term, counter=self._counter)
-        self._told[node] = wanted_of(world, node, self._held[node].values(), heard, version)
+        self._told[node] = wanted_of(world, node, held, heard, version)
         return self._told[node]
 
     def newest(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted:

@@ -13,7 +13,7 @@ from corral.domain.ids import JobId, NodeId
 from corral.domain.units import share_text
 from corral.domain.world import Event, World
 from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
-from corral.insight.straggler import Look, Span, Straggler, span_of, straggler_of
+from corral.insight.straggler import Look, Packed, Span, Straggler, span_of, straggler_of
 
 LOOK_SECONDS: Final = 4.0
 LOOKS: Final = 15  # that are kept: what is said holds for the last minute
@@ -24,7 +24,8 @@ class _Loop:
     """One attempt's loop. `spans` are between each two of its looks. `told`: the straggler that was
     told of."""
 
-    looks: deque[Look] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    looks: deque[Packed] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    newest: Look = field(default_factory=dict)
     spans: deque[Span | None] = field(default_factory=lambda: deque(maxlen=LOOKS - 1))
     saves: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKS))
     nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
@@ -59,15 +60,16 @@ class Paces:
         loop = self._loops.setdefault(key, _Loop())
         paces = {pace.rank: pace for one in said.values() for pace in one.ranks}
         loop.nodes = {pace.rank: id for id, one in said.items() for pace in one.ranks}
-        if loop.looks and paces == loop.looks[-1]:
+        if loop.looks and paces == loop.newest:
             return  # it makes no step, or its nodes are silent
         look = paces or {0: _whole(next(iter(said.values())))}
         if loop.looks:
-            loop.spans.append(span_of(loop.looks[-1], look))
-        loop.looks.append(look)
+            loop.spans.append(span_of(loop.newest, look))
+        loop.newest = look
+        loop.looks.append(Packed.of(look))
         loop.saves.append(max(one.save_seconds for one in said.values()))
         spans = [one for one in loop.spans if one is not None]
-        loop.straggler = straggler_of(spans, loop.looks[0], look)
+        loop.straggler = straggler_of(spans, loop.looks[0].look, look)
         if loop.straggler is not None and loop.straggler.rank != loop.told:
             loop.told = loop.straggler.rank
             yield _told(world, key, loop.straggler, loop.nodes[loop.told], wall)
@@ -104,7 +106,7 @@ def _spent(loop: _Loop, utilisation: float | None, memory: float | None) -> Spen
     """Over all looks that are kept, in the middle of the ranks."""
     if len(loop.looks) < 2:
         return Spent(utilisation=utilisation, memory_share=memory)
-    first, last = loop.looks[0], loop.looks[-1]
+    first, last = loop.looks[0].look, loop.newest
     both = [(first[rank], last[rank]) for rank in first.keys() & last.keys()]
     if not both:
         return Spent(utilisation=utilisation, memory_share=memory)

@@ -4,12 +4,13 @@ In a gang that goes in step all steps are equally long. A rank that is slow wait
 each step the time that it did not wait is longer than that of the others, again and again.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log, sqrt
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from corral.domain.facts import Pace
 
@@ -44,25 +45,51 @@ Look = Mapping[int, Pace]  # of each rank, since its loop began
 @dataclass(frozen=True, slots=True)
 class Span:
     """What passed between two looks: of each rank its busy seconds a step, and the logarithm of
-    these over the median of the others'."""
+    these over the median of the others'. In arrays, for a head keeps some of every rank."""
 
-    busy: Mapping[int, float]
-    ratios: Mapping[int, float]
+    ranks: tuple[int, ...]
+    busy: "array[float]"
+    ratios: "array[float]"
+
+
+class Packed(NamedTuple):
+    """A look that is kept: four numbers of each rank."""
+
+    ranks: tuple[int, ...]
+    numbers: "array[float]"
+
+    @classmethod
+    def of(cls, look: Look) -> "Packed":
+        numbers = (
+            number
+            for pace in look.values()
+            for number in (pace.step, pace.data_seconds, pace.compute_seconds, pace.wait_seconds)
+        )
+        return cls(tuple(look), array("d", numbers))
+
+    @property
+    def look(self) -> Look:
+        found = {}
+        for at, rank in enumerate(self.ranks):
+            step, *seconds = self.numbers[4 * at : 4 * at + 4]
+            found[rank] = Pace(rank, int(step), *seconds)
+        return found
 
 
 def span_of(before: Look, after: Look) -> Span | None:
     """None where the two looks say too little."""
-    busy: dict[int, float] = {}
-    for rank in before.keys() & after.keys():
+    ranks = tuple(rank for rank in after if rank in before)
+    busy = array("d")
+    for rank in ranks:
         steps = after[rank].step - before[rank].step
         seconds = after[rank].busy_seconds - before[rank].busy_seconds
         if steps < LEAST_STEPS or seconds <= 0:
             return None
-        busy[rank] = seconds / steps
+        busy.append(seconds / steps)
     if len(busy) < 2:
         return None
-    ordered = sorted(busy.values())
-    return Span(busy, {rank: log(own / _others(ordered, own)) for rank, own in busy.items()})
+    ordered = sorted(busy)
+    return Span(ranks, busy, array("d", (log(own / _others(ordered, own)) for own in busy)))
 
 
 def _others(ordered: Sequence[float], own: float) -> float:
@@ -81,8 +108,9 @@ def straggler_of(spans: Sequence[Span], first: Look, last: Look) -> Straggler | 
     """
     if len(spans) < LEAST_LOOKS:
         return None
-    ranks = set.intersection(*(set(span.busy) for span in spans))
-    found = [rank for rank in sorted(ranks) if _is_slow([span.ratios[rank] for span in spans])]
+    ratios = [dict(zip(span.ranks, span.ratios, strict=True)) for span in spans]
+    ranks = set.intersection(*map(set, ratios))
+    found = [rank for rank in sorted(ranks) if _is_slow([span[rank] for span in ratios])]
     if not found or len(found) > max(1.0, len(ranks) * MOST_SLOW):
         return None
     told = [_told(rank, spans, in_data=_waits_for_data(rank, first, last)) for rank in found]
@@ -98,10 +126,9 @@ def _is_slow(ratios: Sequence[float]) -> bool:
 
 
 def _told(rank: int, spans: Sequence[Span], *, in_data: bool) -> Straggler:
-    own = median(span.busy[rank] for span in spans)
-    others = median(
-        seconds for span in spans for other, seconds in span.busy.items() if other != rank
-    )
+    each = [(span.busy, span.ranks.index(rank)) for span in spans]
+    own = median(busy[at] for busy, at in each)
+    others = median(one for busy, at in each for other, one in enumerate(busy) if other != at)
     return Straggler(rank=rank, seconds=own, others_seconds=min(others, own), in_data=in_data)
 
 

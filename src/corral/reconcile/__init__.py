@@ -2,6 +2,6 @@
 
 from corral.reconcile.draft import Now
 from corral.reconcile.loop import Outcome, reconcile
-from corral.reconcile.orders import wanted_of
+from corral.reconcile.orders import grounds_of, wanted_of
 
-__all__ = ["Now", "Outcome", "reconcile", "wanted_of"]
+__all__ = ["Now", "Outcome", "grounds_of", "reconcile", "wanted_of"]

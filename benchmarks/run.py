@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 OWN = ("submit_latency", "throughput", "cli_start", "failure_detection")  # they know their file
 OTHERS = (
     "store", "restart", "checkpoint_stall", "agent_idle", "launch", "forget", "planner",
-    "health_storm", "agent_telemetry", "log_tail",
+    "health_storm", "agent_telemetry", "head_load", "log_tail",
 )  # fmt: skip
 
 

@@ -12,11 +12,12 @@ from typing import Final
 from corral.domain.attempt import Exit
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.ids import NodeId
-from corral.health.patterns import MACHINE, PATTERNS, Pattern, pattern_of
+from corral.health.patterns import CUT_OFF, MACHINE, PATTERNS, Pattern, pattern_of
 from corral.health.printed import Printed, Raised, printed
 from corral.health.waits import awaited, behind, inner_end
 
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
+SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
 BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 _ABORT, _KILL, _TERM = 6, 9, 15
 _CRASHES: Final = frozenset({4, _ABORT, 7, 8, 11})  # ILL, BUS, FPE and SEGV beside it
@@ -53,13 +54,21 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     if not failed:
         return None
     first_at = min(one.at for one in failed)
-    stopped = [one for one in failed if one.kind == FailureKind.KILLED and one.at > first_at]
+    stopped = [one for one in failed if _was_stopped(one, first_at)]
     told = [one for one in failed if one not in stopped]
     own = [one for one in told if not one.of_peers]
     if own:
         first = min(own, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank))
         return _failure(first, alike=sum(one.kind == first.kind for one in own))
     return _of_the_gang(ends, told, [one.end for one in stopped])
+
+
+def _was_stopped(one: _Read, first_at: float) -> bool:
+    """By us, for another's failure: with TERM, and with KILL no sooner than its grace is over."""
+    if one.kind != FailureKind.KILLED or one.end.exit is None:
+        return False
+    killed = _signal_of(one.end.exit) == _KILL
+    return one.at > first_at + (SOONEST_KILL_SECONDS if killed else 0.0)
 
 
 def _of_the_gang(
@@ -73,7 +82,9 @@ def _of_the_gang(
     quiet = [end for end in ends if end.exit is None or end.exit.clean] or stopped
     missing, alike = _missing(ends, told, quiet), max(1, len(quiet))
     if missing is None:
-        return _failure(order[0], alike=len(told))
+        alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)  # then it was no peer of the gang
+        kind = FailureKind.NETWORK if alone else order[0].kind
+        return _failure(replace(order[0], kind=kind), alike=len(told))
     return _failure(replace(first, end=missing, kind=FailureKind.HANG), alike=alike)
 
 

@@ -23,9 +23,9 @@ class Pattern:
     of_peers: bool = False
 
 
-MACHINE: Final = frozenset(  # what is wrong with the machine, whatever the program says beside it
+MACHINE: Final = frozenset(  # what is wrong with machines, whatever the program says beside it
     {F.GPU_MEMORY, F.GPU_FAULT, F.GPU_MISSING, F.SHARED_MEMORY, F.DISK_FULL, F.STORAGE}
-    | {F.HOST_MEMORY}
+    | {F.HOST_MEMORY, F.FABRIC}
 )
 
 
@@ -49,6 +49,10 @@ def _http(*statuses: int) -> str:
     )
 
 
+# Told by a job of one rank that is no launcher: whom it lost was no rank of its own.
+CUT_OFF: Final = re.compile(
+    r"^(?!.*(gloo|NCCL)).*\bConnection\w* (broken|closed|reset|aborted)|ConnectionReset"
+)
 PATTERNS: Final = (
     # -- GPUs ------------------------------------------------------------------------------------
     _of(
@@ -66,6 +70,7 @@ PATTERNS: Final = (
         r"system not yet initialized",
         r"system has unsupported display driver",
         r"Driver/library version mismatch|driver mismatch",
+        r"peer GPU memory over nvlink or a hardware error|MPS (client|server|control daemon)",
         r"HW Exception by GPU .*(Hang|ECC)|HSA_STATUS_ERROR_(EXCEPTION|FATAL)",
         r"\bXid\b.*: (48|63|64|74|79|94|95|119|120|1[34]\d)\b",
     ),
@@ -97,7 +102,8 @@ PATTERNS: Final = (
         r"invalid device ordinal",
         r"libcuda\.so.*cannot open",
         r"ERROR_NO_(DEVICE|BINARY_FOR_GPU)|hipErrorNoBinaryForGpu",
-        r"couldn't communicate with the NVIDIA driver",
+        r"couldn't communicate with the NVIDIA driver|forward compatibility was attempted",
+        r"could not select device driver .*gpu|Could not find any nv(idia)? files on this host",
     ),
     _of(
         F.GPU_PROGRAM,
@@ -108,7 +114,9 @@ PATTERNS: Final = (
         r"(CUDA|HIP) error: operation not permitted",
         r"(cudaError|CUDA_ERROR_|hipError)_?(Illegal|Launch_?(Failure|Failed|Timeout)|Assert)",
         r"(cudaError|CUDA_ERROR_|hipError)_?(Misaligned|Invalid_?(Value|Configuration))",
-        r"Memory access fault by GPU",
+        r"ncclInvalid(Usage|Argument)|Duplicate GPU detected",
+        r"Memory access fault by GPU|too many resources requested for launch",
+        r"invalid program counter|not supported on global/shared address space",
         r"HSA_STATUS_ERROR_(MEMORY|INVALID|ILLEGAL)",
         r"CUDNN_STATUS_(EXECUTION_FAILED|BAD_PARAM|NOT_SUPPORTED)",
         r"CUBLAS_STATUS_(EXECUTION_FAILED|INVALID_VALUE|NOT_INITIALIZED)",
@@ -116,35 +124,37 @@ PATTERNS: Final = (
     # -- memory, disks and limits of the machine -------------------------------------------------
     _of(
         F.SHARED_MEMORY,
-        r"insufficient shared memory",
+        r"insufficient shared memory|failed to \w+ /dev/shm",
         r"unable to (open|allocate|write).*shared memory",
         r"(/dev/shm|</?torch_\d+_\d+|shared memory segment).*No space left",
-        r"No space left.*/(dev/shm|torch_\d+_\d+)",
+        r"No space left.*/(dev/shm|torch_\d+_\d+|psm_\w+)|unable to mmap .*</?torch_\d+",
         r"DataLoader worker .* Bus error",
     ),
     _of(
         F.DISK_FULL,
         _errno(28, 122),
         r"No space left on device|Disk quota exceeded|\b(ENOSPC|EDQUOT)\b",
-        r"not enough space on|disk (is )?full|database or disk is full",
+        r"not enough space on|disk (is )?full|database or disk is full|curl: \(23\)",
+        r"inline_container.*unexpected pos|PytorchStreamWriter failed writing",
         r"kein Speicherplatz mehr|Aucun espace disponible|No queda espacio|设备上没有空间",
     ),
     _of(
         F.STORAGE,
-        _errno(5, 30, 107, 108, 116, 117, 121),
+        _errno(5, 30, 37, 107, 108, 116, 117, 121),
         r"Stale (NFS )?file handle|Input/output error|Remote I/O error",
         r"Transport endpoint is not connected|transport endpoint shutdown",
-        r"Read-only file system|Structure needs cleaning",
+        r"Read-only file system|Structure needs cleaning|No locks available",
         r"\b(EIO|ESTALE|EROFS|EUCLEAN|ENOTCONN|ESHUTDOWN|EREMOTEIO)\b",
     ),
     _of(
         F.HOST_MEMORY,
         _errno(12),
-        r"^(\w+: )*MemoryError|_ArrayMemoryError",
+        r"\bMemoryError\b|_ArrayMemoryError",
         r"Cannot allocate memory|\bENOMEM\b",
         r"std::bad_alloc",
         r"java\.lang\.OutOfMemoryError|^(ERROR: |LoadError: )*OutOfMemoryError\(",
         r"memory allocation of \d+ bytes failed|runtime: out of memory|heap out of memory",
+        r"out of memory allocating heap|failed to map segment from shared object",
         r"DefaultCPUAllocator: (can't|not enough)",
         r"Unable to allocate .* (for an array|bytes)|cannot allocate vector of size",
         r"Out of memory: Killed process|oom[-_]kill|killed due to .*running low on memory",
@@ -152,31 +162,40 @@ PATTERNS: Final = (
     ),
     _of(
         F.LIMITS,
-        _errno(11, 23, 24),
+        _errno(7, 11, 23, 24, 27),
         r"Too many open files|received 0 items of ancdata",
         r"Resource temporarily unavailable",
         r"can't start new thread|fork: retry|pthread_create failed",
-        r"File size limit exceeded|CPU time limit exceeded",
+        r"File size limit exceeded|CPU time limit exceeded|File too large|Argument list too long",
         r"maximum recursion depth exceeded|StackOverflowError",
         r"\b(EMFILE|ENFILE|EAGAIN)\b",
     ),
     # -- the network -----------------------------------------------------------------------------
-    _of(F.PORT, _errno(98), r"Address already in use|\bEADDRINUSE\b"),
+    _of(
+        F.PORT,
+        _errno(98),
+        r"Address already in use|\bEADDRINUSE\b",
+        r"port \d* ?(is )?(already )?(in use|allocated|taken|occupied)",
+    ),
     _of(
         F.ACCESS,
         _http(401, 403, 407),
+        _errno(126, 127, 128),  # keys of Kerberos and AFS: none, expired, revoked
         r"\b40[13] (Unauthorized|Forbidden)",
         r"GatedRepoError|access a gated repo",
         r"(Invalid|Expired|Bad|Missing|No) (user |access )?(token|credentials|API[ _]key)",
         r"api_key not configured|API key (not|is) |not logged in",
         r"\b(AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken)\b",
         r"NoCredentialsError|UnauthorizedError|PERMISSION_DENIED:|UNAUTHENTICATED:",
+        r"AuthenticationFailed|AuthenticationError|PermissionDeniedError|Invalid user token",
+        r"could not read (Username|Password)|pull access denied|Required key not available",
         r"Authentication (failed|required)|password authentication failed",
         r"Permission denied \((publickey|password)|Host key verification failed",
     ),
     _of(
         F.NETWORK,
         r"name or service is not known|cannot be retrieved \(gai error",
+        r"no socket interface found",
     ),
     _of(
         F.FABRIC,
@@ -184,7 +203,7 @@ PATTERNS: Final = (
         r"NET/IB.*(async event|port error|device fatal|Link down)",
         r"(transport )?retry (counter )?exceeded|local catastrophic error",
         r"UCX +(ERROR|DIAG).*(Endpoint timeout|Input/output|unreachable)",
-        r"(socketStartConnect|socketProgress|ncclSocket|NET/Socket).*(No route|unreachable)",
+        r"(socketStartConnect|socketProgress|ncclSocket|NET/Socket|Net :).*(No route|unreachable)",
         r"gloo.*(No route to host|Network is unreachable)",
         of_peers=True,
     ),
@@ -199,7 +218,8 @@ PATTERNS: Final = (
         r"(wait|barrier|all_?reduce|broadcast|all_?gather).*(timeout|timed out)",
         r"(timeout|timed out).*(barrier|all_?reduce|broadcast|all_?gather)",
         r"(timeout|timed out).*(clients joined|rendezvous|task names)",
-        r"heartbeat timeout|Timed out initializing process group",
+        r"heartbeat timeout|Timed out initializing process group|RendezvousTimeout",
+        r"DEADLINE_EXCEEDED|DeadlineExceededError",
         r"Socket Timeout",
         r"store.*(wait|get).*time(d )?out",
         of_peers=True,
@@ -214,7 +234,10 @@ PATTERNS: Final = (
         r"Broken pipe|BrokenPipeError|ConnectionResetError",
         r"TCPStore.*(recvValue|sendBytes|failed|closed)|recvValue failed",
         r"gloo.*(connect|recv|send|pair|transport)",
-        r"Process group .* (aborted|destroyed)",
+        r"Process group .* (aborted|destroyed)|ConnectionAbortedError",
+        r"Rendezvous(Closed|Connection|GracefulExit|State)|SignalException",
+        r"UNAVAILABLE: |UnavailableError|Collective ops is aborted|coordination service",
+        r"distributed service detected fatal errors",
         r"remote (process|task) (has )?(exited|failed)|another task died",
         r"Rank \d+ (was|is) (lost|dead|gone)",
         r"DistBackendError",
@@ -239,6 +262,8 @@ PATTERNS: Final = (
         r"(ConnectTimeout|ReadTimeout|ConnectionError|ConnectError|URLError)",
         r"(EndpointConnectionError|SSLError|LocalEntryNotFoundError|OfflineModeIsEnabled)",
         r"\b(ENETUNREACH|EHOSTUNREACH|ECONNREFUSED|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)\b",
+        r"curl: \((5|6|7|28|35|52|56)\)|\b(ServiceUnavailable|TooManyRequests|SlowDown)\b",
+        r"socket\.timeout|TimeoutError: (timed out|The read operation)|(Host|Network) is down",
         r"CERTIFICATE_VERIFY_FAILED|certificate (has expired|verify failed|signed by unknown)",
     ),
     # -- what is loaded and computed -------------------------------------------------------------
@@ -253,13 +278,14 @@ PATTERNS: Final = (
         r"(checkpoint|state[_ ]dict|manifest).*(damaged|truncated)",
         r"invalid load key",
         r"CheckpointException|copying a param with shape|Weights only load failed",
-        r"(no|not a|find a|any) valid checkpoint",
+        r"(no|not a|find a|any) valid checkpoint|Invalid magic number; corrupt file",
+        r"(failed|unable|cannot|could not) (to )?(load|restore|read) (\w+ ){0,2}checkpoint",
     ),
     _of(
         F.NUMERIC,
         r"\b(loss|grad\w*|output\w*|logits|weights?) \w+( now)? (nan|inf)",
         r"(nan|inf)\b.*\b(loss|gradient|encountered|detected)",
-        r"FloatingPointError",
+        r"FloatingPointError|non-?finite|invalid values: *$|tensor\(\[*nan",
         r"returned nan values",
         r"probability tensor contains either|(found|encountered|contains?) (a )?(NaN|inf)s?\b",
         r"cannot decrease scale|minimum loss scale|loss (is|has) (exploded|diverged)",
@@ -269,7 +295,9 @@ PATTERNS: Final = (
         r"JSONDecodeError",
         r"UnicodeDecodeError",
         r"UnpicklingError",
-        r"Ran out of input|DataLossError",
+        r"zlib\.error|LZMAError|ZstdError|incorrect data check",
+        r"Ran out of input|DataLossError|DATA_LOSS|tarfile\.ReadError|truncated file",
+        r"Expected to be able to read \d+ bytes|(invalid|incorrect) (header|footer|signature)\b",
         r"(?<!syntax error: )unexpected end of (file|data|archive|input|stream)",
         r"(file|image|data|record|shard|archive)\w* (\w+ )?(is|was|are) "
         r"(truncated|corrupt|damaged)",
@@ -297,21 +325,25 @@ PATTERNS: Final = (
     _of(
         F.SYNTAX,
         r"SyntaxError|IndentationError|TabError|syntax error|ParseError:",
-        r"unexpected EOF while|Unterminated quoted string",
+        r"unexpected EOF while|Unterminated quoted string|bad substitution",
     ),
     _of(
         F.COMMAND,
         r"command not found|(sh|env): (line )?\d*:? ?\S+: not found$|^\S+: \d+: .*: not found$",
         r"^\S*sh: (line )?(\d+: )?.*: Permission denied$",
         r"Exec format error|cannot execute|bad interpreter",
-        r"No such file or directory: '?(python|torchrun|bash|sh)\b",
+        r"No such file or directory: '?(python|torchrun|bash|sh|nvcc|ninja|git|gcc|g\+\+|make)\b",
+        r"No such file or directory: '(nvidia-smi|ffmpeg|mpirun|srun|deepspeed|accelerate)'",
         r"^(/usr/bin/)?env: .*No such file",
         r"executable file not found in \$PATH|: Is a directory$",
         r"Kommando nicht gefunden|commande introuvable|orden no encontrada|未找到命令",
     ),
     _of(
         F.USAGE,
-        r"(unrecognized|unknown|invalid|illegal|no such|unexpected) (option|flag|argument)",
+        r"(unrecognized|unknown|illegal|no such|unexpected|unused) (option|flag|argument)",
+        r"invalid (option|flag)|invalid argument:? ['\"-]|Unknown command line flag",
+        r"flag provided but not defined|Could not consume arg|not used by the HfArgumentParser",
+        r"Invalid value for '|unexpected extra argument",
         r"(unrecognized|unexpected) arguments|the following arguments are required",
         r"error: argument |invalid (choice|int value|float value)",
         r"missing (option|argument|required)|requires an argument|is not in struct",
@@ -331,7 +363,8 @@ PATTERNS: Final = (
         r"No such file or directory|can't open file|does not exist|no such file",
         r"NoSuchKey|NoSuchBucket|RepositoryNotFoundError|\b404 Not Found",
         r"Incorrect path_or_model_id|is not a local folder and is not a valid model",
-        r"FileNotFoundException|Unable to find '",
+        r"FileNotFoundException|Unable to find '|BlobNotFound|ContainerNotFound|NOT_FOUND: ",
+        r"Too many levels of symbolic links|File name too long|Not a directory|manifest unknown",
         r"Datei oder Verzeichnis nicht gefunden|Aucun fichier ou dossier|没有那个文件或目录",
     ),
     _of(F.INTERRUPTED, r"KeyboardInterrupt|InterruptException"),

@@ -44,8 +44,8 @@ _OWN: Final = re.compile(  # Python's words for a mistake of the program: no mac
 _WARNS: Final = re.compile(r"\bWARNING\b|Warning:|^warn(ing)?\b", re.IGNORECASE)
 _SHAPED: Final = re.compile(  # a line by which some program told that it failed
     r"\b(error|errors|exception|fatal|panic|panicked|failed|failure|abort(ed|ing)?|cannot|"
-    r"could not|unable to|invalid|traceback|refus(ed|ing)|not found|giving up)\b|"
-    r"\w(Error|Exception)\b",
+    r"could not|unable to|invalid|traceback|refus(ed|ing)|not found|giving up|no such|unbound)\b|"
+    r"\w(Error|Exception)\b|\*\*\* |^E\d{4} ",
     re.IGNORECASE,
 )
 

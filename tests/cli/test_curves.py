@@ -29,6 +29,7 @@ from corral.cli.curves.spark import BLOCKS, narrowed, sparkline, value_text
 from corral.cli.main import run
 from corral.domain.ids import NodeId
 from corral.store.series import SeriesFile
+from corral.wire.api import JobDetail
 from corral.wire.parts import Attempt
 from corral.wire.series import Series
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving, up
@@ -228,8 +229,6 @@ def test_what_cannot_be_shown_is_refused_with_what_to_type(
 
 
 def test_of_a_wide_job_not_every_node_is_asked() -> None:
-    from corral.wire.api import JobDetail
-
     seat = {"node": NodeId("n1"), "gpus": [0], "gpu_count": 1, "cpus": 1, "memory_bytes": 1}
     attempt = {
         "number": 1,

@@ -144,6 +144,7 @@ COMMANDS: Final = (
     Command("join", "joining:join", "Let this machine be a node of a cluster elsewhere.", CLUSTER),
     Command("leave", "joining:leave", "Let this machine be a node no more.", CLUSTER),
     Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
+    Command("top", "top.command:top", "Show nodes, GPUs and jobs, live.", CLUSTER),
     Command("ui", "ui:ui", "Print a link that opens the pages in a browser.", CLUSTER),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),

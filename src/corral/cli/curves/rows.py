@@ -197,13 +197,15 @@ class Gathered:
         return self.gpus.setdefault(name, {})
 
 
-def job_asks(job: "api.JobDetail", since: float, until: float) -> list[Ask]:
-    """Its own curve, and those of its GPUs while it held them."""
+def job_asks(
+    job: "api.JobDetail", since: float, until: float, *, nodes: int = MOST_NODES
+) -> list[Ask]:
+    """Its own curve, and those of its GPUs while it held them: of so many nodes at most."""
     asks = [Ask(key=f"job:{job.id}", since=since, until=until)]
     for attempt in job.attempts:
         first = max(since, attempt.placed_at)
         last = until if attempt.ended_at is None else min(until, attempt.ended_at)
-        for seat in attempt.seats[:MOST_NODES]:
+        for seat in attempt.seats[:nodes]:
             if seat.gpus and first < last:
                 fields = tuple(f"gpu{at}.{name}" for at in seat.gpus for name in GPU_FIELDS)
                 asks.append(Ask(key=f"node:{seat.node}", since=first, until=last, fields=fields))
@@ -211,11 +213,17 @@ def job_asks(job: "api.JobDetail", since: float, until: float) -> list[Ask]:
 
 
 def job_picture(
-    job: "api.JobDetail", grid: Grid, answers: Iterable["Series"], *, is_over: bool
+    job: "api.JobDetail",
+    grid: Grid,
+    answers: Iterable["Series"],
+    *,
+    is_over: bool,
+    nodes: int = MOST_NODES,
 ) -> Picture:
+    """`nodes`: as for `job_asks`."""
     gathered = _gathered(answers)
     seats = max((len(one.seats) for one in job.attempts), default=0)
-    left = f"GPUs of the first {MOST_NODES} of its {seats} nodes" if seats > MOST_NODES else ""
+    left = f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
     return Picture(
         what=f"{job.name} ({job.id})",
         grid=grid,

@@ -1,0 +1,269 @@
+"""The live view: keys and timers around what the pure parts draw."""
+
+from typing import ClassVar, Final, Protocol
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from corral.cli.top import gpus, jobs, keys, nodes
+from corral.cli.top.canvas import Canvas
+from corral.cli.top.cells import Line, sized
+from corral.cli.top.feed import MOST_JOBS, PAGE, Feed, Source, Wanted
+from corral.cli.top.header import LINES, header
+from corral.cli.top.job_feed import JobSource
+from corral.cli.top.listing import AnyListing, Listing
+from corral.cli.top.screens import Confirm, Help, JobScreen
+from corral.domain.errors import CorralError
+
+TITLES: Final = {"nodes": "nodes", "gpus": "GPUs", "jobs": "jobs"}
+NEAR: Final = 20  # rows before the end of what is listed: more are asked for
+SAID_SECONDS: Final = 6.0  # that what a key came to is shown
+
+
+class Actor(Source, JobSource, Protocol):
+    """What is needed of `corral.AsyncClient`."""
+
+    async def cancel(self, job: str) -> object: ...
+
+
+def bindings(table: tuple[keys.Key, ...]) -> list[BindingType]:
+    """Tab is taken before textual moves the focus with it."""
+    return [
+        Binding(key.keys, key.action, key.help, show=False, priority=key.keys == "tab")
+        for key in table
+    ]
+
+
+class Top(App[None]):
+    """The tables."""
+
+    CSS = f"""
+    #header {{ height: {LINES}; }}
+    #footer {{ height: 1; }}
+    #filter {{ height: 1; border: none; padding: 0; display: none; }}
+    #filter.open {{ display: block; }}
+    """
+    BINDINGS: ClassVar[list[BindingType]] = bindings(keys.TABLES)
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, client: Actor, feed: Feed | None = None) -> None:
+        super().__init__(ansi_color=True)  # the terminal's own colours, light or dark
+        self.client = client
+        self.feed = feed or Feed(client)
+        self.said, self._said_at = "", 0.0
+        self.tables: dict[str, AnyListing] = {
+            "nodes": Listing(nodes.COLUMNS, nodes.cells, nodes.ORDERS, lambda row: row.words),
+            "gpus": Listing(gpus.COLUMNS, gpus.cells, gpus.ORDERS, lambda row: row.words),
+            "jobs": Listing(jobs.COLUMNS, jobs.cells, jobs.ORDERS),
+        }
+        self.shown = "nodes"
+
+    def compose(self) -> ComposeResult:
+        yield Canvas(self._header, id="header")
+        yield Canvas(self._table, id="table")
+        yield Input(
+            placeholder="part of a name; Enter keeps it, Esc takes it away",
+            id="filter",
+            compact=True,
+        )
+        yield Canvas(self._footer, id="footer")
+
+    def on_mount(self) -> None:
+        self.query_one("#filter", Input).disabled = True
+        self.run_worker(self.feed.run(self.renew), exclusive=True, group="feed")
+        self.set_interval(1.0, self._tick)
+
+    # -- what is drawn ---------------------------------------------------------------------------
+
+    @property
+    def table(self) -> AnyListing:
+        return self.tables[self.shown]
+
+    def renew(self) -> None:
+        """There is news: the table in sight takes it in, the others when they are opened."""
+        known, now = self.feed.known, self.feed.wall()
+        if self.shown == "nodes":
+            self.table.take(nodes.rows(known))
+        elif self.shown == "gpus":
+            self.table.take(gpus.rows(known))
+        else:
+            self.table.take(jobs.rows(known, now))
+        self.redraw()
+
+    def redraw(self) -> None:
+        for canvas in self.screen_stack[0].query(Canvas):
+            canvas.renew()
+
+    def _tick(self) -> None:
+        """Times go on, also while nothing is heard."""
+        if self.said and self.feed.clock() - self._said_at > SAID_SECONDS:
+            self.said = ""
+        for canvas in self.screen_stack[0].query("#header").results(Canvas):
+            canvas.renew()  # none, while the view closes
+
+    def tell(self, text: str) -> None:
+        self.said, self._said_at = text, self.feed.clock()
+        self.redraw()
+
+    def _header(self, width: int, height: int) -> list[Line]:
+        return header(self.feed.known, width, self.feed.wall(), self.said)
+
+    def _table(self, width: int, height: int) -> list[Line]:
+        return self.table.lines(width, height)
+
+    def _footer(self, width: int, height: int) -> list[Line]:
+        return [sized(keys.footer(keys.TABLES, self._about()), width)]
+
+    def _about(self) -> str:
+        """Which table, how much of it, in which order."""
+        table, count = self.table, len(self.table.rows)
+        more = "+" if self.shown == "jobs" and self.feed.known.more else ""
+        which = f"{self.feed.wanted.which} " if self.shown == "jobs" else ""
+        place = f"{table.cursor + 1}/" if count else ""
+        text = f" with {table.text!r}" if table.text else ""
+        return f"{place}{count}{more} {which}{TITLES[self.shown]}{text} by {table.by}"
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of the tables do nothing while something is open above them."""
+        is_ours = action in {key.action.partition("(")[0] for key in keys.TABLES}
+        return not is_ours or action == "quit" or len(self.screen_stack) == 1
+
+    def action_table(self, name: str) -> None:
+        if self.query_one("#filter", Input).has_class("open"):
+            self._close_filter()
+        self.shown = name
+        self.renew()
+
+    def action_next_table(self) -> None:
+        names = list(self.tables)
+        self.action_table(names[(names.index(self.shown) + 1) % len(names)])
+
+    def action_move(self, by: int) -> None:
+        self.table.move(by)
+        self._moved()
+
+    def action_page(self, by: int) -> None:
+        self.action_move(by * max(1, self.query_one("#table", Canvas).size.height - 1))
+
+    def action_to(self, place: int) -> None:
+        self.table.to(place)
+        self._moved()
+
+    def _moved(self) -> None:
+        """Near the end of what is listed of the jobs the head is asked for more of them."""
+        wanted = self.feed.wanted
+        is_near = self.table.cursor >= len(self.table.rows) - NEAR
+        if self.shown == "jobs" and self.feed.known.more and is_near:
+            if wanted.count < MOST_JOBS:
+                more = min(MOST_JOBS, len(self.feed.known.jobs) + PAGE)
+                self.feed.want(Wanted(wanted.which, wanted.text, more))
+            elif self.table.cursor == len(self.table.rows) - 1:
+                self.tell(f"the first {MOST_JOBS} are listed; others are found with / and f")
+        self.redraw()
+
+    def action_sort(self) -> None:
+        self.table.sort_by_next()
+        self.redraw()
+
+    def action_turn(self) -> None:
+        self.table.turn()
+        self.redraw()
+
+    def action_which(self) -> None:
+        names = list(jobs.WHICH)
+        wanted = self.feed.wanted
+        which = names[(names.index(wanted.which) + 1) % len(names)]
+        self.feed.want(Wanted(which, wanted.text))
+        self.action_table("jobs")
+
+    def action_filter(self) -> None:
+        line = self.query_one("#filter", Input)
+        line.value = self.table.text
+        line.disabled = False
+        line.add_class("open")
+        line.focus()
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        self._filter(message.value)
+
+    def on_input_submitted(self) -> None:
+        self._close_filter()
+
+    def _filter(self, text: str) -> None:
+        if text == self.table.text:
+            return
+        self.table.filter(text)
+        if self.shown == "jobs":
+            self.feed.want(Wanted(self.feed.wanted.which, text))
+        self.redraw()
+
+    def _close_filter(self) -> None:
+        line = self.query_one("#filter", Input)
+        line.remove_class("open")
+        line.disabled = True
+        self.set_focus(None)
+        self.redraw()
+
+    def action_leave(self) -> None:
+        if self.query_one("#filter", Input).has_class("open"):
+            self._close_filter()
+        self._filter("")
+
+    def action_open(self) -> None:
+        row = self.table.chosen
+        if row is None:
+            return
+        if self.shown == "nodes":
+            self.tables["gpus"].filter(f"{row.key.lower()}:")
+            self.action_table("gpus")
+        elif job := self._job():
+            self.push_screen(JobScreen(self.client, job[0], self.ask_to_cancel))
+
+    def _job(self) -> tuple[str, str] | None:
+        """The chosen row's job, or that of the chosen GPU: (id, name)."""
+        row = self.table.chosen
+        if row is None or self.shown == "nodes":
+            return None
+        if self.shown == "jobs":
+            return row.job.id, row.job.name
+        id = row.holders.partition(",")[0]
+        return (id, row.job or id) if id else None
+
+    def action_cancel(self) -> None:
+        if job := self._job():
+            self.ask_to_cancel(*job)
+
+    def ask_to_cancel(self, id: str, name: str) -> None:
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.run_worker(self._cancel(id, name), group="cancel")
+
+        self.push_screen(Confirm(f"cancel {name} ({id})?"), answered)
+
+    async def _cancel(self, id: str, name: str) -> None:
+        try:
+            await self.client.cancel(id)
+        except CorralError as error:
+            self.tell(f"{error.message}; {error.hint}" if error.hint else error.message)
+            return
+        self.feed.hurry()
+        self.tell(f"{name} ({id}) is being cancelled")
+
+    def action_help(self) -> None:
+        self.push_screen(Help())
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is self.query_one("#table", Canvas):
+            place = self.table.at(event.y)
+            if place is not None:
+                self.action_to(place)
+
+    def on_mouse_scroll_down(self) -> None:
+        self.action_move(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.action_move(-3)

@@ -1,0 +1,79 @@
+"""top: a live view of the cluster, or one look at it."""
+
+import asyncio
+import os
+import sys
+from importlib.util import find_spec
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from corral.cli.common import MOST_ROWS, Common
+from corral.cli.output import WIDEST, console, print_json
+from corral.domain.errors import Unsupported
+
+ROWS: Final = 20
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def top(
+    *,
+    once: _Flag = False,
+    rows: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST_ROWS))] = ROWS,
+    no_color: Annotated[
+        bool, Parameter(name=["--no-color", "--no-colour"], negative="", show_default=False)
+    ] = False,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Show nodes, GPUs and jobs as they are, live; ? tells the keys.
+
+    Without a terminal, with --once and with --json it is one look. NO_COLOR is heeded, too.
+
+    Args:
+        once: One look, as plain text.
+        rows: How many rows of each table such a look has (20).
+        no_color: Without colours; whatever they say, marks and words say as well.
+    """
+    if common.json:
+        asyncio.run(_look(common, rows, as_json=True))
+    elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        asyncio.run(_look(common, rows, as_json=False))
+    else:
+        check_textual()
+        with common.client() as client:
+            client.newest_events()  # a head that is not there is refused before a screen opens
+        if no_color:
+            os.environ["NO_COLOR"] = "1"
+        asyncio.run(_live(common))
+
+
+def check_textual() -> None:
+    """Raises: Unsupported."""
+    if find_spec("textual") is None:
+        raise Unsupported(
+            "corral top needs textual, which is not installed here",
+            hint="run: pip install 'corral[tui]'; one look without it: corral top --once",
+        )
+
+
+async def _look(common: Common, rows: int, *, as_json: bool) -> None:
+    from corral.cli.top.feed import Feed, Wanted
+    from corral.cli.top.snapshot import show
+
+    async with common.async_client() as client:
+        feed = Feed(client, wanted=Wanted(count=rows))
+        await feed.look()
+    if as_json:
+        print_json(feed.known.as_json())
+    else:
+        out = console()
+        whole = not out.is_terminal and "COLUMNS" not in os.environ  # a pipe has no width
+        show(feed, WIDEST if whole else out.width, rows)
+
+
+async def _live(common: Common) -> None:
+    from corral.cli.top.app import Top
+
+    async with common.async_client() as client:
+        await Top(client).run_async()

@@ -1,0 +1,178 @@
+"""What is asked of the head, and when: as rarely as a live view bears.
+
+Each second one small question: the number of the newest event. Only when it has moved, or the
+sensors have had the time to speak anew, listings are asked for again, and none of them may take
+more than a fiftieth of the time, however large the cluster is.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from corral.boot.clock import SystemClock
+from corral.cli.top.jobs import WHICH
+from corral.cli.top.known import Known, Link
+from corral.domain.errors import CorralError
+
+if TYPE_CHECKING:
+    from corral.wire import api, gpus
+
+T = TypeVar("T")
+BEAT_SECONDS: Final = 1.0
+SENSED_SECONDS: Final = 10.0  # nodes say so often what their sensors read
+SHARE: Final = 50  # an answer that took a second is not asked for again within so many
+AWAY_SECONDS: Final = 5.0  # the longest between two tries while no head answers
+PAGE: Final = 100
+MOST_JOBS: Final = 1_000  # in one table; further ones are found by the filter
+
+
+class Source(Protocol):
+    """What is needed of `corral.AsyncClient`."""
+
+    async def status(self) -> "api.Status": ...
+
+    async def gpus(self) -> "gpus.GpusNow": ...
+
+    async def newest_events(self, count: int = 1) -> "list[api.Event]": ...
+
+    async def jobs(
+        self,
+        *,
+        everything: bool = False,
+        limit: int = 100,
+        before: str | None = None,
+        states: Sequence[str] = (),
+        text: str = "",
+    ) -> "list[api.Job]": ...
+
+
+@dataclass(slots=True)
+class Pace:
+    """When one kind of question is asked again. Seconds of a clock that only rises."""
+
+    least: float = BEAT_SECONDS
+    most: float = SENSED_SECONDS
+    asked_at: float = float("-inf")
+    took: float = 0.0
+    number: int = -1  # of the newest event when it was asked
+
+    def is_due(self, now: float, number: int) -> bool:
+        since = now - self.asked_at
+        if since < SHARE * self.took:
+            return False
+        return since >= self.most or (number != self.number and since >= self.least)
+
+    def asked(self, at: float, took: float, number: int) -> None:
+        self.asked_at, self.took, self.number = at, took, number
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs are listed: a name of WHICH, a part of their name, how many at most."""
+
+    which: str = "unfinished"
+    text: str = ""
+    count: int = PAGE
+
+
+@dataclass(slots=True)
+class Feed:
+    """Keeps `known` near what is. `step` is one round; `run` goes on for ever."""
+
+    source: Source
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = field(default_factory=lambda: SystemClock().wall)
+    known: Known = Known()
+    wanted: Wanted = Wanted()
+    failures: int = 0
+    _paces: dict[str, Pace] = field(
+        default_factory=lambda: {name: Pace() for name in ("status", "gpus", "jobs")}
+    )
+    _listed: Wanted | None = None  # the jobs that are known
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def want(self, wanted: Wanted) -> None:
+        """From now on these jobs; they are asked for at once."""
+        self.wanted = wanted
+        self._woken.set()
+
+    def hurry(self) -> None:
+        """Something was changed from here: what has come of it is asked for at once."""
+        for pace in self._paces.values():
+            pace.asked_at, pace.took = float("-inf"), 0.0
+        self._woken.set()
+
+    async def run(self, changed: Callable[[], None]) -> None:
+        """For ever; `changed` is called after each round."""
+        while True:
+            self._woken.clear()
+            await self.step()
+            changed()
+            try:
+                await asyncio.wait_for(self._woken.wait(), self.nap)
+            except TimeoutError:
+                continue
+
+    async def look(self) -> None:
+        """One round. Raises: Unreachable and all else that the head refuses."""
+        await self._renew(0)
+
+    @property
+    def nap(self) -> float:
+        """Seconds until the next round."""
+        return min(AWAY_SECONDS, BEAT_SECONDS * 2.0 ** min(self.failures, 10))
+
+    async def step(self) -> None:
+        """Ask what is due. What was known stays when the head does not answer."""
+        try:
+            newest = await self.source.newest_events(1)
+            number = newest[-1].number if newest else 0
+            await self._renew(number)
+        except CorralError as error:
+            link = self.known.link
+            since = link.since if not link.live else self.wall()
+            self.failures += 1
+            why = Link(live=False, since=since, why=error.message, hint=error.hint)
+            self.known = replace(self.known, link=why)
+            return
+        if not self.known.link.live:
+            self.hurry()  # it may be another head, which knows other things
+            self.known = replace(self.known, link=Link())
+        self.failures = 0
+
+    async def _renew(self, number: int) -> None:
+        if (status := await self._if_due("status", number, self.source.status)) is not None:
+            self.known = replace(self.known, status=status, at=self.wall())
+        if (gpus := await self._if_due("gpus", number, self.source.gpus)) is not None:
+            self.known = replace(self.known, gpus=gpus, at=self.wall())
+        if self.wanted != self._listed:
+            self._paces["jobs"] = Pace()
+        wanted = self.wanted
+        found = await self._if_due("jobs", number, lambda: self._jobs(wanted))
+        if found is not None:
+            self._listed = wanted
+            more = len(found) > wanted.count
+            jobs = found[: wanted.count]
+            self.known = replace(self.known, jobs=jobs, more=more, at=self.wall())
+
+    async def _if_due(self, name: str, number: int, ask: Callable[[], Awaitable[T]]) -> T | None:
+        pace, now = self._paces[name], self.clock()
+        if not pace.is_due(now, number):
+            return None
+        answer = await ask()
+        pace.asked(now, self.clock() - now, number)
+        return answer
+
+    async def _jobs(self, wanted: Wanted) -> "list[api.Job]":
+        """One more than are wanted, where there are more."""
+        found: list[api.Job] = []
+        for chain in WHICH[wanted.which]:
+            left = wanted.count + 1 - len(found)
+            if left <= 0:
+                break
+            found += await self.source.jobs(
+                everything=chain.everything, limit=left, states=chain.states, text=wanted.text
+            )
+        return found

@@ -1,0 +1,117 @@
+"""The table of GPUs. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from corral.cli.output import clean
+from corral.cli.top.cells import Cell, Column, Part, bar
+from corral.cli.top.header import busy_tone, share_text
+from corral.cli.top.known import Known
+from corral.cli.top.nodes import natural
+from corral.cli.top.order import Order
+
+BAR: Final = 10
+COLUMNS: Final = (
+    Column("NODE", 8, grows=True, most=24),
+    Column("GPU", 3, right=True),
+    Column("TYPE", 6, goes=5),
+    Column("USE", BAR, goes=4, grows=True, most=24),
+    Column("BUSY", 5, right=True),
+    Column("MEM", 5, goes=2, right=True),
+    Column("POWER", 6, goes=1, right=True),
+    Column("HEAT", 5, goes=3, right=True),
+    Column("JOB", 16, grows=True, most=48),
+    Column("USER", 8, goes=6),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    """One GPU. `holders`: ids of its jobs; `job`: the first one's name, `user` whose it is."""
+
+    node: str
+    index: int
+    type: str
+    busy: float | None
+    memory: float | None
+    watts: float | None
+    heat: float | None
+    holders: str
+    sign: str
+    job: str
+    user: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.node}:{self.index}"
+
+    @property
+    def words(self) -> str:
+        state = self.sign or ("held" if self.holders else "free")
+        return f"{self.key} {self.type} {self.job} {self.holders} {self.user} {state}".lower()
+
+
+def rows(known: Known) -> list[GpuRow]:
+    if known.gpus is None:
+        return []
+    nodes = known.status.nodes if known.status is not None else []
+    types = {node.id: ",".join(node.gpus.types) for node in nodes}
+    found = []
+    for node in known.gpus.nodes:
+        kind = types.get(node.node, "")
+        for index, busy, memory, watts, heat, holders, sign in zip(
+            node.index,
+            node.utilisation,
+            node.memory,
+            node.power_watts,
+            node.temperature_celsius,
+            node.holders,
+            node.signs,
+            strict=True,
+        ):
+            job = known.job_of.get(holders.partition(",")[0])
+            name, user = (job.name, job.owner) if job is not None else ("", "")
+            found.append(
+                GpuRow(node.node, index, kind, busy, memory, watts, heat, holders, sign, name, user)
+            )
+    return found
+
+
+def cells(row: GpuRow) -> Sequence[Cell]:
+    tone = busy_tone(row.busy) if row.holders else "dim"
+    return (
+        [Part(row.node)],
+        [Part(str(row.index))],
+        [Part(row.type, "dim")],
+        [Part(bar(row.busy or 0.0, BAR), tone)],
+        [Part(share_text(row.busy), tone)],
+        [Part(share_text(row.memory))],
+        [Part("-" if row.watts is None else f"{row.watts:.0f} W")],
+        [Part("-" if row.heat is None else f"{row.heat:.0f} C")],
+        _job(row),
+        [Part(clean(row.user))],
+    )
+
+
+def _job(row: GpuRow) -> Cell:
+    said = {"lost": "lost", "silent": "no answer", "taken": "others"}.get(row.sign, "")
+    if said:
+        return [Part(said, "bad" if row.sign == "lost" else "warn")]
+    if not row.holders:
+        return [Part("free", "dim")]
+    first, _, more = row.holders.partition(",")
+    others = f" and {more.count(',') + 1} more" if more else ""
+    return [Part(clean(f"{row.job} "[: len(row.job) + 1].lstrip() + first + others))]
+
+
+ORDERS: Final[Mapping[str, Order[GpuRow]]] = {
+    "place": Order("NODE", lambda row: (natural(row.node), row.index)),
+    "busy": Order("BUSY", lambda row: row.busy, down=True),
+    "held but idle": Order("USE", lambda row: row.busy if row.holders else None),
+    "memory": Order("MEM", lambda row: row.memory, down=True),
+    "power": Order("POWER", lambda row: row.watts, down=True),
+    "heat": Order("HEAT", lambda row: row.heat, down=True),
+    "job": Order("JOB", lambda row: (row.job, row.holders) if row.holders else None),
+    "user": Order("USER", lambda row: row.user or None),
+}

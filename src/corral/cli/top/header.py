@@ -1,0 +1,102 @@
+"""The lines above the tables: the cluster in one look. No I/O."""
+
+from typing import Final
+
+from corral.cli.output import age_text, clean, clock_text
+from corral.cli.top.cells import Line, Part, bar, sized
+from corral.cli.top.known import Known, Link
+
+LINES: Final = 3
+BAR: Final = 12
+MONEY: Final = "{:,.2f} an hour"
+
+
+def header(known: Known, width: int, now: float, said: str = "") -> list[Line]:
+    """Three lines. `said`: what the last key came to."""
+    rows = [_gpus(known), _work(known), _news(known, now, said)]
+    return [sized(row, width) for row in rows]
+
+
+def _gpus(known: Known) -> list[Part]:
+    status = known.status
+    if status is None:
+        return [Part("asking the head", "dim")]
+    gpus = status.gpus
+    share = gpus.used / gpus.total if gpus.total else 0.0
+    parts = [
+        Part("GPUs ", "title"),
+        Part(bar(share, BAR), "good"),
+        Part(f" {gpus.used:g} of {gpus.total} used, {gpus.free:g} free"),
+    ]
+    if gpus.taken:
+        parts.append(Part(f", {gpus.taken} held by others"))
+    if gpus.away:
+        parts.append(Part(f", {gpus.away} away", "warn"))
+    if known.held_busy is not None:
+        parts.append(Part(f"  busy {known.held_busy:.0%}", busy_tone(known.held_busy)))
+    if known.watts is not None:
+        parts.append(Part(f"  {watts_text(known.watts)}"))
+    return parts
+
+
+def _work(known: Known) -> list[Part]:
+    status = known.status
+    if status is None:
+        return []
+    alive = sum(one.liveness == "alive" for one in status.nodes)
+    queued = status.jobs.get("QUEUED", 0)
+    running = status.jobs.get("RUNNING", 0)
+    other = sum(status.jobs.values()) - queued - running
+    parts = [
+        Part("nodes ", "title"),
+        Part(f"{alive} of {len(status.nodes)} alive", "" if alive == len(status.nodes) else "warn"),
+        Part("  jobs ", "title"),
+        Part(f"{running} running, {queued} waiting"),
+        Part(f", {other} other" if other else ""),
+    ]
+    if known.gpus is not None:
+        parts.append(Part(f"  {MONEY.format(known.gpus.cost_per_hour)}"))
+        unpriced = known.gpus.unpriced_gpus
+        parts.append(Part(f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"))
+    return parts
+
+
+def _news(known: Known, now: float, said: str) -> list[Part]:
+    """The worst that there is to say: no head, what a key came to, a warning, the time."""
+    if not known.link.live:
+        return away(known.link, known.at, now)
+    if said:
+        return [Part(clean(said), "warn")]
+    warnings = known.status.warnings if known.status is not None else []
+    if warnings:
+        more = f" (and {len(warnings) - 1} more: corral status)" if len(warnings) > 1 else ""
+        return [Part(clean(warnings[0]) + more, "warn")]
+    where = f"{known.status.cluster.engine}, {known.status.head.url}" if known.status else ""
+    return [Part(f"{where}  {clock_text(now)[11:]}", "dim")]
+
+
+def away(link: Link, at: float, now: float) -> list[Part]:
+    """What is shown is old, and how old; what could be done."""
+    since = age_text(now - link.since)
+    shown = f"; shown is {clock_text(at)[11:]}" if at else ""
+    hint = f"; {link.hint}" if link.hint else ""
+    return [Part(clean(f"no answer for {since}: {link.why}{shown}; trying again{hint}"), "bad")]
+
+
+def busy_tone(share: float | None) -> str:
+    """Of a GPU that is held."""
+    if share is None:
+        return "dim"
+    return "bad" if share < 0.05 else "warn" if share < 0.5 else "good"
+
+
+def watts_text(watts: float | None) -> str:
+    if watts is None:
+        return "-"
+    if watts >= 1e6:
+        return f"{watts / 1e6:.2f} MW"
+    return f"{watts / 1000:.1f} kW" if watts >= 10_000 else f"{watts:.0f} W"
+
+
+def share_text(part: float | None) -> str:
+    return "-" if part is None else f"{part:.0%}"

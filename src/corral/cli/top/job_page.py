@@ -1,0 +1,133 @@
+"""The page of one job: why it is where it is, its curves, and what it printed last. No I/O."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from corral.cli.curves.rows import Picture, Row
+from corral.cli.curves.spark import sparkline, value_text
+from corral.cli.output import STYLES, age_text, clean
+from corral.cli.row import time_of
+from corral.cli.top.cells import Line, Part, sized, wrapped
+from corral.cli.top.jobs import TONES
+from corral.cli.top.known import Link
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+LEAST_LOG: Final = 4  # lines that the log has, whatever else there is
+MOST_WHY: Final = 6
+NAMES: Final = 22  # columns of a curve's name
+NUMBERS: Final = 8  # of each of its numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKnown:
+    """The newest answers about one job; None: not yet. `log_said`: why there is no log."""
+
+    job: "api.JobDetail | None" = None
+    why: "api.Why | None" = None
+    picture: Picture | None = None
+    log: Sequence[str] = ()
+    log_said: str = ""
+    link: Link = Link()
+
+
+def page(known: JobKnown, width: int, height: int, now: float) -> list[Line]:
+    """Exactly so many lines. The log has what is left, its newest lines last."""
+    job = known.job
+    if job is None:
+        said = known.link.why or "asking the head"
+        return _filled([[Part(clean(said), "bad" if known.link.why else "dim")]], width, height)
+    top: list[Line] = [_title(job), _facts(job, now), *_why(job, known.why, width)]
+    curves = _curves(known.picture, width)
+    room = height - len(top) - 1
+    curves = curves[: max(0, room - LEAST_LOG)]
+    lines: list[Line] = [*top, *curves, [Part("LOG", "title"), Part(_of_log(known), "dim")]]
+    left = max(0, height - len(lines))
+    printed = known.log[max(0, len(known.log) - left) :] if left else ()
+    lines += [[Part(clean(text.expandtabs(4)))] for text in printed]
+    return _filled(lines, width, height)
+
+
+def _filled(lines: Sequence[Line], width: int, height: int) -> list[Line]:
+    blank: list[Line] = [[] for _ in range(max(0, height - len(lines)))]
+    return [sized(line, width) for line in [*lines, *blank][:height]]
+
+
+def _title(job: "api.JobDetail") -> Line:
+    tone = TONES.get(STYLES.get(job.state, ""), "")
+    code = f" with exit code {job.exit_code}" if job.exit_code else ""
+    return [Part(clean(f"{job.name} "), "title"), Part(f"{job.id}  "), Part(job.state + code, tone)]
+
+
+def _facts(job: "api.JobDetail", now: float) -> Line:
+    shape = job.shape
+    kind = f"{shape.gpu_type} " if shape.gpu_type else ""
+    nodes = f"{shape.nodes} node{'s' * (shape.nodes > 1)}"
+    said = [
+        f"queue {job.queue}, {job.owner}",
+        f"{nodes} with {shape.gpus_per_node:g} {kind}GPUs",
+        f"attempt {job.attempt}" if job.attempt else "",
+        f"{'ran' if job.is_over else 'runs' if job.started_at else 'waits'} for "
+        f"{age_text(time_of(job, now))}",
+        f"on {','.join(job.nodes)}" if job.nodes else "",
+        _step(job),
+    ]
+    return [Part(clean(", ".join(one for one in said if one)), "dim")]
+
+
+def _step(job: "api.JobDetail") -> str:
+    progress = job.progress
+    if progress is None:
+        return ""
+    of = f" of {progress.until}" if progress.until else ""
+    return f"step {progress.step}{of}"
+
+
+def _why(job: "api.JobDetail", why: "api.Why | None", width: int) -> list[Line]:
+    """Whatever stands in its way, and what would change that."""
+    texts = [job.reason] if job.reason else []
+    if why is not None:
+        texts = [why.reason] if why.reason else []
+        if why.failed is not None and job.state == "FAILED":
+            failed = why.failed
+            quote = f" ({failed.quote})" if failed.quote else ""
+            texts += [f"{failed.text}: {failed.evidence}{quote}", f"next: {failed.next}"]
+        texts += [why.forecast.text] if why.forecast is not None else []
+        texts += [why.holders] if why.holders else []
+        texts += [why.ending.text] if why.ending is not None and why.ending.text else []
+        texts += why.suggestions
+    found = [line for text in texts for line in wrapped(clean(text), width, 2)]
+    return [[Part(line, "warn" if at == 0 else "")] for at, line in enumerate(found[:MOST_WHY])]
+
+
+def _curves(picture: Picture | None, width: int) -> list[Line]:
+    if picture is None or picture.is_empty:
+        return [[Part("no curve yet: a point is kept each 10 s", "dim")]]
+    heads = ("LAST" if picture.is_over else "NOW", "MIN", "MEAN", "MAX")
+    top = [Part("CURVES".ljust(NAMES), "title")]
+    top += [Part(head.rjust(NUMBERS), "title") for head in heads]
+    top += [Part("  " + "; ".join(picture.notes), "dim")]
+    return [top, *(_curve(row, width) for row in picture.rows)]
+
+
+def _curve(row: Row, width: int) -> Line:
+    told = "" if row.unit in ("", "share", "bytes/s") else f" ({row.unit})"
+    low, high = (0.0, 1.0) if row.unit == "share" else (None, None)
+    numbers = [value_text(one, row.unit) for one in (row.last, row.low, row.mean, row.high)]
+    wide = max(1, width - NAMES - NUMBERS * len(numbers) - 2)
+    return [
+        *sized([Part(row.name + told)], NAMES),
+        *(Part(text.rjust(NUMBERS)) for text in numbers),
+        Part("  "),
+        Part(sparkline(row.values, wide, low=low, high=high), "good"),
+    ]
+
+
+def _of_log(known: JobKnown) -> str:
+    if not known.link.live:
+        return f"  no answer: {clean(known.link.why)}; trying again"
+    if known.log_said:
+        return f"  {clean(known.log_said)}"
+    return "  of rank 0" if known.log else "  rank 0 has printed nothing yet"

@@ -1,0 +1,83 @@
+"""What `corral top` knows at a moment, and whether the head still speaks. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from corral.wire import api
+    from corral.wire import gpus as answers
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Whether the head answered last. `since`: the wall clock when it first did not; `why` and
+    `hint` in its words, or in those of whoever did not reach it."""
+
+    live: bool = True
+    since: float = 0.0
+    why: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """The newest answers; None: not yet. `more`: there are jobs beyond those listed. `at`: the wall
+    clock of the newest answer."""
+
+    status: "api.Status | None" = None
+    gpus: "answers.GpusNow | None" = None
+    jobs: "Sequence[api.Job]" = ()
+    more: bool = False
+    at: float = 0.0
+    link: Link = Link()
+
+    @cached_property
+    def job_of(self) -> "Mapping[str, api.Job]":
+        return {job.id: job for job in self.jobs}
+
+    @cached_property
+    def gpus_of(self) -> "Mapping[str, answers.GpusOfNode]":
+        return {} if self.gpus is None else {one.node: one for one in self.gpus.nodes}
+
+    @cached_property
+    def busy_of(self) -> Mapping[str, float]:
+        """How busy the GPUs of each job are on average, by its id."""
+        seen: dict[str, list[float]] = {}
+        for node in self.gpus.nodes if self.gpus is not None else ():
+            for holders, busy in zip(node.holders, node.utilisation, strict=True):
+                if holders and busy is not None:
+                    for job in holders.split(","):
+                        seen.setdefault(job, []).append(busy)
+        return {job: sum(values) / len(values) for job, values in seen.items()}
+
+    @cached_property
+    def watts(self) -> float | None:
+        """Of all GPUs; None where none says."""
+        said = [
+            watts
+            for node in (self.gpus.nodes if self.gpus is not None else ())
+            for watts in node.power_watts
+            if watts is not None
+        ]
+        return sum(said) if said else None
+
+    @cached_property
+    def held_busy(self) -> float | None:
+        """How busy held GPUs are on average."""
+        said = [
+            busy
+            for node in (self.gpus.nodes if self.gpus is not None else ())
+            for holders, busy in zip(node.holders, node.utilisation, strict=True)
+            if holders and busy is not None
+        ]
+        return sum(said) / len(said) if said else None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "status": self.status.model_dump(mode="json") if self.status is not None else None,
+            "gpus": self.gpus.model_dump(mode="json") if self.gpus is not None else None,
+            "jobs": [job.model_dump(mode="json") for job in self.jobs],
+            "more_jobs": self.more,
+        }

@@ -1,0 +1,166 @@
+"""The table of nodes. No I/O."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from corral.cli.curves.spark import BLOCKS, mean
+from corral.cli.output import clean
+from corral.cli.top.cells import Cell, Column, Part
+from corral.cli.top.header import busy_tone, share_text, watts_text
+from corral.cli.top.known import Known
+from corral.cli.top.order import Order
+
+if TYPE_CHECKING:
+    from corral.wire import api
+    from corral.wire.gpus import GpusOfNode
+
+GPUS_SHOWN: Final = 16  # of a node, in its bar
+SIGNS: Final = {"lost": Part("×", "bad"), "silent": Part("?", "warn"), "taken": Part("o", "dim")}
+FREE: Final = Part("·", "dim")
+UNKNOWN: Final = Part("-", "dim")
+COLUMNS: Final = (
+    Column("NODE", 8, grows=True, most=24),
+    Column("STATE", 8),
+    Column("USED", 5, right=True),
+    Column("GPUS", 8, grows=True, most=GPUS_SHOWN),
+    Column("BUSY", 5, right=True),
+    Column("MEM", 5, goes=3, right=True),
+    Column("POWER", 8, goes=2, right=True),
+    Column("HEAT", 5, goes=4, right=True),
+    Column("NOTE", 10, goes=1, grows=True),
+)
+TROUBLE: Final = {"dead": 0, "silent": 1, "draining": 2, "cordoned": 3, "closed": 4, "alive": 5}
+TONES: Final = {"dead": "bad", "silent": "bad", "alive": "good"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node and what its GPUs do."""
+
+    node: "api.Node"
+    gpus: "GpusOfNode | None"
+
+    @property
+    def key(self) -> str:
+        return self.node.id
+
+    @property
+    def state(self) -> str:
+        node = self.node
+        if node.liveness != "alive":
+            return node.liveness
+        if node.draining or node.cordoned:
+            return "draining" if node.draining else "cordoned"
+        return "closed" if node.closed else "alive"
+
+    @property
+    def busy(self) -> float | None:
+        """Of its GPUs that are held."""
+        if self.gpus is None:
+            return None
+        pairs = zip(self.gpus.utilisation, self.gpus.holders, strict=True)
+        return mean([busy for busy, holders in pairs if holders])
+
+    @property
+    def memory(self) -> float | None:
+        return None if self.gpus is None else mean(self.gpus.memory)
+
+    @property
+    def watts(self) -> float | None:
+        said = (
+            [] if self.gpus is None else [one for one in self.gpus.power_watts if one is not None]
+        )
+        return sum(said) if said else None
+
+    @property
+    def heat(self) -> float | None:
+        """Of its hottest GPU."""
+        said = [] if self.gpus is None else self.gpus.temperature_celsius
+        return max((one for one in said if one is not None), default=None)
+
+    @property
+    def used(self) -> float:
+        return self.node.gpus.total - self.node.gpus.free - self.node.gpus.taken
+
+    @property
+    def note(self) -> str:
+        """What ails it, why it takes no work, else what it is."""
+        node = self.node
+        suspect = "suspect: cordon it with: corral node cordon --suspects" if node.suspect else ""
+        why = node.why if node.liveness != "alive" else ""
+        said = [one for one in (suspect, node.health, why, node.closed) if one]
+        what = ",".join(node.gpus.types)
+        labels = " ".join(f"{name}={value}" for name, value in node.labels.items())
+        return clean("; ".join(said) or " ".join(one for one in (what, labels) if one))
+
+    @property
+    def words(self) -> str:
+        """What a filter looks in."""
+        return f"{self.node.id} {self.state} {self.note} {' '.join(self.node.gpus.types)}".lower()
+
+
+def rows(known: Known) -> list[NodeRow]:
+    nodes = known.status.nodes if known.status is not None else []
+    return [NodeRow(node, known.gpus_of.get(node.id)) for node in nodes]
+
+
+def cells(row: NodeRow) -> Sequence[Cell]:
+    total = row.node.gpus.total
+    watched = bool(row.node.health or row.node.suspect)
+    return (
+        [Part(row.node.id)],
+        [Part(row.state, TONES.get(row.state, "warn"))],
+        [Part(f"{row.used:g}/{total}" if total else "-", "" if total else "dim")],
+        heat_bar(row.gpus),
+        [Part(share_text(row.busy), busy_tone(row.busy))],
+        [Part(share_text(row.memory))],
+        [Part(watts_text(row.watts))],
+        [Part("-" if row.heat is None else f"{row.heat:.0f} C")],
+        [Part(row.note, "warn" if watched or row.state != "alive" else "dim")],
+    )
+
+
+def heat_bar(gpus: "GpusOfNode | None") -> list[Part]:
+    """A mark a GPU: how high says how busy a held one is; a dot is free."""
+    if gpus is None:
+        return []
+    marks = [
+        mark(busy, held=bool(holders), sign=sign)
+        for busy, holders, sign in zip(gpus.utilisation, gpus.holders, gpus.signs, strict=True)
+    ]
+    return marks[:GPUS_SHOWN]
+
+
+def mark(busy: float | None, *, held: bool, sign: str) -> Part:
+    if sign in SIGNS:
+        return SIGNS[sign]
+    if not held:
+        return FREE
+    if busy is None:
+        return UNKNOWN
+    return Part(BLOCKS[min(len(BLOCKS) - 1, int(busy * len(BLOCKS)))], busy_tone(busy))
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """n2 comes before n10."""
+    return tuple(
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
+        for part in re.split(r"([0-9]+)", name)
+        if part
+    )
+
+
+ORDERS: Final[Mapping[str, Order[NodeRow]]] = {
+    "name": Order("NODE", lambda row: natural(row.node.id)),
+    "trouble": Order(
+        "STATE",
+        lambda row: (not row.node.suspect, not row.node.health, TROUBLE[row.state]),
+    ),
+    "used": Order("USED", lambda row: row.used, down=True),
+    "busy": Order("BUSY", lambda row: row.busy, down=True),
+    "memory": Order("MEM", lambda row: row.memory, down=True),
+    "power": Order("POWER", lambda row: row.watts, down=True),
+    "heat": Order("HEAT", lambda row: row.heat, down=True),
+}

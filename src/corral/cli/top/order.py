@@ -1,0 +1,25 @@
+"""In which order rows are shown. No I/O."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Order(Generic[R]):
+    """By what, under which column's title. `down`: the most first; rows of which it is not known
+    (None) are last either way."""
+
+    title: str
+    key: Callable[[R], Any]
+    down: bool = False
+
+
+def ordered(rows: Sequence[R], order: Order[R], *, turned: bool) -> list[R]:
+    """Rows that are equal stay as they were."""
+    keyed = [(order.key(row), row) for row in rows]
+    known = [pair for pair in keyed if pair[0] is not None]
+    known.sort(key=lambda pair: pair[0], reverse=order.down != turned)
+    return [row for _, row in known] + [row for key, row in keyed if key is None]

@@ -1,0 +1,51 @@
+"""`corral top --once`: the same look, as plain text."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from corral.cli.output import note, say
+from corral.cli.top import jobs, nodes
+from corral.cli.top.cells import Column, fitted, lengths, plain, row_line, title_line
+from corral.cli.top.feed import Feed
+from corral.cli.top.header import header
+from corral.cli.top.listing import AnyListing, Listing
+
+ROWS: Final = 20  # of each table
+
+
+def show(feed: Feed, width: int, rows: int) -> None:
+    """The header, then nodes with what is wrong first, then jobs."""
+    known, now = feed.known, feed.wall()
+    for line in header(known, width, now)[:2]:
+        say(plain(line))
+    warnings = known.status.warnings if known.status is not None else []
+    for warning in warnings:
+        note(f"warning: {warning}")
+    here: AnyListing = Listing(nodes.COLUMNS, nodes.cells, nodes.ORDERS, by="trouble")
+    here.take(nodes.rows(known))
+    _table(here, nodes.COLUMNS, width, rows, "nodes: corral node ls")
+    work: AnyListing = Listing(jobs.COLUMNS, jobs.cells, jobs.ORDERS)
+    work.take(jobs.rows(known, now))
+    _table(work, jobs.COLUMNS, width, rows, "jobs: corral ps", more=known.more)
+
+
+def _table(
+    listing: AnyListing,
+    columns: Sequence[Column],
+    width: int,
+    rows: int,
+    rest: str,
+    *,
+    more: bool = False,
+) -> None:
+    if not listing.rows:
+        return
+    say()
+    shown = [listing.cells(row) for row in listing.rows[:rows]]
+    needs = [max(column) for column in zip(*map(lengths, shown), strict=True)]
+    places = fitted(columns, width, needs)
+    for line in (title_line(columns, places), *(row_line(columns, one, places) for one in shown)):
+        say(plain(line))
+    left = len(listing.rows) - len(shown)
+    if left or more:
+        note(f"there are {'' if more else f'{left} '}more {rest}")

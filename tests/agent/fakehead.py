@@ -12,6 +12,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
+from corral.domain.checks import CheckUp
 from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.resources import Inventory
@@ -90,6 +91,7 @@ class FakeHead:
         stop: tuple[Stop, ...] = (),
         settled: tuple[AttemptKey, ...] = (),
         committed: tuple[tuple[AttemptKey, tuple[int, ...]], ...] = (),
+        checkup: CheckUp | None = None,
         term: int = 1,
         cluster: ClusterId = CLUSTER,
     ) -> None:
@@ -102,6 +104,7 @@ class FakeHead:
             stop=stop,
             settled=settled,
             committed=committed,
+            checkup=checkup,
         )
         for connection in list(self.connections):
             if connection.request is not None and connection.request.path.endswith("/beats"):

@@ -49,6 +49,8 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/nodes/{node}/uncordon"): ("oa", "oa"),
     ("POST", "/v1/nodes/{node}/clear"): ("oa", "oa"),
     ("POST", "/v1/suspects/cordon"): ("oa", "oa"),
+    ("POST", "/v1/checkups"): ("oa", "oa"),
+    ("GET", "/v1/checkups/{checkup}"): ("vuoa", "vuoa"),
     ("PATCH", "/v1/nodes/{node}/labels"): ("oa", "oa"),
     ("POST", "/v1/nodes/tokens"): ("oa", "oa"),
     ("GET", "/v1/join"): ("j", "j"),

@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import WebSocketException
 
 from corral.agent.channel import BEATS, Beats
+from corral.agent.checks.keep import Checks
 from corral.agent.dial import Dialler
 from corral.agent.host import interface
 from corral.agent.known import Known
@@ -22,7 +23,7 @@ from corral.agent.prepare import Prepare
 from corral.agent.route import address_towards
 from corral.agent.telemetry.senses import Senses
 from corral.domain.errors import CorralError
-from corral.domain.facts import AttemptKey, Seen
+from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId
 from corral.domain.resources import Inventory
 from corral.domain.signals import Signal
@@ -66,6 +67,7 @@ class Agent:
     inventory_now: Inventory = field(default_factory=Inventory)
     beats: Beats = field(init=False)
     shipper: LogShipper = field(init=False)
+    checks: Checks = field(init=False)
     obedience: Obedience = field(init=False)
     _observes: bool = False
     _attached: set[asyncio.Task[None]] = field(default_factory=set)
@@ -75,6 +77,13 @@ class Agent:
         self.shipper = LogShipper(
             attempts_dir=self.node_dir / "attempts", read=self.read, drained=self._drained
         )
+        self.checks = Checks(
+            node_dir=self.node_dir,
+            settings=self.settings,
+            senses=self.senses,
+            inventory=self.inventory,
+            is_idle=self._is_idle,
+        )
         self.obedience = Obedience(
             ranks=self.ranks,
             known=self.known,
@@ -83,6 +92,7 @@ class Agent:
             drained=self.shipper.is_drained,
             environment=self.environment,
             boot=self.boot,
+            checks=self.checks,
         )
 
     def changed(self) -> None:
@@ -112,6 +122,7 @@ class Agent:
                 parts.create_task(keep_swept(self.node_dir / "attempts", self.prepare.forgotten))
         finally:
             await self.obedience.close()
+            await self.checks.close()
             self.prepare.close()
             self.shipper.close()
             self.known.close()
@@ -154,6 +165,9 @@ class Agent:
 
     def seen(self) -> tuple[Seen, ...]:
         return self.obedience.seen()
+
+    def _is_idle(self) -> bool:
+        return all(one.phase in (Phase.ENDED, Phase.REFUSED) for one in self.obedience.seen())
 
     def version(self) -> Version | None:
         return self.obedience.version

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from corral.agent.image.root import ImageRoot
 from corral.agent.known import Known
 from corral.agent.prepare import NotStarted, Prepare
+from corral.domain.checks import CheckUp
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId
 from corral.domain.wanted import Launch, Notice, Stop, Version, Wanted
@@ -45,6 +46,14 @@ class Ranks(Protocol):
     def seen(self) -> tuple[Seen, ...]: ...
 
 
+class Checker(Protocol):
+    """What checks the node while nothing runs there."""
+
+    def want(self, checkup: CheckUp | None) -> None: ...
+
+    async def clear(self) -> None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Obedience:
     """Takes the head's newest word; words that came meanwhile are left out, they are all whole.
@@ -59,6 +68,7 @@ class Obedience:
     drained: Callable[[AttemptKey], bool]
     environment: Callable[[Launch], Mapping[str, str]]
     boot: BootId
+    checks: Checker
     version: Version | None = None  # of the newest word obeyed in this life of the agent
     _newest: Wanted | None = None
     _arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -117,6 +127,7 @@ class Obedience:
             if key in present:
                 self._settling.setdefault(key, asyncio.get_running_loop().time())
         self.settle_drained()
+        self.checks.want(wanted.checkup)
 
     def seen(self) -> tuple[Seen, ...]:
         """Also what is still being prepared."""
@@ -152,8 +163,11 @@ class Obedience:
     async def _start(self, launch: Launch) -> None:
         key = launch.key
         try:
-            work, secrets, image = await asyncio.gather(
-                self.prepare.work(launch), self.prepare.secrets(launch), self.prepare.image(launch)
+            work, secrets, image, _ = await asyncio.gather(
+                self.prepare.work(launch),
+                self.prepare.secrets(launch),
+                self.prepare.image(launch),
+                self.checks.clear(),
             )
             self._launching.add(key)
             env = {**secrets, **self.environment(launch)}

@@ -59,6 +59,7 @@ class Probe:
             gpu_shares=self.settings.gpu_shares,
             containment=self.containment,
             private_root=own_disk or self.settings.own_machine,
+            checks=True,
         )
 
     def _take(self, answer: Survey) -> None:

@@ -10,6 +10,7 @@ from starlette.websockets import WebSocket
 
 from corral.api import (
     alerts,
+    checks,
     cluster,
     errors,
     gpus,
@@ -94,6 +95,7 @@ def _routes() -> list[BaseRoute]:
         *jobs.router.routes,
         *cluster.router.routes,
         *health.router.routes,
+        *checks.router.routes,
         *joining.router.routes,
         *queues.router.routes,
         *people.router.routes,

@@ -70,6 +70,8 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("POST", "/v1/nodes/{node}/drain"): _any(OPERATORS, "node.drain"),
     ("POST", "/v1/nodes/{node}/uncordon"): _any(OPERATORS, "node.uncordon"),
     ("POST", "/v1/nodes/{node}/clear"): _any(OPERATORS, "node.clear"),
+    ("POST", "/v1/checkups"): _any(OPERATORS, "node.check"),
+    ("GET", "/v1/checkups/{checkup}"): _any(VIEWERS),
     ("POST", "/v1/suspects/cordon"): _any(OPERATORS, "node.cordon"),
     ("PATCH", "/v1/nodes/{node}/labels"): _any(OPERATORS, "node.label"),
     ("POST", "/v1/nodes/tokens"): _any(OPERATORS, "node.token"),

@@ -147,6 +147,8 @@ class ClusterSettings:
     keep_jobs: int = 50_000
     monitoring: bool = False
     health: str = "enforce"
+    check_hours: float = 24.0
+    check_gangs: int = 0
     host: str = LOOPBACK
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -201,6 +203,12 @@ class ClusterSettings:
                 f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
                 hint="to be told of what would be done, and no more: corral up --health observe",
             )
+        if not 0 <= self.check_hours <= MOST_DAYS * 24 or self.check_gangs < 0:
+            raise SpecInvalid(
+                f"nodes cannot be checked each {self.check_hours:g} h, nor before gangs of "
+                f"{self.check_gangs} GPUs",
+                hint="for example: corral up --check-hours 24 --check-gangs 64; 0 for never",
+            )
         if self.name is not None and not HEAD_NAME.fullmatch(self.name):
             raise SpecInvalid(
                 f"--name {self.name[:60]}: a head's name is of small letters, digits and -",
@@ -234,7 +242,11 @@ class ClusterSettings:
     @property
     def health_rules(self) -> HealthRules:
         """What is done by itself for the health of nodes."""
-        return HealthRules(mode="observe" if self.health == "observe" else "enforce")
+        return HealthRules(
+            mode="observe" if self.health == "observe" else "enforce",
+            check_every_seconds=self.check_hours * 3600.0,
+            gang_gpus=self.check_gangs,
+        )
 
     @classmethod
     def load(cls, place: ClusterDir) -> "ClusterSettings | None":

@@ -68,6 +68,8 @@ class Asked:
     keep_jobs: int | None = None
     monitoring: bool | None = None
     health: str | None = None
+    check_hours: float | None = None
+    check_gangs: int | None = None
     host: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from corral.boot.clock import SystemClock
 from corral.cli.ailments import cordon_suspects, health_text, show_ailments
+from corral.cli.check_table import show_kept
 from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
 from corral.cli.output import cut, print_json, say, show_pairs, show_table, state, table
@@ -78,6 +80,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             )
         say()
         show_table(rows)
+    show_kept(found.checks, SystemClock().wall())
     if found.sample is not None:
         show_sensors(found.sample)
 

@@ -33,11 +33,32 @@ class Care:
             "(enforce).",
         ),
     ] = None
+    check_hours: Annotated[
+        float | None,
+        Parameter(
+            name="--check-hours",
+            help="So often are idle nodes with GPUs checked; 0: only when asked (24).",
+        ),
+    ] = None
+    check_gangs: Annotated[
+        int | None,
+        Parameter(
+            name="--check-gangs",
+            help="Gangs of so many GPUs and more begin when their nodes have been checked; 0: none "
+            "does (0).",
+        ),
+    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
         """As boot's Asked has them."""
-        return {"keep_days": self.keep_days, "keep_jobs": self.keep_jobs, "health": self.health}
+        return {
+            "keep_days": self.keep_days,
+            "keep_jobs": self.keep_jobs,
+            "health": self.health,
+            "check_hours": self.check_hours,
+            "check_gangs": self.check_gangs,
+        }
 
 
 @Parameter(name="*")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import calls
 from corral.client.calls import Call, Stream
+from corral.client.check_calls import AsyncChecks
 from corral.client.node_calls import AsyncNodes
 from corral.client.people_calls import AsyncPeople
 from corral.client.request import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncPeople, AsyncNodes, AsyncSights):
+class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
     """One cluster, from asyncio. Arguments and errors as for `Client`."""
 
     def __init__(

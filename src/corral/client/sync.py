@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import calls
 from corral.client.calls import Call, Stream
+from corral.client.check_calls import SyncChecks
 from corral.client.node_calls import SyncNodes
 from corral.client.people_calls import SyncPeople
 from corral.client.request import (
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(SyncPeople, SyncNodes, SyncSights):
+class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
     """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
     (CORRAL_DIR, ~/.corral).
 

@@ -56,6 +56,7 @@ class Book:
         for job in changes.jobs:
             if job.is_final:
                 self._nodes_of.pop(job.id, None)
+        nodes |= {node.id for node in changes.nodes if node.checkups}
         return nodes | {one.seat.node for one in changes.allocations}
 
     def renewed(self, world: World, node: NodeId, heard: NodeFacts | None) -> Wanted | None:

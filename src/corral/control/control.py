@@ -143,10 +143,12 @@ class Control:
             raise Bug(f"wish {wish.sequence} could not be granted", hint="run: corral events")
         return [job for job in jobs if job is not None]
 
-    async def ask(self, asked: Asked, *, by: UserName, token: TokenId | None = None) -> None:
+    async def ask(self, asked: Asked, *, by: UserName, token: TokenId | None = None) -> Wish:
         """Take a wish about a job or a node; it is granted when this returns."""
         check_asked(self.world, asked, self.now())
-        await self._until_granted(await self.acknowledge(asked, by=by, token=token))
+        wish = await self.acknowledge(asked, by=by, token=token)
+        await self._until_granted(wish)
+        return wish
 
     async def acknowledge(
         self, asked: Asked, *, by: UserName, token: TokenId | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+from corral.control.checking import check_checks
 from corral.control.growth import could_come
 from corral.control.leaving import check_node
 from corral.control.queues import check_queue, check_queues, longest_seconds
@@ -32,6 +33,7 @@ from corral.domain.wishes import (
     Asked,
     BarSuspects,
     Cancel,
+    CheckNodes,
     Requeue,
     Resume,
     SetJob,
@@ -246,6 +248,8 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
                 raise NotFound("node", node, list(world.nodes), see="corral node ls")
             if isinstance(asked, SetNode):
                 check_node(world, asked)
+        case CheckNodes():
+            check_checks(world, asked)
         case SetQueues():
             check_queues(world, asked, now.wall)
         case Submit() | BarSuspects():

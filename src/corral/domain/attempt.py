@@ -147,6 +147,7 @@ class Attempt:
     idle_warned_at: float | None = None
     relocated: bool = False  # it was, to be moved elsewhere
     protected_until: float | None = None  # it was the elder of its line: nobody buys its place
+    gated: bool = False  # its ranks wait for the checks of its nodes
     open_receipt: "Receipt | None" = None  # of what it took, while a victim is not seen gone yet
 
     @property

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from corral.domain.ailment import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
+from corral.domain.checks import CheckUp, Measure
 from corral.domain.ids import BootId, NodeId
 from corral.domain.place import labels_of
 from corral.domain.record import NodeRecord
 from corral.domain.resources import Inventory
+from corral.domain.signals import SignalKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,9 @@ class Node:
 
     `cordoned_by`: BY_HEALTH, or "" for a person. `barred_at`: when health has cordoned it last.
     `suspect`: health would cordon it, and the breaker or the settings leave that to a person.
-    `record`: how attempts have ended there.
+    `record`: how attempts have ended there. `checkups`: rounds of checks that are wanted of it, in
+    their order; `measures`: what checks have shown last; `checked_at`: when it was last shown to be
+    well, or not, as a whole; `checked_for`: of how many rounds health itself has asked.
     """
 
     id: NodeId
@@ -58,6 +62,10 @@ class Node:
     barred_at: float | None = None
     suspect: bool = False
     record: NodeRecord = NodeRecord()
+    checkups: tuple[CheckUp, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    checked_at: float | None = None
+    checked_for: int = 0
 
     @property
     def labels(self) -> dict[str, str]:
@@ -89,8 +97,12 @@ class Node:
 
     @property
     def is_to_be_tested(self) -> bool:
-        """Whether a passed check would show that it is well: to be done when it is idle."""
-        return any(one.is_live and one.remedy == Remedy.DEEP_TEST for one in self.ailments)
+        """Whether a passed check would show that it is well: to be done when it is idle. What a
+        check itself has found stays until a person asks for another: corruption comes and goes."""
+        return any(
+            one.is_live and one.remedy == Remedy.DEEP_TEST and one.kind != SignalKind.CHECK
+            for one in self.ailments
+        )
 
     @property
     def is_barred_by_health(self) -> bool:

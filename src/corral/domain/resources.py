@@ -104,6 +104,7 @@ class Inventory:
     are the rest of that. `closed`: why whoever lends the node gives it no new work now; "" when it
     does. `shared` maps each declared shared path to the mark found in it. Two nodes share a path
     when they read the same mark there: that is the proof, and a promise in a settings file is not.
+    `checks`: it can be put to the proof while nothing runs on it.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -118,6 +119,7 @@ class Inventory:
     taken_cpu_millis: int = 0
     taken_memory_bytes: int = 0
     closed: str = ""
+    checks: bool = False
 
     def __post_init__(self) -> None:
         if [gpu.index for gpu in self.gpus] != list(range(len(self.gpus))):

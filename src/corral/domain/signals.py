@@ -11,6 +11,8 @@ CORRECTED, UNCORRECTED = 0, 1  # of ECC and of MEMORY
 PENDING, FAILED = 0, 1  # of REMAP; of CHECK the second is the same
 PASSED: Final = 0
 XID_RECOVERY: Final = 154  # what the driver tells of a GPU when it names its remedy
+NOT_RUN: Final = 2  # of CHECK; None: it was only measured
+OVER: Final = "all"  # the device of the signal that ends a round of checks
 
 
 class SignalKind(StrEnum):
@@ -33,7 +35,7 @@ class SignalKind(StrEnum):
     CLOCK = "clock"
     MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC
     BLAME = "blame"  # told by the head: its share of failures, `health.suspicion`
-    CHECK = "check"  # an active one, PASSED or FAILED
+    CHECK = "check"  # an active one: PASSED, FAILED, NOT_RUN, None where it is only measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,8 @@ class Signal:
     """One thing noticed. `number` rises with each signal of a node, over restarts of its agent too:
     the head takes each once. `at` is the node's wall clock. `attempts` ran on the device then.
 
-    `recovery`: the action that the driver itself names (XID 154), "" for none.
+    `recovery`: the action that the driver itself names (XID 154), "" for none. `checkup`: of which
+    round of checks it is a result; its last has the device OVER.
     """
 
     number: int
@@ -54,4 +57,6 @@ class Signal:
     value: float | None = None
     limit: float | None = None
     recovery: str = ""
+    checkup: str = ""
+    unit: str = ""
     attempts: tuple[tuple[JobId, AttemptNumber], ...] = ()

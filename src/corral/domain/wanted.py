@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from corral.domain.attempt import Save, Seat
+from corral.domain.checks import CheckUp
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import BootId, ClusterId, NodeId
 from corral.domain.job import CheckpointRule, Per
@@ -84,7 +85,8 @@ class Wanted:
     An attempt that is in neither `run` nor `stop` is unclaimed: it is left alone and reported.
     `settled` are ended attempts that the head has durably recorded: their journals may go.
     `committed` are the saves that the head has durably recorded, by attempt: the steps. `notices`
-    are for attempts that are in `run`.
+    are for attempts that are in `run`. `checkup`: to be done while nothing runs; it ends at once
+    for whatever is to run.
     """
 
     cluster: ClusterId
@@ -96,3 +98,4 @@ class Wanted:
     settled: tuple[AttemptKey, ...] = ()
     committed: tuple[tuple[AttemptKey, tuple[int, ...]], ...] = ()
     notices: tuple[Notice, ...] = ()
+    checkup: CheckUp | None = None

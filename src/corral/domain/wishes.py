@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from corral.domain.checks import CheckKind
 from corral.domain.ids import JobId, NodeId, QueueName, Sequence, UserName
 from corral.domain.job import JobSpec
 from corral.domain.queue import Queue
@@ -90,6 +91,18 @@ class BarSuspects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckNodes:
+    """Put these nodes to the proof as soon as nothing runs there, within `patience_seconds`. LINK
+    is between each and the next, in a ring."""
+
+    nodes: tuple[NodeId, ...]
+    kinds: tuple[CheckKind, ...]
+    paths: tuple[str, ...] = ()
+    seconds: float = 5.0
+    patience_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetLabels:
     """These labels of a node have these values from now on, whatever it declares; None: it has no
     such label."""
@@ -127,6 +140,7 @@ Asked = (
     | SetJob
     | SetNode
     | BarSuspects
+    | CheckNodes
     | SetLabels
     | SetQueues
 )

@@ -15,6 +15,9 @@ class HealthRules:
     `breaker_share` of all nodes, and at least one, are cordoned by itself in `breaker_seconds`.
     `repeat_seconds`: a fault that comes again within it climbs to the next remedy.
     `outbreak_seconds`: signals closer together are of one outbreak.
+    `check_every_seconds`: so often is a node with GPUs checked while it is idle, 0: never; who is
+    suspected at once, and again after `retest_seconds`. A gang of `gang_gpus` and more (0: none)
+    begins when its nodes were checked within `gang_fresh_seconds`; it waits `gang_seconds` at most.
     """
 
     mode: Mode = "enforce"
@@ -24,6 +27,11 @@ class HealthRules:
     breaker_seconds: float = 300.0
     repeat_seconds: float = 7 * 86400.0
     outbreak_seconds: float = 600.0
+    check_every_seconds: float = 86400.0
+    retest_seconds: float = 3600.0
+    gang_gpus: int = 0
+    gang_seconds: float = 60.0
+    gang_fresh_seconds: float = 86400.0
 
     def most(self, nodes: int) -> int:
         """Of so many nodes, those that may be cordoned by itself within the breaker's time."""

@@ -6,8 +6,9 @@ from typing import Final
 
 from corral.catalog.fault_codes import Jobs, Rule, named_by_driver, rule_of
 from corral.domain.ailment import Ailment, AilmentKey, Bar, Remedy
+from corral.domain.checks import CheckKind
 from corral.domain.ids import AttemptNumber, JobId, UserName
-from corral.domain.signals import FAILED, PASSED, XID_RECOVERY, Signal, SignalKind
+from corral.domain.signals import FAILED, OVER, PASSED, XID_RECOVERY, Signal, SignalKind
 from corral.domain.units import HOUR_SECONDS
 from corral.health.rules import HealthRules
 
@@ -105,7 +106,8 @@ def _shown(one: Ailment, passed: Signal) -> bool:
     """Whether this check shows that it is mended."""
     if one.kind == SignalKind.CHECK:
         return one.device == passed.device and one.gpu == passed.gpu
-    return one.remedy == Remedy.DEEP_TEST and passed.gpu in (None, one.gpu)
+    proof = passed.device in (CheckKind.MATMUL, OVER)
+    return one.remedy == Remedy.DEEP_TEST and proof and passed.gpu in (None, one.gpu)
 
 
 def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules) -> Ailment:

@@ -12,6 +12,7 @@ from corral.domain.place import label_text
 from corral.domain.wishes import (
     BarSuspects,
     Cancel,
+    CheckNodes,
     Requeue,
     Resume,
     SetJob,
@@ -23,6 +24,7 @@ from corral.domain.wishes import (
     Wish,
 )
 from corral.reconcile.bars import bar_by_person, bar_suspects
+from corral.reconcile.checks import ask_checks
 from corral.reconcile.draft import Draft
 from corral.reconcile.leaving import remove, take_for_dead
 from corral.reconcile.queues import set_queues
@@ -70,6 +72,8 @@ def _take(draft: Draft, wish: Wish) -> None:
             _set_node(draft, wish, wish.asked)
         case BarSuspects():
             bar_suspects(draft, wish)
+        case CheckNodes():
+            ask_checks(draft, wish, wish.asked)
         case SetLabels():
             _set_labels(draft, wish, wish.asked)
         case SetQueues():

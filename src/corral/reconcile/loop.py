@@ -16,6 +16,7 @@ from corral.domain.world import Changes, World
 from corral.health.liveness import next_deadline_seconds
 from corral.health.rules import HealthRules
 from corral.reconcile.attempts import ran_seconds, see_attempt
+from corral.reconcile.checks import gate_gangs, see_checks
 from corral.reconcile.conclude import DRAIN, conclude
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.forget import forget
@@ -90,6 +91,7 @@ def reconcile(
     for id in sorted(look_at):
         _guarded(draft, id, _one_job)
     see_blame(draft, health)
+    see_checks(draft, health, whole=touched is None)
     see_stale(draft)
     see_gone(draft)
     for job in list(draft.in_states(*_MAY_WAIT)):
@@ -102,6 +104,7 @@ def reconcile(
     anything_new = touched is None or any(rows) or chosen
     placing = placing and not draft.is_urgent  # a pass may take long: a later look places
     reasons = place(draft, memo or Memo(), learned) if placing and anything_new else None
+    gate_gangs(draft, health)
     _end_late_ones(draft, {} if reasons is None else reasons)
     if keep is not None:
         forget(draft, keep, spared)

@@ -1,9 +1,10 @@
 """The wanted state of one node: what should run there, and what should be gone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from corral.domain.attempt import Allocation, Attempt, SeatState
+from corral.domain.checks import CheckUp
 from corral.domain.facts import AttemptKey, NodeFacts, Phase
 from corral.domain.ids import BootId, NodeId
 from corral.domain.job import Job, Per
@@ -32,6 +33,8 @@ def wanted_of(
         key = (allocation.job, allocation.attempt)
         job, attempt = world.jobs.get(allocation.job), world.attempts.get(allocation.job)
         if job is not None and attempt is not None and _should_run(job, attempt, allocation):
+            if attempt.gated:
+                continue  # its nodes are checked first
             run.append(launch_of(world, job, attempt, node))
             if attempt.warned_at is not None:
                 notices.append(_notice(job, key))
@@ -62,6 +65,7 @@ def wanted_of(
         settled=tuple(settled),
         committed=tuple(committed),
         notices=tuple(notices),
+        checkup=_checkup(world, node, mine),
     )
 
 
@@ -71,7 +75,7 @@ def grounds_of(
     """All that the word is made of, but for where nodes are: as long as that is the same, so is the
     word. Rows are the same objects, so that a look at a thousand nodes costs next to nothing."""
     known = world.nodes.get(node)
-    found: list[object] = [known.boot if known is not None else None]
+    found: list[object] = [known.boot, known.checkups] if known is not None else [None]
     for one in held:
         id = one.job
         found += (one, world.jobs.get(id), world.attempts.get(id), world.saves.get(id))
@@ -79,6 +83,15 @@ def grounds_of(
         id = seen.key[0]
         found += (seen.key, seen.phase, world.state_of(id), world.forgot(id))
     return found
+
+
+def _checkup(world: World, node: NodeId, mine: Set[AttemptKey]) -> CheckUp | None:
+    """What is to be checked while nothing runs there: it is wanted no more when something is to."""
+    known = world.nodes.get(node)
+    for one in known.checkups if known is not None else ():
+        if one.begun_at is not None and mine <= ({one.gang} if one.gang else set()):
+            return one
+    return None
 
 
 def _should_run(job: Job, attempt: Attempt, allocation: Allocation) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from corral.domain.facts import NodeFacts
+from corral.reconcile.checks import take_results
 from corral.reconcile.draft import Draft
 
 
@@ -14,10 +15,10 @@ def take_signals(draft: Draft, heard: NodeFacts) -> None:
     new = [signal for signal in heard.signals if signal.number > node.signals_taken]
     if not new:
         return
-    for signal in new:
+    for signal in (one for one in new if not one.checkup):
         text = f"node {node.id}: {signal.text}"
         job, attempt = signal.attempts[0] if signal.attempts else (None, None)
         draft.tell(f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt)
-    draft.noticed[node.id] = tuple(new)
     taken = max(signal.number for signal in new)
-    draft.nodes[node.id] = replace(node, signals_taken=taken)
+    node = draft.nodes[node.id] = replace(node, signals_taken=taken)
+    draft.noticed[node.id] = take_results(draft, node, tuple(new))

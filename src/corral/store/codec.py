@@ -20,6 +20,7 @@ from corral.domain.wishes import (
     Asked,
     BarSuspects,
     Cancel,
+    CheckNodes,
     Requeue,
     Resume,
     SetJob,
@@ -106,6 +107,7 @@ _ASKED: Final = {
     "set_job": Codec("set_job", SetJob),
     "set_node": Codec("set_node", SetNode),
     "bar_suspects": Codec("bar_suspects", BarSuspects),
+    "check_nodes": Codec("check_nodes", CheckNodes),
     "set_labels": Codec("set_labels", SetLabels),
     "set_queues": Codec("set_queues", SetQueues),
 }
@@ -118,6 +120,7 @@ _KINDS: Final[dict[type[Asked], str]] = {
     SetJob: "set_job",
     SetNode: "set_node",
     BarSuspects: "bar_suspects",
+    CheckNodes: "check_nodes",
     SetLabels: "set_labels",
     SetQueues: "set_queues",
 }

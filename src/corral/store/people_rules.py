@@ -11,6 +11,7 @@ from corral.domain.place import label_text
 from corral.domain.wishes import (
     BarSuspects,
     Cancel,
+    CheckNodes,
     Requeue,
     Resume,
     SetJob,
@@ -93,6 +94,11 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             return f"node.{to}", node, ""
         case BarSuspects():
             return "node.cordon", "all suspects", ""
+        case CheckNodes(nodes=checked, kinds=kinds):
+            left = len(checked) - NAMES_SHOWN
+            first = ", ".join(checked[:NAMES_SHOWN])
+            on = f"{first} and {left} more" if left > 0 else first
+            return "node.check", on, ", ".join(kinds)
         case SetLabels(node=node, labels=labels):
             return "node.label", node, " ".join(label_text(*one) for one in labels)
         case SetQueues(removed=removed) if removed:

@@ -14,6 +14,14 @@ from corral.domain.facts import Progress as Beat
 from corral.domain.ids import NAME, JobId, QueueName
 from corral.domain.wishes import SetJob
 from corral.domain.world import Event as Happened
+from corral.wire.checks import (
+    CheckAsked,
+    CheckedNode,
+    CheckResult,
+    Checkup,
+    CheckWaiting,
+    results_of,
+)
 from corral.wire.node_answers import Node, NodeAilment, NodeDetail, NodeGpu, NodeGpus, Nodes
 from corral.wire.parts import (
     Answer,
@@ -38,8 +46,13 @@ __all__ = [
     "Answer",
     "Asked",
     "Attempt",
+    "CheckAsked",
+    "CheckResult",
+    "CheckWaiting",
+    "CheckedNode",
     "Checkpoint",
     "Checkpoints",
+    "Checkup",
     "Cluster",
     "Ending",
     "Error",
@@ -81,6 +94,7 @@ __all__ = [
     "Warned",
     "Why",
     "error_of",
+    "results_of",
 ]
 
 

@@ -7,6 +7,7 @@ from corral.domain import node as nodes
 from corral.domain.ailment import Ailment
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
+from corral.wire.checks import CheckResult, CheckWaiting
 from corral.wire.parts import Answer
 
 
@@ -141,7 +142,8 @@ def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
 
 class NodeDetail(Node):
     """One node whole (`corral node show`). `sample`: what its sensors said last; None when they
-    have said nothing since the head was started."""
+    have said nothing since the head was started. `checks`: what active checks have shown last;
+    `checkups`: which are before it; `checked_at`: when it was last checked as a whole."""
 
     boot: str
     devices: list[NodeGpu]
@@ -150,6 +152,9 @@ class NodeDetail(Node):
     gpu_shares: bool
     shared: list[str]
     ailments: list[NodeAilment] = []
+    checks: list[CheckResult] = []
+    checkups: list[CheckWaiting] = []
+    checked_at: float | None = None
     sample: NodeSample | None = None
 
 

@@ -2,11 +2,13 @@
 
 import asyncio
 
+from corral.domain.checks import CheckKind
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.wishes import (
     Asked,
     BarSuspects,
     Cancel,
+    CheckNodes,
     Resume,
     SetJob,
     SetLabels,
@@ -31,16 +33,17 @@ def test_wishes_come_back_as_asked_in_the_order_of_asking(place: Place) -> None:
         SetNode(node=NodeId("n1"), to="drain"),
         SetNode(node=NodeId("n1"), to="clear"),
         BarSuspects(),
+        CheckNodes(nodes=(NodeId("n1"),), kinds=(CheckKind.DATA,), paths=("/data",)),
         SetLabels(node=NodeId("n1"), labels=(("rack", None), ("zone", "a"))),
     ]
 
     async def scenario(store: Store) -> None:
         made = [await store.wish(one, by=ANN, at=float(i)) for i, one in enumerate(asked)]
-        assert [wish.sequence for wish in made] == list(range(1, 10))
+        assert [wish.sequence for wish in made] == list(range(1, 11))
         assert [wish.asked for wish in made] == asked
         assert await store.wishes(0) == made
         assert await store.wishes(3) == made[3:]
-        assert await store.wishes(9) == []
+        assert await store.wishes(10) == []
 
     place.run(scenario)
 

@@ -80,6 +80,46 @@ export interface BudgetRow {
   unit: string;
 }
 
+export interface CheckAsked {
+  kinds: ("matmul" | "memory" | "all-reduce" | "link" | "disk" | "clock" | "data")[];
+  nodes: string[];
+  paths: string[];
+  patience_seconds: number;
+  seconds: number;
+}
+
+export interface CheckResult {
+  at: number;
+  checkup: string;
+  device: string;
+  expected: number | null;
+  gpu: number | null;
+  kind: string;
+  past: number[];
+  result: string;
+  text: string;
+  unit: string;
+  value: number | null;
+}
+
+export interface CheckWaiting {
+  at: number;
+  begun_at: number | null;
+  by: string;
+  id: string;
+  kinds: string[];
+  peer: string;
+  until: number;
+}
+
+export interface CheckedNode {
+  health: string;
+  jobs: string[];
+  node: string;
+  results: CheckResult[];
+  state: string;
+}
+
 export interface Checkpoint {
   at: number;
   attempt: number;
@@ -94,6 +134,12 @@ export interface Checkpoint {
 
 export interface Checkpoints {
   checkpoints: Checkpoint[];
+}
+
+export interface Checkup {
+  id: string;
+  nodes: CheckedNode[];
+  unable: string[];
 }
 
 export interface Cluster {
@@ -507,6 +553,9 @@ export interface NodeDetail {
   address: string;
   ailments: NodeAilment[];
   boot: string;
+  checked_at: number | null;
+  checks: CheckResult[];
+  checkups: CheckWaiting[];
   closed: string;
   containment: string;
   cordoned: boolean;

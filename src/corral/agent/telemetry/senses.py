@@ -57,11 +57,21 @@ class Senses:
     def signals(self) -> tuple[Signal, ...]:
         return self.notebook.to_tell
 
+    @property
+    def offset_seconds(self) -> float | None:
+        """The node's clock less the head's."""
+        return self._offset
+
+    def tell(self, signals: tuple[Signal, ...]) -> None:
+        """What something else than a sensor has found."""
+        self.notebook.take(self.notebook.memory, signals)
+        self._wake()
+
     async def keep(self, attempts: Attempts, wake: Callable[[], None]) -> None:
         """Read the sensors for ever; `wake` is called when there is something to tell at once."""
+        self.attempts, self._wake = attempts, wake
         if self.settings.sample_seconds <= 0:
             return
-        self.attempts, self._wake = attempts, wake
         clock = asyncio.get_running_loop().time
         try:
             await asyncio.sleep(FIRST_SECONDS)

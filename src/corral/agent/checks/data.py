@@ -1,0 +1,114 @@
+"""A folder of data as this node sees it: what is there, and how fast it is read."""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from corral.agent.checks.rates import rate_text
+from corral.agent.checks.words import BYTES_PER_SECOND, Found
+from corral.domain.checks import CheckKind
+from corral.domain.units import duration_text, size_text
+
+MOST_FILES: Final = 2000  # looked at, the first by name
+SMALL_BYTES: Final = 1024 * 1024
+MOST_SMALL: Final = 400
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+LIST_SECONDS: Final = 10.0
+LISTING: Final = "listing "  # begins the unit of what is the same where the same is seen
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The first files, by name, with their sizes. `whole`: there are no others."""
+
+    files: tuple[tuple[str, int], ...]
+    whole: bool
+
+    @property
+    def digest(self) -> str:
+        """The same on each node that sees the same."""
+        lines = "\n".join(f"{size} {name}" for name, size in self.files)
+        return hashlib.sha256(lines.encode(errors="replace")).hexdigest()[:12]
+
+    @property
+    def says(self) -> str:
+        more = "" if self.whole else "more than "
+        size = size_text(sum(size for _, size in self.files))
+        return f"{more}{len(self.files):,} files, {size}, listing {self.digest}"
+
+
+def check_data(path: str, seconds: float) -> Iterator[Found]:
+    """What is there, then small files, then the largest. Nothing is written."""
+    began = time.monotonic()
+    try:
+        listing = listed(path)
+    except OSError as trouble:
+        text = f"{path} cannot be read here: {trouble.strerror or trouble}"
+        yield Found(kind=CheckKind.DATA, device=path, text=text, failed=True)
+        return
+    took = time.monotonic() - began
+    text = f"{listing.says}, found in {took:.2f} s"
+    if not listing.files:
+        yield Found(kind=CheckKind.DATA, device=path, text=f"{path} has no files", failed=True)
+        return
+    yield Found(
+        kind=CheckKind.DATA, device=path, text=text, failed=False,
+        value=float(len(listing.files)), unit=f"{LISTING}{listing.digest}",
+    )  # fmt: skip
+    small = [name for name, size in listing.files if 0 < size <= SMALL_BYTES][:MOST_SMALL]
+    large = sorted(listing.files, key=lambda one: (-one[1], one[0]))
+    if small:
+        yield _speed(path, "small files", small, seconds)
+    if large[0][1] > SMALL_BYTES:
+        yield _speed(path, "large files", [name for name, _ in large[:8]], seconds)
+
+
+def listed(path: str) -> Listing:
+    """Folder by folder, each by name. Raises: OSError."""
+    files: list[tuple[str, int]] = []
+    folders = [""]
+    deadline = time.monotonic() + LIST_SECONDS
+    while folders and len(files) < MOST_FILES and time.monotonic() < deadline:
+        folder = folders.pop(0)
+        with os.scandir(os.path.join(path, folder)) as entries:
+            found = sorted(entries, key=lambda one: one.name)
+        for entry in found:
+            name = os.path.join(folder, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(name)
+            elif entry.is_file() and len(files) < MOST_FILES:
+                files.append((name, entry.stat().st_size))
+    return Listing(tuple(files), whole=not folders and len(files) < MOST_FILES)
+
+
+def _speed(path: str, what: str, names: list[str], seconds: float) -> Found:
+    """Bytes/s of one reader, past this node's cache as far as it lets go of it."""
+    read = files = 0
+    began = time.monotonic()
+    try:
+        for name in names:
+            read += _read(os.path.join(path, name), began + seconds)
+            files += 1
+            if time.monotonic() - began >= seconds:
+                break
+    except OSError as trouble:
+        text = f"{trouble.filename or path} cannot be read: {trouble.strerror}"
+        return Found(kind=CheckKind.DATA, device=f"{path} {what}", text=text, failed=True)
+    took = max(time.monotonic() - began, 1e-9)
+    rate = read / took
+    text = f"{rate_text(rate)}, {files / took:,.0f} files/s; 1 GB takes {duration_text(1e9 / rate)}"
+    return Found(
+        kind=CheckKind.DATA, device=f"{path} {what}", text=text, value=rate, unit=BYTES_PER_SECOND
+    )
+
+
+def _read(file: str, deadline: float) -> int:
+    with open(file, "rb", buffering=0) as source:
+        os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        read = 0
+        while time.monotonic() < deadline and (chunk := source.read(CHUNK_BYTES)):
+            read += len(chunk)
+        return read

@@ -1,0 +1,111 @@
+"""A disk: a bounded file that nobody sees is written, synced, read again and compared."""
+
+import os
+import time
+import zlib
+from statistics import median
+from typing import Final
+
+from corral.agent.checks.rates import rate_text
+from corral.agent.checks.words import BYTES_PER_SECOND, Found
+from corral.domain.checks import CheckKind
+
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+MOST_BYTES: Final = 256 * 1024 * 1024
+MOST_SHARED_BYTES: Final = 64 * 1024 * 1024  # many nodes may write there at once
+SYNCS: Final = 16
+SHARED: Final = f"{BYTES_PER_SECOND} shared"  # how busy others keep it is not this node's doing
+SYNC_BYTES: Final = 4096
+
+
+def check_disk(path: str, seconds: float, *, own: bool) -> Found:
+    """Its rate of writing with fsync, in bytes/s; the rest is told. `own`: the node's alone."""
+    try:
+        return _measured(path, seconds, own)
+    except OSError as trouble:
+        text = f"{path} cannot be written and read: {trouble.strerror or trouble}"
+        return Found(kind=CheckKind.DISK, device=path, text=text, failed=True)
+
+
+def _measured(path: str, seconds: float, own: bool) -> Found:
+    room = os.statvfs(path)
+    most = MOST_BYTES if own else MOST_SHARED_BYTES
+    size = min(most, room.f_bavail * room.f_frsize // 10) // CHUNK_BYTES * CHUNK_BYTES
+    if size == 0:
+        text = f"{path} has no room for {CHUNK_BYTES // 1024**2} MiB"
+        return Found(kind=CheckKind.DISK, device=path, text=text, ran=False)
+    descriptor = _unseen(path)
+    try:
+        wrote, checksum, write_seconds = _write(descriptor, size, seconds)
+        read_checksum, read_seconds = _read(descriptor, wrote)
+        sync_seconds = _syncs(descriptor, wrote, seconds)
+    finally:
+        os.close(descriptor)
+    if checksum != read_checksum:
+        text = f"{path} reads back something else than was written"
+        return Found(kind=CheckKind.DISK, device=path, text=text, failed=True)
+    text = (
+        f"{path} writes {rate_text(wrote / write_seconds)}, reads {rate_text(wrote / read_seconds)}"
+        f", a sync takes {sync_seconds * 1e3:.1f} ms"
+    )
+    value = wrote / write_seconds
+    return Found(
+        kind=CheckKind.DISK,
+        device=path,
+        text=text,
+        value=value,
+        unit=BYTES_PER_SECOND if own else SHARED,
+    )
+
+
+def _unseen(path: str) -> int:
+    """A file that is gone when it is closed, also by a kill."""
+    try:
+        return os.open(path, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except OSError:  # not every file system can
+        name = os.path.join(path, f".corral-check-{os.getpid()}")
+        descriptor = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        os.unlink(name)
+        return descriptor
+
+
+def _write(descriptor: int, size: int, seconds: float) -> tuple[int, int, float]:
+    """Bytes written, their checksum, the seconds until they were on the disk."""
+    block = os.urandom(CHUNK_BYTES)  # what compresses well would measure something else
+    checksum = wrote = 0
+    spent = 0.0
+    while wrote < size and spent < seconds:
+        chunk = wrote.to_bytes(8, "little") + block[8:]
+        checksum = zlib.crc32(chunk, checksum)
+        began = time.monotonic()
+        done = 0
+        while done < len(chunk):
+            done += os.pwrite(descriptor, chunk[done:], wrote + done)
+        spent += time.monotonic() - began
+        wrote += len(chunk)
+    began = time.monotonic()
+    os.fsync(descriptor)
+    return wrote, checksum, spent + time.monotonic() - began
+
+
+def _read(descriptor: int, size: int) -> tuple[int, float]:
+    """The checksum of it all and the seconds of reading, past the cache where that can be."""
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    checksum, spent = 0, 0.0
+    for place in range(0, size, CHUNK_BYTES):
+        began = time.monotonic()
+        chunk = os.pread(descriptor, CHUNK_BYTES, place)
+        spent += time.monotonic() - began
+        checksum = zlib.crc32(chunk, checksum)
+    return checksum, max(spent, 1e-9)
+
+
+def _syncs(descriptor: int, at: int, seconds: float) -> float:
+    """The median of some small writes, each synced."""
+    took: list[float] = []
+    while len(took) < SYNCS and sum(took) < seconds:
+        began = time.monotonic()
+        os.pwrite(descriptor, b"\0" * SYNC_BYTES, at)
+        os.fsync(descriptor)
+        took.append(time.monotonic() - began)
+    return median(took)

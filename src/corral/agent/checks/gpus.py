@@ -1,0 +1,165 @@
+"""GPUs of a node put to the proof; on a node that has none, its CPU, and that is said."""
+
+import hashlib
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from statistics import median
+from typing import Any, Final
+
+from corral.agent.checks.rates import rate_text
+from corral.agent.checks.torch_proof import (
+    MISSING,
+    NoProof,
+    answers,
+    begun,
+    ended,
+    has_torch,
+    proven,
+    visible,
+)
+from corral.agent.checks.words import BYTES_PER_SECOND, ON_CPU, Ask, Found
+from corral.domain.checks import CheckKind
+from corral.domain.products import A_PLACE, B_PLACE, KNOWN, WIDE, answer
+from corral.domain.resources import Gpu
+
+ALONE: Final = frozenset({CheckKind.MATMUL, CheckKind.MEMORY})
+COPY_BYTES: Final = 64 * 1024 * 1024
+COPIES: Final = 8
+PURE_SIDE, NUMPY_SIDE = 64, 512
+
+
+def check_gpus(ask: Ask) -> Iterator[Found]:
+    """Products and memory of each GPU, then what joins them."""
+    kinds = [kind for kind in ask.checkup.kinds if kind in ALONE]
+    if not ask.gpus:
+        yield from on_cpu(kinds, ask.checkup.seconds)
+        return
+    if not has_torch():
+        for gpu in ask.gpus:
+            for kind in kinds:
+                yield Found(kind=kind, gpu=gpu.index, text=MISSING, ran=False)
+        return
+    if kinds:
+        yield from _each(ask, kinds)
+    if CheckKind.ALL_REDUCE in ask.checkup.kinds and len(ask.gpus) > 1:
+        yield _together(ask)
+
+
+def _each(ask: Ask, kinds: list[CheckKind]) -> Iterator[Found]:
+    seconds = ask.checkup.seconds
+    devices = {f"cuda:{place}": gpu for place, gpu in enumerate(ask.gpus)}
+    words = ["products", f"{seconds}", ",".join(kinds), *devices]
+    try:
+        found = proven(words, seconds, visible(ask.gpus))
+    except NoProof as trouble:
+        for gpu in ask.gpus:
+            text = f"GPU {gpu.index}: {trouble}"
+            yield Found(
+                kind=kinds[0], gpu=gpu.index, text=text, failed=True if trouble.hangs else None,
+                ran=trouble.hangs,
+            )  # fmt: skip
+        return
+    for one in found:
+        yield _of(one, devices[one["device"]])
+
+
+def _of(one: Mapping[str, Any], gpu: Gpu) -> Found:
+    if "error" in one:
+        text = f"GPU {gpu.index}: {one['error']}"
+        return Found(kind=CheckKind(one["kind"]), gpu=gpu.index, text=text, failed=True)
+    if one["kind"] == CheckKind.MEMORY:
+        rate = float(one["bytes_per_second"])
+        text = f"GPU {gpu.index}: its memory copies at {rate_text(rate)}"
+        return Found(
+            kind=CheckKind.MEMORY, gpu=gpu.index, text=text, value=rate, unit=BYTES_PER_SECOND
+        )
+    made, wrong = int(one["made"]), int(one["wrong"])
+    text = (
+        f"GPU {gpu.index}: {wrong:,} of {made:,} products are wrong: silent corruption"
+        if wrong
+        else f"GPU {gpu.index}: {made:,} products have the known hash"
+    )
+    return Found(kind=CheckKind.MATMUL, gpu=gpu.index, text=text, failed=wrong > 0)
+
+
+def _together(ask: Ask) -> Found:
+    """One rank a GPU."""
+    count, seconds = len(ask.gpus), ask.checkup.seconds
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    place = [f"{count}", "127.0.0.1", f"{port}", "nccl", f"{seconds}"]
+    env = visible(ask.gpus)
+    ranks = [begun(["all-reduce", f"{rank}", *place, f"cuda:{rank}"], env) for rank in range(count)]
+    try:
+        said = [answers(rank, seconds) for rank in ranks]
+    except NoProof as trouble:
+        for rank in ranks:
+            ended(rank)
+        text = f"its GPUs do not add up together: {trouble}"
+        return Found(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
+    rate = min(float(one[0]["bytes_per_second"]) for one in said)
+    if not all(one[0]["right"] for one in said):
+        text = f"{count} GPUs add up to something wrong"
+        return Found(kind=CheckKind.ALL_REDUCE, text=text, failed=True)
+    text = f"{count} GPUs add up at {rate_text(rate)} (NCCL, bus bandwidth)"
+    return Found(kind=CheckKind.ALL_REDUCE, text=text, value=rate, unit=BYTES_PER_SECOND)
+
+
+# -- a machine without a GPU ---------------------------------------------------------------------
+
+
+def on_cpu(kinds: list[CheckKind], seconds: float) -> Iterator[Found]:
+    if CheckKind.MATMUL in kinds:
+        yield _cpu_products(seconds)
+    if CheckKind.MEMORY in kinds:
+        rate = copies()
+        text = f"no GPU: the machine's memory copies at {rate_text(rate)}"
+        unit = BYTES_PER_SECOND + ON_CPU
+        yield Found(kind=CheckKind.MEMORY, text=text, value=rate, unit=unit)
+
+
+def _cpu_products(seconds: float) -> Found:
+    by, side = ("NumPy", NUMPY_SIDE) if find_spec("numpy") else ("Python", PURE_SIDE)
+    made = wrong = 0
+    deadline = time.monotonic() + seconds
+    while made == 0 or time.monotonic() < deadline:
+        digest = hash_by_numpy(side) if by == "NumPy" else hash_by_python(side)
+        wrong += digest != KNOWN[WIDE, side, side]
+        made += 1
+    text = (
+        f"no GPU: {wrong} of {made} products on its CPU are wrong: silent corruption" if wrong
+        else f"no GPU: {made} products on its CPU have the known hash ({by})"
+    )  # fmt: skip
+    return Found(kind=CheckKind.MATMUL, text=text, failed=wrong > 0)
+
+
+def hash_by_python(side: int) -> str:
+    found = list(answer(WIDE, side, side))
+    return hashlib.sha256(struct.pack(f"<{len(found)}i", *found)).hexdigest()
+
+
+def hash_by_numpy(side: int) -> str:
+    import numpy as np
+
+    row, column = np.arange(side)[:, None], np.arange(side)[None, :]
+
+    def matrix(place: tuple[int, int, int]) -> Any:
+        by_row, by_column, by_both = place
+        mixed = by_row * row + by_column * column + (row * column) % by_both
+        return (mixed % WIDE - WIDE // 2).astype(np.float32)
+
+    return hashlib.sha256((matrix(A_PLACE) @ matrix(B_PLACE)).astype("<i4").tobytes()).hexdigest()
+
+
+def copies() -> float:
+    """Bytes that the machine's memory reads and writes in a second, by one thread."""
+    source, target = bytearray(COPY_BYTES), memoryview(bytearray(COPY_BYTES))
+    took = []
+    for _ in range(COPIES):
+        began = time.perf_counter()
+        target[:] = source
+        took.append(time.perf_counter() - began)
+    return 2 * COPY_BYTES / median(took[1:])

@@ -1,0 +1,101 @@
+"""The link between two nodes: an all-reduce of one GPU of each, or what stands in for it.
+
+The leader listens, the other dials; each says what it can do, and both do the best that both can:
+NCCL on GPUs, gloo on CPUs, or without PyTorch a plain stream of bytes.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from corral.agent.checks.rates import rate_text
+from corral.agent.checks.torch_proof import NoProof, has_torch, proven, visible
+from corral.agent.checks.words import BYTES_PER_SECOND, Found
+from corral.domain.checks import CheckKind, CheckUp
+from corral.domain.resources import Gpu
+
+MEET_SECONDS: Final = 20.0
+BY: Final = ("nccl", "gloo", "stream")  # the best first
+CHUNK_BYTES: Final = 1024 * 1024
+LONGEST_LINE: Final = 4096
+
+
+def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[Found]:
+    """One result, about the peer."""
+    here, peer = (checkup.address, checkup.port), checkup.peer
+    try:
+        with _met(checkup, here) as talk:
+            by = _agreed(talk, gpus)
+            rate = _stream(talk, checkup) if by == "stream" else None
+        if rate is None:
+            rate = _reduced(checkup, by, gpus)
+    except (OSError, ValueError, NoProof) as trouble:
+        text = f"no link with {peer} at {here[0]} port {here[1]}: {trouble}"
+        yield Found(kind=CheckKind.LINK, device=peer, text=text, failed=True)
+        return
+    how = {"nccl": "NCCL, a GPU each", "gloo": "gloo, on CPUs", "stream": "a TCP stream"}[by]
+    unit = BYTES_PER_SECOND if by == "nccl" else f"{BYTES_PER_SECOND} by {by}"
+    text = f"with {peer} it adds up at {rate_text(rate)} ({how})"
+    yield Found(kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit)
+
+
+def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
+    """Raises: OSError."""
+    if checkup.leads:
+        family = socket.AF_INET6 if ":" in here[0] else socket.AF_INET
+        with socket.create_server(here, family=family) as server:
+            server.settimeout(MEET_SECONDS)
+            talk, _ = server.accept()
+        talk.settimeout(MEET_SECONDS)
+        return talk
+    deadline = time.monotonic() + MEET_SECONDS
+    while True:
+        try:
+            return socket.create_connection(here, timeout=MEET_SECONDS)
+        except ConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
+    """What both can. Raises: OSError, ValueError."""
+    torch = has_torch()
+    mine = [by for by in BY if by == "stream" or (torch and (by == "gloo" or gpus))]
+    talk.sendall(json.dumps(mine).encode() + b"\n")
+    line = bytearray()
+    while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+        piece = talk.recv(1)
+        if not piece:
+            raise ConnectionError("the other end has left")
+        line += piece
+    theirs = json.loads(line)
+    return next(by for by in mine if by in theirs)
+
+
+def _stream(talk: socket.socket, checkup: CheckUp) -> float:
+    """Bytes/s from the leader to the other, as the other has taken them in. Raises: OSError."""
+    if checkup.leads:
+        chunk, deadline = bytes(CHUNK_BYTES), time.monotonic() + checkup.seconds
+        while time.monotonic() < deadline:
+            talk.sendall(chunk)
+        talk.shutdown(socket.SHUT_WR)
+        return float(talk.makefile("rb").readline(LONGEST_LINE))
+    taken, began = 0, time.monotonic()
+    while piece := talk.recv(CHUNK_BYTES):
+        taken += len(piece)
+    rate = taken / max(time.monotonic() - began, 1e-9)
+    talk.sendall(f"{rate}\n".encode())
+    return rate
+
+
+def _reduced(checkup: CheckUp, by: str, gpus: Sequence[Gpu]) -> float:
+    """Raises: NoProof."""
+    rank, device = ("0" if checkup.leads else "1"), "cuda:0" if by == "nccl" else "cpu"
+    place = [rank, "2", checkup.address, f"{checkup.port}", by, f"{checkup.seconds}", device]
+    (found,) = proven(["all-reduce", *place], checkup.seconds, visible(gpus[:1]))
+    if not found["right"]:
+        raise NoProof("it adds up to something wrong")
+    return float(found["bytes_per_second"])

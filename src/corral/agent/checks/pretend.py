@@ -1,0 +1,90 @@
+"""What pretend GPUs and their links show when they are checked: a seeded model, and faults.
+
+`pretend.json` in the node's folder has it under "checks": {"matmul/2": "wrong"} for a wrong product
+on GPU 2; a number is what a value is multiplied by ({"memory/1": 0.4, "disk": 0.1}), of the clock
+the seconds that it is off. "seconds" makes each GPU's check last so long.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+
+from corral.agent.checks.rates import rate_text
+from corral.agent.checks.words import BYTES_PER_SECOND, Ask, Found
+from corral.agent.telemetry.pretend import chance
+from corral.agent.telemetry.sources import FAULTS, faults
+from corral.catalog.check_bounds import rated
+from corral.domain.checks import CheckKind
+from corral.domain.resources import Gpu
+
+_UNKNOWN_RATE = 1e12  # of a GPU that the catalog does not know, in bytes/s
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    faults: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, node_dir: Path) -> Self:
+        return cls(faults(node_dir / FAULTS).get("checks", {}))
+
+    def of_check(self, kind: CheckKind, place: int | str | None) -> Any:
+        return self.faults.get(f"{kind}/{place}", self.faults.get(kind))
+
+    def changed(self, found: Found) -> Found:
+        """The result as it is to be shown."""
+        place = found.gpu if found.gpu is not None else found.device
+        fault = self.of_check(found.kind, place)
+        if fault is None or found.failed is not None or isinstance(fault, str):
+            return found
+        if found.kind == CheckKind.CLOCK:
+            text = (
+                f"its clock is {abs(fault):g} s {'ahead of' if fault > 0 else 'behind'} the head's"
+            )
+            return msgspec.structs.replace(found, value=float(fault), text=text, ran=True)
+        if found.value is None:
+            return found
+        value = found.value * float(fault)
+        text = f"{rate_text(value)} (pretend)"
+        return msgspec.structs.replace(found, value=value, text=text)
+
+
+def pretended(ask: Ask, injected: Injected) -> Iterator[Found]:
+    """What its GPUs show, and its link to another node."""
+    kinds = ask.checkup.kinds
+    for gpu in ask.gpus:
+        time.sleep(float(injected.faults.get("seconds", 0.0)))
+        if CheckKind.MATMUL in kinds:
+            yield _product(gpu, injected)
+        if CheckKind.MEMORY in kinds:
+            yield _rate(CheckKind.MEMORY, gpu, "its memory copies at", gpu=gpu.index)
+    if not ask.gpus and CheckKind.MATMUL in kinds:
+        from corral.agent.checks.gpus import check_gpus
+
+        yield from check_gpus(ask)
+    if CheckKind.ALL_REDUCE in kinds and len(ask.gpus) > 1:
+        yield _rate(CheckKind.ALL_REDUCE, ask.gpus[0], f"{len(ask.gpus)} GPUs add up at")
+    if CheckKind.LINK in kinds:
+        peer = ask.checkup.peer
+        first = ask.gpus[0] if ask.gpus else Gpu(index=0, uuid=ask.node, type="", memory_bytes=0)
+        yield _rate(CheckKind.LINK, first, f"with {peer} it adds up at", device=peer)
+
+
+def _product(gpu: Gpu, injected: Injected) -> Found:
+    wrong = injected.of_check(CheckKind.MATMUL, gpu.index) == "wrong"
+    text = (
+        f"GPU {gpu.index}: 1 of 100 products is wrong" if wrong
+        else f"GPU {gpu.index}: 100 products have the known hash"
+    )  # fmt: skip
+    return Found(kind=CheckKind.MATMUL, gpu=gpu.index, text=f"{text} (pretend)", failed=wrong)
+
+
+def _rate(kind: CheckKind, of: Gpu, says: str, **more: Any) -> Found:
+    best = rated(kind, of.type) or _UNKNOWN_RATE
+    value = best * (0.84 + 0.08 * chance(of.uuid, kind))
+    text = f"{says} {rate_text(value)} (pretend)"
+    return Found(kind=kind, text=text, value=value, unit=BYTES_PER_SECOND, **more)

@@ -1,0 +1,8 @@
+"""Rates for people."""
+
+from corral.domain.units import size_text
+
+
+def rate_text(bytes_per_second: float) -> str:
+    """For example: 3.01 TB/s."""
+    return f"{size_text(int(bytes_per_second))}/s"

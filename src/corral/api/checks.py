@@ -1,0 +1,68 @@
+"""Routes of active checks: nodes are put to the proof when somebody asks for it."""
+
+from fastapi import APIRouter
+
+from corral.api import views
+from corral.api.jobs import Asker, Within
+from corral.control import Control
+from corral.domain.checks import CheckKind
+from corral.domain.ids import NodeId
+from corral.domain.node import Node
+from corral.domain.wishes import CheckNodes
+from corral.wire import api
+
+router = APIRouter()
+
+
+@router.post("/v1/checkups", status_code=202)
+async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api.Checkup:
+    """Check these nodes, or all, as soon as nothing runs there. Whoever waits for a node does not
+    wait for that: a check ends at once when something is to run."""
+    control = house.control
+    named = [views.find_node(control, name).id for name in body.nodes]
+    asked = CheckNodes(
+        nodes=tuple(named or control.world.nodes),
+        kinds=tuple(CheckKind(kind) for kind in dict.fromkeys(body.kinds)),
+        paths=tuple(dict.fromkeys(body.paths)),
+        seconds=body.seconds,
+        patience_seconds=body.patience_seconds,
+    )
+    wish = await control.ask(asked, by=caller.name, token=caller.token)
+    able = [id for id in asked.nodes if control.world.nodes[id].inventory.checks]
+    unable: list[str] = [id for id in asked.nodes if id not in able]
+    nodes = [checked(control, control.world.nodes[id], f"{wish.sequence}") for id in able]
+    return api.Checkup(id=f"{wish.sequence}", nodes=nodes, unable=unable)
+
+
+@router.get("/v1/checkups/{checkup}")
+async def checkup(checkup: str, house: Within) -> api.Checkup:
+    """The nodes that have it before them, or have results of it that no later check has renewed."""
+    control = house.control
+    nodes = [checked(control, node, checkup) for node in control.world.nodes.values()]
+    return api.Checkup(
+        id=checkup, nodes=[one for one in nodes if one.state != "over" or one.results]
+    )
+
+
+def checked(control: Control, node: Node, id: str) -> api.CheckedNode:
+    """The node, as far as this check-up goes; links have numbers of their own behind it."""
+    waiting = [one for one in node.checkups if is_of(one.id, id)]
+    state = "over"
+    if waiting:
+        state = "running" if any(one.begun_at is not None for one in waiting) else "waiting"
+    return api.CheckedNode(
+        node=node.id,
+        state=state,
+        jobs=jobs_on(control, node.id),
+        health=node.worst.says if node.worst is not None else "",
+        results=api.results_of([one for one in node.measures if is_of(one.checkup, id)]),
+    )
+
+
+def is_of(own: str, asked: str) -> bool:
+    return own == asked or own.startswith(f"{asked}.")
+
+
+def jobs_on(control: Control, node: NodeId) -> list[str]:
+    held = control.world.allocations.values()
+    return list(dict.fromkeys(one.job for one in held if one.seat.node == node))

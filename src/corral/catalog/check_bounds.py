@@ -1,0 +1,60 @@
+"""What an active check must reach: checks.csv, and the data sheets of devices."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from corral.catalog.devices import device
+from corral.catalog.facts import table
+from corral.domain.checks import CheckKind
+from corral.domain.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Shares of what is expected. None: it is not held against that.
+
+    `least`: of the data sheet's number. `own`: of the median of the node's own earlier results,
+    once there are `own_results`. `fleet`: of the median of what other nodes reach.
+    """
+
+    least: float | None
+    own: float | None
+    fleet: float | None
+    own_results: int
+
+
+@cache
+def bounds_of(kind: CheckKind) -> Bounds:
+    row = table("checks").get(kind, {})
+
+    def share(name: str) -> float | None:
+        return row[name].number if name in row else None
+
+    return Bounds(
+        least=share("least_share"),
+        own=share("own_share"),
+        fleet=share("fleet_share"),
+        own_results=round(table("checks")["results"]["own_results"].number),
+    )
+
+
+def most_clock_seconds() -> float:
+    """So far may a node's clock be from the head's."""
+    return table("checks")["clock"]["most_seconds"].number
+
+
+@cache
+def rated(kind: CheckKind, gpu_type: str) -> float | None:
+    """What the data sheet of a GPU names for this, in bytes/s; None where nothing is known."""
+    try:
+        found = device(gpu_type)
+    except NotFound:
+        return None
+    match kind:
+        case CheckKind.MEMORY:
+            return found.memory_bytes_per_s
+        case CheckKind.ALL_REDUCE:
+            return found.scale_up.bytes_per_s
+        case CheckKind.LINK:
+            return found.fabric.bytes_per_s
+    return None

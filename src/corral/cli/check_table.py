@@ -1,0 +1,94 @@
+"""Results of active checks, for people."""
+
+from typing import TYPE_CHECKING, Final
+
+from corral.cli.output import age_text, say, show_table, state, table
+from corral.domain.units import size_text
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from corral.wire import api
+
+LISTING: Final = "listing "  # begins the unit of what is the same where the same is seen
+_WORDS: Final = {"passed": "DONE", "failed": "FAILED"}  # as the states of jobs are coloured
+
+
+def show_checks(found: "api.Checkup") -> None:
+    """A line for each result."""
+    rows = table("NODE", "CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "WHAT", right=RIGHT)
+    for node in found.nodes:
+        for one in node.results:
+            rows.add_row(node.node, *_cells(one))
+    if any(node.results for node in found.nodes):
+        show_table(rows)
+
+
+RIGHT: Final = ("MEASURED", "EXPECTED")
+
+
+def show_kept(results: "list[api.CheckResult]", now: float) -> None:
+    """What the node has shown when it was last checked."""
+    if not results:
+        return
+    rows = table("CHECK", "WHERE", "MEASURED", "EXPECTED", "VERDICT", "AGE", "WHAT", right=RIGHT)
+    for one in results:
+        *cells, text = _cells(one)
+        rows.add_row(*cells, age_text(now - one.at), text)
+    say()
+    show_table(rows)
+
+
+def _cells(one: "api.CheckResult") -> "tuple[str | Text, ...]":
+    where = f"GPU {one.gpu}" if one.gpu is not None else one.device
+    return (
+        one.kind,
+        where,
+        amount(one.value, one.unit),
+        amount(one.expected, one.unit),
+        _verdict(one.result),
+        one.text,
+    )
+
+
+def _verdict(result: str) -> "Text":
+    from rich.text import Text
+
+    return Text(result, style=state(_WORDS[result]).style if result in _WORDS else "")
+
+
+def amount(value: float | None, unit: str) -> str:
+    """For example: 3.01 TB/s, 12 ms, 2,000 files."""
+    if value is None:
+        return ""
+    if unit.startswith(LISTING):
+        return f"{value:,.0f} files"
+    if unit.startswith("B/s"):
+        return f"{size_text(int(value))}/s"
+    return f"{abs(value) * 1e3:.0f} ms" if unit == "s" else f"{value:g} {unit}".strip()
+
+
+def show_sameness(found: "api.Checkup") -> None:
+    """Whether all nodes see the same files."""
+    seen: dict[str, list[str]] = {}
+    for node in found.nodes:
+        for one in node.results:
+            if one.unit.startswith(LISTING):
+                seen.setdefault(one.unit, []).append(node.node)
+    if len(seen) > 1:
+        parts = sorted(seen.values(), key=len, reverse=True)
+        said = "; ".join(", ".join(nodes[:5]) + (" ..." * (len(nodes) > 5)) for nodes in parts)
+        say(f"nodes see different files there: {said}")
+    elif seen and len(found.nodes) > 1:
+        say(f"all of {len(next(iter(seen.values())))} nodes see the same files")
+
+
+def sees_other(found: "api.Checkup") -> bool:
+    listings = {one.unit for node in found.nodes for one in node.results}
+    return len([unit for unit in listings if unit.startswith(LISTING)]) > 1
+
+
+def failed_of(found: "api.Checkup") -> bool:
+    """Whether anything is not as it should be."""
+    bad = any(one.result == "failed" for node in found.nodes for one in node.results)
+    return bad or sees_other(found)

@@ -1,0 +1,151 @@
+"""doctor gpu, net, data: nodes put to the proof now, and what that has shown."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from corral.cli.check_table import failed_of, show_checks, show_sameness
+from corral.cli.common import Change
+from corral.cli.embedded import head_for
+from corral.cli.failure import DONE, JOB_FAILED, REFUSED, Usage
+from corral.cli.output import note, print_json, say
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire import api
+
+LOOK_SECONDS: Final = 0.25
+GPU: Final = ("matmul", "memory", "all-reduce", "disk", "clock")
+Nodes = Annotated[
+    tuple[str, ...],
+    Parameter(name="--node", negative="", show_default=False, help="This node; may be repeated."),
+]
+Seconds = Annotated[float, Parameter(name="--seconds", help="What each long check computes for.")]
+Patience = Annotated[
+    str,
+    Parameter(name="--patience", help="How long a node that is busy is waited for: 60s, 2h."),
+]
+
+
+def gpu(
+    *,
+    node: Nodes = (),
+    seconds: Seconds = 5.0,
+    patience: Patience = "60s",
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> int:
+    """Check nodes: products with a known hash, memory, all-reduce, disk and clock.
+
+    A node is checked while nothing runs on it; what fails closes it, until a check passes or you
+    say that it is mended.
+    """
+    return _checked("gpu", GPU, node, (), seconds, patience, common)
+
+
+def net(
+    *,
+    node: Nodes = (),
+    seconds: Seconds = 5.0,
+    patience: Patience = "60s",
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> int:
+    """Check the links between nodes, in a ring: each with the next.
+
+    A slow link is told with its two ends; a node whose links are all slow is closed.
+    """
+    return _checked("net", ("link", "clock"), node, (), seconds, patience, common)
+
+
+def data(
+    path: str,
+    /,
+    *,
+    node: Nodes = (),
+    seconds: Seconds = 5.0,
+    patience: Patience = "60s",
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> int:
+    """How fast a folder is read on each node, and whether all see the same in it.
+
+    Nothing is written there.
+
+    Args:
+        path: The folder, as the nodes have it.
+    """
+    from pathlib import Path
+
+    where = path if path.startswith("/") or common.remote else str(Path(path).absolute())
+    return _checked(f"data {path}", ("data",), node, (where,), seconds, patience, common)
+
+
+def _checked(
+    again: str,
+    kinds: Sequence[str],
+    nodes: Sequence[str],
+    paths: Sequence[str],
+    seconds: float,
+    patience: str,
+    common: Change,
+) -> int:
+    patience_seconds = _duration(patience)
+    with head_for(common), common.client() as client:
+        begun = client.check_nodes(
+            kinds, nodes=nodes, paths=paths, seconds=seconds, patience_seconds=patience_seconds
+        )
+        found = _awaited(client, begun, quiet=common.json)
+    if common.json:
+        print_json(found)
+    else:
+        show_checks(found)
+        if paths:
+            show_sameness(found)
+        _say_next(found, f"corral doctor {again}")
+    if failed_of(found):
+        return JOB_FAILED
+    return DONE if all(one.results for one in found.nodes) else REFUSED
+
+
+def _awaited(client: "Client", begun: "api.Checkup", *, quiet: bool) -> "api.Checkup":
+    """Until each node is done, or was given up."""
+    told: set[str] = set()
+    found = begun
+    while not found.is_over:
+        for one in found.nodes:
+            if one.state == "waiting" and one.jobs and one.node not in told and not quiet:
+                told.add(one.node)
+                note(f"{one.node} is busy with {', '.join(one.jobs[:3])}: it is waited for")
+        time.sleep(LOOK_SECONDS)
+        now = {one.node: one for one in client.checkup(begun.id).nodes}
+        gone = {"state": "over"}
+        nodes = [now.get(one.node) or one.model_copy(update=gone) for one in found.nodes]
+        found = found.model_copy(update={"nodes": nodes})
+    return found
+
+
+def _say_next(found: "api.Checkup", again: str) -> None:
+    """What to type now, by what has come of it."""
+    for one in found.nodes:
+        if any(each.result == "failed" for each in one.results):
+            then = f"when it is repaired: corral node clear {one.node}"
+            say(f"{one.node}: see corral node show {one.node}; {then}")
+        elif not one.results:
+            why = (
+                f"it is busy with {', '.join(one.jobs[:3])}"
+                if one.jobs
+                else "it was needed for work"
+            )
+            say(f"{one.node} was not checked, {why}: {again} --node {one.node} --patience 2h")
+    if found.unable:
+        say(f"no agent stays on {', '.join(found.unable[:5])}: what has none cannot be checked")
+
+
+def _duration(text: str) -> float:
+    """Raises: Usage."""
+    from corral.domain.units import seconds_of
+
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise Usage(f"--patience {text}: {error}", hint="for example: --patience 2h") from None

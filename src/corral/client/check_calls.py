@@ -1,0 +1,85 @@
+"""Calls about active checks, as values; and both clients' methods for them.
+
+As in `calls`, pydantic is loaded when the first answer comes.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from corral.client.calls import Call, quoted, read_as
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+T = TypeVar("T")
+
+
+def check_nodes(
+    kinds: Sequence[str],
+    nodes: Sequence[str],
+    paths: Sequence[str],
+    seconds: float,
+    patience_seconds: float,
+) -> "Call[api.Checkup]":
+    body = {
+        "kinds": list(kinds),
+        "nodes": list(nodes),
+        "paths": list(paths),
+        "seconds": seconds,
+        "patience_seconds": patience_seconds,
+    }
+    return Call(
+        method="POST", path="/v1/checkups", json=body, read=read_as("api.Checkup"), repeatable=False
+    )
+
+
+def checkup(id: str) -> "Call[api.Checkup]":
+    return Call(
+        method="GET",
+        path=f"/v1/checkups/{quoted('check-up', id, 'corral node ls')}",
+        read=read_as("api.Checkup"),
+    )
+
+
+class SyncChecks:
+    """What `Client` can say about active checks."""
+
+    def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def check_nodes(
+        self,
+        kinds: Sequence[str],
+        *,
+        nodes: Sequence[str] = (),
+        paths: Sequence[str] = (),
+        seconds: float = 5.0,
+        patience_seconds: float = 60.0,
+    ) -> "api.Checkup":
+        """Check these nodes, or all, as soon as nothing runs there."""
+        return self._call(check_nodes(kinds, nodes, paths, seconds, patience_seconds))
+
+    def checkup(self, id: str) -> "api.Checkup":
+        """How far a check-up is, and what it has shown by now."""
+        return self._call(checkup(id))
+
+
+class AsyncChecks:
+    """The same methods, awaited."""
+
+    async def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def check_nodes(
+        self,
+        kinds: Sequence[str],
+        *,
+        nodes: Sequence[str] = (),
+        paths: Sequence[str] = (),
+        seconds: float = 5.0,
+        patience_seconds: float = 60.0,
+    ) -> "api.Checkup":
+        return await self._call(check_nodes(kinds, nodes, paths, seconds, patience_seconds))
+
+    async def checkup(self, id: str) -> "api.Checkup":
+        return await self._call(checkup(id))

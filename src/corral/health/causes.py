@@ -14,10 +14,11 @@ from corral.domain.failure import Failure, FailureKind
 from corral.domain.ids import NodeId
 from corral.health.patterns import CUT_OFF, MACHINE, PATTERNS, Pattern, pattern_of
 from corral.health.printed import Printed, Raised, printed
-from corral.health.waits import awaited, behind, inner_end
+from corral.health.waits import awaited, behind, inner_end, streams
 
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
 SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
+EARLIER_SECONDS: Final = 0.001
 BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 _ABORT, _KILL, _TERM = 6, 9, 15
 _CRASHES: Final = frozenset({4, _ABORT, 7, 8, 11})  # ILL, BUS, FPE and SEGV beside it
@@ -50,6 +51,7 @@ class _Read:
 
 def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     """What the ranks of a gang failed of; None where none of them failed."""
+    ends = [inner for end in ends for inner in _unfolded(end)]
     failed = [_read(end, end.exit) for end in ends if end.exit and not end.exit.clean]
     if not failed:
         return None
@@ -61,6 +63,23 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
         first = min(own, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank))
         return _failure(first, alike=sum(one.kind == first.kind for one in own))
     return _of_the_gang(ends, told, [one.end for one in stopped])
+
+
+def _unfolded(end: RankEnd) -> list[RankEnd]:
+    """The workers of a launcher that share its log, each as the rank that it names; the one that
+    the launcher saw fail first a little before the others."""
+    apart = streams(end.tail)
+    if end.exit is None or end.exit.clean or end.exit.out_of_memory or len(apart) < 2:
+        return [end]
+    root, how = inner_end(end.tail, end.exit)
+    if root is not None:
+        apart.setdefault(root, "")
+    return [
+        replace(end, rank=rank, tail=tail, exit=replace(how, at=how.at - EARLIER_SECONDS))
+        if rank == root
+        else replace(end, rank=rank, tail=tail)
+        for rank, tail in sorted(apart.items())
+    ]
 
 
 def _was_stopped(one: _Read, first_at: float) -> bool:

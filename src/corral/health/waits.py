@@ -23,6 +23,7 @@ _ENQUEUED: Final = re.compile(
 )
 _TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d+)")
 _TORCHRUN: Final = re.compile(r"Root Cause.*?rank\s*:\s*(\d+) .*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
+_NAMED: Final = re.compile(r"^\[(?:rank|default)(\d+)\]:")
 _LAUNCHERS: Final = (  # how the worker of a launcher ended that itself ends otherwise
     re.compile(r"exits with return code = (-\d+)"),  # DeepSpeed
     re.compile(r"CalledProcessError: .* died with <Signals\.\w+: (\d+)>"),  # subprocess
@@ -54,6 +55,15 @@ def behind(tails: Mapping[int, str]) -> int | None:
             if len(set(done.values())) > 1:
                 return min(done, key=lambda rank: (done[rank], rank))
     return None
+
+
+def streams(text: str) -> dict[int, str]:
+    """What each rank printed into a log that several share, by the names before their lines."""
+    found: dict[int, list[str]] = {}
+    for row in text.replace("\r", "\n").split("\n"):
+        if (named := _NAMED.match(row)) is not None:
+            found.setdefault(int(named[1]), []).append(row)
+    return {rank: "\n".join(rows) for rank, rows in found.items()}
 
 
 def inner_end(text: str, exit: Exit) -> tuple[int | None, Exit]:

@@ -205,8 +205,10 @@ async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, st
     unfinished = list(house.control.world.jobs) if body.jobs == "stop" else []
     now = house.control.clock.wall()
     await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
-    for job in unfinished:
-        await house.control.acknowledge(Cancel(job=job), by=caller.name, token=caller.token)
+    wishes = (Cancel(job=job) for job in unfinished)  # one after the other each costs a look
+    await asyncio.gather(
+        *(house.control.acknowledge(one, by=caller.name, token=caller.token) for one in wishes)
+    )
     house.later(_stop(house.control, unfinished, house.settings.stop))
     return {"jobs": body.jobs}
 

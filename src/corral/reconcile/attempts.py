@@ -49,7 +49,10 @@ def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
     heard = draft.facts.nodes.get(node)
     if heard is None or node in draft.facts.proofs or node in draft.facts.awaited:
         return None
-    return next((seen for seen in heard.seen if seen.key == key), None)
+    for seen in heard.seen:  # no generator: thousands of seats are looked at each second
+        if seen.key == key:
+            return seen
+    return None
 
 
 def see_attempt(draft: Draft, job: Job) -> None:

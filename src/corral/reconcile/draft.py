@@ -151,7 +151,10 @@ class Draft:
 
     def saves_of(self, id: JobId) -> tuple[Save, ...]:
         """Resumable checkpoints, oldest first, with those of this draft."""
-        kept = {(s.attempt, s.step): s for s in self.world.saves.get(id, ())}
+        recorded = self.world.saves.get(id, ())
+        if not recorded and not self.saves:
+            return ()
+        kept = {(save.attempt, save.step): save for save in recorded}
         for save in self.saves:
             if save.job == id:
                 kept[save.attempt, save.step] = save

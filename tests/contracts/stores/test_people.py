@@ -84,6 +84,18 @@ def test_a_token_is_known_by_its_hash_alone_and_comes_with_its_user(place: Place
     place.run(scenario)
 
 
+def test_those_of_a_thousand_connections_are_told_at_once_each_in_its_place(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        await store.add_user(user(), entry=entry())
+        await store.add_token(token(), entry=entry("token.create"))
+        known = (token(), user())
+        asked = [AB, *(f"{number:064x}" for number in range(1_200)), AB]
+        assert await store.identities(asked) == [known, *[None] * 1_200, known]
+        assert await store.identities([]) == []
+
+    place.run(scenario)
+
+
 def test_a_token_that_is_forgotten_leaves_a_line_in_the_log_and_nothing_else(place: Place) -> None:
     async def scenario(store: Store) -> None:
         await store.add_token(token(), entry=entry("token.create"))

@@ -7,6 +7,7 @@ from corral.domain.facts import Facts, NodeFacts, Phase, Progress, Seen
 from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId, UserName
 from corral.domain.ids import Sequence as Order
 from corral.domain.job import CheckpointRule, JobSpec, Per
+from corral.domain.moves import JobState
 from corral.domain.node import Liveness, Node
 from corral.domain.resources import Gpu, Inventory, Resources
 from corral.domain.signals import Signal, SignalKind
@@ -14,6 +15,7 @@ from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import World
 from corral.health.rules import HealthRules
 from corral.reconcile import Now, Outcome, reconcile
+from corral.reconcile.settling import SETTLES_SECONDS
 from corral.schedule import Learned
 
 ALICE = UserName("alice")
@@ -129,9 +131,14 @@ class Cluster:
         self.say(id, Phase.UP, progress=progress)
         self.tick()
 
-    def end(self, id: JobId, exit: Exit, *, on: str | None = None) -> None:
+    def end(self, id: JobId, exit: Exit, *, on: str | None = None, settle: bool = True) -> None:
+        """`settle`: nor does its machine say anything of it while that might change who pays."""
         self.say(id, Phase.ENDED, on=on, exits=((0, exit),))
         self.tick()
+        job = self.world.jobs.get(id)
+        held = any(one.job == id for one in self.world.allocations.values())
+        if settle and job is not None and job.state == JobState.RECOVERING and not held:
+            self.tick(seconds=SETTLES_SECONDS)
 
 
 __all__ = ["ALICE", "SAVING", "Cluster", "Per", "gang", "inventory", "node"]

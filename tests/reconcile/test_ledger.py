@@ -13,6 +13,7 @@ from corral.domain.units import DAY_SECONDS
 from corral.domain.wishes import Cancel, SetQueues, Suspend
 from corral.health.liveness import BOUND_SECONDS
 from corral.insight.present import Held, open_accounts
+from corral.reconcile.settling import SETTLES_SECONDS
 from tests.worlds import SAVING, Cluster, gang, node
 
 CLEAN = Exit(code=0, at=1.0)
@@ -94,7 +95,9 @@ def test_work_since_the_newest_save_is_lost_to_the_failure_and_what_was_saved_is
     cluster.tick(seconds=40.0)
     cluster.end(id, Exit(code=1, at=cluster.wall))
     sums = total(cluster.rows)
-    assert sums.failed_gpu_seconds == pytest.approx(2 * (cluster.wall - at_save), abs=2.0)
+    assert sums.failed_gpu_seconds == pytest.approx(
+        2 * (cluster.wall - SETTLES_SECONDS - at_save), abs=2.0
+    )
     assert sums.saving_gpu_seconds == pytest.approx(12.0)
     assert sums.useful_gpu_seconds == pytest.approx(2 * (60.5 - 6.0), abs=2.0)
 

@@ -15,6 +15,7 @@ from corral.health.liveness import BOUND_SECONDS
 from corral.reconcile import Now
 from corral.reconcile.draft import Draft
 from corral.reconcile.invariants import check
+from corral.reconcile.settling import SETTLES_SECONDS
 from tests.worlds import SAVING, Cluster, gang, node
 
 CLEAN = Exit(code=0, at=1.0)
@@ -53,7 +54,8 @@ def test_a_job_without_budget_fails_with_the_code_of_its_earliest_bad_rank() -> 
     first, second = cluster.world.attempts[id].nodes
     cluster.say(id, Phase.ENDED, on=second, exits=((1, Exit(code=9, at=5.0)),))
     cluster.say(id, Phase.ENDED, on=first, exits=((0, Exit(code=3, at=4.0)),))
-    outcome = cluster.tick()
+    cluster.tick()
+    outcome = cluster.tick(seconds=SETTLES_SECONDS)
     job = next(job for job in outcome.changes.jobs if job.id == id)
     assert (job.state, job.exit_code) == (JobState.FAILED, 3)
     assert "rank 0" in job.reason
@@ -179,6 +181,7 @@ def test_progress_breaks_a_crash_loop() -> None:
         exit = ((0, replace(CRASH, at=cluster.wall)),)
         cluster.say(id, Phase.ENDED, exits=exit, progress=Progress(step=10 * attempt + 1))
         cluster.tick()
+        cluster.tick(seconds=SETTLES_SECONDS)
         cluster.seen.clear()
     assert cluster.world.jobs[id].user_retries == 5
 

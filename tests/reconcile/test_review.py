@@ -142,7 +142,7 @@ def test_a_job_after_another_that_started_is_released_though_that_one_has_failed
 
 def test_an_attempt_that_is_retried_in_the_tick_of_its_end_is_recorded_with_its_end() -> None:
     cluster = trio()
-    id = cluster.submit(gang(retry=Retry(user=1)))
+    id = cluster.submit(gang(gpus=0, retry=Retry(user=1)))
     cluster.up(id)
     cluster.end(id, Exit(code=3, at=cluster.wall))
     assert cluster.outcome is not None

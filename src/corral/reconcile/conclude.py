@@ -12,6 +12,7 @@ from corral.reconcile.draft import Draft
 from corral.reconcile.giving import settle
 from corral.reconcile.records import count_end
 from corral.reconcile.service import restart_seconds, with_all, with_kept
+from corral.reconcile.settling import is_settling
 
 DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
@@ -41,7 +42,8 @@ def conclude(draft: Draft, job: Job) -> None:
         return
     left = {one.state for one in draft.seats_of(attempt)}
     if job.state == JobState.RECOVERING and left <= {SeatState.UNREACHABLE}:
-        _recover(draft, job, attempt)
+        if not is_settling(draft, job, attempt):
+            _recover(draft, job, attempt)
     elif job.state == JobState.STOPPING and not left:
         _stopped(draft, job, attempt)
 

@@ -21,9 +21,9 @@ from corral.reconcile.attempts import blame
 from corral.reconcile.draft import Draft
 from corral.reconcile.held import Held
 from corral.reconcile.records import forget_blame
+from corral.reconcile.settling import CLOCKS_SECONDS, explains, settling
 
 FAULT: Final = "NodeFault"  # the reason code of a job that a broken GPU or node has ended
-CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the head be
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     if not verdicts:
         return set()
     ended: set[JobId] = set()
-    breaker, held = _Breaker(draft, rules), Held(draft)
+    breaker, held, open_ends = _Breaker(draft, rules), Held(draft), list(settling(draft))
     for verdict in sorted(verdicts, key=lambda one: one.urgency):  # the worst ask the breaker first
         node = _set_bar(draft, verdict.node, rules, breaker)
         before = nodes[node.id]
@@ -68,6 +68,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
             draft.is_urgent |= (node.cordoned, node.suspect) != (before.cordoned, before.suspect)
         if verdict.struck and rules.mode == "enforce" and not node.suspect:
             ended |= _end_jobs(draft, node, verdict.struck, held.take(node.id))
+            ended |= _explain_ends(draft, node, verdict.struck, open_ends)
     return ended
 
 
@@ -172,16 +173,41 @@ def _end_jobs(
     return ended
 
 
+def _explain_ends(
+    draft: Draft, node: Node, struck: Iterable[Struck], ends: Iterable[tuple[Job, Attempt]]
+) -> set[JobId]:
+    """Attempts that ended a moment ago by what they had met here: the cluster pays (0058)."""
+    found: set[JobId] = set()
+    for one in struck:
+        for job, attempt in ends:
+            now = draft.attempt(job.id) or attempt  # another fault may have explained it by now
+            if explains(one.ailment, node.id, now):
+                _end(draft, job, now, node, one.ailment)
+                _tell_why(draft, job, now, node)
+                found.add(job.id)
+    return found
+
+
 def _end(draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment) -> None:
     culprit = f"{ailment.where} of node {node.id}" if ailment.gpu is not None else f"node {node.id}"
     why = ailment.text
     failure = FailureKind.GPU_FAULT if ailment.gpu is not None else FailureKind.CLUSTER
     blame(
         draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node.id,
-        failure=failure,
+        failure=failure, at=attempt.ended_at,
     )  # fmt: skip
     if job.state != JobState.RECOVERING:
         draft.move(job, JobEvent.RANKS_FAILED, reason=f"{culprit}: {why}", code=FAULT)
+
+
+def _tell_why(draft: Draft, job: Job, before: Attempt, node: Node) -> None:
+    """What its ranks said of their end was what the fault did to them."""
+    now = draft.attempt(job.id) or before
+    text = (
+        f"{job.spec.name}: {now.culprit}: {now.evidence}; that ended it, and not "
+        f"{before.culprit} ({before.evidence}): the cluster pays"
+    )
+    draft.tell("fault", text, job=job.id, node=node.id, attempt=before.number)
 
 
 def _is_on(held: Allocation, struck: Struck) -> bool:

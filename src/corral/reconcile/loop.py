@@ -31,6 +31,7 @@ from corral.reconcile.nodes import see_nodes
 from corral.reconcile.place import place
 from corral.reconcile.preempt import see_reservations
 from corral.reconcile.records import see_blame
+from corral.reconcile.settling import settling
 from corral.reconcile.stale import see_stale
 from corral.reconcile.use import charge
 from corral.reconcile.waits import end_if_too_late, release
@@ -88,6 +89,7 @@ def reconcile(
     look_at = see_nodes(draft) | set(draft.jobs)
     look_at |= see_health(draft, health, whole=touched is None)
     look_at |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
+    look_at |= {job.id for job, _ in settling(draft)}
     for id in sorted(look_at):
         _guarded(draft, id, _one_job)
     see_blame(draft, health)

@@ -1,0 +1,58 @@
+"""Ends that the machine may explain yet: what a driver or the kernel tells of a rank's end comes a
+moment after it. Until then nobody is charged (0053)."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from corral.domain.ailment import Ailment
+from corral.domain.attempt import Attempt, Cause
+from corral.domain.failure import FailureKind
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.moves import JobState
+from corral.reconcile.draft import Draft
+
+SETTLES_SECONDS: Final = 2.0  # a driver's word comes within one, and in a beat of its own
+CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the head be
+OPEN: Final = frozenset(  # classes that a broken machine has, too; others name what is wrong
+    {
+        FailureKind.UNKNOWN,
+        FailureKind.CRASH,
+        FailureKind.KILLED,
+        FailureKind.GPU_PROGRAM,
+        FailureKind.GPU_MISSING,
+        FailureKind.PEER,
+        FailureKind.HANG,
+    }
+)
+
+
+def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
+    """Whether to wait before its user is charged: it held GPUs, and nothing names its own fault."""
+    return (
+        attempt.cause == Cause.USER
+        and (attempt.failure or FailureKind.UNKNOWN) in OPEN
+        and any(seat.gpus for seat in attempt.seats)
+        and 0 <= draft.now.wall - job.since < SETTLES_SECONDS
+    )
+
+
+def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
+    """Jobs whose newest attempt has ended, as it seems by its own fault, and is not concluded."""
+    for job in draft.in_states(JobState.RECOVERING):
+        attempt = draft.attempt(job.id)
+        if attempt is not None and attempt.cause == Cause.USER:
+            yield job, attempt
+
+
+def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
+    """Whether the attempt was on the device, and this befell it before its end. Of who has ended
+    there the node may know nothing any more: then whose seat it was tells."""
+    until = attempt.ended_at if attempt.ended_at is not None else float("inf")
+    since, at = attempt.placed_at - CLOCKS_SECONDS, ailment.noticed_at
+    if attempt.cause != Cause.USER or not since <= at <= until + CLOCKS_SECONDS:
+        return False
+    if ailment.attempts:
+        return (attempt.job, attempt.number) in ailment.attempts
+    seats = (seat.gpus for seat in attempt.seats if seat.node == node)
+    return any(gpus and ailment.gpu in (None, *gpus) for gpus in seats)

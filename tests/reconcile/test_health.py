@@ -53,6 +53,9 @@ def test_a_lost_gpu_drains_its_node_and_its_job_begins_again_elsewhere_at_once()
     assert closed(cluster) == [where]
     assert at(cluster, where).cordoned_by == "health"
     assert {"drain", "ailment"} <= set(told(cluster))
+    events = cluster.outcome.changes.events if cluster.outcome else ()
+    line = f"; to mend it: corral node drain {where} -y && sudo systemctl reboot"
+    assert [one.text.endswith(line) for one in events if one.kind == "ailment"] == [True]
     assert cluster.world.jobs[job].state == JobState.RECOVERING
     attempt = cluster.world.attempts[job]
     assert (attempt.cause, attempt.failed_on) == (Cause.INFRA, where)

@@ -19,6 +19,7 @@ from corral.domain.ranks import ranks_each
 from corral.domain.telemetry import NodeSample
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
+from corral.health.mending import mending
 from corral.insight.bottleneck import Bottleneck
 from corral.wire import api
 from corral.wire.parts import Bottleneck as BottleneckShown
@@ -198,7 +199,7 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
         private_root=inventory.private_root,
         gpu_shares=inventory.gpu_shares,
         shared=[path for path, _ in inventory.shared],
-        ailments=[api.NodeAilment.of(one) for one in node.ailments],
+        ailments=[api.NodeAilment.of(one, mending(one, node)) for one in node.ailments],
         checks=api.results_of(node.measures),
         checkups=[api.CheckWaiting.of(one) for one in node.checkups],
         checked_at=node.checked_at,

@@ -25,6 +25,8 @@ def show_ailments(ailments: "list[api.NodeAilment]") -> None:
         rows.add_row(one.text, str(one.count), moment_text(one.since), one.remedy, bar)
     say()
     show_table(rows)
+    for line in dict.fromkeys(one.to_mend for one in ailments if one.to_mend):
+        say(f"to mend it: {line}")
 
 
 def cordon_suspects(nodes: tuple[str, ...], common: Change) -> int:

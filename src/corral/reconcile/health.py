@@ -15,6 +15,7 @@ from corral.domain.moves import JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.signals import Signal
 from corral.health.breaker import barred_lately
+from corral.health.mending import mending
 from corral.health.rules import HealthRules
 from corral.health.verdict import Noticed, Struck, judge_ailments
 from corral.reconcile.attempts import blame
@@ -105,7 +106,9 @@ def _tell(draft: Draft, node: Node, ailments: Sequence[Ailment]) -> None:
             and one.bar != Bar.OPEN
             and (old is None or old.remedy != one.remedy or old.bar != one.bar)
         ):
-            draft.tell("ailment", f"node {node.id}: {one.says}", node=node.id)
+            line = mending(one, node)
+            to_mend = f"; to mend it: {line}" if line else ""
+            draft.tell("ailment", f"node {node.id}: {one.says}{to_mend}", node=node.id)
         if not one.is_live and old is not None and old.is_live and old.bar != Bar.OPEN:
             text = f"node {node.id}: {one.where or 'the node'} is well again: {one.text}"
             draft.tell("mended", text, node=node.id)

@@ -38,7 +38,8 @@ class NodeGpus(Answer):
 
 class NodeAilment(Answer):
     """What is wrong with a node. `remedy`: what mends it; `bar`: how far it keeps the node from
-    work. Moments are in seconds since 1970; `mended_at`: since when it is no more."""
+    work. Moments are in seconds since 1970; `mended_at`: since when it is no more. `to_mend`:
+    the line that an operator types to mend it; "" where no command does."""
 
     kind: str
     code: int | None
@@ -52,10 +53,12 @@ class NodeAilment(Answer):
     last: float
     mended_at: float | None
     excused: bool
+    to_mend: str = ""
 
     @classmethod
-    def of(cls, one: Ailment) -> Self:
-        return cls(**{name: getattr(one, name) for name in cls.model_fields})
+    def of(cls, one: Ailment, to_mend: str = "") -> Self:
+        known = cls.model_fields.keys() - {"to_mend"}
+        return cls(**{name: getattr(one, name) for name in known}, to_mend=to_mend)
 
 
 class Node(Answer):

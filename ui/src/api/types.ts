@@ -547,6 +547,7 @@ export interface NodeAilment {
   remedy: string;
   since: number;
   text: string;
+  to_mend: string;
 }
 
 export interface NodeDetail {

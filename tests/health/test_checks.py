@@ -10,6 +10,8 @@ from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.signals import OVER, Signal, SignalKind
 from corral.health.checks import bars, slow_end, take_checks
+from corral.health.rules import HealthRules
+from corral.health.verdict import Noticed, judge_ailments
 from tests.worlds import node
 
 SHEET = rated(CheckKind.MEMORY, "h100")
@@ -139,6 +141,21 @@ def test_what_is_kept_of_a_node_is_bounded() -> None:
     assert on.measures[-1].device == f"/{MOST_MEASURES + 4}"
     many = shown(CheckKind.DISK, 1.0, *[1.0] * 40, on=asked(), unit="B/s")
     assert len(many.past) == MOST_PAST
+
+
+def test_only_products_or_a_whole_round_mend_what_was_to_be_deep_tested() -> None:
+    blamed, _ = judge_ailments(
+        (), [Noticed(signal=replace(of(""), kind=SignalKind.BLAME, checkup=""))], 1.0,
+        HealthRules(), lambda _: "",
+    )  # fmt: skip
+
+    def after(device: str) -> bool:
+        passed = [Noticed(signal=of(device, 0))]
+        found, _ = judge_ailments(blamed, passed, 2.0, HealthRules(), lambda _: "")
+        return found[0].is_live
+
+    assert after("disk")
+    assert not after(OVER)
 
 
 # -- links ---------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 `--hypothesis-profile search` draws new ones, as `make soak` does.
 """
 
+import os
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,11 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.postgres import Server
     from tests.slurm import Slurm
+
+# What tests start reads Corral compiled, also where PYTHONDONTWRITEBYTECODE is set: each head,
+# agent and command would compile all of it for itself, and each process of pytest all the tests.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
     "steady",

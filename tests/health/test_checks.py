@@ -190,6 +190,12 @@ def test_one_slow_link_blames_neither_of_its_ends() -> None:
     assert ill(ring_of({(0, 1)})) == []
 
 
+def test_a_single_slow_link_of_a_node_that_has_no_other_blames_nobody() -> None:
+    first, second, *others = ring_of({(0, 1)})
+    lone = replace(first, measures=tuple(one for one in first.measures if one.device == "n1"))
+    assert ill([lone, second, *others]) == []
+
+
 def test_where_all_is_slow_it_is_the_fabric() -> None:
     assert ill(ring_of({(0, 1), (1, 2), (2, 3), (3, 0)})) == []
 

@@ -127,7 +127,10 @@ def _awaited(client: "Client", begun: "api.Checkup", *, quiet: bool) -> "api.Che
 def _say_next(found: "api.Checkup", again: str) -> None:
     """What to type now, by what has come of it."""
     for one in found.nodes:
-        if any(each.result == "failed" for each in one.results):
+        bad = [each for each in one.results if each.result == "failed"]
+        if bad and all(each.kind == "data" for each in bad):
+            say(f"{one.node} does not read it: mount it there, or: corral node cordon {one.node}")
+        elif bad:
             then = f"when it is repaired: corral node clear {one.node}"
             say(f"{one.node}: see corral node show {one.node}; {then}")
         elif not one.results:
@@ -137,6 +140,8 @@ def _say_next(found: "api.Checkup", again: str) -> None:
                 else "it was needed for work"
             )
             say(f"{one.node} was not checked, {why}: {again} --node {one.node} --patience 2h")
+    if again == "corral doctor net" and len(found.nodes) < 2:
+        say("a link takes two nodes: corral node token has the line that lets a machine join")
     if found.unable:
         say(f"no agent stays on {', '.join(found.unable[:5])}: what has none cannot be checked")
 

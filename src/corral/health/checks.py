@@ -16,6 +16,7 @@ from corral.domain.checks import (
 )
 from corral.domain.node import Node
 from corral.domain.signals import FAILED, NOT_RUN, OVER, PASSED, Signal, SignalKind
+from corral.domain.units import share_text
 
 BYTES_PER_SECOND: Final = "B/s"  # of the device itself; what stands in for it has another unit
 SHARED: Final = " shared"  # ends the unit of a disk that others use, too
@@ -148,13 +149,15 @@ def least_of(one: Measure, node: Node, fleet: Sequence[Node]) -> tuple[float | N
     if bounds.least is not None and types and one.unit == BYTES_PER_SECOND:
         rate = rated(one.kind, types[one.gpu or 0])
         if rate is not None:
-            found.append((bounds.least * rate, f"{bounds.least:.0%} of its data sheet's"))
+            found.append((bounds.least * rate, f"{share_text(bounds.least)} of its data sheet's"))
     if bounds.own is not None and len(one.past) >= bounds.own_results:
-        found.append((bounds.own * median(one.past), f"{bounds.own:.0%} of what it had"))
+        found.append((bounds.own * median(one.past), f"{share_text(bounds.own)} of what it had"))
     if bounds.fleet is not None:
         others = _elsewhere(one, node, fleet)
         if len(others) >= bounds.own_results:
-            found.append((bounds.fleet * median(others), f"{bounds.fleet:.0%} of what others have"))
+            found.append(
+                (bounds.fleet * median(others), f"{share_text(bounds.fleet)} of what others have")
+            )
     return max(found, default=(None, ""), key=lambda each: each[0] or 0.0)
 
 

@@ -111,6 +111,14 @@ def test_what_runs_unclaimed_on_a_node_keeps_it_from_being_checked() -> None:
     assert doing(cluster, "n0") is None
 
 
+def test_what_others_run_on_a_gpu_keeps_its_node_from_being_checked() -> None:
+    one = checkable("n0")
+    gpus = (replace(one.inventory.gpus[0], taken=True), one.inventory.gpus[1])
+    cluster = Cluster(replace(one, inventory=replace(one.inventory, gpus=gpus)))
+    ask(cluster, "n0")
+    assert doing(cluster, "n0") is None
+
+
 def test_a_job_takes_a_node_that_is_checked_at_once_and_the_check_is_wanted_no_more() -> None:
     cluster = cluster_of(1)
     ask(cluster, "n0")
@@ -228,6 +236,21 @@ def test_a_round_that_work_has_ended_is_asked_for_again() -> None:
     assert first is not None
     assert again is not None
     assert again.id != first.id
+
+
+def test_a_suspect_that_could_not_be_checked_is_tried_again_an_hour_later() -> None:
+    cluster = cluster_of(1)
+    suspected(cluster)
+    checkup = doing(cluster, "n0")
+    assert checkup is not None
+    cluster.notice("n0", CHECK, 2, gpu=0, device="matmul", checkup=checkup.id)
+    cluster.notice("n0", CHECK, None, device=OVER, checkup=checkup.id)
+    cluster.tick()
+    cluster.tick(seconds=cluster.health.retest_seconds - 5)
+    assert doing(cluster, "n0") is None
+    assert at(cluster, "n0").bar == Bar.AVOID
+    cluster.tick(seconds=10)
+    assert doing(cluster, "n0") is not None
 
 
 def test_in_observe_mode_a_failed_node_is_listed_and_takes_work() -> None:

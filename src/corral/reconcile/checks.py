@@ -189,8 +189,11 @@ def _begin(draft: Draft, waiting: Iterable[Node]) -> None:
 
 
 def _runs(draft: Draft, id: NodeId) -> bool:
-    heard = draft.facts.nodes.get(id)
-    return heard is None or any(one.phase not in _OVER for one in heard.seen)
+    """Whether anything runs there, or may: others than Corral count, too."""
+    heard, node = draft.facts.nodes.get(id), draft.node(id)
+    if heard is None or node is None or node.inventory.taken:
+        return True
+    return any(one.phase not in _OVER for one in heard.seen)
 
 
 def _begun(draft: Draft, node: Node, one: CheckUp, idle: set[NodeId]) -> bool:

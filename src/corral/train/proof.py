@@ -5,9 +5,11 @@ known on all devices at once, then copies their memory. `python -m corral.train.
 RANK WORLD ADDRESS PORT BACKEND SECONDS DEVICE` is one rank of an all-reduce.
 """
 
+import ctypes
 import hashlib
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,11 +29,13 @@ COPIES: Final = 16
 REDUCE_BYTES: Final = {"nccl": 512 * 1024**2, "gloo": 32 * 1024**2}
 MEET_SECONDS: Final = 60.0
 MAKE_AT_ONCE: Final = 8
+PR_SET_PDEATHSIG: Final = 1
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def main(words: Sequence[str]) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it goes with who has asked
     match words:
         case ["products", seconds, kinds, *devices]:
             products([torch.device(one) for one in devices], float(seconds), kinds.split(","))

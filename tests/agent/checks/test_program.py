@@ -4,10 +4,14 @@ import hashlib
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from corral.agent.checks import data, disk, gpus, link, torch_proof
@@ -21,6 +25,9 @@ from corral.domain.checks import CheckKind, CheckUp
 from corral.domain.ids import NodeId
 from corral.domain.products import KNOWN, WIDE, answer
 from corral.domain.resources import Gpu
+from tests.agent.bench import settings_in
+from tests.agent.nodes import name_of
+from tests.patience import PATIENCE_SECONDS
 
 ALONE = (CheckKind.MATMUL, CheckKind.MEMORY, CheckKind.ALL_REDUCE)
 GPUS = tuple(Gpu(index=at, uuid=f"GPU-{at}", type="h100", memory_bytes=80) for at in range(2))
@@ -250,3 +257,34 @@ def test_two_nodes_with_pytorch_add_up_by_gloo() -> None:
     first, second = linked([], [])
     assert first.unit == second.unit == "B/s by gloo"
     assert first.value == second.value
+
+
+def test_a_check_ends_with_its_agent(tmp_path: Path) -> None:
+    settings_in(tmp_path)
+    (tmp_path / "pretend.json").write_text('{"checks": {"seconds": 600}}')
+    (tmp_path / "ask").write_bytes(msgspec.json.encode(ask(CheckKind.MATMUL, on=GPUS)) + b"\n")
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert agent.stdout is not None
+    pid = int(agent.stdout.readline())
+    until_named(pid, "corral-checks")
+    agent.kill()
+    agent.wait()
+    agent.stdout.close()
+    until_named(pid, "")
+
+
+AGENT = """import subprocess, sys, time
+command = [sys.executable, "-m", "corral.agent.checks.program", sys.argv[1]]
+child = subprocess.Popen(command, stdin=open(sys.argv[1] + "/ask"), stdout=subprocess.DEVNULL)
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def until_named(pid: int, name: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while name_of(pid) != name:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

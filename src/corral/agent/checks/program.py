@@ -6,6 +6,7 @@ It is killed, with all that it has started, when something is to run on the node
 
 import ctypes
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ from corral.agent.settings import load_settings
 from corral.domain.checks import CheckKind
 
 NICE: Final = 10
+PR_SET_PDEATHSIG: Final = 1
 
 
 def results(ask: Ask, node_dir: Path, injected: Injected | None) -> Iterator[Found]:
@@ -48,7 +50,9 @@ def results(ask: Ask, node_dir: Path, injected: Injected | None) -> Iterator[Fou
 
 def main() -> None:
     node_dir = Path(sys.argv[1])
-    ctypes.CDLL(None).prctl(15, b"corral-checks", 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(15, b"corral-checks", 0, 0, 0)
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the next agent knows nothing of it
     with suppress(OSError):
         os.nice(NICE)
     ask = msgspec.json.decode(sys.stdin.buffer.readline(), type=Ask)

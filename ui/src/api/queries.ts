@@ -79,6 +79,8 @@ export const useWhy = (id: string) =>
   useQuery({
     queryKey: [`job:${id}`, "why"],
     queryFn: () => get<Why>(`/v1/jobs/${part(id)}/why`),
+    // A forecast moves without an event, and the first one takes a while.
+    refetchInterval: (query) => (FINAL.has(query.state.data?.state ?? "") ? false : 15_000),
   });
 
 export const useJobEvents = (id: string) =>

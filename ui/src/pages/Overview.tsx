@@ -100,7 +100,7 @@ function Numbers({ status, line }: { status: Status; line: readonly Job[] }) {
         note={gpus.total ? `${percent(gpus.free / gpus.total)} of the cluster` : "no GPU yet"}
       >
         {count(gpus.free)}
-        {gpus.away ? <small> {count(gpus.away)} not to be had</small> : null}
+        {gpus.away ? <small>, {count(gpus.away)} more not to be had</small> : null}
       </Tile>
       <Tile
         name="Busy"

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "react";
 import { part, withQuery } from "../api/http";
 import type { JobDetail } from "../api/types";
 import { Card } from "./basic";
+import { marker } from "./lines";
 
 /** A piece of one rank's log, or at the end the state that the job ended in. */
 interface Piece {
@@ -32,8 +33,13 @@ export function Logs({ job }: { job: JobDetail }) {
   const [follows, setFollows] = useState(true);
   const box = useRef<HTMLPreElement>(null);
   const id = job.id;
+  const ranks = job.attempts.at(-1)?.seats.length ?? 0;
+  const gpus = job.attempts.at(-1)?.seats.reduce((sum, seat) => sum + seat.gpus.length, 0) ?? 0;
+  const most = job.per === "gpu" ? Math.max(gpus, ranks) : ranks;
+  const mixed = most > 1 && rank === "";
   useEffect(() => {
     let kept = "";
+    const lines = marker();
     let timer: number | undefined;
     setText("");
     setEnd(undefined);
@@ -50,7 +56,9 @@ export function Logs({ job }: { job: JobDetail }) {
         setEnd(piece.end);
         source.close();
       }
-      kept = lastPart(kept + piece.data.replace(ESCAPES, ""), KEPT_CHARACTERS);
+      const said = piece.data.replace(ESCAPES, "");
+      const more = mixed ? lines.take(piece.rank, said) + (piece.end ? lines.rest() : "") : said;
+      kept = lastPart(kept + more, KEPT_CHARACTERS);
       timer ??= window.setTimeout(draw, DRAW_MS);
     };
     source.onerror = () => setLost(true);
@@ -58,15 +66,12 @@ export function Logs({ job }: { job: JobDetail }) {
       source.close();
       window.clearTimeout(timer);
     };
-  }, [id, rank]);
+  }, [id, rank, mixed]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: new text is what is scrolled to
   useEffect(() => {
     const here = box.current;
     if (follows && here) here.scrollTop = here.scrollHeight;
   }, [text, follows]);
-  const ranks = job.attempts.at(-1)?.seats.length ?? 0;
-  const gpus = job.attempts.at(-1)?.seats.reduce((sum, seat) => sum + seat.gpus.length, 0) ?? 0;
-  const most = job.per === "gpu" ? Math.max(gpus, ranks) : ranks;
   const said = lost ? "not to be had now" : end ? "complete" : "live";
   return (
     <Card

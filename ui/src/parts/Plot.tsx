@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef } from "react";
 import uPlot from "uplot";
-import { clock, count } from "./say";
+import { clock, count, tick } from "./say";
 import "uplot/dist/uPlot.min.css";
 
 export interface Line {
@@ -55,7 +55,12 @@ export function Plot({ at, lines, unit, tall = 170 }: Props) {
         cursor: { y: false },
         legend: { markers: { width: 0, fill: (_plot, index) => ink(inkOf(index - 1)) } },
         axes: [
-          { ...axis, size: 26, values: (_plot, at) => at.map((one) => clock(one).slice(0, -3)) },
+          {
+            ...axis,
+            size: 26,
+            space: 72,
+            values: (_plot, at) => at.map((one) => tick(one, (at.at(-1) ?? one) - (at[0] ?? one))),
+          },
           { ...axis, size: 44 },
         ],
         series: [

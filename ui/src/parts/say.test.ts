@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, duration, percent, plural, shape, words } from "./say";
+import { bytes, count, duration, percent, plural, shape, tick, words } from "./say";
 
 test("a duration has its two largest units at most", () => {
   expect([0, 4.4, 61, 3_599, 3_600, 7_260, 90_000, 864_000].map(duration)).toEqual([
@@ -32,4 +32,12 @@ test("a shape says what each node gives", () => {
   expect(shape(one)).toBe("2 × 8 h100");
   expect(shape({ ...one, nodes: 1, gpu_type: null })).toBe("8 GPU");
   expect(shape({ ...one, nodes: 1, gpus_per_node: 0 })).toBe("4 CPU");
+});
+
+test("a tick says seconds only under a short curve", () => {
+  const noon = new Date();
+  noon.setHours(12, 34, 56);
+  expect(tick(noon.getTime() / 1000, 60)).toBe("12:34:56");
+  expect(tick(noon.getTime() / 1000, 3600)).toBe("12:34");
+  expect(tick(0, 3600)).toMatch(/^1 Jan \d\d:\d\d$/);
 });

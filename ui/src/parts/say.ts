@@ -49,6 +49,12 @@ export function clock(seconds: number): string {
     : `${day(seconds)} ${time.slice(0, 5)}`;
 }
 
+/** A time under a curve that is so many seconds wide: with its seconds where that tells more. */
+export function tick(seconds: number, span: number): string {
+  const text = clock(seconds);
+  return text.length > "00:00:00".length || span < 300 ? text : text.slice(0, -":00".length);
+}
+
 export function day(seconds: number): string {
   return new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 }

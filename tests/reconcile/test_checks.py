@@ -16,7 +16,7 @@ from corral.domain.wanted import Version, Wanted
 from corral.domain.wishes import CheckNodes
 from corral.health.rules import HealthRules
 from corral.reconcile import wanted_of
-from corral.reconcile.checks import LONGEST_SECONDS, SETTLE_SECONDS, ring
+from corral.reconcile.checks import LONGEST_SECONDS, MOST_AT_ONCE, SETTLE_SECONDS, ring
 from corral.store.codec import NODE
 from tests.worlds import Cluster, gang, node
 
@@ -277,6 +277,18 @@ def test_idle_nodes_are_checked_now_and_again_and_pretend_ones_only_when_asked()
     other = Cluster(replace(one, inventory=replace(one.inventory, gpus=pretend)))
     other.tick(seconds=10 * 86400.0)
     assert doing(other, "n0") is None
+
+
+def test_of_many_nodes_whose_turn_it_is_some_are_checked_at_once_and_then_others() -> None:
+    cluster = Cluster(*(checkable(f"n{number}", 1) for number in range(MOST_AT_ONCE + 3)))
+    cluster.tick(seconds=SETTLE_SECONDS + 1)
+    first = {id for id in cluster.world.nodes if doing(cluster, id)}
+    assert len(first) == MOST_AT_ONCE
+    for id in list(first)[:3]:
+        answer(cluster, id)
+    cluster.tick()
+    cluster.tick()
+    assert len({id for id in cluster.world.nodes if doing(cluster, id)} - first) == 3
 
 
 def test_a_node_without_an_agent_that_stays_is_never_asked() -> None:

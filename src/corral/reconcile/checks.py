@@ -25,6 +25,7 @@ from corral.reconcile.draft import Draft
 
 BY_HEALTH: Final = "health"
 OWN_SECONDS: Final = 7 * 86400.0  # what health has asked for waits so long for a quiet moment
+MOST_AT_ONCE: Final = 16  # that are checked because it is their turn: they share disks
 SETTLE_SECONDS: Final = 600.0  # a node that has just come is left alone
 LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is given up
 LINK_SECONDS: Final = 30.0  # more for each link that is before it
@@ -113,11 +114,17 @@ def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
     if not whole and not draft.noticed:
         return
     now = draft.now.wall
-    for node in list(draft.all_nodes().values()):
+    nodes = list(draft.all_nodes().values())
+    room = MOST_AT_ONCE - sum(1 for node in nodes if node.checkups)
+    for node in nodes:
         if node.checkups:
             _drop_late(draft, node, now)
-        elif _is_due(node, now, rules):
-            _ask_own(draft, node, now)
+        elif node.inventory.checks and node.liveness == Liveness.ALIVE:
+            if node.ailments and _is_to_be_tested(node, now, rules):
+                _ask_own(draft, node, now)
+            elif room > 0 and _is_due(node, now, rules):
+                _ask_own(draft, node, now)
+                room -= 1
     waiting = [node for node in draft.all_nodes().values() if node.checkups]
     if waiting:
         _begin(draft, waiting)
@@ -146,18 +153,23 @@ def _is_late(draft: Draft, one: CheckUp, now: float) -> bool:
     return now >= one.until
 
 
-def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
-    """Whether health itself wants to know: of who is suspected, and of each now and again."""
-    if not node.inventory.checks or node.liveness != Liveness.ALIVE:
+def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:
+    """Who is suspected: at once, and when that has shown nothing, now and again."""
+    if not node.is_to_be_tested:
         return False
+    newest = max(one.last for one in node.ailments if one.is_live)
     at = node.checked_at
-    if node.is_to_be_tested:
-        newest = max(one.last for one in node.ailments if one.is_live)
-        return at is None or newest > at or now - at >= rules.retest_seconds
-    if rules.check_every_seconds <= 0 or all(gpu.pretend for gpu in node.inventory.gpus):
-        return False  # a pretend GPU shows what it is told to, and a machine without one computes
-    due_at = node.since + SETTLE_SECONDS if at is None else at + rules.check_every_seconds
-    return now >= due_at
+    return at is None or newest > at or now - at >= rules.retest_seconds
+
+
+def _is_due(node: Node, now: float, rules: HealthRules) -> bool:
+    """Whether it is this node's turn. A pretend GPU shows what it is told to, and a machine without
+    one has other work: these are checked when somebody asks."""
+    every = rules.check_every_seconds
+    at = node.checked_at
+    if every <= 0 or now < (node.since + SETTLE_SECONDS if at is None else at + every):
+        return False
+    return not all(gpu.pretend for gpu in node.inventory.gpus)
 
 
 def _ask_own(draft: Draft, node: Node, now: float) -> None:

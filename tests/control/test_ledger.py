@@ -66,6 +66,17 @@ def test_a_counter_of_joules_goes_before_the_power_unless_it_began_anew() -> Non
     assert watch.sums.energy_joules == pytest.approx(1000.0 + 4000.0 + 1000.0)
 
 
+def test_of_the_energy_since_the_last_sample_a_job_pays_for_its_own_time() -> None:
+    watch = Watch()
+    watch.say(gpu(0, 1.0, energy_joules=5000.0))
+    before = watch.sums.energy_joules
+    allocations = watch.cluster.world.allocations
+    for key, one in list(allocations.items()):
+        allocations[key] = replace(one, placed_at=watch.at + 7.5)
+    watch.say(gpu(0, 1.0, energy_joules=9000.0))
+    assert watch.sums.energy_joules - before == pytest.approx(1000.0)
+
+
 def test_what_no_sensor_has_read_is_neither_used_nor_idle() -> None:
     watch = Watch()
     watch.say(gpu(0, 0.0, silent=True), gpu(1, None))

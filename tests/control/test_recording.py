@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from corral.control.recording import node_values
+from corral.control.recording import cluster_values, node_values
 from corral.control.sensed import Sensed
 from corral.domain.ids import NodeId
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
+from tests.worlds import Cluster, gang, node
 
 
 def test_gpus_are_named_by_their_index_and_what_is_not_known_is_none() -> None:
@@ -27,3 +28,16 @@ def test_whoever_listens_is_told_of_each_sample_and_the_newest_is_known() -> Non
     assert sensed.newest[NodeId("n1")].at == 2
     sensed.drop(NodeId("n1"))
     assert not sensed.newest
+
+
+def test_of_the_cluster_only_gpus_that_are_held_count_for_how_busy_they_are() -> None:
+    cluster = Cluster(node("n1"))
+    job = cluster.submit(gang(gpus=1))
+    (held,) = cluster.world.attempts[job].seats[0].gpus
+    gpus = tuple(
+        GpuSample(index=one, uuid=f"g{one}", power_watts=100.0, utilisation=0.25 + (one != held))
+        for one in range(2)
+    )
+    found = cluster_values(cluster.world, {NodeId("n1"): NodeSample(at=1, gpus=gpus)})
+    assert (found["gpus"], found["held_gpus"], found["utilisation"]) == (2, 1.0, 0.25)
+    assert found["power_watts"] == 200.0

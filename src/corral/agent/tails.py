@@ -16,7 +16,7 @@ _FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE) 
 
 
 def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:
-    """Of the first ranks that failed, in the order of their ends."""
+    """Of those that failed first, in the order of their ranks."""
     failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)
     found = [(rank, tail_of(logs / f"rank-{rank}.log")) for _, rank in failed[:MOST_RANKS]]
     return tuple(sorted((rank, tail) for rank, tail in found if tail))

@@ -11,6 +11,7 @@ from corral.domain.moves import JobState
 from corral.domain.node import Liveness
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import World
 from corral.ports.series import Series
 
 STEP_SECONDS: Final = 10.0
@@ -45,10 +46,11 @@ class Recorder:
             await self._series.close()
 
     def _look(self, at: float) -> None:
-        self._series.put(CLUSTER, at, cluster_values(self._control))
-        for queue, values in queue_values(self._control).items():
+        world = self._control.world
+        self._series.put(CLUSTER, at, cluster_values(world, self._control.sensed.newest))
+        for queue, values in queue_values(world).items():
             self._series.put(f"queue:{queue}", at, values)
-        for job in self._control.world.in_state(JobState.RUNNING).values():
+        for job in world.in_state(JobState.RUNNING).values():
             progress = self._control.progress(job)
             if progress is not None:
                 row: Values = {
@@ -90,9 +92,8 @@ def _share(used: int | None, total: int | None) -> float | None:
     return used / total if used is not None and total else None
 
 
-def cluster_values(control: Control) -> Values:
-    """GPUs there and held, and how busy those held are on average."""
-    world, newest = control.world, control.sensed.newest
+def cluster_values(world: World, newest: Mapping[NodeId, NodeSample]) -> Values:
+    """GPUs there and held, and how busy those held are on average. `newest`: of each node."""
     alive = {id for id, node in world.nodes.items() if node.liveness == Liveness.ALIVE}
     held = {(one.seat.node, at) for one in world.allocations.values() for at in one.seat.gpus}
     busy, watts = [], 0.0
@@ -113,9 +114,8 @@ def cluster_values(control: Control) -> Values:
     }
 
 
-def queue_values(control: Control) -> Mapping[QueueName, Values]:
+def queue_values(world: World) -> Mapping[QueueName, Values]:
     """What each queue's jobs hold, and how many of them wait; without those of queues below."""
-    world = control.world
     held: Counter[QueueName] = Counter()
     for one in world.allocations.values():
         job = world.jobs.get(one.job)

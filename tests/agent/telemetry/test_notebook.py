@@ -5,7 +5,7 @@ from pathlib import Path
 
 from corral.agent.telemetry.notebook import FILE, MOST_AT_ONCE, MOST_KEPT, Notebook
 from corral.agent.telemetry.notice import Memory
-from corral.agent.telemetry.noticed import signal
+from corral.agent.telemetry.noticed import Past, signal
 from corral.domain.ids import BootId
 from corral.domain.signals import Signal, SignalKind
 
@@ -46,6 +46,22 @@ def test_the_next_agent_goes_on_with_what_waits_and_what_was_told(tmp_path: Path
     assert (numbers(again), again.memory) == ([1, 2], REMEMBERED)
     again.take(again.memory, signals(1))
     assert numbers(again) == [1, 2, 3]
+
+
+def test_the_next_agent_may_have_fewer_gpus_and_misses_none(tmp_path: Path) -> None:
+    book = Notebook(tmp_path / FILE, BOOT)
+    book.recorded(0)
+    book.take(Memory(past=Past(gpus={"GPU-3": 3}, links=frozenset({"GPU-3/0"}))), signals(1))
+    past = Notebook(tmp_path / FILE, BOOT).memory.past
+    assert (past.gpus, past.links) == ({}, {"GPU-3/0"})
+
+
+def test_numbers_that_the_head_knows_already_are_not_given_again(tmp_path: Path) -> None:
+    book = Notebook(tmp_path / FILE, BOOT)
+    book.recorded(0)
+    book.recorded(9)
+    book.take(Memory(), signals(1))
+    assert numbers(book) == [10]
 
 
 def test_a_machine_that_has_started_anew_remembers_no_more_than_what_waits(tmp_path: Path) -> None:

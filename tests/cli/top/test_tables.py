@@ -41,7 +41,7 @@ def test_a_node_is_told_by_what_its_gpus_do() -> None:
     ]
     (row,) = nodes.rows(known(town))
     told = text(nodes.cells(row))
-    assert told[:5] == ["n1", "alive", "3/8", "█▅▁·×?o·", "50%"]
+    assert told[:5] == ["n1", "alive", "3/8", "█▅▁·×?o·", "50 %"]
     assert told[8].startswith("suspect: cordon it with: corral node cordon --suspects; XID 79")
     tones = [part.tone for part in nodes.heat_bar(town.sensed[0])]
     assert tones == ["good", "good", "bad", "dim", "bad", "warn", "dim", "dim"]
@@ -91,8 +91,8 @@ def test_a_job_is_told_with_its_progress_use_and_reason() -> None:
     told = [text(jobs.cells(row)) for row in jobs.rows(known(town), NOW)]
     assert told[0][:3] == ["j1", "train-1", "RUNNING"]
     assert told[0][5:7] == ["4", "1m"]
-    assert told[0][7].split() == ["█▌", "25%"]
-    assert told[0][8:] == ["75%", "n1"]
+    assert told[0][7].split() == ["█▌", "25", "%"]
+    assert told[0][8:] == ["75 %", "n1"]
     assert told[1][8:] == ["-", "2 nodes are \ufffd[31mtaken"], "nothing moves the terminal"
 
 
@@ -197,7 +197,7 @@ def test_the_header_tells_use_work_money_and_the_worst_of_the_news() -> None:
     full = known(town)
     lines = [plain(line) for line in header(full, 120, NOW)]
     assert "16 of 16 used, 0 free" in lines[0]
-    assert "busy 1%" in lines[0]
+    assert "busy 1 %" in lines[0]
     assert lines[1].startswith("nodes 1 of 2 alive  jobs 3 running, 2 waiting  12.50 an hour")
     assert "2 GPUs without a price" in lines[1]
     assert "local, http://127.0.0.1:1" in lines[2]

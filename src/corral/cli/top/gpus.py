@@ -6,7 +6,7 @@ from typing import Final
 
 from corral.cli.output import clean
 from corral.cli.top.cells import Cell, Column, Part, bar
-from corral.cli.top.header import busy_tone, share_text
+from corral.cli.top.header import busy_tone, known_share
 from corral.cli.top.known import Known
 from corral.cli.top.nodes import natural
 from corral.cli.top.order import Order
@@ -85,8 +85,8 @@ def cells(row: GpuRow) -> Sequence[Cell]:
         [Part(str(row.index))],
         [Part(row.type, "dim")],
         [Part(bar(row.busy or 0.0, BAR), tone)],
-        [Part(share_text(row.busy), tone)],
-        [Part(share_text(row.memory))],
+        [Part(known_share(row.busy), tone)],
+        [Part(known_share(row.memory))],
         [Part("-" if row.watts is None else f"{row.watts:.0f} W")],
         [Part("-" if row.heat is None else f"{row.heat:.0f} C")],
         _job(row),

@@ -5,6 +5,7 @@ from typing import Final
 from corral.cli.output import age_text, clean, clock_text
 from corral.cli.top.cells import Line, Part, bar, sized
 from corral.cli.top.known import Known, Link
+from corral.domain.units import share_text
 
 LINES: Final = 3
 BAR: Final = 12
@@ -33,7 +34,7 @@ def _gpus(known: Known) -> list[Part]:
     if gpus.away:
         parts.append(Part(f", {gpus.away} away", "warn"))
     if known.held_busy is not None:
-        parts.append(Part(f"  busy {known.held_busy:.0%}", busy_tone(known.held_busy)))
+        parts.append(Part(f"  busy {share_text(known.held_busy)}", busy_tone(known.held_busy)))
     if known.watts is not None:
         parts.append(Part(f"  {watts_text(known.watts)}"))
     return parts
@@ -98,5 +99,5 @@ def watts_text(watts: float | None) -> str:
     return f"{watts / 1000:.1f} kW" if watts >= 10_000 else f"{watts:.0f} W"
 
 
-def share_text(part: float | None) -> str:
-    return "-" if part is None else f"{part:.0%}"
+def known_share(part: float | None) -> str:
+    return "-" if part is None else share_text(part)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 from corral.cli.output import STYLES, age_text, clean
 from corral.cli.row import time_of, where_or_why
 from corral.cli.top.cells import Cell, Column, Part, bar
-from corral.cli.top.header import busy_tone, share_text
+from corral.cli.top.header import busy_tone, known_share
 from corral.cli.top.known import Known
 from corral.cli.top.order import Order
+from corral.domain.units import share_text
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -23,7 +24,7 @@ COLUMNS: Final = (
     Column("USER", 8, goes=4),
     Column("GPUS", 5, right=True),
     Column("TIME", 6, goes=2, right=True),
-    Column("PROGRESS", 11, goes=5),
+    Column("PROGRESS", 12, goes=5),
     Column("BUSY", 5, goes=1, right=True),
     Column("WHERE OR WHY", 12, grows=True),
 )
@@ -94,7 +95,7 @@ def cells(row: JobRow) -> Sequence[Cell]:
         [Part(f"{row.gpus:g}")],
         [Part(age_text(time_of(job, row.now)))],
         _progress(row),
-        [Part(share_text(row.busy), busy_tone(row.busy))],
+        [Part(known_share(row.busy), busy_tone(row.busy))],
         [Part(_where_or_why(job), "" if job.state in ON_NODES else "dim")],
     )
 
@@ -107,7 +108,7 @@ def _where_or_why(job: "api.Job") -> str:
 
 def _progress(row: JobRow) -> Cell:
     if row.done is not None:
-        return [Part(bar(row.done, BAR), "good"), Part(f" {row.done:.0%}")]
+        return [Part(bar(row.done, BAR), "good"), Part(f" {share_text(row.done)}")]
     step = row.job.progress.step if row.job.progress is not None else None
     return [Part("" if step is None else f"step {step}")]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from corral.cli.curves.spark import BLOCKS, mean
 from corral.cli.output import clean
 from corral.cli.top.cells import Cell, Column, Part
-from corral.cli.top.header import busy_tone, share_text, watts_text
+from corral.cli.top.header import busy_tone, known_share, watts_text
 from corral.cli.top.known import Known
 from corral.cli.top.order import Order
 
@@ -114,8 +114,8 @@ def cells(row: NodeRow) -> Sequence[Cell]:
         [Part(row.state, TONES.get(row.state, "warn"))],
         [Part(f"{row.used:g}/{total}" if total else "-", "" if total else "dim")],
         heat_bar(row.gpus),
-        [Part(share_text(row.busy), busy_tone(row.busy))],
-        [Part(share_text(row.memory))],
+        [Part(known_share(row.busy), busy_tone(row.busy))],
+        [Part(known_share(row.memory))],
         [Part(watts_text(row.watts))],
         [Part("-" if row.heat is None else f"{row.heat:.0f} C")],
         [Part(row.note, "warn" if watched or row.state != "alive" else "dim")],

@@ -86,11 +86,7 @@ def reconcile(
     """
     draft = Draft(world, facts, now)
     grant(draft, wishes)
-    look_at = see_nodes(draft) | set(draft.jobs)
-    look_at |= see_health(draft, health, whole=touched is None)
-    look_at |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
-    look_at |= {job.id for job, _ in settling(draft)}
-    for id in sorted(look_at):
+    for id in sorted(_moved(draft, health, touched)):
         _guarded(draft, id, _one_job)
     see_blame(draft, health)
     see_checks(draft, health, whole=touched is None)
@@ -119,6 +115,14 @@ def reconcile(
         frozen=frozenset(draft.frozen),
         bugs=tuple(draft.bugs),
     )
+
+
+def _moved(draft: Draft, health: HealthRules, touched: Iterable[JobId] | None) -> set[JobId]:
+    """The jobs that wishes, nodes, health and facts may have moved; None: all that are on nodes."""
+    found = see_nodes(draft) | set(draft.jobs)
+    found |= see_health(draft, health, whole=touched is None)
+    found |= {job.id for job in draft.in_states(*ON_NODES)} if touched is None else set(touched)
+    return found | {job.id for job, _ in settling(draft)}
 
 
 def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> None:

@@ -49,7 +49,7 @@ from corral.wire.tls import trusting
 
 DIAL_SECONDS: Final = 20.0  # over which the agents come
 SIGNAL_SECONDS: Final = 600.0  # of one node: of a thousand, five in three seconds
-SHORT_SECONDS: Final = (120, 1800)  # so that one ends each second
+SHORT_SECONDS: Final = (120, 1800)  # so that one ends each two seconds
 PATIENCE_SECONDS: Final = 180.0
 
 

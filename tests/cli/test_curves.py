@@ -12,6 +12,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corral.cli import metrics
 from corral.cli.curves.rows import (
     MOST_NODES,
     POINTS,
@@ -226,6 +227,27 @@ def test_what_cannot_be_shown_is_refused_with_what_to_type(
         assert hint in capsys.readouterr().err
     assert run(["metrics"]) == 0
     assert "nothing is known yet" in capsys.readouterr().err
+
+
+def test_watching_goes_on_until_the_job_is_over(
+    recorded: Head, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps = []
+    with recorded.http() as http:
+        (job,) = http.post("/v1/jobs", json={"specs": [SPEC], "key": "k"}).json()["jobs"]
+
+        def sleep(seconds: float) -> None:
+            naps.append(seconds)
+            if len(naps) == 2:
+                http.post(f"/v1/jobs/{job['id']}/cancel")
+                eventually(lambda: job["id"] not in recorded.control.world.jobs)
+
+        monkeypatch.setattr(metrics, "sleep", sleep)
+        assert run(["metrics", job["id"], "--watch", "--every", "3"]) == 0
+    told = capsys.readouterr()
+    assert naps == [3.0, 3.0]
+    assert told.out.count(f"train ({job['id']})") == 3
+    assert f"train has never run: it is QUEUED; run: corral why {job['id']}" in told.err
 
 
 def test_of_a_wide_job_not_every_node_is_asked() -> None:

@@ -11,11 +11,14 @@ from corral.cli.tree import COMMANDS, GROUPS, Command
 
 HEAVY = [
     *("pydantic", "httpx2", "fastapi", "sqlalchemy", "asyncio"),
-    *("yaml", "msgspec", "websockets", "torch", "uvicorn"),
+    *("yaml", "msgspec", "websockets", "torch", "uvicorn", "textual"),
 ]
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["run", "--help"], ["top", "--help"], ["metrics", "--help"]],
+)
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     script = (
         "import sys; from corral.cli.main import run; run(sys.argv[1:]); "

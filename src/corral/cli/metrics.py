@@ -1,6 +1,6 @@
 """metrics: the curves of a job, a node, a queue or the cluster, in the terminal."""
 
-import time
+from time import sleep
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -74,7 +74,7 @@ def metrics(
             _tell(picture, common, csv=csv, every_gpu=gpus, clear=watch)
             if not watch or picture.is_over:
                 return
-            time.sleep(every)
+            sleep(every)
 
 
 def _span(text: str) -> float | None:

@@ -249,9 +249,10 @@ def test_the_help_names_every_key_and_every_key_of_it_is_bound() -> None:
     play(Town.of(1, 0), story)
 
 
-def test_q_ends_it() -> None:
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_a_key_ends_it(key: str) -> None:
     async def story(app: Top, pilot: "Pilot[None]") -> None:
-        await pilot.press("q")
+        await pilot.press(key)
         await pilot.pause()
         assert not app.is_running
 
@@ -310,6 +311,24 @@ def test_a_thousand_nodes_are_shown_sorted_and_filtered() -> None:
         assert "1/8000 GPUs" in look(app)[-1]
         await pilot.press("s", "end", "slash", *"n777:")
         assert len(app.table.rows) == 8
+
+    play(town, story)
+
+
+def test_rows_are_made_anew_only_when_there_are_new_answers() -> None:
+    town = Town.of(3, 5, running=2)
+
+    async def story(app: Top, pilot: "Pilot[None]") -> None:
+        for key in ("1", "2"):
+            await pilot.press(key)
+            made = app.table.given
+            app.renew()
+            assert app.table.given is made
+            before = app.feed.known.status
+            town.number += 1
+            app.feed.hurry()
+            await until(pilot, lambda before=before: app.feed.known.status is not before)  # type: ignore[misc]
+            await until(pilot, lambda made=made: app.table.given is not made)  # type: ignore[misc]
 
     play(town, story)
 

@@ -59,6 +59,7 @@ class Top(App[None]):
             "jobs": Listing(jobs.COLUMNS, jobs.cells, jobs.ORDERS),
         }
         self.shown = "nodes"
+        self._made_of: dict[str, tuple[object, ...]] = {}  # the rows of each table
 
     def compose(self) -> ComposeResult:
         yield Canvas(self._header, id="header")
@@ -82,14 +83,17 @@ class Top(App[None]):
         return self.tables[self.shown]
 
     def renew(self) -> None:
-        """There is news: the table in sight takes it in, the others when they are opened."""
+        """There may be news: the table in sight takes it in, the others when they are opened. Rows
+        that would be made of the same answers are not made again; but times of jobs go on."""
         known, now = self.feed.known, self.feed.wall()
-        if self.shown == "nodes":
-            self.table.take(nodes.rows(known))
-        elif self.shown == "gpus":
-            self.table.take(gpus.rows(known))
-        else:
+        answers = (known.status, known.gpus, known.jobs)
+        before = self._made_of.get(self.shown, (None,) * len(answers))
+        is_new = any(one is not other for one, other in zip(answers, before, strict=True))
+        self._made_of[self.shown] = answers
+        if self.shown == "jobs":
             self.table.take(jobs.rows(known, now))
+        elif is_new:
+            self.table.take(nodes.rows(known) if self.shown == "nodes" else gpus.rows(known))
         self.redraw()
 
     def redraw(self) -> None:

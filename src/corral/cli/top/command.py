@@ -1,6 +1,5 @@
 """top: a live view of the cluster, or one look at it."""
 
-import asyncio
 import os
 import sys
 from importlib.util import find_spec
@@ -35,6 +34,8 @@ def top(
         rows: How many rows of each table such a look has (20).
         no_color: Without colours; whatever they say, marks and words say as well.
     """
+    import asyncio
+
     if common.json:
         asyncio.run(_look(common, rows, as_json=True))
     elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -35,7 +35,7 @@ TABLES: Final = (
     Key("c", "cancel", "c", "cancel", "cancel the chosen job, after a question"),
     Key("escape", "leave", "Esc", "", "back; take the filter away"),
     Key("question_mark", "help", "?", "help", "this page"),
-    Key("q", "quit", "q", "quit", "quit"),
+    Key("q,ctrl+c", "quit", "q", "quit", "quit; also Ctrl-C"),
 )
 JOB: Final = (
     Key("c", "cancel", "c", "cancel", "cancel it, after a question"),

@@ -33,6 +33,7 @@ T = TypeVar("T")
 ROOT: Final = Path(__file__).resolve().parents[1]
 SIZE: Final = (120, 40)
 TABLES: Final = {"nodes": "1", "GPUs": "2", "jobs": "3"}
+HISTORY_AT_ONCE: Final = 2_000
 NEWS_SECONDS: Final = 0.5
 STEP_KEYS: Final = ("down", "pagedown", "s", "end", "home")
 TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -64,7 +65,10 @@ def serve(root: Path, nodes: int, jobs: int, history: int) -> None:
         head = Head(root, store=store).start()
         for number, id in enumerate(list(head.control.world.nodes)):
             head.control.sensed.newest[NodeId(id)] = sample_of(number)
-        head.run(add_history(store, head.control.world.term, 1_000_000, history))
+        term = head.control.world.term
+        for first in range(0, history, HISTORY_AT_ONCE):
+            count = min(HISTORY_AT_ONCE, history - first)
+            head.run(add_history(store, term, 1_000_000 + first, count))
         print(json.dumps({"url": head.url, "token": TOKENS["admin"]}), flush=True)
         sys.stdin.read()
         head.close()

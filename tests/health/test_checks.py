@@ -196,6 +196,13 @@ def test_a_single_slow_link_of_a_node_that_has_no_other_blames_nobody() -> None:
     assert ill([lone, second, *others]) == []
 
 
+def test_a_node_with_one_good_link_is_not_the_slow_end() -> None:
+    first, second, *others = ring_of({(0, 1), (1, 2)})
+    good = Measure(kind=CheckKind.LINK, device="n3", text="", at=0.0, result=Result.PASSED)
+    reached = replace(second, measures=(*second.measures, good))
+    assert ill([first, reached, *others]) == []
+
+
 def test_where_all_is_slow_it_is_the_fabric() -> None:
     assert ill(ring_of({(0, 1), (1, 2), (2, 3), (3, 0)})) == []
 

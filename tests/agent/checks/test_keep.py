@@ -161,3 +161,30 @@ async def test_an_agent_with_something_running_begins_no_check(tmp_path: Path) -
             lambda: here.head.wanted and here.agent.version() == here.head.wanted.version
         )
         assert here.agent.checks._task is None
+
+
+class Slow:
+    """Checks that take their time to end."""
+
+    def __init__(self) -> None:
+        self.asked, self.ended = asyncio.Event(), asyncio.Event()
+
+    def want(self, checkup: CheckUp | None) -> None:
+        pass
+
+    async def clear(self) -> None:
+        self.asked.set()
+        await self.ended.wait()
+
+
+async def test_no_rank_begins_before_the_check_has_ended(tmp_path: Path) -> None:
+    async with bench(tmp_path) as here:
+        slow = here.agent.obedience.checks = Slow()
+        await here.head.want(1, run=(launch_of(key_of(1)),))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await slow.asked.wait()
+        for _ in range(50):  # all else that it needs is ready meanwhile
+            await asyncio.sleep(0)
+        assert here.ranks.launched == []
+        slow.ended.set()
+        await here.until(lambda: here.ranks.launched == [key_of(1)])

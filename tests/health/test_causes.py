@@ -98,6 +98,9 @@ def test_the_words_of_one_rank(tail: str, kind: FailureKind) -> None:
         ({"signal": 2}, K.INTERRUPTED),
         ({"signal": 25}, K.LIMITS),
         ({"code": 127}, K.COMMAND),
+        ({"code": 247}, K.KILLED),
+        ({"code": 245}, K.CRASH),
+        ({"code": 254}, K.UNKNOWN),
         ({"code": 3}, K.UNKNOWN),
     ],
 )

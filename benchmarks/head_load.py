@@ -197,6 +197,7 @@ def of_head(asked: argparse.Namespace) -> tuple[Found, dict[str, int], Found | N
             found = measured(pid, agents, asked.warm, asked.seconds)
             world = world_of(client)
         os.kill(pid, signal.SIGTERM)  # the head alone: `corral down` would end each job first
+        until("the head has ended", lambda: not Path(f"/proc/{pid}").exists())
         return found, world, None if asked.no_peer else of_peer(root, plan, asked)
 
 

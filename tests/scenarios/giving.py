@@ -42,7 +42,8 @@ def train(here: House, name: str, queue: str, **more: object) -> str:
             "FINISH": str(here.shared / f"{name}.done"),
             "FROZEN": str(here.shared / "frozen"),
         },
-        checkpoint={"path": str(here.shared / f"{name}-saves"), "interval": "1s"},
+        # none is removed: a test may look for one when many have followed it
+        checkpoint={"path": str(here.shared / f"{name}-saves"), "interval": "1s", "keep": 10_000},
         **more,
     )
 

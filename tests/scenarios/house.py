@@ -135,7 +135,13 @@ class House:
 
     def nodes(self) -> dict[str, str]:
         """How alive each known node is."""
-        return {node["id"]: node["liveness"] for node in self.answer("node", "ls")["nodes"]}
+        with self.client() as client:
+            return {node.id: node.liveness for node in client.nodes()}
+
+    def jobs(self) -> list[api.Job]:
+        """All of them, those that are over as well."""
+        with self.client() as client:
+            return client.jobs(everything=True)
 
     def kill_node(self, node: str) -> None:
         """The node loses its power."""

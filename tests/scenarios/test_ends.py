@@ -268,10 +268,10 @@ WRONG = {
 def test_what_cannot_be_is_refused_in_words_and_changes_nothing(
     here: House, words: list[str]
 ) -> None:
-    before = here.answer("ps", "-a")["jobs"]
+    before = here.jobs()
     done = here.corral("run", "-d", "--no-workdir" if "--workdir" not in words else "-y", *words)
     assert done.returncode == 3, done.stdout + done.stderr
     message, *hint = done.stderr.strip().splitlines()
     assert message.startswith("corral: ")
     assert hint, f"no way on is told: {message}"
-    assert here.answer("ps", "-a")["jobs"] == before
+    assert here.jobs() == before

@@ -191,6 +191,6 @@ def identities(connection: Connection, digests: Seq[str]) -> list[Identity | Non
     return [found.get(digest) for digest in digests]
 
 
-def _read(row: Row[Any]) -> Identity:
+def _read(row: Row[str, str, int, str | None, int]) -> Identity:
     user = None if row[3] is None else USER.read(row[3], row[4])
     return TOKEN.read(row[1], row[2]), user

@@ -53,7 +53,7 @@ def test_the_next_agent_may_have_fewer_gpus_and_misses_none(tmp_path: Path) -> N
     book.recorded(0)
     book.take(Memory(past=Past(gpus={"GPU-3": 3}, links=frozenset({"GPU-3/0"}))), signals(1))
     past = Notebook(tmp_path / FILE, BOOT).memory.past
-    assert (past.gpus, past.links) == ({}, {"GPU-3/0"})
+    assert (dict(past.gpus), set(past.links)) == ({}, {"GPU-3/0"})
 
 
 def test_numbers_that_the_head_knows_already_are_not_given_again(tmp_path: Path) -> None:

@@ -24,6 +24,11 @@ def test_every_dependency_has_its_line() -> None:
         assert f"| {name.lower()} " in page, f"{name} has no line in docs/dependencies.md"
 
 
+def test_each_decision_has_a_number_of_its_own() -> None:
+    numbers = [path.name[:4] for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    assert sorted(set(numbers)) == sorted(numbers)
+
+
 def test_nothing_is_left_for_later() -> None:
     left = re.compile(r"\b(TODO|FIXME|XXX)\b")
     for path in (ROOT / "src").rglob("*.py"):

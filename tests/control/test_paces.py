@@ -87,6 +87,26 @@ def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apar
     assert found.bound == Bound.COMPUTE
 
 
+def test_a_job_whose_links_are_full_is_told_so_by_the_rate_that_the_catalog_has() -> None:
+    full, sensed = Gang(), Sensed()
+    full.pass_by(4)
+    gpus = tuple(
+        GpuSample(
+            index=at, uuid=str(at), type="h100", utilisation=0.95,
+            nvlink_sent_bytes_per_second=4e10, nvlink_received_bytes_per_second=3.6e11,
+            pcie_sent_bytes_per_second=1e9, pcie_received_bytes_per_second=1e9,
+            pcie_generation=5, pcie_width=16,
+        )
+        for at in range(2)
+    )  # fmt: skip
+    for name in full.cluster.nodes:
+        sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
+    found = full.paces.bottleneck(full.cluster.world, sensed, full.id)
+    assert found is not None
+    assert found.bound == Bound.COMMUNICATION
+    assert "NVLinks carry 360 of 450 GB/s, 80 % of their rate" in found.text
+
+
 def test_an_attempt_that_is_over_is_not_spoken_of() -> None:
     whole = Gang()
     whole.pass_by(12, slow=0)

@@ -1,10 +1,14 @@
 """What bounds a job is named by the number that shows it."""
 
+from dataclasses import replace
+
 import pytest
 
 from corral.insight.bottleneck import Bound, Spent, bottleneck_of
+from corral.insight.links import LinkUse
 from corral.insight.straggler import Straggler
 
+NVLINK = LinkUse(name="NVLinks", bytes_per_s=300e9, most_bytes_per_s=450e9)
 SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
 
 
@@ -17,6 +21,27 @@ SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
         (Spent(utilisation=0.97), Bound.COMPUTE, "97 %"),
         (Spent(utilisation=0.3, memory_share=0.1), Bound.SMALL_BATCH, "30 %"),
         (Spent(steps=9, compute_seconds=9.0, utilisation=0.97), Bound.COMPUTE, "97 %"),
+        (
+            Spent(utilisation=0.97, link=NVLINK),
+            Bound.COMMUNICATION,
+            "NVLinks carry 300 of 450 GB/s, 67 % of their rate",
+        ),
+        (
+            Spent(utilisation=0.3, link=replace(NVLINK, name="PCIe links")),
+            Bound.COMMUNICATION,
+            "PCIe links carry 300 of 450",
+        ),
+        (
+            Spent(
+                steps=9,
+                compute_seconds=10.0,
+                wait_seconds=5.0,
+                link=replace(NVLINK, bytes_per_s=9e9),
+            ),
+            Bound.COMMUNICATION,
+            "50 % of their time; its GPUs' NVLinks carry 9 of 450 GB/s",
+        ),
+        (Spent(utilisation=0.97, link=replace(NVLINK, bytes_per_s=9e9)), Bound.COMPUTE, "97 %"),
     ],
 )
 def test_each_bound_is_told_with_its_number_and_what_to_try(

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
@@ -10,9 +10,11 @@ from corral.control.sensed import Sensed
 from corral.domain.attempt import Attempt
 from corral.domain.facts import AttemptKey, Facts, Pace, Progress
 from corral.domain.ids import JobId, NodeId
+from corral.domain.telemetry import GpuSample
 from corral.domain.units import share_text
 from corral.domain.world import Event, World
 from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
+from corral.insight.links import link_use
 from corral.insight.straggler import Look, Packed, Span, Straggler, span_of, straggler_of
 
 LOOK_SECONDS: Final = 4.0
@@ -80,7 +82,7 @@ class Paces:
         if attempt is None:
             return None
         loop = self._loops.get((job, attempt.number)) or _Loop()
-        spent = _spent(loop, *_gpus(attempt, sensed))
+        spent = _spent(loop, _gpus(attempt, sensed))
         slow = loop.straggler
         return bottleneck_of(spent, slow, loop.nodes[slow.rank] if slow is not None else "")
 
@@ -102,34 +104,47 @@ def _told(world: World, key: AttemptKey, one: Straggler, node: NodeId, wall: flo
     return Event(at=wall, kind="straggler", text=text, job=job.id, node=node, attempt=key[1])
 
 
-def _spent(loop: _Loop, utilisation: float | None, memory: float | None) -> Spent:
-    """Over all looks that are kept, in the middle of the ranks."""
+def _spent(loop: _Loop, gpus: list[GpuSample]) -> Spent:
+    """Over all looks that are kept, in the middle of the ranks; of GPUs by their newest samples."""
+    seen = _sensed(gpus)
     if len(loop.looks) < 2:
-        return Spent(utilisation=utilisation, memory_share=memory)
+        return seen
     first, last = loop.looks[0].look, loop.newest
     both = [(first[rank], last[rank]) for rank in first.keys() & last.keys()]
     if not both:
-        return Spent(utilisation=utilisation, memory_share=memory)
-    return Spent(
+        return seen
+    return replace(
+        seen,
         steps=max(after.step - before.step for before, after in both),
         data_seconds=median(after.data_seconds - before.data_seconds for before, after in both),
         compute_seconds=median(a.compute_seconds - b.compute_seconds for b, a in both),
         wait_seconds=median(after.wait_seconds - before.wait_seconds for before, after in both),
         save_seconds=max(0.0, loop.saves[-1] - loop.saves[0]),
-        utilisation=utilisation,
-        memory_share=memory,
     )
 
 
-def _gpus(attempt: Attempt, sensed: Sensed) -> tuple[float | None, float | None]:
-    """Utilisation and used memory of its GPUs by their newest samples, in the middle."""
-    busy: list[float] = []
-    memory: list[float] = []
-    for seat in attempt.seats:
-        sample = sensed.newest.get(seat.node)
-        for gpu in sample.gpus if sample is not None else ():
-            if gpu.index in seat.gpus and gpu.utilisation is not None:
-                busy.append(gpu.utilisation)
-            if gpu.index in seat.gpus and gpu.memory_used_bytes and gpu.memory_total_bytes:
-                memory.append(gpu.memory_used_bytes / gpu.memory_total_bytes)
-    return (median(busy) if busy else None), (median(memory) if memory else None)
+def _sensed(gpus: list[GpuSample]) -> Spent:
+    """In the middle of them."""
+    busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
+    memory = [
+        gpu.memory_used_bytes / gpu.memory_total_bytes
+        for gpu in gpus
+        if gpu.memory_used_bytes and gpu.memory_total_bytes
+    ]
+    return Spent(
+        utilisation=median(busy) if busy else None,
+        memory_share=median(memory) if memory else None,
+        link=link_use(gpus),
+    )
+
+
+def _gpus(attempt: Attempt, sensed: Sensed) -> list[GpuSample]:
+    """Of the attempt's, what each said last."""
+    samples = ((seat, sensed.newest.get(seat.node)) for seat in attempt.seats)
+    return [
+        gpu
+        for seat, sample in samples
+        if sample is not None
+        for gpu in sample.gpus
+        if gpu.index in seat.gpus
+    ]

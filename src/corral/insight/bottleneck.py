@@ -5,11 +5,13 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.units import share_text
+from corral.insight.links import LinkUse
 from corral.insight.straggler import Straggler
 
 DATA_SHARE: Final = 0.2  # of a step in which it waits for its data
 SAVE_SHARE: Final = 0.1
 WAIT_SHARE: Final = 0.25  # of a step in which ranks wait for each other
+LINK_SHARE: Final = 0.5  # of a link's rate from which it bounds: protocols leave 0.8 of it or so
 BUSY: Final = 0.8  # utilisation from which a GPU bounds it
 NOTHING: Final = 0.05  # below, it is idle
 LOW: Final = 0.5  # below, it is not kept busy
@@ -28,7 +30,8 @@ class Bound(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """Seconds of a job's training loop in the last while, in the middle of its ranks. `wait` lies
-    within `compute`. Utilisation and memory of its GPUs are shares; None: nobody has measured."""
+    within `compute`. Utilisation and memory of its GPUs are shares, `link` what their links carry;
+    None: nobody has measured."""
 
     steps: int = 0
     data_seconds: float = 0.0
@@ -37,6 +40,7 @@ class Spent:
     wait_seconds: float = 0.0
     utilisation: float | None = None
     memory_share: float | None = None
+    link: LinkUse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +97,8 @@ def _of_loop(spent: Spent, whole: float) -> Bottleneck | None:
     if wait >= WAIT_SHARE:
         return Bottleneck(
             bound=Bound.COMMUNICATION,
-            text=f"its ranks wait for each other in {share_text(wait)} of their time",
+            text=f"its ranks wait for each other in {share_text(wait)} of their time"
+            + (f"; {_carried(spent.link)}" if spent.link is not None else ""),
             advice="more work between two exchanges (a larger batch, accumulation), fewer or "
             "nearer nodes (topology: require rack)",
         )
@@ -110,6 +115,8 @@ def _of_gpus(spent: Spent) -> Bottleneck | None:
             text=f"its GPUs stand idle: a kernel runs in {share_text(busy)} of the time",
             advice="giving them back: corral suspend JOB",
         )
+    if spent.link is not None and spent.link.share >= LINK_SHARE:
+        return _bound_by(spent.link)
     if busy < LOW:
         held = "" if memory is None else f", with {share_text(memory)} of their memory in use"
         return Bottleneck(
@@ -124,6 +131,24 @@ def _of_gpus(spent: Spent) -> Bottleneck | None:
             advice="a lower precision, a faster type of GPU, or more GPUs",
         )
     return None
+
+
+def _bound_by(link: LinkUse) -> Bottleneck:
+    """Kernels that wait for a link count as busy."""
+    is_pcie = link.name.startswith("PCIe")
+    return Bottleneck(
+        bound=Bound.COMMUNICATION,
+        text=_carried(link),
+        advice="data that stays on the GPU, pinned memory, less offloading, or GPUs with NVLink"
+        if is_pcie
+        else "fewer bytes in exchanges (a lower precision, accumulation, less tensor parallelism)",
+    )
+
+
+def _carried(link: LinkUse) -> str:
+    used, most = (f"{rate / 1e9:.0f}" for rate in (link.bytes_per_s, link.most_bytes_per_s))
+    share = share_text(link.share)
+    return f"its GPUs' {link.name} carry {used} of {most} GB/s, {share} of their rate"
 
 
 def _ms(seconds: float) -> str:

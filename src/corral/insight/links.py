@@ -1,0 +1,73 @@
+"""How much of their links' rate the GPUs of a job use, by their counters and the catalog."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from corral.catalog.devices import device
+from corral.catalog.links import link
+from corral.domain.errors import NotFound
+from corral.domain.telemetry import GpuSample
+
+LANES: Final = 16  # of the links in the catalog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUse:
+    """Of one kind of link in the middle of the GPUs: bytes a second in its busier direction, and
+    what the catalog says that it can carry."""
+
+    name: str
+    bytes_per_s: float
+    most_bytes_per_s: float
+
+    @property
+    def share(self) -> float:
+        return self.bytes_per_s / self.most_bytes_per_s
+
+
+def link_use(gpus: Iterable[GpuSample]) -> LinkUse | None:
+    """Of NVLinks or PCIe, whichever is nearer to its rate; None where no counter or no rate is
+    known."""
+    there = list(gpus)
+    kinds = [
+        _middle("NVLinks", [_of_nvlinks(gpu) for gpu in there]),
+        _middle("PCIe links", [_of_pcie(gpu) for gpu in there]),
+    ]
+    return max((one for one in kinds if one is not None), key=lambda one: one.share, default=None)
+
+
+Used = tuple[float, float] | None  # bytes a second, and the most
+
+
+def _middle(name: str, uses: Iterable[Used]) -> LinkUse | None:
+    known = [use for use in uses if use is not None]
+    if not known:
+        return None
+    most = median(most for _, most in known)
+    return LinkUse(name=name, bytes_per_s=median(used for used, _ in known), most_bytes_per_s=most)
+
+
+def _of_nvlinks(gpu: GpuSample) -> Used:
+    sent, received = gpu.nvlink_sent_bytes_per_second, gpu.nvlink_received_bytes_per_second
+    try:
+        kind = device(gpu.type)
+    except NotFound:
+        return None
+    wire = kind.bridge or kind.scale_up
+    if sent is None or received is None or not wire.name.startswith("nvlink"):
+        return None
+    return max(sent, received), wire.bytes_per_s
+
+
+def _of_pcie(gpu: GpuSample) -> Used:
+    """By the generation and the lanes that are in use."""
+    sent, received = gpu.pcie_sent_bytes_per_second, gpu.pcie_received_bytes_per_second
+    if sent is None or received is None or not gpu.pcie_generation or not gpu.pcie_width:
+        return None
+    try:
+        most = link(f"pcie-{gpu.pcie_generation}").bytes_per_s * gpu.pcie_width / LANES
+    except NotFound:
+        return None
+    return max(sent, received), most

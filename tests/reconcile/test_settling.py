@@ -119,3 +119,11 @@ def test_who_only_watches_health_charges_as_it_was_seen() -> None:
 
 def test_who_holds_no_gpu_waits_for_no_word() -> None:
     assert Failed(gpus=0).state == JobState.FAILED
+
+
+def test_what_a_device_told_before_the_job_came_to_it_explains_nothing() -> None:
+    failed = Failed()
+    placed_at = failed.cluster.world.attempts[failed.job].placed_at
+    failed.notice(SignalKind.XID, 79, later=placed_at - failed.ended_at - 1.0, named=False)
+    failed.settle()
+    assert failed.state == JobState.FAILED

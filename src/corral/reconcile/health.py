@@ -162,12 +162,15 @@ def _why(node: Node) -> str:
 def _end_jobs(
     draft: Draft, node: Node, struck: Iterable[Struck], held: Sequence[Allocation]
 ) -> set[JobId]:
-    """Their attempts fail by the cluster's fault, and begin again elsewhere."""
+    """Their attempts fail by the cluster's fault, and begin again elsewhere. Whose ranks had failed
+    before, who is charged already, is not among them (`_explain_ends`)."""
     ended: set[JobId] = set()
     for one in struck:
         for allocation in (seat for seat in held if _is_on(seat, one)):
             job, attempt = draft.job(allocation.job), draft.attempt(allocation.job)
             if job is None or attempt is None or attempt.number != allocation.attempt:
+                continue
+            if attempt.cause == Cause.USER:
                 continue
             if job.state in (JobState.STARTING, JobState.RUNNING, JobState.RECOVERING):
                 _end(draft, job, attempt, node, one.ailment)

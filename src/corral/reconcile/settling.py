@@ -30,8 +30,7 @@ OPEN: Final = frozenset(  # classes that a broken machine has, too; others name 
 def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
     """Whether to wait before its user is charged: it held GPUs, and nothing names its own fault."""
     return (
-        attempt.cause == Cause.USER
-        and (attempt.failure or FailureKind.UNKNOWN) in OPEN
+        _is_open(attempt)
         and any(seat.gpus for seat in attempt.seats)
         and 0 <= draft.now.wall - job.since < SETTLES_SECONDS
     )
@@ -41,18 +40,24 @@ def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
     """Jobs whose newest attempt has ended, as it seems by its own fault, and is not concluded."""
     for job in draft.in_states(JobState.RECOVERING):
         attempt = draft.attempt(job.id)
-        if attempt is not None and attempt.cause == Cause.USER:
+        if attempt is not None and _is_open(attempt):
             yield job, attempt
+
+
+def _is_open(attempt: Attempt) -> bool:
+    return attempt.cause == Cause.USER and (attempt.failure or FailureKind.UNKNOWN) in OPEN
 
 
 def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
     """Whether the attempt was on the device, and this befell it before its end. Of who has ended
-    there the node may know nothing any more: then whose seat it was tells."""
+    there the node may know nothing any more: then whose seat it was tells, from its placing on."""
     until = attempt.ended_at if attempt.ended_at is not None else float("inf")
-    since, at = attempt.placed_at - CLOCKS_SECONDS, ailment.noticed_at
-    if attempt.cause != Cause.USER or not since <= at <= until + CLOCKS_SECONDS:
+    at = ailment.noticed_at
+    if attempt.cause != Cause.USER or at > until + CLOCKS_SECONDS:
         return False
     if ailment.attempts:
         return (attempt.job, attempt.number) in ailment.attempts
+    if at < attempt.placed_at:
+        return False
     seats = (seat.gpus for seat in attempt.seats if seat.node == node)
     return any(gpus and ailment.gpu in (None, *gpus) for gpus in seats)

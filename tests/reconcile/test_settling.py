@@ -8,7 +8,8 @@ from corral.domain.job import Retry
 from corral.domain.moves import JobState
 from corral.domain.signals import SignalKind
 from corral.health.rules import HealthRules
-from corral.reconcile.settling import CLOCKS_SECONDS, SETTLES_SECONDS
+from corral.reconcile.ends import CLOCKS_SECONDS
+from corral.reconcile.settling import SETTLES_SECONDS
 from tests.worlds import Cluster, gang, node
 
 ABORTED = Exit(signal=6)

@@ -20,9 +20,10 @@ from corral.health.rules import HealthRules
 from corral.health.verdict import Noticed, Struck, judge_ailments
 from corral.reconcile.attempts import blame
 from corral.reconcile.draft import Draft
+from corral.reconcile.ends import CLOCKS_SECONDS
 from corral.reconcile.held import Held
 from corral.reconcile.records import forget_blame
-from corral.reconcile.settling import CLOCKS_SECONDS, explains, settling
+from corral.reconcile.settling import explains, settling
 
 FAULT: Final = "NodeFault"  # the reason code of a job that a broken GPU or node has ended
 

@@ -1,5 +1,5 @@
 """Ends that the machine may explain yet: what a driver or the kernel tells of a rank's end comes a
-moment after it. Until then nobody is charged (0053)."""
+moment after it. Until then nobody is charged (0058)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,9 +11,9 @@ from corral.domain.ids import NodeId
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.reconcile.draft import Draft
+from corral.reconcile.ends import CLOCKS_SECONDS
 
 SETTLES_SECONDS: Final = 2.0  # a driver's word comes within one, and in a beat of its own
-CLOCKS_SECONDS: Final = 5.0  # so far apart may the clocks of nodes and of the head be
 OPEN: Final = frozenset(  # classes that a broken machine has, too; others name what is wrong
     {
         FailureKind.UNKNOWN,

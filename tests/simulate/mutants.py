@@ -110,8 +110,9 @@ CONTROL = [
     Mutant(
         "a proof of death outlives the death",
         "control.control:Control._observe",
-        "take_proofs(self.facts, self.world, self.engine.observe())",
-        "take_proofs(self.facts, self.world, {**self.facts.proofs, **self.engine.observe()})",
+        "take_engine(self.facts, self.world, self.engine.observe(), self.engine.gone())",
+        "take_engine(self.facts, self.world, {**self.facts.proofs, **self.engine.observe()}, "
+        "self.engine.gone())",
         "I10",
         seed=3,
     ),

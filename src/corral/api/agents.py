@@ -178,6 +178,7 @@ class Channels:
         """Parts come and go: what was for one is not kept."""
         if is_part(node):
             self._newest.pop(node, None)
+            control.sensed.left(node, control.clock.wall())
         else:
             control.left(node)
 

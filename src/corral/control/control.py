@@ -11,7 +11,7 @@ import structlog
 from corral.control.book import Book
 from corral.control.counts import Counts
 from corral.control.growth import awaited
-from corral.control.heard import progress_of, take_back, take_gone, take_proofs, take_word
+from corral.control.heard import forget_steps, progress_of, take_back, take_engine, take_word
 from corral.control.hub import Hub
 from corral.control.intake import (
     Planned,
@@ -77,7 +77,7 @@ class Control:
         self.engine = engine
         self.placer = placer
         self.clock, self.health = clock, health
-        self.hub, self.sensed, self.counts = Hub(), Sensed(), Counts()
+        self.hub, self.sensed, self.counts = Hub(), Sensed(lambda: self.world), Counts()
         self.ledger = Ledger()
         self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
         self.facts = Facts(idle=self.ledger.idle)
@@ -284,8 +284,7 @@ class Control:
 
     def _observe(self) -> None:
         """Ask the engine which nodes are dead or gone, and whom it has placed where it places."""
-        take_proofs(self.facts, self.world, self.engine.observe())
-        take_gone(self.facts, self.world, self.engine.gone())
+        take_engine(self.facts, self.world, self.engine.observe(), self.engine.gone())
         if self.placer is not None:
             self.facts = replace(self.facts, placing=self.placer.placing())
 
@@ -347,12 +346,10 @@ class Control:
         return touched
 
     def _forget(self, touched: set[JobId] | None) -> None:
-        """Once a second: steps of attempts that are over or replaced, said again or not."""
+        """Once a second: what is over, and what sensors said too long ago."""
         if touched is None:
-            jobs = self.world.jobs
-            for key in list(self.facts.stepped):
-                if key[0] not in jobs or jobs[key[0]].attempt != key[1]:
-                    del self.facts.stepped[key]
+            forget_steps(self.facts, self.world)
+            self.sensed.age(self.clock.wall())
 
     def _push(self, changes: Changes, touched: set[JobId] | None) -> None:
         """Let the engine have each word that has changed."""

@@ -48,18 +48,17 @@ def _pith(seen: Iterable[Seen]) -> dict[AttemptKey, tuple[object, ...]]:
     return {one.key: (one.phase, one.exits, one.saves, one.trouble, one.tails) for one in seen}
 
 
-def take_proofs(facts: Facts, world: World, proofs: Mapping[NodeId, str]) -> None:
-    """Those of the engine, and people's words about nodes that were not heard since."""
+def take_engine(
+    facts: Facts, world: World, proofs: Mapping[NodeId, str], gone: Set[NodeId]
+) -> None:
+    """Its proofs, and people's words about nodes that were not heard since; which nodes are gone,
+    of those that are known here: an engine may tell of them for long."""
     facts.proofs.clear()
     facts.proofs.update(proofs)
     for id, node in world.nodes.items():
         if node.said_dead and (id in facts.awaited or id not in facts.nodes):
             facts.proofs[id] = node.word
     facts.awaited.update(facts.proofs)
-
-
-def take_gone(facts: Facts, world: World, gone: Set[NodeId]) -> None:
-    """Those that are known here; an engine may tell of them for long."""
     facts.gone.clear()
     facts.gone.update(world.nodes.keys() & gone)
 
@@ -72,6 +71,14 @@ def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
         facts.excused.pop(id, None)
         facts.awaited.discard(id)
         sensed.drop(id)
+
+
+def forget_steps(facts: Facts, world: World) -> None:
+    """Those of attempts that are over or replaced, said again or not."""
+    for key in list(facts.stepped):
+        job = world.jobs.get(key[0])
+        if job is None or job.attempt != key[1]:
+            del facts.stepped[key]
 
 
 def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:

@@ -54,7 +54,13 @@ async def status(house: Within) -> Response:
         nodes=views.node_rows(world, control.facts.nodes, control.sensed.newest),
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
-        warnings=[*control.warnings(), *_full(house), *_told(house), *await _together(house)],
+        warnings=[
+            *control.warnings(),
+            *_full(house),
+            *filter(None, [settings.too_few_files(len(world.nodes))]),
+            *_told(house),
+            *await _together(house),
+        ],
         heads=[
             api.OneHead(
                 name=one.name,

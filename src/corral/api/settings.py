@@ -65,6 +65,7 @@ class ApiSettings:
     shared: Path | None = None  # with several heads: what all of them read lies there
     heads: Callable[[], Sequence[HeadNow]] = lambda: ()  # of several, the one that leads first
     sign_on: SignOn | None = None  # None: tokens alone let in
+    too_few_files: Callable[[int], str] = lambda nodes: ""  # to be open at once, for so many nodes
     snapshot_bytes: int = 512 * MEGABYTE
     log_bytes: int = 64 * MEGABYTE  # of one rank
 

@@ -70,7 +70,7 @@ class ForetellerProcess:
     async def _ask(self, question: Question) -> Forecast | None:
         process = await self._running()
         try:
-            answer = await _exchange(process, msgspec.msgpack.encode(question))
+            answer = await _exchange(process, question)
         except BaseException:  # its answer may still come, and would be taken for the next one's
             self._kill()
             raise
@@ -98,12 +98,19 @@ class ForetellerProcess:
             await process.communicate()
 
 
-async def _exchange(process: Process, text: bytes) -> Answer:
-    """What is answered to it. Raises: EOFError, OSError when the process is gone."""
+async def _exchange(process: Process, question: Question) -> Answer:
+    """What is answered to it. Raises: EOFError, OSError when the process is gone.
+
+    Of a thousand nodes the question has ten megabytes: there is one copy of it, and none while the
+    answer is thought of.
+    """
     pipe_in, pipe_out = process.stdin, process.stdout
     assert pipe_in is not None
     assert pipe_out is not None
-    pipe_in.write(len(text).to_bytes(LENGTH_BYTES) + text)
+    text = msgspec.msgpack.encode(question)
+    pipe_in.write(len(text).to_bytes(LENGTH_BYTES))
+    pipe_in.write(text)
+    del text
     await pipe_in.drain()
     length = int.from_bytes(await pipe_out.readexactly(LENGTH_BYTES))
     return _ANSWERS.decode(await pipe_out.readexactly(length))

@@ -31,6 +31,7 @@ from corral.boot.clock import SystemClock
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
 from corral.boot.foreteller import ForetellerProcess
 from corral.boot.leading import Term, Turns
+from corral.boot.limits import prepare, too_few_files
 from corral.boot.lock import sole_head
 from corral.boot.log import configure
 from corral.boot.monitoring import Prometheus, prometheus_of
@@ -244,6 +245,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 shared=Path(settings.shared_state) if settings.shared_state else None,
                 heads=lambda: head.turns.heads(),
                 sign_on=provider_of(settings, clock),
+                too_few_files=too_few_files,
             )
             front = Front()
             turns, here = turns_of(place, settings, store, clock, about, front, foreteller)
@@ -338,6 +340,7 @@ def main() -> int:
         with sole_head(place):
             token = place.admin_token()
             configure(place.head_log, (token,))
+            prepare()
             settings = ClusterSettings.load(place) or ClusterSettings()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(serve(place, settings, token))

@@ -1,0 +1,92 @@
+"""What the head asks of its own process when it starts: files for all its agents, and an allocator
+that gives memory back."""
+
+import ctypes
+import resource
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+FILES_A_NODE: Final = 2  # its agent's connections: beats and logs
+FILES_BESIDE: Final = 200  # stores, logs that are written now, people's requests
+MOST_FILES: Final = 65_536  # as corral service says: programs that close whatever could be open
+# take long where a container's limit is a thousand million, and the agents started here inherit it
+FEW_NODES: Final = 1_000  # a limit that holds fewer is told of when the head starts
+HINT: Final = "raise it for whoever starts the head: ulimit -Hn, or LimitNOFILE of its service"
+
+# glibc's malloc/malloc.h. Its own threshold rises to the largest block that was ever given back:
+# then whatever is large for a moment (a question to the foreteller: 10 MB with 1,000 nodes) is cut
+# out of the heap, small things settle in the hole, and the next one makes the heap grow.
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+_ARENA_MAX: Final = -8
+LARGE_BYTES: Final = 1 << 20  # blocks from this size on go back to the system at once
+SLACK_BYTES: Final = 8 << 20  # at the heap's end; less is not given back, to be asked for again
+ARENAS: Final = 2  # one for the loop; the threads beside it need no heap each
+
+log = structlog.get_logger("corral.head")
+
+
+def prepare() -> None:
+    """Before anything is opened or built. What this machine does not let is left as it is."""
+    shape_heap()
+    most = raise_files()
+    if most < files_for(FEW_NODES):
+        log.warning("few_files", limit=most, agents=agents_in(most), hint=HINT)
+
+
+def raise_files() -> int:
+    """Files that this process may hold open at once: from now on all that the hard limit lets, up
+    to MOST_FILES. A shell's soft limit of 1,024 is for programs that wait by select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft if soft != resource.RLIM_INFINITY else MOST_FILES
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError):  # the system may have a bound of its own below
+        return soft
+    return wanted
+
+
+def files_for(nodes: int) -> int:
+    return FILES_BESIDE + FILES_A_NODE * nodes
+
+
+def agents_in(files: int) -> int:
+    """How many agents a head that may open so many files can hold."""
+    return max(0, files - FILES_BESIDE) // FILES_A_NODE
+
+
+def too_few_files(nodes: int) -> str:
+    """A sentence where so many nodes are more than this process can hold; else nothing."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY or files_for(nodes) <= most:
+        return ""
+    return (
+        f"the head may open {most} files, enough for the agents of {agents_in(most)} nodes, "
+        f"and there are {nodes}: {HINT}"
+    )
+
+
+def shape_heap() -> bool:
+    """Whether this C library's allocator could be told."""
+    mallopt = _mallopt()
+    if mallopt is None:
+        return False
+    asked = {
+        _MMAP_THRESHOLD: LARGE_BYTES,
+        _TRIM_THRESHOLD: SLACK_BYTES,
+        _ARENA_MAX: ARENAS,
+    }
+    return all([mallopt(what, value) == 1 for what, value in asked.items()])
+
+
+def _mallopt() -> Callable[[int, int], int] | None:
+    """None where the C library has none: musl, macOS."""
+    try:
+        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return None
+    return found

@@ -139,6 +139,23 @@ def test_a_dry_run_of_a_ray_program_names_no_ranks(head: Head, agents: list[Agen
     assert plan["environment"]["CUDA_VISIBLE_DEVICES"] == "0"
 
 
+def test_why_tells_the_place_in_line_and_slurms_word(head: Head, agents: list[Agent]) -> None:
+    ask = {"run": "x", "nodes": 2, "resources": {"gpu": 2}}
+    submit(head, {"name": "runs", **ask})
+    with head.http() as http:
+        for name, more in (("early", {}), ("late", {"per": "gpu"}), ("high", {"priority": "high"})):
+            submit(head, {"name": name, **ask, **more})
+            assert http.get(f"/v1/jobs/{name}/why").json()["place"] is not None
+        told = {name: http.get(f"/v1/jobs/{name}/why").json() for name in ("high", "early", "late")}
+        runs = http.get("/v1/jobs/runs/why").json()
+        http.post("/v1/jobs/high/suspend")
+        suspended = http.get("/v1/jobs/high/why").json()
+    assert [(one["place"], one["waiting"]) for one in told.values()] == [(1, 3), (2, 3), (3, 3)]
+    assert {one["slurm"] for one in told.values()} <= {"Resources", "Priority"}
+    assert (runs["place"], runs["slurm"]) == (None, "")
+    assert (suspended["place"], suspended["slurm"]) == (None, "JobHeldUser")
+
+
 def test_a_waiting_job_says_why_and_what_would_help(head: Head, agents: list[Agent]) -> None:
     first, second = (
         {"name": name, "run": "x", "nodes": 2, "resources": {"gpu": 2}} for name in ("big", "wait")

@@ -15,7 +15,7 @@ from corral.api.login_links import Links
 from corral.api.logs import LogKeeper
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
-from corral.control import Alerting, Control, Forecasts
+from corral.control import Alerting, Control, Forecasts, InLine
 from corral.domain.ids import JobId
 from corral.ports.series import Series
 from corral.wire import api
@@ -35,6 +35,7 @@ class House:
     series: Series | None = None
     alerting: Alerting | None = None
     links: Links = field(default_factory=Links)
+    in_line: InLine = field(default_factory=InLine)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def later(self, work: Coroutine[None, None, None]) -> None:

@@ -205,7 +205,10 @@ async def why(job: str, house: Within, caller: Asker) -> api.Why:
     ending_of = house.forecasts.ending_of if house.forecasts is not None else lambda _: None
     whose = whose_text(found, job, caller.name)
     whole = caller.may(owner=found.owner, key=LOGS)
-    return await views.why(house.control, found, told, ending_of, whose=whose, whole=whole)
+    line = house.in_line.places(house.control, found.id) if found.state == JobState.QUEUED else {}
+    return await views.why(
+        house.control, found, told, ending_of, whose=whose, whole=whole, line=line
+    )
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)

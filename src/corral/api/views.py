@@ -24,10 +24,13 @@ from corral.insight.bottleneck import Bottleneck
 from corral.wire import api
 from corral.wire.parts import Bottleneck as BottleneckShown
 from corral.wire.parts import Failed
+from corral.wire.slurm.reasons import slurm_reason
 
 ROWS_AT_ONCE: Final = 200
 PREEMPTION: Final = ("preemption", "relocation", "requeue", "drain", "taking")  # of receipts
 RECEIPTS_SHOWN: Final = 3  # by `corral why`; all of them: corral show
+NO_LINE: Final[Mapping[JobId, int]] = {}
+_WAITS: Final = (JobState.HELD, JobState.QUEUED, JobState.SUSPENDED)
 
 
 def find_node(control: Control, name: str) -> Node:
@@ -117,8 +120,10 @@ async def why(
     *,
     whole: bool,
     whose: str = "",
+    line: Mapping[JobId, int] = NO_LINE,
 ) -> api.Why:
-    """`ending_of`: when a running job ends. `whole` and `whose` as in `job_detail`."""
+    """`ending_of`: when a running job ends. `line`: the place of each that waits. `whole` and
+    `whose` as in `job_detail`."""
     attempts = await control.store.attempts(job.id)
     receipts = [one for one in await control.store.receipts(job.id) if one.kind in PREEMPTION]
     reason, ending = control.reason(job), ending_of(job)
@@ -138,6 +143,9 @@ async def why(
         whose=whose,
         failed=Failed.of(attempts[-1], whole=whole) if attempts else None,
         holders=holders_text(control.world, job, reason.code, control.now().wall, ending_of),
+        place=line.get(job.id),
+        waiting=len(line),
+        slurm=slurm_reason(job.state, reason.code) if job.state in _WAITS else "",
     )
 
 

@@ -135,6 +135,8 @@ def _of_array(found: "api.Why", job: "api.Job") -> "api.Why":
 
 def say_sooner(found: "api.Why") -> None:
     """When it starts and ends, and what would let it start sooner."""
+    if line := line_text(found):
+        say(f"  {line}")
     if found.assumed:
         say(f"  its queue lets the shortest go first, and takes it to run {found.assumed}")
     if found.holders:
@@ -147,6 +149,13 @@ def say_sooner(found: "api.Why") -> None:
         say(f"  {clean(suggestion)}")
     for one in found.forecast.instead if found.forecast is not None else ():
         say(f"  {clean(instead_text(one))}")
+
+
+def line_text(found: "api.Why") -> str:
+    """For example: it is number 2 of 3 in line; Slurm's word for that is Resources."""
+    place = f"it is number {found.place} of {found.waiting} in line" if found.place else ""
+    slurm = f"Slurm's word for that is {found.slurm}" if found.slurm else ""
+    return "; ".join(filter(None, (place, slurm)))
 
 
 def end_text(ending: "api.Ending") -> str:

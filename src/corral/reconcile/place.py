@@ -1,7 +1,7 @@
 """Ask the scheduler, and write down whom it placed where."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypedDict
 
 from corral.domain.attempt import Allocation, Attempt
@@ -32,6 +32,8 @@ from corral.reconcile.use import judge_budgets, priority_of
 from corral.schedule import Groups, Learned, Placed, Reasons, Waiting, decide
 from corral.schedule.debts import claims_of
 from corral.schedule.elder import TURN_SECONDS
+from corral.schedule.keys import Keys
+from corral.schedule.line import Line, in_order
 from corral.schedule.relocate import Movables
 from corral.schedule.room import covering, mark_of
 
@@ -82,6 +84,21 @@ def place(draft: Draft, memo: Memo, learned: Learned | None) -> Reasons:
     take_promises(draft, decision)
     take_in(draft, decision)
     return promise_reasons(draft, kept_reasons(draft, decision.reasons()))
+
+
+def line_of(draft: Draft, memo: Memo, learned: Learned | None) -> Iterator[JobId]:
+    """All that wait, in the order in which the next pass tries them if none of them is placed. The
+    draft is thrown away afterwards."""
+    if draft.facts.placing is not None:
+        return
+    memo.look(draft)
+    over = judge_budgets(draft, memo.held)
+    waiting = queued_gangs(draft, over, memo.queued)
+    standing = memo.standing_of(draft, over)
+    keys = Keys(standing.tree, learned)
+    runs, now = waiting.runs(frozenset()), draft.now.wall
+    line = Line(runs, standing, keys, now, lambda: lent_to(draft, memo.live))
+    yield from (gang.job for gang in in_order(line))
 
 
 def _take_chosen(draft: Draft, memo: Memo, placing: Placing) -> Reasons:

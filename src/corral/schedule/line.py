@@ -1,6 +1,6 @@
 """Who is tried next: each queue and user has a line of its own, and the lines take turns."""
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 
@@ -52,6 +52,12 @@ class _Node:
     runs: list[tuple[LineKey, _Run]] = field(default_factory=list)
     leaf: Leaf | None = None
     heap: list[tuple[Key, "_Node"]] = field(default_factory=list)
+
+
+def in_order(line: "Line") -> Iterator[Waiting]:
+    """All of them, as they would be tried if none found a place."""
+    while (gang := line.next()) is not None:
+        yield gang
 
 
 class Line:

@@ -345,7 +345,8 @@ class Why(Answer):
     `ending` for one that does not run. `assumed`: how long it is taken to run, and by what, where
     its queue goes by that. `holders`: who holds the GPUs that it waits for, and who ends first.
     `whose`: that it is another's, where a name was asked for. `failed`: what its newest attempt
-    failed of."""
+    failed of. `place`: how many are tried before it, and it, of `waiting` in all the queues; null
+    for one that is in no line. `slurm`: Slurm's word for why it waits, or ""."""
 
     id: str
     name: str
@@ -360,3 +361,6 @@ class Why(Answer):
     whose: str = ""
     holders: str = ""
     failed: Failed | None = None
+    place: int | None = None
+    waiting: int = 0
+    slurm: str = ""

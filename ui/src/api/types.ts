@@ -1066,10 +1066,13 @@ export interface Why {
   holders: string;
   id: string;
   name: string;
+  place: number | null;
   reason: string;
   receipts: Receipt[];
+  slurm: string;
   state: string;
   suggestions: string[];
+  waiting: number;
   whose: string;
 }
 

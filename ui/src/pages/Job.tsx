@@ -156,6 +156,12 @@ function Why({ job }: { job: JobDetail }) {
       <div className="grid" style={{ gap: 8 }}>
         <p>{said || `It is ${job.state.toLowerCase()}.`}</p>
         {failed && <Failed is={failed} />}
+        {data?.place && (
+          <p>
+            Number {count(data.place)} of {count(data.waiting)} in line{" "}
+            <span className="soft">(Slurm's word: {data.slurm})</span>
+          </p>
+        )}
         {data?.holders && <p className="soft">{data.holders}</p>}
         {data?.forecast && (
           <p>

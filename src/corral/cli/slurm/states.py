@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from corral.wire.slurm.reasons import slurm_reason
 from corral.wire.slurm.wrong import Wrong
 
 COMPACT: Final = {
@@ -23,31 +24,6 @@ _FAILURES: Final = {
     "Deadline": "DEADLINE",
     "OutOfMemory": "OUT_OF_MEMORY",
 }
-_REASONS: Final = {
-    "": "None",
-    "Requeued": "None",
-    "Preempting": "Resources",
-    "Engine": "Resources",
-    "ArrayLimit": "JobArrayTaskLimit",
-    "QueueLimit": "AssocGrpGRES",
-    "NothingToBorrow": "AssocGrpGRES",
-    "UserLimit": "QOSMaxGRESPerUser",
-    "Order": "Priority",
-    "Stopped": "PartitionDown",
-    "Promised": "Priority",
-    "Topology": "Resources",
-    "Pinned": "ReqNodeNotAvail",
-    "NoNodes": "PartitionNodeLimit",
-    "NeverFits": "BadConstraints",
-    "BadTopology": "BadConstraints",
-    "Quarantined": "JobHeldAdmin",
-    "Suspend": "JobHeldUser",
-    "NonZeroExit": "NonZeroExitCode",
-    "CrashLoop": "NonZeroExitCode",
-    "NodeFail": "NodeDown",
-    "Deadline": "DeadLine",
-    "Cancel": "None",
-}
 
 
 def state_of(job: Mapping[str, Any]) -> str:
@@ -59,12 +35,7 @@ def state_of(job: Mapping[str, Any]) -> str:
 
 def reason_of(job: Mapping[str, Any]) -> str:
     """Why it waits or has failed, in one of Slurm's words where there is one."""
-    if job["state"] == "SUSPENDED":
-        return "JobHeldUser"
-    if job["state"] in ("RUNNING", "STARTING", "STOPPING", "DONE"):
-        return "None"
-    code = str(job["reason_code"])
-    return _REASONS.get(code, code)
+    return slurm_reason(job["state"], str(job["reason_code"]))
 
 
 def states_named(text: str) -> frozenset[str] | None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from corral.control.control import Control
@@ -81,18 +82,25 @@ def node_values(sample: NodeSample) -> Values:
         "sent_bytes": sum(port.sent_bytes for port in sample.ports),
     }
     for gpu in sample.gpus:
-        found.update({f"gpu{gpu.index}.{name}": value for name, value in _of_gpu(gpu).items()})
+        found.update(zip(_names_of_gpu(gpu.index), _of_gpu(gpu), strict=True))
     return found
 
 
-def _of_gpu(gpu: GpuSample) -> Values:
-    return {
-        "utilisation": gpu.utilisation,
-        "memory": _share(gpu.memory_used_bytes, gpu.memory_total_bytes),
-        "power_watts": gpu.power_watts,
-        "temperature_celsius": gpu.temperature_celsius,
-        "sm_clock_mhz": gpu.sm_clock_mhz,
-    }
+@cache
+def _names_of_gpu(index: int) -> tuple[str, ...]:
+    parts = ("utilisation", "memory", "power_watts", "temperature_celsius", "sm_clock_mhz")
+    return tuple(f"gpu{index}.{part}" for part in parts)
+
+
+def _of_gpu(gpu: GpuSample) -> tuple[float | None, ...]:
+    """In the order of their names."""
+    return (
+        gpu.utilisation,
+        _share(gpu.memory_used_bytes, gpu.memory_total_bytes),
+        gpu.power_watts,
+        gpu.temperature_celsius,
+        gpu.sm_clock_mhz,
+    )
 
 
 def _share(used: int | None, total: int | None) -> float | None:

@@ -15,28 +15,46 @@ from typing import Final
 from corral.domain.series import Curve
 
 LEVEL: Final = 1
+PART_ROWS: Final = 6
 _HEAD: Final = struct.Struct("<IId")  # bytes of the names, moments, the first moment
 
 
 @dataclass(slots=True)
 class Block:
-    """Rows of the same fields, one a moment."""
+    """Rows of the same fields, one a moment.
+
+    They lie in parts of PART_ROWS rows, all of one size. Thousands of blocks are open at once: in
+    one array each, which is laid anew whenever it grows, they would leave holes of every size.
+    """
 
     fields: tuple[str, ...]
     times: "array[float]" = field(default_factory=lambda: array("d"))
-    rows: "array[float]" = field(default_factory=lambda: array("f"))
+    parts: "list[array[float]]" = field(default_factory=list)
 
     def add(self, at: float, values: Mapping[str, float | None]) -> None:
+        width, row = len(self.fields), len(self.times) % PART_ROWS
+        if row == 0:
+            self.parts.append(array("f", bytes(4 * PART_ROWS * width)))
+        new = array("f", (nan if value is None else value for value in values.values()))
+        self.parts[-1][row * width : (row + 1) * width] = new
         self.times.append(at)
-        self.rows.extend(nan if value is None else value for value in values.values())
+
+    @property
+    def rows(self) -> "array[float]":
+        """All of them, one after the other."""
+        whole = array("f")
+        for part in self.parts:
+            whole.extend(part)
+        return whole[: len(self.times) * len(self.fields)]
 
     def copy(self) -> "Block":
-        return Block(self.fields, self.times[:], self.rows[:])
+        """With what is full already shared: it changes no more."""
+        return Block(self.fields, self.times[:], [*self.parts[:-1], self.parts[-1][:]])
 
     @property
     def curve(self) -> Curve:
-        width = len(self.fields)
-        columns = {name: self.rows[at::width] for at, name in enumerate(self.fields)}
+        width, rows = len(self.fields), self.rows
+        columns = {name: rows[at::width] for at, name in enumerate(self.fields)}
         return Curve(times=self.times, fields=columns)
 
 
@@ -49,11 +67,11 @@ def block_of(curve: Curve) -> Block:
 
 def packed(block: Block) -> bytes:
     """Moments are kept to some milliseconds from the first."""
-    width, first = len(block.fields), block.times[0]
+    width, first, rows = len(block.fields), block.times[0], block.rows
     names = json.dumps(block.fields).encode()
     columns = array("f", (time - first for time in block.times))
     for at in range(width):
-        columns.extend(block.rows[at::width])
+        columns.extend(rows[at::width])
     raw = columns.tobytes()
     shuffled = b"".join(raw[byte::4] for byte in range(4))
     return _HEAD.pack(len(names), len(block.times), first) + zlib.compress(names + shuffled, LEVEL)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
+from zlib import crc32
 
 import structlog
 
@@ -41,7 +42,9 @@ class SeriesFile:
         self._path = path
         self._most_bytes = most_bytes
         self._open: dict[str, Block] = {}
+        self._full_at: dict[str, float] = {}
         self._saved: dict[str, float] = {}
+        self._fields: dict[tuple[str, ...], tuple[str, ...]] = {}  # those of many keys are the same
         self._full: list[tuple[str, Block]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="series")
         self._db: sqlite3.Connection | None = None
@@ -50,12 +53,14 @@ class SeriesFile:
         block = self._open.get(key)
         if block is not None and block.times and at <= block.times[-1]:
             return  # the clock was set back: a curve has no second past
-        is_full = block is not None and at - block.times[0] >= SPAN_SECONDS
-        if block is None or is_full or block.fields != tuple(values):
+        fields = tuple(values)
+        if block is None or at >= self._full_at[key] or block.fields != fields:
             if block is not None:
                 self._full.append((key, block))
-            block = self._open[key] = Block(tuple(values))
-            self._saved[key] = at
+            block = self._open[key] = Block(self._fields.setdefault(fields, fields))
+            turn = crc32(key.encode())  # not all at once: keys have their turn at other times
+            self._full_at[key] = at + SPAN_SECONDS - (at + turn) % SPAN_SECONDS
+            self._saved[key] = at - turn % SAVED_SECONDS
         block.add(at, values)
 
     async def read(
@@ -74,7 +79,7 @@ class SeriesFile:
         for key, block in list(self._open.items()):
             if now - block.times[-1] > SPAN_SECONDS:  # nothing comes of it any more
                 full.append((key, self._open.pop(key)))
-                del self._saved[key]
+                del self._saved[key], self._full_at[key]
             elif now - self._saved[key] >= SAVED_SECONDS:
                 self._saved[key] = now
                 full.append((key, block.copy()))

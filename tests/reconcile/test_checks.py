@@ -179,6 +179,22 @@ def test_links_go_round_the_ring_and_begin_at_both_ends() -> None:
     assert sorted(pairs) in (["", "n0", "n2"], ["", "n1", "n2"])
 
 
+def test_a_link_waits_for_other_links_beyond_the_patience_but_not_for_a_busy_end() -> None:
+    cluster = cluster_of(4)
+    job = cluster.submit(gang("busy", gpus=2))
+    cluster.up(job)
+    (busy,) = {one.seat.node for one in cluster.world.allocations.values() if one.job == job}
+    ask(cluster, "n0", "n1", "n2", "n3", kinds=(CheckKind.LINK,))
+    cluster.tick(seconds=61.0)
+    left = {one.id: sorted((id, one.peer)) for id in ("n0", "n1", "n2", "n3")
+            for one in at(cluster, id).checkups}  # fmt: skip
+    assert len(left) == 2
+    assert not any(busy in ends for ends in left.values())
+    cluster.tick(seconds=120.0)
+    assert [one.id in left for id in ("n0", "n1", "n2", "n3") for one in at(cluster, id).checkups]
+    assert len({one.id for id in ("n0", "n1", "n2", "n3") for one in at(cluster, id).checkups}) == 2
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
 def test_each_node_of_a_ring_has_two_neighbours(count: int) -> None:
     names = [NodeId(f"n{number}") for number in range(count)]

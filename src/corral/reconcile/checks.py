@@ -28,7 +28,6 @@ OWN_SECONDS: Final = 7 * 86400.0  # what health has asked for waits so long for 
 MOST_AT_ONCE: Final = 16  # that are checked because it is their turn: they share disks
 SETTLE_SECONDS: Final = 600.0  # a node that has just come is left alone
 LONGEST_SECONDS: Final = 900.0  # a round that has begun and says nothing is given up
-LINK_SECONDS: Final = 30.0  # more for each link that is before it
 FAULT: Final = "CheckFailed"  # the reason code of a gang that is taken from a node before it starts
 _OVER: Final = (Phase.ENDED, Phase.REFUSED)
 
@@ -52,7 +51,7 @@ def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
         for place, (first, second) in enumerate(ring([node.id for node in there])):
             link = CheckUp(
                 id=f"{wish.sequence}.{place}", kinds=(CheckKind.LINK,), by=wish.by, at=now,
-                until=until + LINK_SECONDS * (place + 1), seconds=asked.seconds,
+                until=until, seconds=asked.seconds,
             )  # fmt: skip
             _want(draft, first, replace(link, peer=second, leads=True))
             _want(draft, second, replace(link, peer=first))
@@ -132,25 +131,39 @@ def see_checks(draft: Draft, rules: HealthRules, *, whole: bool) -> None:
 
 
 def _drop_late(draft: Draft, node: Node, now: float) -> None:
-    kept = tuple(one for one in node.checkups if not _is_late(draft, one, now))
+    kept = tuple(one for one in node.checkups if not _is_late(draft, node, one, now))
     if kept == node.checkups:
         return
     draft.nodes[node.id] = replace(node, checkups=kept)
     for one in node.checkups:
         if one not in kept and one.gang is None:
-            why = "has not ended" if one.begun_at is not None else "has not begun: it was busy"
+            busy = f"it or {one.peer} was busy" if one.peer else "it was busy"
+            why = "has not ended" if one.begun_at is not None else f"has not begun: {busy}"
             text = f"node {node.id}: the check-up asked by {one.by} {why}"
             draft.tell("unchecked", text, node=node.id)
 
 
-def _is_late(draft: Draft, one: CheckUp, now: float) -> bool:
+def _is_late(draft: Draft, node: Node, one: CheckUp, now: float) -> bool:
     if one.gang is not None:
         attempt = draft.attempt(one.gang[0])
         held_back = attempt is not None and attempt.gated and attempt.number == one.gang[1]
         return not held_back or now >= one.until
     if one.begun_at is not None:
         return now - one.begun_at >= LONGEST_SECONDS
-    return now >= one.until
+    if not one.peer or now < one.until:
+        return now >= one.until
+    # A link whose ends do nothing but other links waits for those, whatever the patience.
+    return now >= one.until + LONGEST_SECONDS or any(
+        _works(draft, id) for id in (node.id, one.peer)
+    )
+
+
+def _works(draft: Draft, id: NodeId) -> bool:
+    """Whether no check can begin there, for other reasons than another check."""
+    node = draft.node(id)
+    if node is None or node.liveness != Liveness.ALIVE or _runs(draft, id):
+        return True
+    return any(one.seat.node == id for one in draft.held())
 
 
 def _is_to_be_tested(node: Node, now: float, rules: HealthRules) -> bool:

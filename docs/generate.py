@@ -95,7 +95,7 @@ def _below(kind: type) -> Iterator[Any]:
         yield from _below(one)
 
 
-def openapi() -> str:
+def openapi() -> dict[str, Any]:
     """The API's own description, from an app that is never served."""
     from corral.api import ApiSettings, Channels, create_app
     from corral.boot.clock import SystemClock
@@ -128,7 +128,7 @@ def openapi() -> str:
     )  # fmt: skip
     control = Control(store=MemoryStore(), engine=NoEngine(), clock=SystemClock())
     app = create_app(control, channels=Channels(), settings=settings)
-    return json.dumps(app.openapi(), indent=2, sort_keys=True) + "\n"
+    return app.openapi()
 
 
 def slurm_page() -> str:
@@ -160,12 +160,11 @@ def pages() -> dict[Path, str]:
         "moves.md": moves_page,
         "errors.md": errors_page,
         "slurm.md": slurm_page,
-        "openapi.json": openapi,
     }
     made = {DOCS / name: make() for name, make in makers.items()}
-    types = importlib.import_module("typescript").typescript(
-        json.loads(made[DOCS / "openapi.json"])
-    )
+    described = openapi()
+    made[DOCS / "openapi.json"] = json.dumps(described, indent=2, sort_keys=True) + "\n"
+    types = importlib.import_module("typescript").typescript(described)
     made[DOCS.parent / "ui" / "src" / "api" / "types.ts"] = types
     for name, schema in schemas().items():
         made[DOCS / "schema" / f"{name}.json"] = json.dumps(schema, indent=2, sort_keys=True) + "\n"

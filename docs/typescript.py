@@ -33,6 +33,8 @@ _FIELD: Final = """export interface PlanField {
   required: boolean;
   optional: boolean;
   preset: unknown;
+  says: string;
+  names: string[];
 }
 
 """
@@ -41,7 +43,7 @@ _FIELD: Final = """export interface PlanField {
 def _interface(name: str, shape: Mapping[str, Any]) -> str:
     if "properties" not in shape:
         return f"export type {name} = {_type(shape)};\n"
-    lines = [f"  {field}: {_type(kind)};" for field, kind in shape["properties"].items()]
+    lines = [f"  {field}: {_type(kind)};" for field, kind in sorted(shape["properties"].items())]
     return f"export interface {name} {{\n" + "\n".join(lines) + "\n}\n"
 
 
@@ -76,6 +78,8 @@ def _form(shape: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "required": name in required,
                 "optional": "null" in kinds,
                 "preset": kind.get("default"),
+                "says": kind.get("description", ""),
+                "names": kind.get("x-names", []),
             }
         )
     return sorted(fields, key=lambda field: not field["required"])

@@ -7,6 +7,7 @@ import pytest
 
 from corral.cli.main import run
 from corral.plan.asks import ASKS
+from corral.wire.plans import form_of
 from tests.api.heads import Head
 
 SMALLEST: dict[str, dict[str, Any]] = {
@@ -100,3 +101,9 @@ def test_what_was_assumed_is_told_by_the_fields_of_the_request(head: Head) -> No
 def test_a_plan_needs_a_token(head: Head) -> None:
     with head.http(None) as http:
         assert http.post("/v1/plan/reliability", json=SMALLEST["reliability"]).status_code == 401
+
+
+@pytest.mark.parametrize("kind", sorted(ASKS))
+def test_each_field_of_a_form_is_described(kind: str) -> None:
+    for name, field in form_of(ASKS[kind].request).model_fields.items():
+        assert field.description, f"{kind} {name}"

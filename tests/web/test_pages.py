@@ -84,6 +84,8 @@ def test_a_token_lets_in_until_one_logs_out(browser: Browser, visit: Visit, here
     page = visit.page
     token = here.answer("token", "create", "--role", "viewer")["token"]
     visit.open("/jobs")
+    page.get_by_label("Token").wait_for()
+    assert not visit.wrong  # nobody is logged in, and no browser is made to complain of it
     page.get_by_label("Token").fill("not-a-token-of-this-cluster")
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("alert").wait_for()
@@ -105,6 +107,20 @@ def test_a_link_that_was_used_lets_nobody_in(visit: Visit, here: House) -> None:
     visit.page.goto(used)
     visit.page.get_by_label("Token").wait_for()
     visit.wrong[:] = [one for one in visit.wrong if "401" not in one]
+
+
+def test_a_plan_is_asked_for_in_the_words_of_the_catalog(visit: Visit, here: House) -> None:
+    page = visit.page
+    visit.log_in(link(here))
+    visit.open("/plan")
+    model = page.get_by_label("Model (needed)")
+    assert "llama-3.1-8b" in model.evaluate("one => [...one.list.options].map(o => o.value)")
+    model.fill("llama-3.1-8b")
+    page.get_by_label("GPUs (needed)").fill("8")
+    page.get_by_label("Tokens", exact=True).fill("15T")
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.get_by_role("heading", name="Training llama-3.1-8b on 8 x").wait_for()
+    page.get_by_text("GPU-hours", exact=True).wait_for()
 
 
 def test_a_job_is_written_tried_submitted_and_seen_to_its_end(visit: Visit, here: House) -> None:

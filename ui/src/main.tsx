@@ -2,7 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { createRoot } from "react-dom/client";
 import { again, session, status } from "./api/queries";
-import { linkIn, openLink } from "./api/session";
+import { linkIn, logIn, mayBeIn } from "./api/session";
 import "./look/base.css";
 import "./look/frame.css";
 import "./look/parts.css";
@@ -17,10 +17,10 @@ applyTheme();
 const link = linkIn(location.hash);
 if (link) {
   history.replaceState(null, "", location.pathname); // it is a secret, and is not kept
-  await openLink(link).catch(() => undefined); // one that is used up: the log-in page says what to do
+  await logIn(link).catch(() => undefined); // one that is used up: the log-in page says what to do
 }
 void client.prefetchQuery(session);
-if (location.pathname === "/" || location.pathname === "/nodes") void client.prefetchQuery(status);
+if (mayBeIn() && ["/", "/nodes"].includes(location.pathname)) void client.prefetchQuery(status);
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(

@@ -31,12 +31,22 @@ YEAR_HOURS: Final = 8_784.0  # of the longest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostRequest:
-    """`utilisation`: the share of all hours in which the GPUs are used, by owner or renter alike.
-    `region`: where they stand, for the price of electricity. `assume`: numbers in the place of
-    catalog/data/economics.csv, by name. `budget_usd`: instead of `gpus`, or beside them, what
-    there is to spend. `demand`: (GPUs, hours a year) of a duration
-    curve, for the best mix of owned and rented ones. `cloud`: rent at this one; "" is the middle of
-    all."""
+    """GPUs for some years, bought or rented.
+
+    Attributes:
+        gpus: How many.
+        gpu: Of which type.
+        years: For how long.
+        utilisation: The share of all hours in which they are used, by owner or renter alike.
+        node_gpus: GPUs of a node; else what is usual.
+        storage_tb: Kept beside them.
+        egress_tb_month: What leaves a cloud each month.
+        budget_usd: Instead of the GPUs, or beside them, what there is to spend.
+        demand: (GPUs, hours a year) of a duration curve, for the best mix of owned and rented ones.
+        assume: Numbers in the place of catalog/data/economics.csv, by name.
+        cloud: Rent at this one; else at the middle of all.
+        region: Where they stand, for the price of electricity.
+    """
 
     gpus: Gpus
     gpu: str = "h100-sxm"

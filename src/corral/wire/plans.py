@@ -1,5 +1,6 @@
 """Requests for plans, and reports, as they travel."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from dataclasses import Field as DataclassField
@@ -8,16 +9,19 @@ from typing import Any, Self, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from corral.plan import report as plan
+from corral.plan.known import names_of
 from corral.wire.parts import Answer
 
 MOST_LETTERS = 100_000  # of a text: a model's config.json fits
 
 
 def form_of(request: type) -> type[BaseModel]:
-    """A request's fields as a body: no others are taken, and none in another type."""
-    hints = get_type_hints(request)
+    """A request's fields as a body: no others are taken, and none of another type. Each is
+    described as its class does it, with the catalog's names for it as `x-names`."""
+    hints, says = get_type_hints(request), _described(request.__doc__ or "")
     named: dict[str, Any] = {
-        field.name: (hints[field.name], _filled(field)) for field in fields(request)
+        field.name: (hints[field.name], _filled(field, says[field.name]))
+        for field in fields(request)
     }
     made: type[BaseModel] = create_model(
         f"{request.__name__}Plan",
@@ -32,14 +36,23 @@ def form_of(request: type) -> type[BaseModel]:
     return made
 
 
-def _filled(field: DataclassField[Any]) -> Any:
+def _described(docstring: str) -> dict[str, str]:
+    """What it says of each of its attributes."""
+    _, _, attributes = docstring.partition("Attributes:")
+    found = re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+def _filled(field: DataclassField[Any], says: str) -> Any:
+    names = names_of(field.name)
+    more: dict[str, Any] = {"description": says}
+    if names:
+        more["json_schema_extra"] = {"x-names": names}
     if field.default is not MISSING:
-        return Field(default=field.default)
-    return (
-        Field()
-        if field.default_factory is MISSING
-        else Field(default_factory=field.default_factory)
-    )
+        return Field(default=field.default, **more)
+    if field.default_factory is MISSING:
+        return Field(**more)
+    return Field(default_factory=field.default_factory, **more)
 
 
 class PlanColumn(Answer):

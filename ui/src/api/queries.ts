@@ -8,6 +8,7 @@ import {
   useQuery,
 } from "@tanstack/react-query";
 import { get, part, Refused } from "./http";
+import { whoIsIn } from "./session";
 import type {
   Event,
   Job,
@@ -16,7 +17,6 @@ import type {
   Queues,
   Report,
   Series,
-  Session,
   Status,
   Why,
 } from "./types";
@@ -28,7 +28,7 @@ export const FINAL = new Set(["DONE", "FAILED", "CANCELLED"]);
 
 export const session = queryOptions({
   queryKey: ["session"],
-  queryFn: () => get<Session>("/v1/session"),
+  queryFn: whoIsIn,
   retry: false,
   staleTime: 60_000,
 });

@@ -1,17 +1,40 @@
 /** Logging in and out: a token, or a link's, is exchanged for a cookie that no script reads. */
 
-import { post, remove } from "./http";
+import { get, post, Refused, remove } from "./http";
 import type { Session } from "./types";
 
 const LINK = /^#login=([\w.~+/=-]{16,512})$/;
+const HERE = "corral-session";
 
 /** The secret of a link that logs in once, if the address holds one. */
 export function linkIn(hash: string): string | undefined {
   return LINK.exec(hash)?.[1];
 }
 
-export const openLink = (secret: string): Promise<Session> =>
-  post<Session>("/v1/session", undefined, secret);
+/** Whether there may be a session: one was begun in this browser, and not ended. */
+export const mayBeIn = (): boolean => localStorage.getItem(HERE) !== null;
 
-export const logIn = openLink;
-export const logOut = (): Promise<void> => remove("/v1/session");
+/** Who is logged in. The head is asked only where somebody has logged in with this browser: it
+ * would answer a first visit with a 401, which every browser writes down as an error. */
+export async function whoIsIn(): Promise<Session> {
+  if (!mayBeIn()) throw new Refused(401, "unauthorised", "nobody is logged in", "log in");
+  try {
+    return await get<Session>("/v1/session");
+  } catch (wrong) {
+    if (wrong instanceof Refused && wrong.status === 401) localStorage.removeItem(HERE);
+    throw wrong;
+  }
+}
+
+/** From now on there may be a session: one was begun here, or is at the provider. */
+export const setOut = (): void => localStorage.setItem(HERE, "1");
+
+export async function logIn(secret: string): Promise<void> {
+  await post<Session>("/v1/session", undefined, secret);
+  setOut();
+}
+
+export async function logOut(): Promise<void> {
+  localStorage.removeItem(HERE);
+  await remove("/v1/session");
+}

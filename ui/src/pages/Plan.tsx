@@ -1,11 +1,11 @@
 /** The planner's questions as forms, made from the shapes of their requests. */
 
 import { useMutation } from "@tanstack/react-query";
-import { type FormEvent, useState } from "react";
+import { type FormEvent, useId, useState } from "react";
 import { post } from "../api/http";
 import { PLAN_FORMS, type PlanField, type PlanReport, type PlanTable } from "../api/types";
 import { Card, Head, Segments, Wrong } from "../parts/basic";
-import { count, percent, words } from "../parts/say";
+import { AMOUNT, amount, count, percent, words } from "../parts/say";
 
 const SAYS: Record<string, string> = {
   model: "Does a model fit, and on what?",
@@ -23,7 +23,7 @@ export function asked(fields: readonly PlanField[], typed: FormData): Record<str
     const text = String(typed.get(field.name) ?? "").trim();
     if (field.kind === "boolean") body[field.name] = typed.get(field.name) === "on";
     else if (text === "") continue;
-    else if (field.kind === "integer" || field.kind === "number") body[field.name] = Number(text);
+    else if (field.kind === "integer" || field.kind === "number") body[field.name] = amount(text);
     else if (field.kind === "list") body[field.name] = text.split(",").map((one) => one.trim());
     else if (field.kind === "object") body[field.name] = JSON.parse(text);
     else body[field.name] = text;
@@ -58,7 +58,7 @@ function Ask({ kind, fields }: { kind: string; fields: readonly PlanField[] }) {
     <div className="grid">
       <Card title={words(kind)}>
         <form className="grid" onSubmit={ask}>
-          <div className="form">
+          <div className="form explained">
             {fields.map((field) => (
               <Field key={field.name} field={field} />
             ))}
@@ -77,30 +77,55 @@ function Ask({ kind, fields }: { kind: string; fields: readonly PlanField[] }) {
 }
 
 function Field({ field }: { field: PlanField }) {
-  const { name, kind, preset, required } = field;
+  const { name, kind, preset, required, says, names } = field;
+  const own = useId();
+  const about = (
+    <small id={`${own}-about`} className="soft">
+      {says}
+    </small>
+  );
   if (kind === "boolean")
     return (
-      <label className="field check">
-        <span>{words(name)}</span>
-        <input type="checkbox" name={name} defaultChecked={preset === true} />
-      </label>
+      <div className="field check">
+        <label htmlFor={own}>{words(name)}</label>
+        <input
+          id={own}
+          type="checkbox"
+          name={name}
+          defaultChecked={preset === true}
+          aria-describedby={`${own}-about`}
+        />
+        {about}
+      </div>
     );
   const isNumber = kind === "integer" || kind === "number";
   const said = preset === null || preset === undefined || preset === "" ? "" : String(preset);
   return (
-    <label className="field">
-      <span>
+    <div className="field">
+      <label htmlFor={own}>
         {words(name)}
         {required ? " (needed)" : ""}
-      </span>
+      </label>
       <input
+        id={own}
         name={name}
-        type={isNumber ? "number" : "text"}
-        step={kind === "integer" ? 1 : "any"}
+        inputMode={isNumber ? "decimal" : "text"}
+        pattern={isNumber ? AMOUNT.source : undefined}
+        title={isNumber ? "a number, for example 1e12, 70B or 15T" : undefined}
         required={required}
         placeholder={kind === "object" ? "{}" : said}
+        aria-describedby={`${own}-about`}
+        list={names.length ? `${own}-names` : undefined}
       />
-    </label>
+      {about}
+      {names.length > 0 && (
+        <datalist id={`${own}-names`}>
+          {names.map((one) => (
+            <option key={one} value={one} />
+          ))}
+        </datalist>
+      )}
+    </div>
   );
 }
 

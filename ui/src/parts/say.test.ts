@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { bytes, count, duration, percent, plural, shape, tick, words } from "./say";
+import { amount, bytes, count, duration, percent, plural, shape, tick, words } from "./say";
 
 test("a duration has its two largest units at most", () => {
   expect([0, 4.4, 61, 3_599, 3_600, 7_260, 90_000, 864_000].map(duration)).toEqual([
@@ -19,6 +19,12 @@ test("sizes and numbers have no more digits than tell something", () => {
   expect([0.125, 12.55, 10_000].map(count)).toEqual(["0.13", "12.6", "10,000"]);
   expect(percent(0.4567)).toBe("45.7 %");
   expect([plural(1, "job"), plural(1200, "job")]).toEqual(["1 job", "1,200 jobs"]);
+});
+
+test("an amount is read as people write it", () => {
+  expect(["70.4B", "15 T", "1e12", "8k", "0.7", "-3"].map(amount)).toEqual([
+    70_400_000_000, 15e12, 1e12, 8_000, 0.7, -3,
+  ]);
 });
 
 test("names of fields are said in the words of the trade", () => {

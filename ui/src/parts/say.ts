@@ -63,11 +63,19 @@ export function full(seconds: number): string {
   return new Date(seconds * 1000).toLocaleString("en-GB");
 }
 
+export const AMOUNT = /-?[0-9.]+(?:[eE](?:\+|-)?[0-9]+|\s*[kKmMbBtT])?/;
+
+/** What a person writes for a number: 70B, 15T, 1e12. */
+export function amount(text: string): number {
+  const thousands = "kmbt".indexOf(text.slice(-1).toLowerCase()) + 1;
+  return Number(thousands ? `${text.slice(0, -1).trim()}e${3 * thousands}` : text);
+}
+
 /** usd_per_gpu_hour becomes: usd per gpu hour, with the words of the trade in capitals. */
 export function words(name: string): string {
   const text = name.replaceAll("_", " ");
   const said = text.replace(
-    /\b(gpu|usd|pue|kv|gb|mb|tb|qps|kw)(s?)\b/g,
+    /\b(gpu|usd|pue|kv|gb|mb|tb|qps|kw|lora)(s?)\b/g,
     (_, word, s) =>
       ({
         gb: "GB",
@@ -79,6 +87,7 @@ export function words(name: string): string {
         pue: "PUE",
         kv: "KV",
         qps: "QPS",
+        lora: "LoRA",
       })[word as string] + s,
   );
   return said.charAt(0).toUpperCase() + said.slice(1);

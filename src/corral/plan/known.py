@@ -1,0 +1,29 @@
+"""The names that fields of requests are given, as the catalog has them: for forms to offer."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from corral.catalog.devices import devices
+from corral.catalog.equipment import networks
+from corral.catalog.facts import table
+from corral.catalog.model_names import models
+from corral.catalog.precisions import Precision
+from corral.catalog.prices import KINDS, prices
+
+_NAMES: Final[Mapping[str, Callable[[], list[str]]]] = {
+    "model": lambda: [one.name for one in models()],
+    "gpu": lambda: [one.name for one in devices()],
+    "precision": lambda: [one.value for one in Precision],
+    "kv_precision": lambda: [one.value for one in Precision],
+    "library": lambda: [name for name in table("software") if name != "any"],
+    "fabric": lambda: list(networks()),
+    "engine": lambda: [name for name in table("engines") if name != "default"],
+    "region": lambda: [name for name, facts in table("carbon").items() if "carbon" in facts],
+    "cloud": lambda: sorted({one.cloud for one in prices().rents}),
+    "price": lambda: list(KINDS),
+}
+
+
+def names_of(field: str) -> list[str]:
+    """What a field of that name may be given; none where it takes what the catalog cannot list."""
+    return _NAMES[field]() if field in _NAMES else []

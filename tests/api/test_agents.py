@@ -4,8 +4,10 @@ import contextlib
 import uuid
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from starlette.routing import WebSocketRoute
 from websockets.exceptions import ConnectionClosed
 
 from corral.domain.attempt import Save
@@ -57,6 +59,17 @@ def test_a_job_reaches_its_agent_at_once_and_is_acknowledged_by_version(fresh: H
     agent.beat(up((job, 1)))
     assert len(agent.wanted) == told  # an agent that follows is told nothing twice
     agent.close()
+
+
+def test_nothing_of_the_app_stands_between_the_gate_and_what_agents_hold_open(fresh: Head) -> None:
+    """A layer in every connection's way costs a head with 1,000 agents megabytes."""
+    with mock.patch.object(WebSocketRoute, "handle", side_effect=AssertionError("by the app")):
+        (agent,) = joined(fresh, "n1")
+        chunk = LogChunk(job=JobId("j1"), attempt=AttemptNumber(1), rank=0, offset=0, data=b"x")
+        with fresh.dial("n1", "/v1/agents/logs") as logs:
+            logs.send(encode(chunk))
+            assert isinstance(from_head(bytes(logs.recv(timeout=PATIENCE_SECONDS))), LogAt)
+        agent.close()
 
 
 def test_an_agent_that_comes_back_is_told_what_it_missed(fresh: Head) -> None:

@@ -42,6 +42,8 @@ from corral.domain.errors import CorralError
 from corral.ports.series import Series
 
 TITLE: Final = "Corral"
+BEATS: Final = "/v1/agents/beats"
+LOGS: Final = "/v1/agents/logs"
 
 
 def create_app(
@@ -86,6 +88,7 @@ def create_app(
         hosts=hosts_of(settings.url, settings.hosts),
         most=settings.snapshot_bytes,
         jobs=Tokens(control, settings.seals),
+        talks={BEATS: beats, LOGS: logs},
     )
     return app
 
@@ -109,8 +112,8 @@ def _routes() -> list[BaseRoute]:
         *alerts.router.routes,
         *reports.router.routes,
         WebSocketRoute("/v1/jobs/{job}/attach", attach),
-        WebSocketRoute("/v1/agents/beats", beats),
-        WebSocketRoute("/v1/agents/logs", logs),
+        WebSocketRoute(BEATS, beats),
+        WebSocketRoute(LOGS, logs),
         WebSocketRoute("/v1/agents/attach/{session}", agent_attach),
     ]
 

@@ -1,8 +1,9 @@
 """Writes the pages that are made from the code: run `make docs`; `make docs-check` compares.
 
 docs/cli.md from the command tree, docs/moves.md from domain/moves.py, docs/errors.md from every
-error that has a code, docs/slurm.md from the tables of Slurm's options, docs/schema/*.json and
-docs/openapi.json from the shapes that travel, and from these the types of the pages (ui/).
+error that has a code, docs/slurm.md from the tables of Slurm's options, docs/health.md from those
+of fault codes and failures, docs/schema/*.json and docs/openapi.json from the shapes that travel,
+and from these the types of the pages (ui/).
 """
 
 import argparse
@@ -160,6 +161,7 @@ def pages() -> dict[Path, str]:
         "moves.md": moves_page,
         "errors.md": errors_page,
         "slurm.md": slurm_page,
+        "health.md": lambda: HEADER + importlib.import_module("health").health_page(),
     }
     made = {DOCS / name: make() for name, make in makers.items()}
     described = openapi()

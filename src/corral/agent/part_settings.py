@@ -28,7 +28,6 @@ def copied(source: Path, node_dir: Path) -> NodeSettings:
     settings = msgspec.structs.replace(
         settings,
         hidden=(*settings.hidden, str(source)),
-        sample_seconds=0.0,  # several parts of one node would each speak for the whole of it
         images=settings.images or str(node_dir.with_name(f"{IMAGES}{os.geteuid()}")),
     )
     _keep(node_dir / FILE, encode_settings(settings))

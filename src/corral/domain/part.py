@@ -7,7 +7,20 @@ from typing import Final
 
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.signals import Signal, SignalKind
 
+# What a driver says of one GPU. Not that it is silent: a container that is short of CPU looks so.
+OF_A_GPU: Final = frozenset(
+    {
+        SignalKind.XID,
+        SignalKind.ECC,
+        SignalKind.REMAP,
+        SignalKind.NVLINK,
+        SignalKind.PCIE,
+        SignalKind.THROTTLE,
+        SignalKind.GPU_LOST,
+    }
+)
 MARK: Final = "~"
 LEAVING: Final = "the batch system asked it to end"  # what a part says of an end that was not its
 
@@ -32,3 +45,9 @@ def key_of(id: NodeId) -> AttemptKey | None:
         return None
     job, _, number = id.partition(MARK)[2].rpartition(".")
     return JobId(job), AttemptNumber(int(number))
+
+
+def may_tell(signal: Signal) -> bool:
+    """Whether a part may tell it (0062): what a driver says of a GPU that is granted to it. Of the
+    machine, which it shares with others, it judges nothing."""
+    return signal.kind in OF_A_GPU and signal.gpu is not None

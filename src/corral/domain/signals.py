@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.ids import AttemptNumber, JobId, NodeId
 
 # Codes, by the kind of the signal.
 CORRECTED, UNCORRECTED = 0, 1  # of ECC and of MEMORY
@@ -43,6 +43,9 @@ class Signal:
     """One thing noticed. `number` rises with each signal of a node, over restarts of its agent too:
     the head takes each once. `at` is the node's wall clock. `attempts` ran on the device then.
 
+    `told_by`: the part of the node that has noticed it, whose numbers are its own (0062); None:
+    the node's agent. `uuid`: of the GPU, where its index is not its own for good, as on a lent
+    node. `lasting`: it holds, and may have held before anybody looked.
     `recovery`: the action that the driver itself names (XID 154), "" for none. `checkup`: of which
     round of checks it is a result; its last has the device OVER.
     """
@@ -60,3 +63,6 @@ class Signal:
     checkup: str = ""
     unit: str = ""
     attempts: tuple[tuple[JobId, AttemptNumber], ...] = ()
+    told_by: NodeId | None = None
+    uuid: str = ""
+    lasting: bool = False

@@ -19,7 +19,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     own, those of `real_gpus` (indices of the machine; None takes all). `gpu_slices`: into so many
     parts each pretend GPU is cut; `pretend_taken`: so many of them, the last, are held by others.
     `amd_gpus`: so many of AMD's, of `gpu_type`, has whoever lends the node detected there: NVIDIA's
-    driver, which else is asked, knows none of them.
+    driver, which else is asked, knows none of them. `gpu_numbers`: of a part (0062), what the head
+    calls the GPUs that are granted to it, in their order; None: all count from 0 on.
     `cpu_millis` and `memory_bytes` None: the machine's.
 
     `own_machine`: no other node is on its machine, so that its disk is its own as it is.
@@ -46,6 +47,7 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     gpu_slices: int = 0
     pretend_taken: int = 0
     amd_gpus: int = 0
+    gpu_numbers: tuple[int, ...] | None = None
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     shared: tuple[str, ...] = ()

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
-from tests.engines.kubernetes.team import IMAGE, Team, team
+from tests.agent.telemetry.nvidia_machine import compiled
+from tests.engines.kubernetes.team import IMAGE, Team, image, team
 from tests.kube.cluster import require_kubelet
 from tests.kube.waiting import until
 from tests.patience import own_loopback
@@ -113,5 +114,9 @@ def landlord() -> Iterator[OnKubernetes]:
         team(Path(place)) as one,
     ):
         path = one.add_claim(CLAIM)
+        driver = path / "driver"  # of what is here, pods see the claim alone
+        driver.mkdir()
+        (compiled(driver) / "says").write_text("0.use 70\n1.use 70\n")
+        one.images[IMAGE] = image(driver)
         one.up("--set", f"claims={CLAIM}:{path}", "--host", own_loopback())
         yield OnKubernetes(team=one)

@@ -17,11 +17,13 @@ IMAGE = "corral:tests"
 LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "topology.kubernetes.io/zone": "z1"}
 
 
-def image() -> dict[str, str]:
-    """The environment of a container that holds Python and Corral: this one."""
+def image(driver: Path | None = None) -> dict[str, str]:
+    """The environment of a container that holds Python and Corral: this one. `driver`: where that
+    of its GPUs is, as `nvidia_machine` compiles it, and what it says."""
     own = str(Path(corral.__file__).parents[1])
     path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, "PYTHONPATH": own, "HOME": "/tmp", "LANG": "C.UTF-8"}
+    said = {} if driver is None else {"LD_LIBRARY_PATH": str(driver), "FAKE_NVML": f"{driver}/says"}
+    return {"PATH": path, "PYTHONPATH": own, "HOME": "/tmp", "LANG": "C.UTF-8", **said}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def notice(
         if last is not None and sample.at - last < limits.again_seconds:
             told[one.key] = last
         elif sample.at - since[one.key] >= one.lasting_seconds:
-            found.append(one.signal)
+            found.append(replace(one.signal, lasting=True))
             told[one.key] = sample.at
     for key in memory.since:
         if key not in since and _is_unknown(key, sample):  # neither holds nor is over

@@ -31,11 +31,13 @@ RECOVERIES: Final = ("None", "GPU Reset", "Node Reboot", "Drain P2P", "Drain and
 
 @dataclass(slots=True)
 class Nvidia:
-    """`tell` is called in another thread. `gone`: the reader should begin anew, as a process of its
-    own: nothing closes a driver safely while another thread is in it."""
+    """`numbers`: what those that are `chosen` are called; None: from 0 on. `tell` is called in
+    another thread. `gone`: the reader should begin anew, as a process of its own: nothing closes a
+    driver safely while another thread is in it."""
 
     chosen: tuple[int, ...] | None
     tell: Callable[[Happening], None]
+    numbers: tuple[int, ...] | None = None
     devices: tuple[Device, ...] = ()
     _opening: Part[tuple[Device, ...]] = field(init=False)
     _parts: list[Part[GpuSample]] = field(default_factory=list)
@@ -45,7 +47,7 @@ class Nvidia:
     _said: str = ""
 
     def __post_init__(self) -> None:
-        self._opening = Part(lambda: devices(self.chosen))
+        self._opening = Part(lambda: devices(self.chosen, self.numbers))
 
     def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
         if not self.devices and time.monotonic() - self._opened_at >= LOOK_AGAIN_SECONDS:

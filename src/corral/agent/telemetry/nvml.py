@@ -4,7 +4,7 @@ What a GPU or a driver does not say is None. Source: NVML API reference, nvmlDev
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -158,14 +158,33 @@ class Device:
             yield GpuProcess(pid=int(one.pid), memory_bytes=int(one.usedGpuMemory or 0))
 
 
-def devices(chosen: tuple[int, ...] | None) -> tuple[Device, ...]:
+def devices(
+    chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None = None
+) -> tuple[Device, ...]:
     """Those of the driver's GPUs with a `chosen` index that can be named, which one that is lost
-    cannot. Raises: RuntimeError when there is a driver and it fails."""
+    cannot; by `numbers` where they are not called from 0 on.
+
+    Raises: RuntimeError when there is a driver and it fails.
+    """
+    there = driver_indices(None)
     found = []
-    for place, index in enumerate(driver_indices(chosen)):
+    for number, index in called(there, chosen, numbers):
         with suppress(pynvml.NVMLError):
-            found.append(_device(place, index))
+            found.append(_device(number, index))
     return tuple(found)
+
+
+def called(
+    there: Sequence[int], chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None
+) -> list[tuple[int, int]]:
+    """(what it is called, the driver's index) of each; none where it is not known which of those
+    that are there the numbers are of."""
+    own = there if chosen is None else chosen
+    if numbers is None:
+        return list(enumerate(index for index in own if index in there))
+    if len(own) != len(numbers):
+        return []
+    return [(number, index) for number, index in zip(numbers, own, strict=True) if index in there]
 
 
 def _device(place: int, index: int) -> Device:

@@ -28,6 +28,7 @@ from corral.agent.telemetry.ports import ports
 from corral.agent.telemetry.sources import Source, source_of
 from corral.agent.telemetry.whose import attributed, shims
 from corral.agent.telemetry.words import Ask, Happening, Held, Reading, Said
+from corral.domain.part import is_part, key_of
 from corral.domain.telemetry import DiskSample, GpuSample, NodeSample, PortSample
 from corral.wire.node import NodeSettings
 
@@ -60,7 +61,10 @@ class Reader:
         self._ports = Part(lambda: ports(root))
         if (log := kernel_log(self.settings, self.node_dir)) is not None:
             self._log = KernelLog(log, self.source.at, self.tell)
-        for path in dict.fromkeys((str(self.node_dir), *self.settings.shared)):
+        own = self.node_dir.parent if is_part(self.settings.node) else self.node_dir
+        for path in dict.fromkeys(
+            (str(own), *self.settings.shared)
+        ):  # a part's folder goes with it
             self._disks[path] = Part(lambda path=path: disk(path))  # type: ignore[misc]
 
     def read(self, ask: Ask) -> Reading:
@@ -112,10 +116,10 @@ class Reader:
         self, held: Sequence[Held], deadline: float
     ) -> tuple[tuple[GpuSample, ...], list[str]]:
         """What each says, with whose its processes are, and what is silent."""
-        known = shims(self.node_dir / "attempts")
+        known, granted = shims(self.node_dir / "attempts"), key_of(self.settings.node)
         self.source.begin(held, known)
         found, silent = self.source.end(deadline)
-        named = (replace(one, processes=attributed(one.processes, known)) for one in found)
+        named = (replace(one, processes=attributed(one.processes, known, granted)) for one in found)
         return tuple(named), [GPUS] * silent
 
 

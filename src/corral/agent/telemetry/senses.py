@@ -1,7 +1,7 @@
 """The agent's senses: a sample of all sensors now and again, and the signals that follow."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -9,12 +9,13 @@ from typing import Final, Protocol
 from corral.agent.clocks import wall
 from corral.agent.telemetry.helper import Helper
 from corral.agent.telemetry.notebook import FILE, Notebook
-from corral.agent.telemetry.notice import hear, notice
+from corral.agent.telemetry.notice import Memory, hear, notice
 from corral.agent.telemetry.noticed import SENSORS
 from corral.agent.telemetry.pretend import MEMORY, USE
 from corral.agent.telemetry.words import Ask, Happening, Held
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId
+from corral.domain.part import is_part, may_tell
 from corral.domain.signals import Signal
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.wanted import Launch
@@ -94,9 +95,7 @@ class Senses:
         memory, signals = notice(self.notebook.memory, sample)
         if reading is not None and reading.place is not None:
             memory = replace(memory, log_read_to=reading.place)
-        self.notebook.take(memory, tuple(self._with_attempts(one) for one in signals))
-        if signals:
-            self._wake()
+        self._keep(memory, signals)
 
     def recorded(self, signals: int, head_wall: float, trip_seconds: float) -> None:
         """The head has recorded so many signals, and said what its clock shows. Of the round trips
@@ -108,8 +107,17 @@ class Senses:
 
     def _happened(self, happening: Happening) -> None:
         memory, signals = hear(self.notebook.memory, happening)
-        self.notebook.take(memory, tuple(self._with_attempts(one) for one in signals))
-        if signals:
+        self._keep(memory, signals)
+
+    def _keep(self, memory: Memory, signals: Iterable[Signal]) -> None:
+        """Remember it, and tell what is to be told."""
+        part, uuids = is_part(self.settings.node), {}
+        if part:
+            signals = [one for one in signals if may_tell(one)]
+            uuids = {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
+        told = tuple(self._with_attempts(_named(one, uuids)) for one in signals)
+        self.notebook.take(memory, told)
+        if told:
             self._wake()
 
     def _held(self) -> Iterator[Held]:
@@ -123,7 +131,7 @@ class Senses:
                 yield Held(
                     job=seen.key[0],
                     attempt=seen.key[1],
-                    gpus=launch.seat.gpus,
+                    gpus=self._gpus(launch),
                     since=seen.started_at or 0.0,
                     use=_share(env.get(USE)),
                     memory=_share(env.get(MEMORY)),
@@ -139,10 +147,15 @@ class Senses:
         there = [
             key
             for key, launch in launches.items()
-            if signal.gpu is None or signal.gpu in launch.seat.gpus
+            if signal.gpu is None or signal.gpu in self._gpus(launch)
         ]
         running = [key for key in there if phases.get(key) in RUNNING]
         return replace(signal, attempts=tuple(running or there))
+
+    def _gpus(self, launch: Launch) -> tuple[int, ...]:
+        """As the sensors call them."""
+        numbers, gpus = self.settings.gpu_numbers, launch.seat.gpus
+        return gpus if numbers is None else tuple(numbers[at] for at in gpus if at < len(numbers))
 
     def _silent(self) -> NodeSample:
         """Nothing is known but which GPUs there were."""
@@ -158,6 +171,15 @@ class Senses:
             ),
             silent=(SENSORS,),
         )
+
+
+def _named(signal: Signal, uuids: Mapping[int, str]) -> Signal:
+    """With the GPU's own name, where its index is not its own for good."""
+    uuid = uuids.get(signal.gpu, "") if signal.gpu is not None else ""
+    if not uuid:
+        return signal
+    text = signal.text if uuid in signal.text else f"{signal.text} ({uuid})"
+    return replace(signal, uuid=uuid, text=text)
 
 
 def _share(text: str | None) -> float | None:

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -20,6 +20,8 @@ from corral.agent.telemetry.part import Part
 from corral.agent.telemetry.pretend import Pretend
 from corral.agent.telemetry.words import Happening, Held
 from corral.domain.facts import AttemptKey
+from corral.domain.part import node_of
+from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuSample
 from corral.wire.node import NodeSettings
 
@@ -44,14 +46,26 @@ class Source(Protocol):
 
 
 def source_of(settings: NodeSettings, node_dir: Path, tell: Callable[[Happening], None]) -> Source:
-    if settings.pretend_gpus is not None:
-        return PretendGpus(Pretend(pretend_gpus(settings)), node_dir / FAULTS)
+    numbers = settings.gpu_numbers
+    if settings.pretend_gpus is not None or numbers == ():  # a part without GPUs asks no driver
+        return PretendGpus(Pretend(_numbered(pretend_gpus(settings), settings)), node_dir / FAULTS)
     if settings.amd_gpus:
         root, gpus, smi = Path(settings.sensors_root), amd_gpus(settings), AmdSmi()
         return AmdGpus(Part(lambda: amd.read(root, gpus, smi)))
     from corral.agent.telemetry.nvidia import Nvidia  # its library is large
 
-    return Nvidia(settings.real_gpus, tell)
+    return Nvidia(settings.real_gpus, tell, numbers)
+
+
+def _numbered(gpus: tuple[Gpu, ...], settings: NodeSettings) -> tuple[Gpu, ...]:
+    """As the head calls them, and one by one name whichever part of the node has it."""
+    if settings.gpu_numbers is None:
+        return gpus
+    node = node_of(settings.node)
+    return tuple(
+        replace(gpu, index=number, uuid=f"pretend-{node}-{number}")
+        for number, gpu in zip(settings.gpu_numbers, gpus, strict=False)
+    )
 
 
 @dataclass(slots=True)

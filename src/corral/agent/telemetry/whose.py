@@ -38,11 +38,18 @@ def owner(pid: int, known: Mapping[int, AttemptKey]) -> AttemptKey | None:
 
 
 def attributed(
-    processes: Iterable[GpuProcess], known: Mapping[int, AttemptKey]
+    processes: Iterable[GpuProcess],
+    known: Mapping[int, AttemptKey],
+    granted: AttemptKey | None = None,
 ) -> tuple[GpuProcess, ...]:
-    """The same, each with the attempt that it is of."""
+    """The same, each with the attempt that it is of. `granted`: whose GPU it is alone, which counts
+    for a process that cannot be looked up here: a driver counts as its machine does, not as a
+    container."""
     found = []
     for process in processes:
-        job, attempt = owner(process.pid, known) or (None, None)
+        whose = owner(process.pid, known)
+        if whose is None and granted is not None and parent_of(process.pid) is None:
+            whose = granted
+        job, attempt = whose or (None, None)
         found.append(replace(process, job=job, attempt=attempt))
     return tuple(found)

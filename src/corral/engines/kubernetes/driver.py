@@ -277,6 +277,7 @@ class KubernetesDriver:
             head_file=f"{render.HEAD}/{render.HEAD_JSON}",
             trusted=certificate if render.CERTIFICATE in self.head() else None,
             real_gpus=tuple(range(len(launch.seat.gpus))),
+            gpu_numbers=launch.seat.gpus,
             gpu_type=own[0] if own else "",
             memory_bytes=launch.seat.memory_bytes or None,
             shared=tuple(path for _, path in self.settings.mounted_claims),

@@ -128,6 +128,7 @@ class SlurmDriver:
             trusted=self.trusted,
             address=node.address if node is not None else node_of(part),
             pretend_gpus=len(launch.seat.gpus) if self.settings.pretend else None,
+            gpu_numbers=launch.seat.gpus,
             gpu_type=next(iter(types), "").lower() or "gpu",
             cpu_millis=launch.seat.cpu_millis or None,
             memory_bytes=launch.seat.memory_bytes or None,

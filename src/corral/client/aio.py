@@ -28,7 +28,7 @@ from corral.client.request import (
 )
 from corral.client.sight_calls import AsyncSights
 from corral.client.spec import Spec, read_wished
-from corral.client.target import Where, error_of, no_answer
+from corral.client.target import Target, Where, error_of, no_answer
 from corral.client.workdir import Snapshot, pack
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
         self, url: str | None = None, token: str | None = None, dir: str | Path | None = None
     ) -> None:
         self._where = Where(url=url, token=token, dir=dir)
-        self._http: httpx2.AsyncClient | None = None
+        self._http: dict[bool, httpx2.AsyncClient] = {}  # by whether they speak TLS
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,9 +65,8 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
         await self.close()
 
     async def close(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
+        while self._http:
+            await self._http.popitem()[1].aclose()
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -290,14 +289,15 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
         digests = {path: await self.upload_workdir(path) for path in wished.workdirs}
         return wished.with_workdirs(digests)
 
-    def _client(self) -> "httpx2.AsyncClient":
-        if self._http is None:
+    def _client(self, target: Target) -> "httpx2.AsyncClient":
+        if target.is_tls not in self._http:
             import httpx2
 
             timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-            trusted = self._where.trust()
-            self._http = httpx2.AsyncClient(timeout=timeout, trust_env=False, verify=trusted)
-        return self._http
+            trusted = self._where.trust(target)
+            made = httpx2.AsyncClient(timeout=timeout, trust_env=False, verify=trusted)
+            self._http[target.is_tls] = made
+        return self._http[target.is_tls]
 
     async def _call(self, call: Call[T]) -> T:
         import httpx2
@@ -305,7 +305,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
         for nap in naps(self._where.heads):
             target = self._where.target()
             try:
-                answer = await self._client().request(
+                answer = await self._client(target).request(
                     call.method,
                     target.url + call.path,
                     params=call.query,
@@ -335,7 +335,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
         while not following.over:
             target = self._where.target()
             try:
-                async with self._client().stream(
+                async with self._client(target).stream(
                     "GET",
                     target.url + stream.path,
                     params=following.query(),
@@ -362,12 +362,14 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
             target = self._where.target()
             url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
             try:
-                known = await self._client().head(url, headers=headers(target))
+                known = await self._client(target).head(url, headers=headers(target))
                 if known.status_code >= 400 and known.status_code != 404:
                     # a HEAD is refused without a word: the same, asked with a PUT, says why
-                    known = await self._client().put(url, content=b"", headers=headers(target))
+                    known = await self._client(target).put(
+                        url, content=b"", headers=headers(target)
+                    )
                 elif known.status_code == 404:
-                    known = await self._client().put(
+                    known = await self._client(target).put(
                         url,
                         content=_async_pieces(snapshot),
                         headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},

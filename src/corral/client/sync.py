@@ -27,7 +27,7 @@ from corral.client.request import (
 )
 from corral.client.sight_calls import SyncSights
 from corral.client.spec import Spec, Wished, read_wished
-from corral.client.target import Where, error_of, no_answer
+from corral.client.target import Target, Where, error_of, no_answer
 from corral.client.workdir import Snapshot, pack
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         self, url: str | None = None, token: str | None = None, dir: str | Path | None = None
     ) -> None:
         self._where = Where(url=url, token=token, dir=dir)
-        self._http: httpx2.Client | None = None
+        self._http: dict[bool, httpx2.Client] = {}  # by whether they speak TLS
 
     def __enter__(self) -> Self:
         return self
@@ -69,9 +69,8 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         self.close()
 
     def close(self) -> None:
-        if self._http is not None:
-            self._http.close()
-            self._http = None
+        while self._http:
+            self._http.popitem()[1].close()
 
     # -- jobs ------------------------------------------------------------------------------------
 
@@ -310,14 +309,15 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         digests = {path: self.upload_workdir(path) for path in wished.workdirs}
         return wished.with_workdirs(digests)
 
-    def _client(self) -> "httpx2.Client":
-        if self._http is None:
+    def _client(self, target: Target) -> "httpx2.Client":
+        if target.is_tls not in self._http:
             import httpx2
 
             timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-            trusted = self._where.trust()
-            self._http = httpx2.Client(timeout=timeout, trust_env=False, verify=trusted)
-        return self._http
+            trusted = self._where.trust(target)
+            made = httpx2.Client(timeout=timeout, trust_env=False, verify=trusted)
+            self._http[target.is_tls] = made
+        return self._http[target.is_tls]
 
     def _call(self, call: Call[T]) -> T:
         import httpx2
@@ -325,7 +325,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         for nap in naps(self._where.heads):
             target = self._where.target()
             try:
-                answer = self._client().request(
+                answer = self._client(target).request(
                     call.method,
                     target.url + call.path,
                     params=call.query,
@@ -355,7 +355,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         while not following.over:
             target = self._where.target()
             try:
-                with self._client().stream(
+                with self._client(target).stream(
                     "GET",
                     target.url + stream.path,
                     params=following.query(),
@@ -380,12 +380,12 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
             target = self._where.target()
             url = f"{target.url}/v1/snapshots/{snapshot.sha256}"
             try:
-                known = self._client().head(url, headers=headers(target))
+                known = self._client(target).head(url, headers=headers(target))
                 if known.status_code >= 400 and known.status_code != 404:
                     # a HEAD is refused without a word: the same, asked with a PUT, says why
-                    known = self._client().put(url, content=b"", headers=headers(target))
+                    known = self._client(target).put(url, content=b"", headers=headers(target))
                 elif known.status_code == 404:
-                    known = self._client().put(
+                    known = self._client(target).put(
                         url,
                         content=snapshot.pieces(),
                         headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},

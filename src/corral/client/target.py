@@ -41,6 +41,10 @@ class Target:
     token: str
     begin: str = "run: corral up"
 
+    @property
+    def is_tls(self) -> bool:
+        return self.url.startswith("https:")
+
 
 @dataclass(slots=True, kw_only=True)
 class Where:
@@ -86,12 +90,15 @@ class Where:
     def _given(self) -> str | None:
         return self.url or (None if self.dir else os.environ.get("CORRAL_URL"))
 
-    def trust(self) -> ssl.SSLContext:
+    def trust(self, target: Target) -> ssl.SSLContext:
         """Whom to believe to be the head: the machine's own list (or SSL_CERT_FILE), what CORRAL_CA
-        names, and what the cluster's directory holds.
+        names, and what the cluster's directory holds. Without TLS nobody: there is nothing to
+        check, and to read the machine's list takes as long as ten answers of a head.
 
         Raises: SpecInvalid when CORRAL_CA names no certificate.
         """
+        if not target.is_tls:
+            return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         said = os.environ.get("CORRAL_CA")
         file = Path(said) if said else self.root / "ca.pem"
         try:
@@ -111,7 +118,7 @@ class Where:
         options = {
             "additional_headers": {"Authorization": f"Bearer {target.token}"},
             "proxy": None,
-            "ssl": self.trust() if target.url.startswith("https") else None,
+            "ssl": self.trust(target) if target.is_tls else None,
         }
         return target, "ws" + target.url.removeprefix("http") + path, options
 

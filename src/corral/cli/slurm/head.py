@@ -125,7 +125,7 @@ def _connection(target: Target, where: Where) -> http.client.HTTPConnection:
     parts = urlsplit(target.url)
     host = parts.hostname or "127.0.0.1"
     if parts.scheme == "https":
-        trust = where.trust()
+        trust = where.trust(target)
         return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_SECONDS, context=trust)
     return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
 

@@ -20,6 +20,7 @@ from corral.domain.errors import CorralError
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # no room, for anybody or for this user
 _NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
 _VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
+ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}  # what a group does without a word
 HELP: Final = """One GPU cluster out of the GPU machines a team has.
 
 Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot be reached.
@@ -114,10 +115,12 @@ def run(words: Sequence[str]) -> int:
 
 
 def _meant(words: Sequence[str]) -> Sequence[str]:
-    """`queue` alone, or with options only, is `ps`: with a word after it, it is about queues."""
+    """`queue` alone, or with options only, is `ps`, and `doctor` is `doctor look`: with a word
+    after it, it is about queues, or one of its checks."""
     rest = words[1:]
     plain = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
-    return ["ps", *rest] if words[:1] == ["queue"] and plain else words
+    alone = ALONE.get(words[0]) if words and plain else None
+    return [*alone, *rest] if alone else words
 
 
 def with_negatives(words: Sequence[str]) -> Sequence[str]:

@@ -117,7 +117,10 @@ Numbers may be written 8192, 1e6, 70B or 15T: K, M, B and T are thousands to tri
 """,
     "report": "Say who held GPUs, what came of it, what was wasted and what it cost.",
     "node": "List nodes, let others join, and take them out of work or back in.",
-    "doctor": "Put nodes to the proof: their GPUs, what joins them, and where data is read.",
+    "doctor": """Put nodes to the proof: their GPUs, what joins them, and where data is read.
+
+Alone, it looks at this machine and the whole cluster, and says what to do.
+""",
     "alert": ALERTS,
     "secret": "Keep secrets for jobs; they are never shown again.",
     "user": "Say who may do what.",
@@ -232,6 +235,9 @@ COMMANDS: Final = (
     Command("node rm", "joining:rm", "Remove a node that has joined.", alias="remove"),
     Command("node dead", "joining:dead", "Say that a silent node is dead."),
     Command("node label", "nodes:label", "Set labels of a node, and take them away."),
+    Command(
+        "doctor look", "look:look", "Look at this machine and the cluster; nothing is changed."
+    ),
     Command("doctor gpu", "doctor:gpu", "Check GPUs, memory, disk and clock of idle nodes."),
     Command("doctor net", "doctor:net", "Check the links between idle nodes."),
     Command("doctor data", "doctor:data", "Measure how nodes read a folder."),

@@ -15,6 +15,7 @@ LINK_SHARE: Final = 0.5  # of a link's rate from which it bounds: protocols leav
 BUSY: Final = 0.8  # utilisation from which a GPU bounds it
 NOTHING: Final = 0.05  # below, it is idle
 LOW: Final = 0.5  # below, it is not kept busy
+GIVE_BACK: Final = "giving them back: corral suspend {job}"
 
 
 class Bound(StrEnum):
@@ -113,7 +114,7 @@ def _of_gpus(spent: Spent) -> Bottleneck | None:
         return Bottleneck(
             bound=Bound.IDLE,
             text=f"its GPUs stand idle: a kernel runs in {share_text(busy)} of the time",
-            advice="giving them back: corral suspend JOB",
+            advice=GIVE_BACK,
         )
     if spent.link is not None and spent.link.share >= LINK_SHARE:
         return _bound_by(spent.link)

@@ -47,6 +47,8 @@ def test_a_curve_is_answered_in_so_many_points_and_what_is_not_known_is_null(kep
     "bad",
     [
         {"key": "disk:1"},
+        {"key": "clusters"},
+        {"key": "cluster:1"},
         {"key": "cluster", "since": 5, "until": 5},
         {"key": "cluster", "points": 0},
     ],

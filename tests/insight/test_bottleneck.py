@@ -47,22 +47,30 @@ SLOW = Straggler(rank=3, seconds=0.11, others_seconds=0.1)
 def test_each_bound_is_told_with_its_number_and_what_to_try(
     spent: Spent, bound: Bound, number: str
 ) -> None:
-    found = bottleneck_of(spent)
+    found = bottleneck_of(spent, job="j1")
     assert found is not None
     assert found.bound == bound
     assert number in found.text
     assert found.advice
 
 
+def test_what_is_advised_of_idle_gpus_can_be_typed() -> None:
+    found = bottleneck_of(Spent(utilisation=0.0), job="j7")
+    assert found is not None
+    assert found.advice == "giving them back: corral suspend j7"
+
+
 def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
     both = Spent(steps=9, data_seconds=3.0, compute_seconds=7.0, wait_seconds=5.0)
-    found = bottleneck_of(both)
+    found = bottleneck_of(both, job="j1")
     assert found is not None
     assert found.bound == Bound.COMMUNICATION
-    saving = bottleneck_of(Spent(steps=9, compute_seconds=8.0, save_seconds=2.0, wait_seconds=4.0))
+    saving = bottleneck_of(
+        Spent(steps=9, compute_seconds=8.0, save_seconds=2.0, wait_seconds=4.0), job="j1"
+    )
     assert saving is not None
     assert saving.bound == Bound.COMMUNICATION
-    slow = bottleneck_of(both, SLOW, "n7")
+    slow = bottleneck_of(both, SLOW, "n7", job="j1")
     assert slow is not None
     assert (slow.bound, "rank 3 on n7" in slow.text, "10 % slower" in slow.text) == (
         Bound.STRAGGLER,
@@ -75,4 +83,4 @@ def test_the_larger_of_two_is_told_and_a_straggler_goes_first() -> None:
     "spent", [Spent(), Spent(steps=9, compute_seconds=9.0), Spent(utilisation=0.6)]
 )
 def test_where_nothing_stands_out_nothing_is_told(spent: Spent) -> None:
-    assert bottleneck_of(spent) is None
+    assert bottleneck_of(spent, job="j1") is None

@@ -173,6 +173,21 @@ def test_a_crash_loop_stops_after_three_failures_without_progress() -> None:
     assert "crash loop" in outcome.changes.jobs[0].reason
 
 
+@pytest.mark.parametrize(
+    ("retries", "told"), [(1, "; its one retry is used"), (2, "; all 2 retries are used")]
+)
+def test_used_retries_are_told_in_words(retries: int, told: str) -> None:
+    cluster = trio()
+    id = cluster.submit(gang(retry=Retry(user=retries)))
+    for _ in range(retries + 1):
+        cluster.up(id)
+        cluster.end(id, replace(CRASH, at=cluster.wall))
+        outcome = cluster.outcome
+        cluster.seen.clear()
+    assert outcome is not None
+    assert outcome.changes.jobs[0].reason.endswith(told)
+
+
 def test_progress_breaks_a_crash_loop() -> None:
     cluster = trio()
     id = cluster.submit(gang(retry=Retry(user=10), checkpoint=SAVING))

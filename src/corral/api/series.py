@@ -12,7 +12,8 @@ from corral.domain.units import HOUR_SECONDS
 from corral.wire import series as answers
 
 router = APIRouter()
-KINDS: Final = ("cluster", "node:", "job:", "queue:")
+CLUSTER: Final = "cluster"
+KINDS: Final = ("node:", "job:", "queue:")
 
 
 @router.get("/v1/series")
@@ -26,7 +27,7 @@ async def series(
 ) -> answers.Series:
     """What is known of `key` (cluster, node:N, job:J, queue:Q) from `since` (an hour ago) `until`
     now, in at most `points` means; `fields`, joined by commas: only these."""
-    if not key.startswith(KINDS):
+    if key != CLUSTER and not key.startswith(KINDS):
         raise RequestInvalid(f"{key[:60]!r} is none of cluster, node:NAME, job:ID, queue:NAME")
     now = house.control.now().wall
     until = now if until is None else until

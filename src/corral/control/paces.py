@@ -84,7 +84,8 @@ class Paces:
         loop = self._loops.get((job, attempt.number)) or _Loop()
         spent = _spent(loop, _gpus(attempt, sensed))
         slow = loop.straggler
-        return bottleneck_of(spent, slow, loop.nodes[slow.rank] if slow is not None else "")
+        node = loop.nodes[slow.rank] if slow is not None else ""
+        return bottleneck_of(spent, slow, node, job=job)
 
 
 def _is_now(world: World, key: AttemptKey) -> bool:

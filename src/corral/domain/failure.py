@@ -48,8 +48,8 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """`text` completes "it failed: ..."; `next` is what to do. `is_infra`: the cluster's
-    budget pays, whatever the end was."""
+    """`text` completes "it failed: ..."; `next` is what to do, {job} in it the job's id.
+    `is_infra`: the cluster's budget pays, whatever the end was."""
 
     text: str
     next: str
@@ -166,7 +166,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "Corral or the node could not run it", "corral events tells more; it begins again",
         is_infra=True,
     ),
-    FailureKind.UNKNOWN: Meaning("it ended without a word", "read its log: corral logs"),
+    FailureKind.UNKNOWN: Meaning("it ended without a word", "read its log: corral logs {job}"),
 }  # fmt: skip
 
 

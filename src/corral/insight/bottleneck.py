@@ -15,7 +15,6 @@ LINK_SHARE: Final = 0.5  # of a link's rate from which it bounds: protocols leav
 BUSY: Final = 0.8  # utilisation from which a GPU bounds it
 NOTHING: Final = 0.05  # below, it is idle
 LOW: Final = 0.5  # below, it is not kept busy
-GIVE_BACK: Final = "giving them back: corral suspend {job}"
 
 
 class Bound(StrEnum):
@@ -54,10 +53,10 @@ class Bottleneck:
 
 
 def bottleneck_of(
-    spent: Spent, straggler: Straggler | None = None, node: str = "NODE"
+    spent: Spent, straggler: Straggler | None = None, node: str = "NODE", *, job: str
 ) -> Bottleneck | None:
     """The first that applies; None where nothing stands out, or too little is known. `node`: of the
-    straggler."""
+    straggler; `job`: its id, for a line to type."""
     if straggler is not None:
         return _straggling(straggler, node)
     whole = spent.data_seconds + spent.compute_seconds + spent.save_seconds
@@ -65,7 +64,7 @@ def bottleneck_of(
         found = _of_loop(spent, whole)
         if found is not None:
             return found
-    return _of_gpus(spent)
+    return _of_gpus(spent, job)
 
 
 def _straggling(one: Straggler, node: str) -> Bottleneck:
@@ -106,7 +105,7 @@ def _of_loop(spent: Spent, whole: float) -> Bottleneck | None:
     return None
 
 
-def _of_gpus(spent: Spent) -> Bottleneck | None:
+def _of_gpus(spent: Spent, job: str) -> Bottleneck | None:
     busy, memory = spent.utilisation, spent.memory_share
     if busy is None:
         return None
@@ -114,7 +113,7 @@ def _of_gpus(spent: Spent) -> Bottleneck | None:
         return Bottleneck(
             bound=Bound.IDLE,
             text=f"its GPUs stand idle: a kernel runs in {share_text(busy)} of the time",
-            advice=GIVE_BACK,
+            advice=f"giving them back: corral suspend {job}",
         )
     if spent.link is not None and spent.link.share >= LINK_SHARE:
         return _bound_by(spent.link)

@@ -93,7 +93,8 @@ def _told(node: Node, checkup: CheckUp, well: bool) -> str:
         return f"{len(failed)} of {len(own)} checks failed ({names}): {failed[0].text}"
     if not own:
         return f"checks ended before they had shown anything ({names})"
-    return f"{len(own)} checks without a failure ({names}){'; it is well' if well else ''}"
+    many = f"{len(own)} checks" if len(own) > 1 else "a check"
+    return f"{many} without a failure ({names}){'; it is well' if well else ''}"
 
 
 def _of_links(draft: Draft, node: Node, new: Iterable[Signal]) -> Iterator[Signal]:

@@ -124,14 +124,19 @@ def _suspect(draft: Draft, attempt: Attempt) -> None:
         draft.nodes[node.id] = replace(node, failed_at=failed_at)
 
 
+def _all_used(retries: int) -> str:
+    """For example: ; all 3 retries are used."""
+    many = f"all {retries} retries are" if retries > 1 else "its one retry is"
+    return f"; {many} used" if retries else ""
+
+
 def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
     progressed = (attempt.last_step or -1) > job.best_step
     fruitless = 1 if progressed else job.fruitless + 1
     job = replace(_with_best_step(job, attempt), fruitless=fruitless)
     why = f"{attempt.culprit}: {attempt.evidence}"
     if job.user_retries >= job.spec.retry.user:
-        budget = "" if job.spec.retry.user == 0 else f"; all {job.spec.retry.user} retries are used"
-        _give_up(draft, job, attempt, f"{why}{budget}", "NonZeroExit")
+        _give_up(draft, job, attempt, f"{why}{_all_used(job.spec.retry.user)}", "NonZeroExit")
     elif fruitless >= CRASH_LOOP:
         loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
         _give_up(draft, job, attempt, loop, "CrashLoop")

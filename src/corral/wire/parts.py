@@ -335,7 +335,7 @@ class Failed(Answer):
             culprit=one.culprit,
             evidence=one.evidence,
             quote=one.quote if whole else "",
-            next=meaning.next,
+            next=meaning.next.replace("{job}", one.job),
         )
 
 

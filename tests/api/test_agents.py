@@ -68,7 +68,7 @@ def test_nothing_of_the_app_stands_between_the_gate_and_what_agents_hold_open(fr
         chunk = LogChunk(job=JobId("j1"), attempt=AttemptNumber(1), rank=0, offset=0, data=b"x")
         with fresh.dial("n1", "/v1/agents/logs") as logs:
             logs.send(encode(chunk))
-            assert isinstance(from_head(bytes(logs.recv(timeout=PATIENCE_SECONDS))), LogAt)
+            assert isinstance(from_head(logs.recv(timeout=PATIENCE_SECONDS, decode=False)), LogAt)
         agent.close()
 
 

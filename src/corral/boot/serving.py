@@ -8,6 +8,7 @@ from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from corral.boot.settings import ClusterSettings
 from corral.boot.tls import Tls, host_of
@@ -33,10 +34,23 @@ class Server(uvicorn.Server):
         self.serving.set()
 
 
+class Http(HttpToolsProtocol):
+    """Uvicorn's, which lets go of itself when a WebSocket takes its connection over.
+
+    It and its parser hold each other, and so the buffers of the connection long after its end:
+    until Python searches for garbage, which a head does rarely (boot.garbage). With agents that
+    dial anew each day that would be a leak.
+    """
+
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        del self.parser
+
+
 def uvicorn_config(app: ASGIApp, tls: Tls | None) -> uvicorn.Config:
     return uvicorn.Config(
         Pages(app),
-        http="httptools",
+        http=Http,
         ws="websockets-sansio",
         ws_max_size=FRAME_BYTES,
         lifespan="off",

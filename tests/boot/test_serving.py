@@ -1,0 +1,80 @@
+"""What a connection leaves behind when it is over: nothing, also where nobody looks for garbage."""
+
+import asyncio
+import gc
+import socket
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import uvloop
+from starlette.types import Receive, Scope, Send
+from websockets.asyncio.client import connect
+
+from corral.boot.serving import Server, uvicorn_config
+from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.tls import Tls, tls_of
+
+OF_A_CONNECTION = ("Http", "WebSocketsSansIOProtocol", "SSLProtocol", "SSLObject", "MemoryBIO")
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Says back what it hears."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    while (message := await receive())["type"] == "websocket.receive":
+        await send({"type": "websocket.send", "bytes": message["bytes"]})
+
+
+@asynccontextmanager
+async def serving(tls: Tls) -> AsyncIterator[int]:
+    server = Server(uvicorn_config(app, tls))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        await server.serving.wait()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            await running
+
+
+def left() -> Counter[str]:
+    """Objects of connections that nobody has taken away."""
+    kinds = Counter(type(one).__name__ for one in gc.get_objects())
+    return Counter({kind: kinds[kind] for kind in OF_A_CONNECTION})
+
+
+async def talk(port: int) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None) as socket:
+        await socket.send(b"there?")
+        assert await socket.recv() == b"there?"
+
+
+def test_agents_that_dial_anew_leave_nothing_of_their_old_connections(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path / "c")
+    place.create()
+    tls = tls_of(place, ClusterSettings(host="0.0.0.0"), 1_800_000_000.0)
+    assert tls is not None
+
+    async def dial(times: int) -> None:
+        async with serving(tls) as port:
+            await talk(port)
+            gc.collect()
+            before = left()
+            for _ in range(times):
+                await talk(port)
+            for _ in range(20):  # the server hears of the last one's end a moment later
+                await asyncio.sleep(0.05)
+            assert not left() - before
+
+    gc.disable()
+    try:
+        uvloop.run(dial(5))
+    finally:
+        gc.enable()

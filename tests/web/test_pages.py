@@ -78,6 +78,27 @@ def test_a_page_fits_a_phone(visit: Visit, here: House, lasting: str, path: str)
     visit.page.get_by_text("live", exact=True).first.wait_for(timeout=PATIENCE_MS)
     wide = visit.page.evaluate("document.documentElement.scrollWidth")
     assert wide <= PHONE["width"]
+    assert faults(visit.page) == []  # tables are wider than it, and the keyboard comes to them
+
+
+def test_a_waiting_job_says_its_place_and_when_it_starts(visit: Visit, here: House) -> None:
+    first = here.submit("first", "exec sleep 3000", nodes=3, resources={"gpu": 2, "cpu": 0.1})
+    waits = here.submit("waits", "true", nodes=3, resources={"gpu": 2, "cpu": 0.1})
+    visit.log_in(link(here))
+    visit.open(f"/jobs/{waits}")
+    page = visit.page
+    expect(page.get_by_text("Number ")).to_contain_text(re.compile(r"Number \d of \d in line"))
+    expect(page.get_by_text(re.compile("^It starts "))).to_be_visible()
+    for id in (waits, first):
+        here.ok("stop", id, "-y")
+
+
+def test_a_node_shows_what_checks_have_found(visit: Visit, here: House) -> None:
+    here.ok("doctor", "gpu", "--node", "n3", "--seconds", "0.2", "-y")
+    visit.log_in(link(here))
+    visit.open("/nodes/n3")
+    row = visit.page.get_by_role("row", name=re.compile("memory GPU 1"))
+    expect(row).to_contain_text(re.compile(r"passed.*TB/s.*TB/s"))
 
 
 def test_a_token_lets_in_until_one_logs_out(browser: Browser, visit: Visit, here: House) -> None:

@@ -223,7 +223,7 @@ def of_node(node: "api.Node", detail: "api.NodeDetail | None") -> Iterator[Findi
         text = "drained" if node.draining else "cordoned"
         back = f"to give it work again: corral node uncordon {node.id}"
         yield Finding(where=where, state=Is.NOTE, text=f"{text} by a person", to_do=back)
-    for check in detail.checks if detail else ():
+    for check in detail.checks if detail and not ailments else ():  # else they are told already
         if check.result == "failed" and check.kind != "data":
             again = f"when it is repaired: corral doctor gpu --node {node.id}"
             yield Finding(where=where, state=Is.WRONG, text=check.text, to_do=again)

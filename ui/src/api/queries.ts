@@ -80,7 +80,11 @@ export const useWhy = (id: string) =>
     queryKey: [`job:${id}`, "why"],
     queryFn: () => get<Why>(`/v1/jobs/${part(id)}/why`),
     // A forecast moves without an event, and the first one takes a while.
-    refetchInterval: (query) => (FINAL.has(query.state.data?.state ?? "") ? false : 15_000),
+    refetchInterval: (query) => {
+      const found = query.state.data;
+      if (FINAL.has(found?.state ?? "")) return false;
+      return found?.state === "QUEUED" && !found.forecast ? 2000 : 15_000;
+    },
   });
 
 export const useJobEvents = (id: string) =>

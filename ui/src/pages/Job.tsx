@@ -4,7 +4,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { part, post } from "../api/http";
 import { FINAL, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
-import type { JobDetail } from "../api/types";
+import type { JobDetail, Why as WhyAnswer } from "../api/types";
 import { Ago, At, Card, Empty, Head, Lasted, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { Failed } from "../parts/Failed";
@@ -163,15 +163,11 @@ function Why({ job }: { job: JobDetail }) {
           </p>
         )}
         {data?.holders && <p className="soft">{data.holders}</p>}
-        {data?.forecast && (
-          <p>
-            {data.forecast.text} <span className="soft">({data.forecast.percent} % sure)</span>
-          </p>
-        )}
+        {job.state === "QUEUED" && data && <Start is={data.forecast} />}
         {data?.ending?.text && <p>{data.ending.text}</p>}
         {data?.forecast?.instead.map((one) => (
           <p key={one.change} className="soft">
-            {one.change}: {one.starts.text}
+            {one.change} it starts {one.starts.text}
           </p>
         ))}
         {data?.suggestions.map((one) => (
@@ -181,6 +177,17 @@ function Why({ job }: { job: JobDetail }) {
         ))}
       </div>
     </Card>
+  );
+}
+
+/** When it starts and ends. The first forecast of a job takes the head a moment. */
+function Start({ is: one }: { is: WhyAnswer["forecast"] }) {
+  if (!one) return <p className="soft">When it starts is being worked out.</p>;
+  if (one.is_too_late) return <p>{one.text}</p>;
+  return (
+    <p>
+      It starts {one.text}, and ends {one.ends.text}.
+    </p>
   );
 }
 

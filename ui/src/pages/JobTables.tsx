@@ -1,5 +1,5 @@
 import type { JobDetail } from "../api/types";
-import { At, Card, Lasted } from "../parts/basic";
+import { At, Card, Lasted, Scroll } from "../parts/basic";
 import { NodeLink } from "../parts/HeatMap";
 import { bytes, count, duration } from "../parts/say";
 
@@ -7,7 +7,7 @@ export function Attempts({ job }: { job: JobDetail }) {
   if (!job.attempts.length) return null;
   return (
     <Card title="Attempts" bare>
-      <div className="scroll">
+      <Scroll of="Attempts">
         <table>
           <thead>
             <tr>
@@ -61,7 +61,7 @@ export function Attempts({ job }: { job: JobDetail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </Card>
   );
 }
@@ -70,7 +70,7 @@ export function Checkpoints({ job }: { job: JobDetail }) {
   if (!job.checkpoints.length) return null;
   return (
     <Card title="Checkpoints" aside={`${count(job.checkpoints.length)} recorded`} bare>
-      <div className="scroll">
+      <Scroll of="Checkpoints">
         <table>
           <thead>
             <tr>
@@ -101,7 +101,7 @@ export function Checkpoints({ job }: { job: JobDetail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </Card>
   );
 }
@@ -110,7 +110,7 @@ export function Receipts({ job }: { job: JobDetail }) {
   if (!job.receipts.length) return null;
   return (
     <Card title="Receipts" aside="what interruptions cost" bare>
-      <div className="scroll">
+      <Scroll of="Receipts">
         <table>
           <thead>
             <tr>
@@ -135,7 +135,7 @@ export function Receipts({ job }: { job: JobDetail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </Card>
   );
 }

@@ -3,7 +3,7 @@
 import { useState } from "react";
 import { type ReportKind, useQueues, useReport } from "../api/queries";
 import type { Report, ReportColumn } from "../api/types";
-import { Card, Empty, Head, Segments, Tile, Wrong } from "../parts/basic";
+import { Card, Empty, Head, Scroll, Segments, Tile, Wrong } from "../parts/basic";
 import { count, percent, words } from "../parts/say";
 import { Budgets } from "./Queues";
 
@@ -122,7 +122,7 @@ function Rows({ report }: { report: Report }) {
       aside={`${report.first} to ${report.last}, days of UTC`}
       bare
     >
-      <div className="scroll">
+      <Scroll of="The report">
         <table>
           <thead>
             <tr>
@@ -150,7 +150,7 @@ function Rows({ report }: { report: Report }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {report.rest > 0 && (
         <p className="empty">{count(report.rest)} more are in `corral report`.</p>
       )}

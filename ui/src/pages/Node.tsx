@@ -6,7 +6,7 @@ import { useState } from "react";
 import { get, part, post } from "../api/http";
 import { useNode } from "../api/queries";
 import type { Event, GpuSample, NodeDetail, NodeGpu } from "../api/types";
-import { Ago, Card, Empty, Head, Meter, State, Wrong } from "../parts/basic";
+import { Ago, Card, Empty, Head, Meter, Scroll, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { Curves } from "../parts/Curves";
 import { Feed } from "../parts/Feed";
@@ -38,6 +38,7 @@ export function Node() {
         <div className="grid two" style={{ marginTop: 16 }}>
           <div className="grid">
             <Health node={node} />
+            <Checks node={node} />
             <GpuCurves node={node} />
             <About node={node} />
           </div>
@@ -85,7 +86,7 @@ function Devices({ node }: { node: NodeDetail }) {
     );
   return (
     <Card title="GPUs" aside={`${count(node.gpus.free)} of ${node.gpus.total} free`} bare>
-      <div className="scroll">
+      <Scroll of="GPUs">
         <table>
           <thead>
             <tr>
@@ -113,7 +114,7 @@ function Devices({ node }: { node: NodeDetail }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </Card>
   );
 }
@@ -203,7 +204,7 @@ function Health({ node }: { node: NodeDetail }) {
         </p>
       )}
       {node.ailments.length ? (
-        <div className="scroll">
+        <Scroll of="Health">
           <table>
             <thead>
               <tr>
@@ -232,9 +233,75 @@ function Health({ node }: { node: NodeDetail }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       ) : (
         <Empty>Nothing is known to be wrong.</Empty>
+      )}
+    </Card>
+  );
+}
+
+const VERDICTS: Record<string, string> = { passed: "good", failed: "bad" };
+
+/** What was measured, or may be expected: 3.01 TB/s, 12 ms, 2,000 files. */
+function measured(value: number | null, unit: string): string {
+  if (value === null) return "–";
+  if (unit.startsWith("listing ")) return `${count(value)} files`;
+  if (unit.startsWith("B/s")) return `${bytes(value)}/s`;
+  return unit === "s" ? `${count(Math.abs(value) * 1000)} ms` : `${count(value)} ${unit}`.trim();
+}
+
+/** What active checks have shown last, what they are held against, and which are before it. */
+function Checks({ node }: { node: NodeDetail }) {
+  const waits = node.checkups.map((one) => one.kinds.join(", "));
+  const running = node.checkups.some((one) => one.begun_at !== null);
+  return (
+    <Card
+      title="Checks"
+      aside={
+        waits.length > 0
+          ? `${running ? "being checked" : "to be checked when idle"}: ${[...new Set(waits)].join(", ")}`
+          : undefined
+      }
+      bare
+    >
+      {node.checks.length ? (
+        <Scroll of="Checks">
+          <table>
+            <thead>
+              <tr>
+                <th>Check</th>
+                <th>Verdict</th>
+                <th className="number">Measured</th>
+                <th className="number">Expected</th>
+                <th>When</th>
+              </tr>
+            </thead>
+            <tbody>
+              {node.checks.map((one) => (
+                <tr key={`${one.kind}${one.gpu}${one.device}`} title={one.text}>
+                  <td>
+                    {one.kind}{" "}
+                    <span className="soft">{one.gpu === null ? one.device : `GPU ${one.gpu}`}</span>
+                    {one.result === "failed" && <p className="bad">{one.text}</p>}
+                  </td>
+                  <td className="tight">
+                    <span className={`state ${VERDICTS[one.result] ?? "soft"}`}>{one.result}</span>
+                  </td>
+                  <td className="number">{measured(one.value, one.unit)}</td>
+                  <td className="number">{measured(one.expected, one.unit)}</td>
+                  <td className="tight">
+                    <Ago at={one.at} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      ) : (
+        <Empty>
+          It was never put to the proof. On the command line: corral doctor gpu --node {node.id}
+        </Empty>
       )}
     </Card>
   );

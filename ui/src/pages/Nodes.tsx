@@ -6,7 +6,7 @@ import { useMemo, useState } from "react";
 import { post } from "../api/http";
 import { useStatus } from "../api/queries";
 import type { Node } from "../api/types";
-import { Ago, Card, Empty, Head, Meter, State, Wrong } from "../parts/basic";
+import { Ago, Card, Empty, Head, Meter, Scroll, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { busyShare, HeatMap, NodeLink, usedGpus } from "../parts/HeatMap";
 import { bytes, count, percent, plural } from "../parts/say";
@@ -121,7 +121,7 @@ function Suspects({ nodes }: { nodes: readonly Node[] }) {
 
 function Table({ nodes }: { nodes: readonly Node[] }) {
   return (
-    <div className="scroll">
+    <Scroll of="Nodes">
       <table>
         <thead>
           <tr>
@@ -182,6 +182,6 @@ function Table({ nodes }: { nodes: readonly Node[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }

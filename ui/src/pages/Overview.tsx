@@ -5,7 +5,7 @@ import { Fragment, useMemo, useState } from "react";
 import { useHeard } from "../api/live";
 import { useJobs, useQueues, useReport, useStatus } from "../api/queries";
 import type { Job, Status } from "../api/types";
-import { Card, Empty, Head, Lasted, Meter, Tile, Wrong } from "../parts/basic";
+import { Card, Empty, Head, Lasted, Meter, Scroll, Tile, Wrong } from "../parts/basic";
 import { Curves } from "../parts/Curves";
 import { useNow } from "../parts/clock";
 import { Feed } from "../parts/Feed";
@@ -154,7 +154,7 @@ function Line({ jobs }: { jobs: readonly Job[] }) {
   );
   if (!oldest.length) return <Empty>Nobody waits.</Empty>;
   return (
-    <div className="scroll">
+    <Scroll of="Waiting">
       <table>
         <thead>
           <tr>
@@ -183,7 +183,7 @@ function Line({ jobs }: { jobs: readonly Job[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 
@@ -244,7 +244,7 @@ function QueueLengths() {
   return (
     <Card title="Queues" aside={<Link to="/queues">All of them</Link>} bare>
       {data?.queues.length ? (
-        <div className="scroll">
+        <Scroll of="Queues">
           <table>
             <thead>
               <tr>
@@ -267,7 +267,7 @@ function QueueLengths() {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       ) : (
         <Empty>No queue is set: all share the cluster.</Empty>
       )}

@@ -4,7 +4,7 @@ import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useId, useState } from "react";
 import { post } from "../api/http";
 import { PLAN_FORMS, type PlanField, type PlanReport, type PlanTable } from "../api/types";
-import { Card, Head, Segments, Wrong } from "../parts/basic";
+import { Card, Head, Scroll, Segments, Wrong } from "../parts/basic";
 import { AMOUNT, amount, count, percent, words } from "../parts/say";
 
 const SAYS: Record<string, string> = {
@@ -184,7 +184,7 @@ function said(value: unknown): string {
 function Rows({ table }: { table: PlanTable }) {
   return (
     <Card title={table.title} bare>
-      <div className="scroll">
+      <Scroll of={table.title}>
         <table>
           <thead>
             <tr>
@@ -210,7 +210,7 @@ function Rows({ table }: { table: PlanTable }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {table.note && <p className="body soft">{table.note}</p>}
     </Card>
   );

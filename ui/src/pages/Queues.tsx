@@ -2,7 +2,7 @@
 
 import { useQueues } from "../api/queries";
 import type { BudgetRow, QueueRow } from "../api/types";
-import { Card, Empty, Head, Meter, Wrong } from "../parts/basic";
+import { Card, Empty, Head, Meter, Scroll, Wrong } from "../parts/basic";
 import { count, day, duration, full, percent } from "../parts/say";
 
 export function Queues() {
@@ -20,7 +20,7 @@ export function Queues() {
           bare
         >
           {queues.length ? (
-            <div className="scroll">
+            <Scroll of="Share and use">
               <table>
                 <thead>
                   <tr>
@@ -41,7 +41,7 @@ export function Queues() {
                   ))}
                 </tbody>
               </table>
-            </div>
+            </Scroll>
           ) : (
             !isPending && (
               <Empty>
@@ -88,7 +88,7 @@ export function Budgets({ queues }: { queues: readonly QueueRow[] }) {
   return (
     <Card title="Budgets" bare>
       {with_.length ? (
-        <div className="scroll">
+        <Scroll of="Budgets">
           <table>
             <thead>
               <tr>
@@ -134,7 +134,7 @@ export function Budgets({ queues }: { queues: readonly QueueRow[] }) {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       ) : (
         <Empty>No queue has a budget.</Empty>
       )}

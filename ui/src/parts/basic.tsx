@@ -1,6 +1,6 @@
 /** What every page is made of. */
 
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import { Refused } from "../api/http";
 import { useNow } from "./clock";
 import { clock, duration, full, words } from "./say";
@@ -46,6 +46,26 @@ export function At({ at }: { at: number }) {
     <time dateTime={new Date(at * 1000).toISOString()} title={full(at)}>
       {clock(at)}
     </time>
+  );
+}
+
+/** What is wider than its card scrolls in it; then, and only then, the keyboard can come to it. */
+export function Scroll({ of, children }: { of: string; children: ReactNode }) {
+  const own = useRef<HTMLDivElement>(null);
+  const [wide, setWide] = useState(false);
+  useEffect(() => {
+    const box = own.current;
+    if (!box) return;
+    const seen = new ResizeObserver(() => setWide(box.scrollWidth > box.clientWidth));
+    seen.observe(box);
+    for (const one of box.children) seen.observe(one);
+    return () => seen.disconnect();
+  }, []);
+  const reached = wide ? { tabIndex: 0, role: "region", "aria-label": of } : {};
+  return (
+    <div className="scroll" ref={own} {...reached}>
+      {children}
+    </div>
   );
 }
 

@@ -11,15 +11,16 @@ from corral.domain.facts import Phase
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Disconnect
 from corral.domain.moves import JobState
-from corral.domain.queue import ANY_TYPE, Preempt, Queue
+from corral.domain.queue import ANY_TYPE, Budget, Preempt, Queue, QueueTree
 from corral.domain.use import Reservation, Victim
 from corral.domain.wishes import Cancel, SetJob, SetLabels, SetNode, SetQueues, Wish
 from corral.reconcile import Now, Outcome, reconcile
 from corral.reconcile.draft import Draft
 from corral.reconcile.memo import Memo
 from corral.reconcile.rooms import SUSPECTED_SECONDS
+from corral.reconcile.roster import roster_of
 from corral.reconcile.use import held_now, standing_of
-from corral.schedule import NodeRoom
+from corral.schedule import NodeRoom, Running
 from corral.schedule.standing import Standing
 from tests.worlds import SAVING, Cluster, gang, node
 
@@ -43,6 +44,13 @@ def books(standing: Standing) -> list[object]:
     past = {name: [round(one, 9) for one in past] for name, past in standing._past.items()}
     counts = (+standing._lent, +standing._of_user, standing.has_bounds)
     return [standing.columns, standing.rows, standing.capacity, held, past, *counts]
+
+
+def gangs(draft: Draft, memo: Memo, standing: Standing) -> list[object]:
+    """Those who might have to give way, with what is counted of each when it is asked for."""
+    roster = roster_of(draft, memo.live, standing, frozenset())
+    some = [*roster.in_order(roster.groups), *roster.some(roster.leaving)]
+    return [(one, one.gpu_millis, one.price_gpu_seconds, one.cost_gpu_seconds) for one in some]
 
 
 class Kept(Cluster):
@@ -74,6 +82,7 @@ class Kept(Cluster):
         assert self.memo.fleet.values_of("zone") == fresh.fleet.values_of("zone")
         kept, none = self.memo.standing_of(draft, frozenset()), frozenset[QueueName]()
         assert books(kept) == books(standing_of(draft, list(held_now(draft)), none))
+        assert gangs(draft, self.memo, kept) == gangs(draft, fresh, kept)
 
 
 def change(cluster: Kept, chance: Random, number: int) -> None:
@@ -184,3 +193,37 @@ def test_a_place_is_taken_for_who_is_on_its_way_until_it_is_there_or_gone() -> N
     assert free() == 3000
     draft.reservations[by] = replace(standing, ended="placed")
     assert free() == 4000
+
+
+def test_who_runs_is_looked_at_anew_when_his_attempt_a_seat_or_what_he_may_spend_is_another() -> (
+    None
+):
+    cluster, memo = Cluster(node("n0", gpus=4)), Memo()
+    id = cluster.submit(gang("runs", checkpoint=SAVING))
+    cluster.up(id)
+    (key,) = cluster.world.allocations
+    spent = Budget(gpu_hours=1.0, since=0.0, demote_to=-10)
+
+    def look(over: frozenset[QueueName] = frozenset()) -> Running:
+        draft = Draft(cluster.world, cluster.facts, Now(wall=cluster.wall, serving=cluster.serving))
+        memo.look(draft)
+        found = roster_of(draft, memo.live, memo.standing_of(draft, over), over).get(id)
+        assert found is not None
+        return found
+
+    first = look()
+    assert look() is first
+    cluster.world.jobs[id] = replace(cluster.world.jobs[id], served_seconds=5.0)
+    assert look().served_seconds == 5.0
+    attempt = cluster.world.attempts[id]
+    cluster.world.attempts[id] = replace(attempt, first_step_at=attempt.placed_at + 7.0)
+    assert look().restart_seconds == 7.0
+    row = cluster.world.allocations[key]
+    cluster.world.allocations[key] = replace(row, charged=True)
+    assert look().seats == ()
+    queues = cluster.world.queues
+    cluster.world.queues = QueueTree(queues=(replace(queues.queue(QUEUES[0]), budget=spent),))
+    assert look().priority == 0
+    assert look(frozenset({QUEUES[0]})).priority == -10
+    cluster.world.queues = queues
+    assert look(frozenset({QUEUES[0]})).priority == 0

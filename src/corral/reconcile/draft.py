@@ -146,8 +146,11 @@ class Draft:
     def seats_of(self, attempt: Attempt) -> list[Allocation]:
         """The unreleased allocations of the attempt, in the order of its seats."""
         keys = [(attempt.job, attempt.number, seat.node) for seat in attempt.seats]
-        rows = [self.allocations.get(key) or self.world.allocations.get(key) for key in keys]
+        rows = [self.allocation(key) for key in keys]
         return [row for row in rows if row is not None and row.state != SeatState.RELEASED]
+
+    def allocation(self, key: AllocationKey) -> Allocation | None:
+        return self.allocations.get(key) or self.world.allocations.get(key)
 
     def saves_of(self, id: JobId) -> tuple[Save, ...]:
         """Resumable checkpoints, oldest first, with those of this draft."""

@@ -3,7 +3,7 @@ to stop; it lasts until the other has started, or is wanted no more."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypedDict
 
 from corral.domain.attempt import Attempt, Cause, Receipt, Seat
 from corral.domain.ids import JobId, QueueName
@@ -48,7 +48,7 @@ def running_gang(
 ) -> Running:
     """The job as the scheduler sees it. `over`: queues whose budget is spent."""
     held = [one.seat for one in draft.seats_of(attempt) if not one.charged]
-    gpus = sum(seat.gpu_millis for seat in held) / MILLIS_PER_GPU
+    millis = sum(seat.gpu_millis for seat in held)
     return Running(
         job=job.id,
         queue=job.spec.queue,
@@ -56,8 +56,7 @@ def running_gang(
         priority=priority_of(draft, job, over),
         seats=tuple(held),
         started=attempt.placed_at,
-        guard_over=guard_left_seconds(draft, job, attempt) <= 0,
-        lost_gpu_seconds=gpus * unsaved_seconds(draft, attempt),
+        **_as_time_goes(draft, job, attempt, millis),
         restart_seconds=restart_seconds(attempt),
         can_save=job.spec.checkpoint is not None,
         preemptible=job.spec.preemptible,
@@ -68,6 +67,24 @@ def running_gang(
         serves_since=serves_since(attempt),
         protected_until=attempt.protected_until,
     )
+
+
+def gang_later(draft: Draft, job: Job, attempt: Attempt, before: Running) -> Running:
+    """The same of one of which nothing has changed since that look: neither the job nor its
+    attempt, its seats, the queues, or whose budget is spent."""
+    return before.later(**_as_time_goes(draft, job, attempt, before.gpu_millis))
+
+
+class _Going(TypedDict):
+    guard_over: bool
+    lost_gpu_seconds: float
+
+
+def _as_time_goes(draft: Draft, job: Job, attempt: Attempt, millis: int) -> _Going:
+    return {
+        "guard_over": guard_left_seconds(draft, job, attempt) <= 0,
+        "lost_gpu_seconds": millis / MILLIS_PER_GPU * unsaved_seconds(draft, attempt),
+    }
 
 
 def reserved_of(draft: Draft) -> list[Reserved]:

@@ -2,17 +2,41 @@
 one by one."""
 
 from bisect import bisect_left, insort
+from typing import NamedTuple
 
+from corral.domain.attempt import Allocation, Attempt
 from corral.domain.ids import JobId, QueueName
 from corral.domain.job import Job
-from corral.domain.queue import Preempt
+from corral.domain.queue import Preempt, QueueTree
 from corral.domain.units import MILLIS_PER_GPU
+from corral.domain.world import AllocationKey
 from corral.reconcile.draft import Draft
 from corral.reconcile.giving import LIVE
-from corral.reconcile.preempt import LEAVING, running_gang
+from corral.reconcile.preempt import LEAVING, gang_later, running_gang
 from corral.schedule import Roster, Running
 from corral.schedule.roster import Alike, Listed
 from corral.schedule.standing import Standing
+
+
+class Looked(NamedTuple):
+    """A gang as it was once, and what that was read from: while all of it is the same object still,
+    only time has gone by. `over`: queues whose budget was spent; `seats`: those it held."""
+
+    job: Job
+    attempt: Attempt
+    tree: QueueTree
+    over: frozenset[QueueName]
+    seats: tuple[tuple[AllocationKey, Allocation], ...]
+    running: Running
+
+    def holds(self, draft: Draft, job: Job, attempt: Attempt, over: frozenset[QueueName]) -> bool:
+        return (
+            self.job is job
+            and self.attempt is attempt
+            and self.tree is draft.tree
+            and self.over == over
+            and all(draft.allocation(key) is held for key, held in self.seats)
+        )
 
 
 class LiveJobs:
@@ -24,6 +48,7 @@ class LiveJobs:
         self.with_limit: dict[JobId, Job] = {}
         self.elders: set[JobId] = set()
         self.groups: dict[Alike, list[Listed]] = {}
+        self.looked: dict[JobId, Looked] = {}
 
     def see(self, draft: Draft) -> None:
         """From now on they are what the draft says."""
@@ -44,6 +69,7 @@ class LiveJobs:
                     self.elders.add(job.id)
 
     def _drop(self, job: Job) -> None:
+        self.looked.pop(job.id, None)
         self.with_limit.pop(job.id, None)
         self.elders.discard(job.id)
         group = self.groups[_alike(job)]
@@ -88,13 +114,28 @@ def roster_of(
         job, attempt = draft.job(id), draft.attempt(id)
         if job is None or attempt is None:
             return None
-        stopping = job.state in LEAVING
-        if stopping or _may_give_way(draft, job, beyond):
-            return running_gang(draft, job, attempt, over, stopping=stopping)
+        if job.state in LEAVING:
+            return running_gang(draft, job, attempt, over, stopping=True)
+        if _may_give_way(draft, job, beyond):
+            return _look_again(draft, live, job, attempt, over)
         return None
 
     leaving = sorted(map(_listed, draft.in_states(*LEAVING)))
     return Roster(groups, [listed.job for listed in leaving], look)
+
+
+def _look_again(
+    draft: Draft, live: LiveJobs, job: Job, attempt: Attempt, over: frozenset[QueueName]
+) -> Running:
+    """By what the last look has found, where that holds still."""
+    known = live.looked.get(job.id)
+    if known is not None and known.holds(draft, job, attempt, over):
+        return gang_later(draft, job, attempt, known.running)
+    running = running_gang(draft, job, attempt, over, stopping=False)
+    seats = tuple((row.key, row) for row in draft.seats_of(attempt))
+    if len(seats) == len(attempt.seats):  # of one that is let go no row may be left to compare
+        live.looked[job.id] = Looked(job, attempt, draft.tree, over, seats, running)
+    return running
 
 
 def _may_give_way(draft: Draft, job: Job, beyond: frozenset[QueueName]) -> bool:

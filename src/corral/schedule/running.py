@@ -38,6 +38,15 @@ class Running:
     serves_since: float | None = None
     protected_until: float | None = None
 
+    def later(self, *, guard_over: bool, lost_gpu_seconds: float) -> "Running":
+        """The same gang some time later, when nothing but time has gone by."""
+        if (guard_over, lost_gpu_seconds) == (self.guard_over, self.lost_gpu_seconds):
+            return self
+        found = object.__new__(Running)  # not replace(): thousands are looked at in each pass
+        vars(found).update(vars(self), guard_over=guard_over, lost_gpu_seconds=lost_gpu_seconds)
+        vars(found).pop("price_gpu_seconds", None)
+        return found
+
     @cached_property
     def gpu_millis(self) -> int:
         return sum(seat.gpu_millis for seat in self.seats)

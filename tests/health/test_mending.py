@@ -31,6 +31,11 @@ def ailment(remedy: Remedy, gpu: int | None = 1, **more: object) -> Ailment:
             "&& corral node clear n1 -y",
         ),
         (
+            ailment(Remedy.RESET, uuid="GPU-5f3a"),
+            replace(FAR, draining=True),
+            "ssh 10.0.0.7 sudo nvidia-smi --gpu-reset -i GPU-5f3a && corral node clear n1 -y",
+        ),
+        (
             ailment(Remedy.RESET, gpu=None),
             replace(FAR, draining=True),
             "ssh 10.0.0.7 sudo nvidia-smi --gpu-reset && corral node clear n1 -y",

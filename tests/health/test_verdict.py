@@ -43,6 +43,8 @@ class Patient:
         device: str = "",
         recovery: str = "",
         users: Sequence[str] = (),
+        uuid: str = "",
+        lasting: bool = False,
     ) -> "Patient":
         signal = Signal(
             number=next(self._numbers),
@@ -53,6 +55,8 @@ class Patient:
             device=device,
             recovery=recovery,
             text=f"{kind} {code}",
+            uuid=uuid,
+            lasting=lasting,
         )
         self._look([Noticed(signal=signal, users=tuple(UserName(user) for user in users))])
         return self
@@ -125,6 +129,35 @@ def test_alone_a_double_bit_error_is_a_reset_once_it_has_settled() -> None:
 def test_a_pending_remap_alone_disturbs_nobody() -> None:
     node = Patient().meets(XID, 63).after(60.0)
     assert (node.bar, node.remedy, node.struck) == (Bar.AVOID, Remedy.RESET, [])
+
+
+def test_what_holds_and_is_told_again_by_who_comes_later_has_not_come_again() -> None:
+    node = Patient()
+    for _ in range(4):
+        node.meets(SignalKind.REMAP, 0, lasting=True).after(HOUR)
+    assert (node.bar, node.remedy, node.ailments[0].count) == (Bar.AVOID, Remedy.RESET, 4)
+    again = Patient().meets(SignalKind.REMAP, 0).after(HOUR).meets(SignalKind.REMAP, 0)
+    assert (again.bar, again.remedy) == (Bar.DRAIN, Remedy.DEEP_TEST)
+
+
+def test_gpus_that_have_names_of_their_own_are_told_apart_by_these_and_not_by_their_index() -> None:
+    others = Patient()
+    for name, user in (("GPU-a", "ada"), ("GPU-b", "bob"), ("GPU-c", "eve")):
+        others.meets(XID, 31, gpu=0, uuid=name, users=[user])
+    assert (others.bar, len(others.ailments)) == (Bar.OPEN, 3)
+    same = Patient()
+    for index, user in enumerate(("ada", "bob", "eve")):
+        same.meets(XID, 31, gpu=index, uuid="GPU-a", users=[user])
+    assert (same.bar, [one.gpu for one in same.ailments]) == (Bar.CORDON, [2])
+    assert same.ailments[0].where == "GPU-a"
+    apart = Patient().meets(XID, 48, uuid="GPU-a").meets(XID, 64, uuid="GPU-b")
+    assert {(one.uuid, one.remedy) for one in apart.ailments} == {
+        ("GPU-a", Remedy.RESET),
+        ("GPU-b", Remedy.RMA),
+    }
+    back = Patient().meets(XID, 95, gpu=1, uuid="GPU-a").meets(XID, 95, gpu=1, uuid="GPU-b")
+    back.after(2 * HOUR).meets(XID, 154, gpu=5, uuid="GPU-a", recovery="None")
+    assert {one.uuid for one in back.ailments if one.is_live and one.code == 95} == {"GPU-b"}
 
 
 def test_a_pair_on_two_gpus_is_no_pair() -> None:

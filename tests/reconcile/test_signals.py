@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from corral.domain.facts import Facts, NodeFacts
-from corral.domain.ids import BootId, ClusterId, NodeId
-from corral.domain.node import Node
+from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
+from corral.domain.node import MOST_PARTS, Node
+from corral.domain.part import part_of
 from corral.domain.resources import Inventory
 from corral.domain.signals import Signal, SignalKind
 from corral.domain.world import World
@@ -34,3 +35,28 @@ def test_a_signal_is_told_once_however_often_it_is_said() -> None:
     assert signals_told(world, heard(XID)) == []
     later = replace(XID, number=9, text="XID 48 on GPU 0")
     assert signals_told(world, heard(XID, later)) == ["node n1: XID 48 on GPU 0"]
+
+
+def test_signals_of_two_parts_count_each_for_itself_and_each_is_told_once() -> None:
+    world = World(cluster=ClusterId("c"), term=1, nodes={N1: Node(id=N1, boot=BootId("b"))})
+    parts = [part_of(N1, (JobId(name), AttemptNumber(1))) for name in ("ja", "jb")]
+    first, second = (
+        replace(XID, number=1, told_by=part, gpu=gpu, uuid=f"GPU-{gpu}", text=f"XID on {gpu}")
+        for gpu, part in enumerate(parts)
+    )
+    assert signals_told(world, heard(first)) == ["node n1: XID on 0"]
+    assert signals_told(world, heard(first, second)) == ["node n1: XID on 1"]
+    assert signals_told(world, heard(first, second)) == []
+    node = world.nodes[N1]
+    assert [node.taken_of(part) for part in (*parts, None)] == [1, 1, 0]
+    assert {one.uuid for one in node.ailments} == {"GPU-0", "GPU-1"}
+
+
+def test_of_the_parts_of_a_node_those_that_were_heard_last_are_remembered() -> None:
+    node = Node(id=N1)
+    names = [part_of(N1, (JobId(f"j{at}"), AttemptNumber(1))) for at in range(MOST_PARTS + 1)]
+    for name in names:
+        node = node.taking([replace(XID, number=3, told_by=name)])
+        node = node.taking([replace(XID, number=5, told_by=names[1])])
+    assert len(node.parts_taken) == MOST_PARTS
+    assert [node.taken_of(name) for name in names[:3]] == [0, 5, 3]

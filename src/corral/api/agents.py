@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from corral.api.auth import caller_of
 from corral.api.logs import LogKeeper
-from corral.api.trust import believed
+from corral.api.trust import believed, believed_signals
 from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.facts import NodeFacts
@@ -22,6 +22,7 @@ from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.part import is_part, key_of, node_of, part_of
 from corral.domain.ranks import ranks_on
 from corral.domain.resources import Inventory
+from corral.domain.signals import Signal
 from corral.domain.wanted import Version, Wanted
 from corral.wire.channel import (
     FRAME_BYTES,
@@ -247,7 +248,7 @@ class Channels:
                 inventory=talk.inventory,
                 address=talk.address,
                 seen=seen,
-                signals=frame.signals,
+                signals=self._signals(talk, frame, control),
             )
             wall = control.clock.wall()
             if frame.sample is not None:
@@ -257,11 +258,20 @@ class Channels:
             elif self.lender is not None:
                 self.lender.hear_part(word)
             fresh = self.heads if talk.heads != self.heads else ()
-            known = control.world.nodes.get(talk.node)
-            taken = known.signals_taken if known is not None else 0
+            taken = _taken(talk, frame, word, control)
             await talk.socket.send_bytes(encode(Heard(frame.number, fresh, taken, wall)))
             talk.heads = self.heads
             self._see_to(talk, control)
+
+    def _signals(self, talk: Talk, frame: Beat, control: Control) -> tuple[Signal, ...]:
+        """A part may tell of its own GPUs alone (0062)."""
+        if not is_part(talk.node) or not frame.signals:
+            return frame.signals
+        kept = believed_signals(control.world, talk.node, frame.signals)
+        if len(kept) < len(frame.signals):
+            self.refused["not_yours"] += len(frame.signals) - len(kept)
+            log.warning("signals_not_believed", node=talk.node)
+        return kept
 
     def _see_to(self, talk: Talk, control: Control) -> None:
         """Tell an agent that is behind, and one that was told and does not follow."""
@@ -347,6 +357,16 @@ class Channels:
         self.refused[kind] += 1
         log.warning("agent_refused", kind=kind, why=why)
         return Closing(code, why)
+
+
+def _taken(talk: Talk, frame: Beat, word: NodeFacts, control: Control) -> int:
+    """Up to here it need not say its signals again: they are recorded, or not believed."""
+    node = control.world.nodes.get(node_of(talk.node))
+    if is_part(talk.node) and frame.signals and not word.signals:
+        return frame.signals[-1].number
+    if node is None:
+        return 0
+    return node.taken_of(talk.node if is_part(talk.node) else None)
 
 
 async def frame_of(socket: WebSocket) -> bytes:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from corral.domain.attempt import Exit, Save, SeatState
 from corral.domain.facts import Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
-from corral.domain.part import key_of, node_of
+from corral.domain.part import key_of, may_tell, node_of
 from corral.domain.ranks import ranks_on
+from corral.domain.signals import Signal
 from corral.domain.world import World
 
 
@@ -22,6 +23,23 @@ def believed(world: World, node: NodeId, seen: Iterable[Seen]) -> tuple[tuple[Se
         if own is not None:
             kept.append(own)
     return tuple(kept), refused
+
+
+def believed_signals(world: World, part: NodeId, signals: Iterable[Signal]) -> tuple[Signal, ...]:
+    """Of a part's: what it may tell, of the GPUs of its attempt, as its own word."""
+    key = key_of(part)
+    if key is None:
+        return ()
+    node, newest = node_of(part), world.attempts.get(key[0])
+    held = world.allocations.get((*key, node))
+    seats = newest.seats if newest is not None and newest.number == key[1] else ()
+    own = {gpu for seat in seats if seat.node == node for gpu in seat.gpus}
+    own |= set(held.seat.gpus if held is not None else ())
+    return tuple(
+        replace(one, told_by=part, attempts=(key,))
+        for one in signals
+        if may_tell(one) and one.gpu in own
+    )
 
 
 def _own_part(world: World, node: NodeId, seen: Seen) -> Seen | None:

@@ -30,8 +30,8 @@ def changed(old: NodeFacts | None, new: NodeFacts) -> set[JobId]:
 
 def is_news(old: NodeFacts, new: NodeFacts) -> bool:
     """Whether the node has said something of itself that was not known."""
-    last = old.signals[-1].number if old.signals else 0
-    signals = bool(new.signals) and new.signals[-1].number > last
+    known = {(one.told_by, one.number) for one in old.signals}
+    signals = any((one.told_by, one.number) not in known for one in new.signals)
     return signals or (old.boot, old.inventory) != (new.boot, new.inventory)
 
 

@@ -47,7 +47,8 @@ class Bar(StrEnum):
 
 _BARS: Final = tuple(Bar)
 _REMEDIES: Final = tuple(Remedy)
-AilmentKey = tuple[SignalKind, int | None, int | None, str]
+Unit = int | str | None  # a GPU, by its index or by its own name; None: the whole node
+AilmentKey = tuple[SignalKind, int | None, Unit, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,8 @@ class Ailment:
     what it means. `struck`: of its signals, the last for which the jobs on it were dealt with.
     `attempts`: who was on the device at its last signal, which was noticed at `noticed_at` by the
     node's own clock. `recovery`: what the driver has named as its remedy. `excused`: a person lets
-    the node work with it.
+    the node work with it. `uuid`: of the GPU, where its index is not its own for good: then that is
+    what its holder called it at the last signal.
     """
 
     kind: SignalKind
@@ -83,10 +85,15 @@ class Ailment:
     excused: bool = False
     remedy: Remedy = Remedy.IGNORE
     bar: Bar = Bar.OPEN
+    uuid: str = ""
 
     @property
     def key(self) -> AilmentKey:
-        return (self.kind, self.code, self.gpu, self.device)
+        return (self.kind, self.code, self.unit, self.device)
+
+    @property
+    def unit(self) -> Unit:
+        return self.uuid or self.gpu
 
     @property
     def is_live(self) -> bool:
@@ -105,8 +112,8 @@ class Ailment:
 
     @property
     def where(self) -> str:
-        """For example: GPU 3, or mlx5_0, or "" for the whole node."""
-        return f"GPU {self.gpu}" if self.gpu is not None else self.device
+        """For example: GPU 3, or GPU-5f3a81c2, or mlx5_0, or "" for the whole node."""
+        return self.uuid or (f"GPU {self.gpu}" if self.gpu is not None else self.device)
 
 
 def barred(ailments: Iterable[Ailment]) -> Bar:

@@ -1,7 +1,9 @@
 """A node and how sure we are that it is there."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from corral.domain.ailment import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
 from corral.domain.checks import CheckUp, Measure
@@ -9,7 +11,9 @@ from corral.domain.ids import BootId, NodeId
 from corral.domain.place import labels_of
 from corral.domain.record import NodeRecord
 from corral.domain.resources import Inventory
-from corral.domain.signals import SignalKind
+from corral.domain.signals import Signal, SignalKind
+
+MOST_PARTS: Final = 32  # of whose signals a node remembers how many were taken in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class Node:
     attempt, the newest last. `set_labels`: those that an operator has set, sorted by name, whatever
     it declares itself; None takes one away. `said_dead`: who has said that it is dead; that stands
     until the node is heard again. `signals_taken`: of its signals, the number of the last that was
-    taken in.
+    taken in; `parts_taken`: likewise of those of each part, the one that was heard last at the end.
 
     `cordoned_by`: BY_HEALTH, or "" for a person. `barred_at`: when health has cordoned it last.
     `suspect`: health would cordon it, and the breaker or the settings leave that to a person.
@@ -57,6 +61,7 @@ class Node:
     set_labels: tuple[tuple[str, str | None], ...] = ()
     said_dead: str = ""
     signals_taken: int = 0
+    parts_taken: tuple[tuple[NodeId, int], ...] = ()
     ailments: tuple[Ailment, ...] = ()
     cordoned_by: str = ""
     barred_at: float | None = None
@@ -79,6 +84,22 @@ class Node:
             return self.inventory.labels
         found = {**dict(self.inventory.labels), **dict(self.set_labels)}
         return tuple(sorted((name, value) for name, value in found.items() if value is not None))
+
+    def taken_of(self, part: NodeId | None) -> int:
+        """Of the signals of this part, or of its own, the number of the last that was taken in."""
+        return self.signals_taken if part is None else dict(self.parts_taken).get(part, 0)
+
+    def taking(self, signals: Iterable[Signal]) -> "Node":
+        """With these taken in."""
+        taken, own = dict(self.parts_taken), self.signals_taken
+        for one in signals:
+            if one.told_by is None:
+                own = max(own, one.number)
+            else:
+                last = taken.pop(one.told_by, 0)
+                taken[one.told_by] = max(last, one.number)
+        parts = tuple(taken.items())[-MOST_PARTS:]
+        return replace(self, signals_taken=own, parts_taken=parts)
 
     @property
     def word(self) -> str:

@@ -40,4 +40,5 @@ def _reset(ailment: Ailment, node: Node) -> str:
     is_amd = any(one.uuid.startswith(AMD) for one in node.inventory.gpus)
     if is_amd:
         return f"amd-smi reset --gpureset --gpu {'all' if gpu is None else gpu.index}"
-    return "nvidia-smi --gpu-reset" if gpu is None else f"nvidia-smi --gpu-reset -i {gpu.uuid}"
+    name = ailment.uuid or (gpu.uuid if gpu is not None else "")
+    return f"nvidia-smi --gpu-reset -i {name}" if name else "nvidia-smi --gpu-reset"

@@ -95,10 +95,11 @@ def _take(
     if signal.kind == SignalKind.CHECK and signal.code == PASSED:
         known.update((one.key, _mend(one, now)) for one in known.values() if _shown(one, signal))
         return
-    key = (signal.kind, signal.code, signal.gpu, signal.device)
+    unit = signal.uuid or signal.gpu
+    key = (signal.kind, signal.code, unit, signal.device)
     known[key] = _again(known.get(key), noticed, now, rules)
     if signal.recovery and named_by_driver(signal.recovery) == Remedy.IGNORE:
-        back = [one for one in known.values() if one.gpu == signal.gpu and one.remedy in BY_BOOT]
+        back = [one for one in known.values() if one.unit == unit and one.remedy in BY_BOOT]
         known.update((one.key, _mend(one, now)) for one in back)  # the driver says: none is needed
 
 
@@ -129,10 +130,13 @@ def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
             noticed_at=signal.at,
             recovery=signal.recovery,
             settles_at=now + settle if settle else None,
+            uuid=signal.uuid,
         )
-    anew = old.mended_at is not None or now - old.last >= rules.outbreak_seconds
+    late = now - old.last >= rules.outbreak_seconds and not signal.lasting
+    anew = old.mended_at is not None or late
     return replace(
         old,
+        gpu=signal.gpu,
         text=signal.text,
         since=now if old.mended_at is not None else old.since,
         last=now,
@@ -239,7 +243,7 @@ def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
         for other in others
         if other is not one
         and other.is_live
-        and other.gpu == one.gpu
+        and other.unit == one.unit
         and abs(other.last - one.last) < NEAR_SECONDS
     ]
 

@@ -39,7 +39,8 @@ class NodeGpus(Answer):
 class NodeAilment(Answer):
     """What is wrong with a node. `remedy`: what mends it; `bar`: how far it keeps the node from
     work. Moments are in seconds since 1970; `mended_at`: since when it is no more. `to_mend`:
-    the line that an operator types to mend it; "" where no command does."""
+    the line that an operator types to mend it; "" where no command does. `uuid`: of the GPU, where
+    its index is not its own for good, as on a lent node."""
 
     kind: str
     code: int | None
@@ -53,6 +54,7 @@ class NodeAilment(Answer):
     last: float
     mended_at: float | None
     excused: bool
+    uuid: str = ""
     to_mend: str = ""
 
     @classmethod

@@ -33,6 +33,7 @@ EXCEPTIONS: Final = dict.fromkeys(
     OTHERS,
 )
 CLAIM: Final = "shared"
+BUSY: Final = "0.use 70\n1.use 70\n"  # what the driver in the pods says
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +86,16 @@ class OnKubernetes:
         self.team.kube.power_on(node, boot=f"boot-{self.boots}-of-{node}")
         until(lambda: self.house.node(node).liveness == "alive")
 
+    def tell_xid(self, node: str, id: str, gpu: int, code: int) -> None:
+        """Pods of one GPU call theirs 0."""
+        driver = self.shared / "driver"
+        fresh = driver / "fresh"
+        fresh.write_text(f"{BUSY}xid {code}\nxid.gpu 0\nxid.code {code}\n")
+        fresh.rename(driver / "says")
+        until(lambda: self.house.job(id).receipts)
+        fresh.write_text(BUSY)
+        fresh.rename(driver / "says")
+
     @contextmanager
     def others(self) -> Iterator[str]:
         container = {
@@ -116,7 +127,7 @@ def landlord() -> Iterator[OnKubernetes]:
         path = one.add_claim(CLAIM)
         driver = path / "driver"  # of what is here, pods see the claim alone
         driver.mkdir()
-        (compiled(driver) / "says").write_text("0.use 70\n1.use 70\n")
+        (compiled(driver) / "says").write_text(BUSY)
         one.images[IMAGE] = image(driver)
         one.up("--set", f"claims={CLAIM}:{path}", "--host", own_loopback())
         yield OnKubernetes(team=one)

@@ -50,9 +50,18 @@ class Landlord(Protocol):
         """Its power is back; a node that comes back by itself needs nothing."""
         ...
 
+    def tell_xid(self, node: str, id: str, gpu: int, code: int) -> None:
+        """The node's driver tells it of the GPU that the head calls so and the job holds."""
+        ...
+
     def others(self) -> AbstractContextManager[str]:
         """Meanwhile somebody else holds all GPUs of one node, on which nothing runs: this one."""
         ...
+
+
+def xid_line(gpu: int, code: int) -> str:
+    """As the kernel of a pretend machine says it."""
+    return f"NVRM: Xid (PCI:0000:{gpu:02x}:00): {code}, pid=1, GPU has fallen off the bus.\n"
 
 
 class Tenant:

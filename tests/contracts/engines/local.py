@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from corral.wire.node import decode_settings, encode_settings
+from tests.contracts.engines.landlord import xid_line
 from tests.patience import own_loopback
 from tests.scenarios.house import House, house
 
@@ -43,6 +44,10 @@ class Local:
 
     def revive(self, node: str) -> None:
         """It reboots by itself."""
+
+    def tell_xid(self, node: str, id: str, gpu: int, code: int) -> None:
+        with (self.house.root / "nodes" / node / "kernel.log").open("a") as log:
+            log.write(xid_line(gpu, code))
 
     @contextmanager
     def others(self) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
+from tests.contracts.engines.landlord import xid_line
 from tests.patience import own_loopback
 from tests.ray_cluster import RayHouse, ray_house
 from tests.scenarios.house import House, until
@@ -47,6 +48,10 @@ class OnRay:
 
     def revive(self, node: str) -> None:
         self.ray.start_ray(node)
+
+    def tell_xid(self, node: str, id: str, gpu: int, code: int) -> None:
+        with (self.ray.folder(node) / "kernel.log").open("a") as log:
+            log.write(xid_line(gpu, code))
 
     @contextmanager
     def others(self) -> Iterator[str]:

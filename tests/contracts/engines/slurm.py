@@ -14,6 +14,7 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.part import part_of
 from corral.engines.local.processes import Process
 from corral.wire.node import decode_settings
+from tests.contracts.engines.landlord import xid_line
 from tests.patience import own_loopback
 from tests.scenarios.house import House, house
 from tests.slurm import Slurm, cluster
@@ -41,13 +42,22 @@ class OnSlurm:
         return self.house.ranks(id, attempt)
 
     def kill_agent(self, node: str, id: str) -> None:
-        """The part's: a folder of its own is named in its settings, and holds its process id."""
+        """The part's, whose process id is in its folder."""
+        for folder in self._folders(node, id):
+            agent = Process.recorded(folder / "agent.pid")
+            assert agent is not None
+            agent.signal(signal.SIGKILL)
+
+    def tell_xid(self, node: str, id: str, gpu: int, code: int) -> None:
+        (folder,) = self._folders(node, id)
+        with (folder / "kernel.log").open("a") as log:
+            log.write(xid_line(gpu, code))
+
+    def _folders(self, node: str, id: str) -> list[Path]:
+        """That of the job's part there: its settings name it."""
         part = part_of(NodeId(node), (JobId(id), AttemptNumber(self.house.job(id).attempt)))
-        for file in Path(tempfile.gettempdir()).glob("corral-part-*/node.json"):
-            if decode_settings(file.read_bytes()).node == part:
-                agent = Process.recorded(file.with_name("agent.pid"))
-                assert agent is not None
-                agent.signal(signal.SIGKILL)
+        files = Path(tempfile.gettempdir()).glob("corral-part-*/node.json")
+        return [file.parent for file in files if decode_settings(file.read_bytes()).node == part]
 
     def kill_node(self, node: str) -> None:
         self.slurm.kill_node(node)

@@ -10,6 +10,7 @@ from corral.domain.ids import AttemptNumber, BootId, ClusterId, JobId, NodeId
 from corral.domain.job import Per
 from corral.domain.part import LEAVING, is_part, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
+from corral.domain.signals import Signal, SignalKind
 from corral.domain.wanted import Launch, Stop, Version, Wanted
 from corral.engines.lending.desk import LATE_SECONDS, LEAVE_SECONDS, Desk
 from corral.engines.lending.values import Foreign, LentNode, Look, Ticket, TicketState
@@ -103,6 +104,17 @@ def test_a_part_is_named_by_its_node_and_its_attempt() -> None:
     assert (is_part(part), node_of(part)) == (True, A)
     assert key_of(part) == (JobId("j7_3"), AttemptNumber(12))
     assert (is_part(A), node_of(A), key_of(A)) == (False, A, None)
+
+
+def test_what_a_part_has_noticed_is_its_nodes_word_until_it_is_recorded() -> None:
+    desk = handed_over()
+    part = part_of(A, KEY)
+    xid = Signal(number=1, at=1.0, kind=SignalKind.XID, text="XID 79", gpu=2, told_by=part)
+    desk.hear(part, (Seen(key=KEY, phase=Phase.UP),), (xid,))
+    told = {word.node: word.signals for word in desk.words(0.0)}
+    assert told == {A: (xid,), B: ()}
+    desk.hear(part, (Seen(key=KEY, phase=Phase.UP),), ())  # the head has recorded it
+    assert [word.signals for word in desk.words(0.0)] == [(), ()]
 
 
 def test_nothing_is_handed_over_before_the_first_look() -> None:

@@ -550,6 +550,7 @@ export interface NodeAilment {
   since: number;
   text: string;
   to_mend: string;
+  uuid: string;
 }
 
 export interface NodeDetail {

@@ -217,12 +217,12 @@ function Health({ node }: { node: NodeDetail }) {
             </thead>
             <tbody>
               {node.ailments.map((one) => (
-                <tr key={`${one.kind}${one.code}${one.gpu}${one.device}`}>
+                <tr key={`${one.kind}${one.code}${one.uuid || one.gpu}${one.device}`}>
                   <td className="wide">
                     <span className={one.mended_at ? "soft" : "bad"}>{one.text}</span>
                   </td>
                   <td className="tight">
-                    {one.gpu === null ? one.device || "node" : `GPU ${one.gpu}`}
+                    {one.uuid || (one.gpu === null ? one.device || "node" : `GPU ${one.gpu}`)}
                   </td>
                   <td className="number">{one.count}</td>
                   <td className="tight">

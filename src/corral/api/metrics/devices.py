@@ -256,7 +256,7 @@ def _xid_line(node: Node, labels: str, gpu: GpuSample) -> str:
     of_gpu = [
         one
         for one in node.ailments
-        if one.is_live and one.kind == SignalKind.XID and one.gpu == gpu.index
+        if one.is_live and one.kind == SignalKind.XID and one.unit in (gpu.uuid, gpu.index)
     ]
     code = (max(of_gpu, key=lambda one: one.last).code or 0) if of_gpu else 0
     title = rule_of(SignalKind.XID, code).title if code else "No Error"

@@ -8,6 +8,7 @@ from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
 from corral.domain.ids import BootId, NodeId
 from corral.domain.part import LEAVING, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
+from corral.domain.signals import Signal
 from corral.domain.wanted import Launch, Wanted
 from corral.engines.lending.shown import MISSED_LOOKS, Shown
 from corral.engines.lending.values import LentNode, Look, Ticket, TicketState
@@ -21,7 +22,8 @@ NEVER_CAME: Final = "nothing of it is on this node"
 
 @dataclass(slots=True, kw_only=True)
 class Handed(Shown):
-    """One attempt, as far as it has come. `parts` is the newest word of each of its parts.
+    """One attempt, as far as it has come. `parts` is the newest word of each of its parts, and
+    `signals` what each has noticed that the head may not have recorded.
 
     `is_equipped`: what its agents need is where they look for it; asked of one alone that the batch
     system has placed, for any other has it from the start.
@@ -34,6 +36,7 @@ class Handed(Shown):
     stop_since: float | None = None
     wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
     parts: dict[NodeId, Seen] = field(default_factory=dict)
+    signals: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
     left_at: int | None = None  # looks that had been taken when a part said that it was made to end
     settled: set[NodeId] = field(default_factory=set)
     settled_at: float | None = None
@@ -111,9 +114,11 @@ class Desk:
                 blame = handed.ticket.blame or "the batch system knows nothing of it any more"
                 handed.ticket = replace(handed.ticket, state=TicketState.ENDED, blame=blame)
 
-    def hear(self, part: NodeId, seen: Iterable[Seen]) -> None:
+    def hear(self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()) -> None:
         """Take the word of a part: of its own attempt alone."""
         key = key_of(part)
+        if key is not None and (signals or key in self.attempts):
+            self._handed(key).signals[node_of(part)] = signals
         for one in seen:
             if key is not None and one.key == key:
                 handed = self._handed(key)
@@ -182,10 +187,15 @@ class Desk:
                 inventory=self._offered(node),
                 address=node.address,
                 seen=tuple(seen.get(node.node, ())),
+                signals=self._signals(node.node),
             )
             for node in self.nodes.values()
             if not node.down and not node.silent
         ]
+
+    def _signals(self, node: NodeId) -> tuple[Signal, ...]:
+        """Of all its parts; the head takes each once (0062)."""
+        return tuple(one for it in self.attempts.values() for one in it.signals.get(node, ()))
 
     def proofs(self) -> Mapping[NodeId, str]:
         """Nodes on which nothing runs any more, with the proof."""

@@ -130,7 +130,7 @@ class LendingEngine:
 
     def hear_part(self, word: NodeFacts) -> None:
         """Take the word of a part's agent."""
-        self.desk.hear(word.node, word.seen)
+        self.desk.hear(word.node, word.seen, word.signals)
         self._stir.set()
 
     def part_word(self, part: NodeId) -> Wanted | None:

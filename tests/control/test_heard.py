@@ -1,0 +1,29 @@
+"""What of a node's word is new."""
+
+from dataclasses import replace
+
+from corral.control.heard import is_news
+from corral.domain.facts import NodeFacts
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.part import part_of
+from corral.domain.resources import Inventory
+from corral.domain.signals import Signal, SignalKind
+
+N1 = NodeId("n1")
+XID = Signal(number=4, at=1.0, kind=SignalKind.XID, text="XID 79")
+
+
+def word(*signals: Signal) -> NodeFacts:
+    return NodeFacts(
+        node=N1, boot=BootId("b"), heard_at=0.0, inventory=Inventory(), signals=signals
+    )
+
+
+def test_a_signal_is_news_once_whoever_has_told_it() -> None:
+    part = part_of(N1, (JobId("j1"), AttemptNumber(1)))
+    of_a_part = replace(XID, number=1, told_by=part)
+    assert is_news(word(), word(XID))
+    assert not is_news(word(XID), word(XID))
+    assert not is_news(word(XID), word())
+    assert is_news(word(XID), word(XID, of_a_part)), "its numbers are its own"
+    assert not is_news(word(XID, of_a_part), word(of_a_part, XID))

@@ -1,6 +1,7 @@
 """The checks themselves, done for real on this machine, and each broken once."""
 
 import hashlib
+import importlib.machinery
 import os
 import socket
 import struct
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -76,6 +77,7 @@ def proving(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     """In place of the process that has PyTorch: a shell with the same words."""
     monkeypatch.setattr(torch_proof, "COMMAND", ("/bin/sh", "-c", script))
     monkeypatch.setattr(gpus, "has_torch", lambda: True)
+    monkeypatch.setattr(gpus, "has_gpu_build", lambda: True)
 
 
 def test_wrong_products_and_errors_are_those_of_their_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,6 +117,38 @@ def test_without_pytorch_nothing_is_said_of_a_gpu_but_what_to_install(
     found = list(check_gpus(ask(CheckKind.MATMUL, on=GPUS)))
     assert [one.ran for one in found] == [False, False]
     assert "pip install 'corral[train]'" in found[0].text
+
+
+def test_a_pytorch_without_cuda_says_so_and_condemns_no_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proving(monkeypatch, "echo 'Torch not compiled with CUDA enabled' >&2; exit 1")
+    monkeypatch.setattr(gpus, "has_gpu_build", lambda: False)
+    found = list(check_gpus(ask(CheckKind.MATMUL, CheckKind.ALL_REDUCE, on=GPUS)))
+    assert [(one.kind, one.failed, one.ran) for one in found] == [("matmul", None, False)] * 2
+    assert "without CUDA" in found[0].text
+
+
+@pytest.mark.parametrize(
+    ("written", "is_for_gpus"),
+    [
+        ("cuda: Optional[str] = None\nhip: Optional[str] = None\n", False),
+        ("cuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n", True),
+        ("cuda = None\nhip = '6.4.43482'\n", True),
+        (None, True),
+    ],
+)
+def test_whether_pytorch_is_for_gpus_is_read_and_not_imported(
+    written: str | None, is_for_gpus: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise AssertionError('it was imported')")
+    if written is not None:
+        (package / "version.py").write_text(written)
+    spec = importlib.machinery.PathFinder.find_spec("torch", [str(tmp_path)])
+    monkeypatch.setattr(torch_proof, "find_spec", lambda name: spec)
+    assert torch_proof.has_gpu_build() is is_for_gpus
 
 
 def test_the_slowest_rank_is_the_rate_of_all_and_a_wrong_sum_fails(
@@ -201,6 +235,27 @@ def test_a_folder_that_is_not_there_or_is_empty_fails(
     assert found.failed is True
 
 
+def test_a_folder_below_that_is_closed_is_told_and_hides_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"x")
+    scan = os.scandir
+
+    def guarded(path: str) -> object:  # root, who runs tests, may read all
+        if path.rstrip("/").endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", guarded)
+    whole, _ = check_data(str(tmp_path), 1.0)
+    assert (whole.value, whole.failed) == (1.0, False)
+    assert "1 folder may not be read" in whole.text
+    with pytest.raises(PermissionError):
+        listed(str(tmp_path / "closed"))
+
+
 def test_the_clock_is_told_or_that_it_is_not_known() -> None:
     assert check_clock(-0.25).value == -0.25
     assert not check_clock(None).ran
@@ -209,8 +264,8 @@ def test_the_clock_is_told_or_that_it_is_not_known() -> None:
 # -- links ---------------------------------------------------------------------------------------
 
 
-def linked(first: list[str], second: list[str], seconds: float = 0.1) -> list[Found]:
-    """What both ends find, each with these words of what it can do."""
+def linked(seconds: float = 0.1, *, on: Sequence[Gpu] = ()) -> list[Found]:
+    """What both ends find, each with these GPUs."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     found: list[Found] = []
@@ -220,7 +275,7 @@ def linked(first: list[str], second: list[str], seconds: float = 0.1) -> list[Fo
             id="1", kinds=(CheckKind.LINK,), by="ada", at=0.0, until=1.0, seconds=seconds,
             peer=NodeId(other), leads=leads, address="127.0.0.1", port=port,
         )  # fmt: skip
-        found.extend(check_link(checkup, ()))
+        found.extend(check_link(checkup, on))
 
     ends = [
         threading.Thread(target=end, args=("a", "b", True)),
@@ -235,7 +290,7 @@ def linked(first: list[str], second: list[str], seconds: float = 0.1) -> list[Fo
 
 def test_two_nodes_without_pytorch_stream_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "has_torch", lambda: False)
-    first, second = linked([], [])
+    first, second = linked()
     assert [first.device, second.device] == ["a", "b"]
     assert first.value == second.value
     assert (first.value or 0) > 1e5
@@ -254,9 +309,19 @@ def test_a_link_to_nobody_fails_at_its_other_end(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.train
 def test_two_nodes_with_pytorch_add_up_by_gloo() -> None:
-    first, second = linked([], [])
+    first, second = linked()
     assert first.unit == second.unit == "B/s by gloo"
     assert first.value == second.value
+
+
+@pytest.mark.train
+def test_nodes_with_gpus_whose_pytorch_has_no_cuda_add_up_by_gloo_and_say_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "has_gpu_build", lambda: False)
+    first, second = linked(on=GPUS)
+    assert first.unit == second.unit == "B/s by gloo"
+    assert "not by its GPUs: PyTorch was built without CUDA" in first.text
 
 
 def test_a_check_ends_with_its_agent(tmp_path: Path) -> None:

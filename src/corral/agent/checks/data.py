@@ -22,10 +22,12 @@ LISTING: Final = "listing "  # begins the unit of what is the same where the sam
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The first files, by name, with their sizes. `whole`: there are no others."""
+    """The first files, by name, with their sizes. `whole`: there are no others. `closed`: folders
+    below that this user may not read."""
 
     files: tuple[tuple[str, int], ...]
     whole: bool
+    closed: int = 0
 
     @property
     def digest(self) -> str:
@@ -37,7 +39,9 @@ class Listing:
     def says(self) -> str:
         more = "" if self.whole else "more than "
         size = size_text(sum(size for _, size in self.files))
-        return f"{more}{len(self.files):,} files, {size}, listing {self.digest}"
+        folders = f"{self.closed:,} folder{'s' * (self.closed > 1)}"
+        closed = f", {folders} may not be read" if self.closed else ""
+        return f"{more}{len(self.files):,} files, {size}, listing {self.digest}{closed}"
 
 
 def check_data(path: str, seconds: float) -> Iterator[Found]:
@@ -67,21 +71,28 @@ def check_data(path: str, seconds: float) -> Iterator[Found]:
 
 
 def listed(path: str) -> Listing:
-    """Folder by folder, each by name. Raises: OSError."""
+    """Folder by folder, each by name. Raises: OSError; not for a folder below that is closed."""
     files: list[tuple[str, int]] = []
+    closed = 0
     folders = [""]
     deadline = time.monotonic() + LIST_SECONDS
     while folders and len(files) < MOST_FILES and time.monotonic() < deadline:
         folder = folders.pop(0)
-        with os.scandir(os.path.join(path, folder)) as entries:
-            found = sorted(entries, key=lambda one: one.name)
+        try:
+            with os.scandir(os.path.join(path, folder)) as entries:
+                found = sorted(entries, key=lambda one: one.name)
+        except PermissionError:
+            if not folder:
+                raise
+            closed += 1
+            continue
         for entry in found:
             name = os.path.join(folder, entry.name)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(name)
             elif entry.is_file() and len(files) < MOST_FILES:
                 files.append((name, entry.stat().st_size))
-    return Listing(tuple(files), whole=not folders and len(files) < MOST_FILES)
+    return Listing(tuple(files), whole=not folders and len(files) < MOST_FILES, closed=closed)
 
 
 def _speed(path: str, what: str, names: list[str], seconds: float) -> Found:

@@ -12,10 +12,12 @@ from typing import Any, Final
 from corral.agent.checks.rates import rate_text
 from corral.agent.checks.torch_proof import (
     MISSING,
+    NO_CUDA,
     NoProof,
     answers,
     begun,
     ended,
+    has_gpu_build,
     has_torch,
     proven,
     visible,
@@ -37,10 +39,11 @@ def check_gpus(ask: Ask) -> Iterator[Found]:
     if not ask.gpus:
         yield from on_cpu(kinds, ask.checkup.seconds)
         return
-    if not has_torch():
+    if not has_torch() or not has_gpu_build():
+        why = NO_CUDA if has_torch() else MISSING
         for gpu in ask.gpus:
             for kind in kinds:
-                yield Found(kind=kind, gpu=gpu.index, text=MISSING, ran=False)
+                yield Found(kind=kind, gpu=gpu.index, text=why, ran=False)
         return
     if kinds:
         yield from _each(ask, kinds)

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from corral.agent.checks.rates import rate_text
-from corral.agent.checks.torch_proof import NoProof, has_torch, proven, visible
+from corral.agent.checks.torch_proof import (
+    MISSING,
+    NO_CUDA,
+    NoProof,
+    has_gpu_build,
+    has_torch,
+    proven,
+    visible,
+)
 from corral.agent.checks.words import BYTES_PER_SECOND, Found
 from corral.domain.checks import CheckKind, CheckUp
 from corral.domain.resources import Gpu
@@ -36,6 +44,8 @@ def check_link(checkup: CheckUp, gpus: Sequence[Gpu]) -> Iterator[Found]:
         yield Found(kind=CheckKind.LINK, device=peer, text=text, failed=True)
         return
     how = {"nccl": "NCCL, a GPU each", "gloo": "gloo, on CPUs", "stream": "a TCP stream"}[by]
+    if by != "nccl" and gpus:
+        how += f"; not by its GPUs: {_why_not() or f'{peer} cannot'}"
     unit = BYTES_PER_SECOND if by == "nccl" else f"{BYTES_PER_SECOND} by {by}"
     text = f"with {peer} it adds up at {rate_text(rate)} ({how})"
     yield Found(kind=CheckKind.LINK, device=peer, text=text, value=rate, unit=unit)
@@ -62,8 +72,8 @@ def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
 
 def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
     """What both can. Raises: OSError, ValueError."""
-    torch = has_torch()
-    mine = [by for by in BY if by == "stream" or (torch and (by == "gloo" or gpus))]
+    torch, nccl = has_torch(), bool(gpus) and has_gpu_build()
+    mine = [by for by in BY if by == "stream" or (torch and (by == "gloo" or nccl))]
     talk.sendall(json.dumps(mine).encode() + b"\n")
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
@@ -73,6 +83,13 @@ def _agreed(talk: socket.socket, gpus: Sequence[Gpu]) -> str:
         line += piece
     theirs = json.loads(line)
     return next(by for by in mine if by in theirs)
+
+
+def _why_not() -> str:
+    """Why this end has no NCCL for its GPUs; "" where it has."""
+    if not has_torch():
+        return MISSING
+    return "" if has_gpu_build() else NO_CUDA
 
 
 def _stream(talk: socket.socket, checkup: CheckUp) -> float:

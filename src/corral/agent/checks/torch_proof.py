@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from corral.domain.resources import Gpu
@@ -14,6 +16,8 @@ from corral.domain.resources import Gpu
 START_SECONDS: Final = 120.0  # that PyTorch and a driver may take beyond the computing itself
 END_SECONDS: Final = 2.0
 COMMAND: Final = (sys.executable, "-m", "corral.train.proof")
+BUILT_FOR: Final = re.compile(r"^(?:cuda|hip)\b.*= *['\"]", re.MULTILINE)  # in torch/version.py
+NO_CUDA: Final = "PyTorch was built without CUDA or ROCm on this node: install a build for its GPUs"
 MISSING: Final = "PyTorch is not installed for Corral on this node: pip install 'corral[train]'"
 
 
@@ -27,6 +31,19 @@ class NoProof(Exception):
 
 def has_torch() -> bool:
     return find_spec("torch") is not None
+
+
+def has_gpu_build() -> bool:
+    """Whether PyTorch was built for GPUs, by what it writes down of itself: to import it here
+    would cost an agent its memory. Where nothing is written it is taken to be."""
+    found = find_spec("torch")
+    if found is None or found.origin is None:
+        return False
+    try:
+        text = Path(found.origin).with_name("version.py").read_text()
+    except OSError:
+        return True
+    return BUILT_FOR.search(text) is not None
 
 
 def visible(gpus: Sequence[Gpu]) -> Mapping[str, str]:

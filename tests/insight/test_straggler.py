@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.domain.facts import Pace
-from corral.insight.straggler import Look, Packed, Straggler, span_of, straggler_of
+from corral.insight.straggler import Look, Looks, Straggler, span_of, straggler_of
 
 
 def looks(
@@ -56,7 +56,9 @@ def test_each_rank_is_held_against_the_median_of_the_others(busy: list[float]) -
     for rank, own in enumerate(busy):
         others = median(one for other, one in enumerate(busy) if other != rank)
         assert abs(exp(span.ratios[rank]) - own / others) < 1e-9
-    assert Packed.of(after).look == after
+    kept = Looks(2)
+    kept.add(after, 0.0)
+    assert kept.first == after
 
 
 def test_a_rank_that_is_ten_percent_slower_is_named_with_its_seconds() -> None:
@@ -100,3 +102,23 @@ def test_a_hiccup_of_one_look_is_no_straggler() -> None:
     late = {rank: pace for rank, pace in whole[5].items()}
     late[1] = late[1]._replace(wait_seconds=late[1].wait_seconds - 4.0)
     assert named([*whole[:5], late, *whole[6:]]) is None
+
+
+def test_looks_are_kept_as_they_were_the_oldest_going_first() -> None:
+    some = Looks(3)
+    assert len(some) == 0
+    for number in range(1, 6):
+        some.add(a_look(number, ranks=2), save_seconds=10.0 * number)
+        assert len(some) == min(number, 3)
+        assert some.first == a_look(max(1, number - 2), ranks=2)
+    assert some.save_seconds == 20.0
+    some.add(a_look(6, ranks=3), save_seconds=70.0)
+    assert len(some) == 1
+    assert some.first == a_look(6, ranks=3)
+    assert some.save_seconds == 0.0
+
+
+def a_look(number: int, *, ranks: int) -> Look:
+    return {
+        rank: Pace(rank, number, 0.1 * number + rank, 0.2 * number, 0.3) for rank in range(ranks)
+    }

@@ -1,6 +1,5 @@
 """What the ranks of running jobs say of their time, from look to look, and what bounds each job."""
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -15,7 +14,7 @@ from corral.domain.units import share_text
 from corral.domain.world import Event, World
 from corral.insight.bottleneck import Bottleneck, Spent, bottleneck_of
 from corral.insight.links import link_use
-from corral.insight.straggler import Look, Packed, Span, Straggler, span_of, straggler_of
+from corral.insight.straggler import Look, Looks, Span, Straggler, span_of, straggler_of
 
 LOOK_SECONDS: Final = 4.0
 LOOKS: Final = 15  # that are kept: what is said holds for the last minute
@@ -23,13 +22,12 @@ LOOKS: Final = 15  # that are kept: what is said holds for the last minute
 
 @dataclass(slots=True)
 class _Loop:
-    """One attempt's loop. `spans` are between each two of its looks. `told`: the straggler that was
-    told of."""
+    """One attempt's loop. `spans` are between each two of its looks, None where those say too
+    little. `told`: the straggler that was told of."""
 
-    looks: deque[Packed] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    looks: Looks = field(default_factory=lambda: Looks(LOOKS))
     newest: Look = field(default_factory=dict)
-    spans: deque[Span | None] = field(default_factory=lambda: deque(maxlen=LOOKS - 1))
-    saves: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    spans: tuple[Span | None, ...] = ()
     nodes: dict[int, NodeId] = field(default_factory=dict)  # of each rank
     straggler: Straggler | None = None
     told: int | None = None
@@ -66,12 +64,11 @@ class Paces:
             return  # it makes no step, or its nodes are silent
         look = paces or {0: _whole(next(iter(said.values())))}
         if loop.looks:
-            loop.spans.append(span_of(loop.newest, look))
+            loop.spans = (*loop.spans, span_of(loop.newest, look))[1 - LOOKS :]
         loop.newest = look
-        loop.looks.append(Packed.of(look))
-        loop.saves.append(max(one.save_seconds for one in said.values()))
+        loop.looks.add(look, max(one.save_seconds for one in said.values()))
         spans = [one for one in loop.spans if one is not None]
-        loop.straggler = straggler_of(spans, loop.looks[0].look, look)
+        loop.straggler = straggler_of(spans, loop.looks.first, look) if spans else None
         if loop.straggler is not None and loop.straggler.rank != loop.told:
             loop.told = loop.straggler.rank
             yield _told(world, key, loop.straggler, loop.nodes[loop.told], wall)
@@ -110,7 +107,7 @@ def _spent(loop: _Loop, gpus: list[GpuSample]) -> Spent:
     seen = _sensed(gpus)
     if len(loop.looks) < 2:
         return seen
-    first, last = loop.looks[0].look, loop.newest
+    first, last = loop.looks.first, loop.newest
     both = [(first[rank], last[rank]) for rank in first.keys() & last.keys()]
     if not both:
         return seen
@@ -120,7 +117,7 @@ def _spent(loop: _Loop, gpus: list[GpuSample]) -> Spent:
         data_seconds=median(after.data_seconds - before.data_seconds for before, after in both),
         compute_seconds=median(a.compute_seconds - b.compute_seconds for b, a in both),
         wait_seconds=median(after.wait_seconds - before.wait_seconds for before, after in both),
-        save_seconds=max(0.0, loop.saves[-1] - loop.saves[0]),
+        save_seconds=loop.looks.save_seconds,
     )
 
 

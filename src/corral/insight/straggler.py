@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log, sqrt
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from corral.domain.facts import Pace
 
@@ -52,28 +52,49 @@ class Span:
     ratios: "array[float]"
 
 
-class Packed(NamedTuple):
-    """A look that is kept: four numbers of each rank."""
+class Looks:
+    """The newest looks at one loop, at most so many, all in one array: of each the seconds that
+    saves took until then, and four numbers of each rank. Of other ranks than before it begins anew.
+    """
 
-    ranks: tuple[int, ...]
-    numbers: "array[float]"
+    __slots__ = ("_most", "_numbers", "_ranks")
 
-    @classmethod
-    def of(cls, look: Look) -> "Packed":
-        numbers = (
-            number
-            for pace in look.values()
-            for number in (pace.step, pace.data_seconds, pace.compute_seconds, pace.wait_seconds)
-        )
-        return cls(tuple(look), array("d", numbers))
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ranks: tuple[int, ...] = ()
+        self._numbers = array("d")
+
+    def __len__(self) -> int:
+        return len(self._numbers) // self._width
+
+    def add(self, look: Look, save_seconds: float) -> None:
+        ranks = tuple(look)
+        if ranks != self._ranks:
+            self._ranks, self._numbers = ranks, array("d")
+        if len(self) == self._most:
+            del self._numbers[: self._width]
+        self._numbers.append(save_seconds)
+        for pace in look.values():
+            numbers = (pace.step, pace.data_seconds, pace.compute_seconds, pace.wait_seconds)
+            self._numbers.extend(numbers)
 
     @property
-    def look(self) -> Look:
+    def _width(self) -> int:
+        return 1 + 4 * len(self._ranks)
+
+    @property
+    def first(self) -> Look:
+        """The oldest that is kept; nobody, where there is none."""
         found = {}
-        for at, rank in enumerate(self.ranks):
-            step, *seconds = self.numbers[4 * at : 4 * at + 4]
+        for at, rank in enumerate(self._ranks):
+            step, *seconds = self._numbers[1 + 4 * at : 5 + 4 * at]
             found[rank] = Pace(rank, int(step), *seconds)
         return found
+
+    @property
+    def save_seconds(self) -> float:
+        """What saves took from the first look to the last."""
+        return max(0.0, self._numbers[-self._width] - self._numbers[0])
 
 
 def span_of(before: Look, after: Look) -> Span | None:

@@ -38,7 +38,8 @@ settings.load_profile("steady")
 
 # What replays at the speed of compiled code: in one process, or each would compile it for itself.
 COMPILED = ("tests/replay/", "tests/schedule/columns/", "tests/cli/test_simulate.py",
-            "tests/cli/test_imports.py")  # fmt: skip
+            "tests/cli/test_imports.py", "tests/plan/test_capacity.py",
+            "tests/cli/planner/test_capacity.py", "tests/cli/planner/test_hints.py")  # fmt: skip
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the marks

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.replay import Failures, Workload, largest_gang, metrics_of, replay
-from corral.replay.replay import Event
+from corral.replay.replay import Event, world_of
 from corral.schedule.columns.order import DEFAULT, POLICIES, Named
 from tests.replay.checker import check, longest_wait, mean_completion, mean_slowdown
 from tests.replay.workloads import NODES, workloads
@@ -66,6 +66,12 @@ def test_failures_are_the_dice_of_the_seed() -> None:
 
     assert ended(1, 600.0) == ended(1, 600.0) != ended(2, 600.0)
     assert 500_000 < ended(1, 600.0) < ended(1, 50_000.0) < ended(1, 0.0)
+
+
+def test_whole_seconds_are_no_reason_to_compile_it_all_once_more() -> None:
+    work = Workload(submits=[0.0], durations=[5.0], gpus=[2], queues=[0])
+    whole = world_of(work, Failures(mtbf_seconds=100_000, save_seconds=600))
+    assert [type(one) for one in whole] == [type(one) for one in world_of(work)]
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [([8, 8, 4, 2], 20), ([1] * 5, 5), ([8], 8)])

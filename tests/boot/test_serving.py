@@ -13,11 +13,11 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
-from corral.boot.serving import Server, uvicorn_config
+from corral.boot.serving import Inbox, Server, uvicorn_config
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import Tls, tls_of
 
-OF_A_CONNECTION = ("Http", "WebSocketsSansIOProtocol", "SSLProtocol", "SSLObject", "MemoryBIO")
+OF_A_CONNECTION = ("Http", "Ws", "Inbox", "SSLProtocol", "SSLObject", "MemoryBIO")
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,3 +78,26 @@ def test_agents_that_dial_anew_leave_nothing_of_their_old_connections(tmp_path: 
         uvloop.run(dial(5))
     finally:
         gc.enable()
+
+
+def test_an_inbox_loses_nothing_whoever_waits_or_stops_waiting() -> None:
+    async def read() -> None:
+        inbox = Inbox()
+        waits = asyncio.create_task(inbox.get())
+        await asyncio.sleep(0)
+        waits.cancel()
+        await asyncio.wait([waits])
+        sent = [{"type": "websocket.receive", "bytes": bytes([at])} for at in range(3)]
+        for one in sent[:2]:
+            inbox.put_nowait(one)  # type: ignore[arg-type]
+        assert not inbox.empty()
+        assert [await inbox.get(), await inbox.get()] == sent[:2]
+        assert inbox.empty()
+        waits = asyncio.create_task(inbox.get())
+        await asyncio.sleep(0)
+        inbox.put_nowait(sent[2])  # type: ignore[arg-type]
+        waits.cancel()  # in the same moment
+        await asyncio.wait([waits])
+        assert await inbox.get() == sent[2]
+
+    asyncio.run(read())

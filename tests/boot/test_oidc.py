@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from corral.boot.oidc import keep_secret, provider_secret, rule_of
-from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.oidc import SECRET_FILE, SECRET_VARIABLE, provider_secret, rule_of
+from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.domain.people import Role
 
@@ -45,8 +45,9 @@ def test_what_is_unsafe_or_lets_nobody_in_is_refused_with_what_to_type(
 
 def test_the_secret_of_the_environment_is_kept_where_only_its_owner_reads(tmp_path: Path) -> None:
     place = ClusterDir(tmp_path)
-    assert keep_secret(place, {}) is None
-    file = keep_secret(place, {"CORRAL_OIDC_SECRET": "hush"})
+    assert keep_variable(place, SECRET_VARIABLE, SECRET_FILE, {}) is None
+    said = {"CORRAL_OIDC_SECRET": "hush"}
+    file = keep_variable(place, SECRET_VARIABLE, SECRET_FILE, said)
     assert file is not None
     assert Path(file).stat().st_mode & 0o777 == 0o600
     settings = ClusterSettings(**GIVEN, oidc_secret_file=file)

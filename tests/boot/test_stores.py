@@ -9,8 +9,8 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from corral.boot.leading import RollCall
 from corral.boot.sealing import KeyRing
-from corral.boot.settings import ClusterDir, ClusterSettings
-from corral.boot.stores import agree, check_several, keep_variable, open_store, url_in
+from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
+from corral.boot.stores import KEPT, VARIABLE, agree, check_several, open_store, url_in
 from corral.boot.tls import agree_on_authority, own_tls, tls_of
 from corral.boot.up import Asked, bring_up
 from corral.domain.errors import Conflict, CorralError, SpecInvalid
@@ -89,8 +89,8 @@ def test_the_address_is_read_from_a_file_of_ones_own(tmp_path: Path) -> None:
 
 def test_what_the_variable_says_is_kept_for_the_next_start(tmp_path: Path) -> None:
     place, _ = place_of(tmp_path / "a")
-    assert keep_variable(place, {}) is None
-    kept = keep_variable(place, {"CORRAL_STORE": ADDRESS})
+    assert keep_variable(place, VARIABLE, KEPT, {}) is None
+    kept = keep_variable(place, VARIABLE, KEPT, {"CORRAL_STORE": ADDRESS})
     assert url_in(kept) == ADDRESS
 
 

@@ -1,5 +1,6 @@
 """What is known of a node whose parts tell of it, and when it is known no more."""
 
+from corral.control.ledger import Ledger
 from corral.control.sensed import PART_SECONDS, Sensed
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.part import part_of
@@ -66,3 +67,27 @@ def test_a_gpu_that_was_given_back_is_unknown_until_its_next_holder_tells_of_it(
     del cluster.world.allocations[first, AttemptNumber(1), N1]
     sensed.take(parts[second], said(11.0, (seats[second], 0.6)), 111.0)
     assert uses(sensed) == {seats[second]: 0.6}
+
+
+def test_the_ledger_counts_each_second_of_a_gpu_once_though_parts_speak_in_turn() -> None:
+    cluster = Cluster(node("n1"))
+    jobs = [cluster.submit(gang(gpus=1)) for _ in range(2)]
+    for job in jobs:
+        cluster.up(job)
+    sensed, ledger = Sensed(lambda: cluster.world), Ledger()
+    sensed.listen(lambda *heard: ledger.take(cluster.world, *heard))
+    began = cluster.wall + 100.0
+    for turn in range(12):  # each part each 10 s, one 5 s after the other
+        job, at = jobs[turn % 2], began + 5.0 * turn
+        seat = cluster.world.attempts[job].seats[0].gpus[0]
+        gpu = GpuSample(
+            index=seat, uuid=f"GPU-{seat}", utilisation=0.5 if turn % 2 else 0.0,
+            energy_joules=1000.0 * (turn // 2),
+        )  # fmt: skip
+        teller = part_of(N1, (job, AttemptNumber(1)))
+        sensed.take(teller, NodeSample(at=at, seconds=10.0, gpus=(gpu,)), at)
+    sums = {one.job: one.amounts for one in ledger.waiting()}
+    idle, works = (sums[job] for job in jobs)
+    assert (idle.measured_gpu_seconds, idle.used_gpu_seconds) == (10.0 + 55.0, 0.0)
+    assert (works.measured_gpu_seconds, works.used_gpu_seconds) == (55.0, 27.5)
+    assert (idle.energy_joules, works.energy_joules) == (5000.0, 5000.0)

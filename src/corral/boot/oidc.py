@@ -1,6 +1,5 @@
 """An OpenID Connect provider, asked who somebody is: discovery, the code's exchange, its keys."""
 
-import os
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +8,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx2
 
-from corral.boot.settings import ClusterDir, ClusterSettings, is_loopback, write_atomically
+from corral.boot.settings import ClusterSettings, is_loopback
 from corral.domain.errors import Conflict, SpecInvalid, Trouble
 from corral.domain.people import LADDER, Role
 from corral.domain.sign_on import SETTINGS, SignOnRefused, SignOnRule, check_claims
@@ -28,8 +27,8 @@ KNOWN_SECONDS: Final = 3600.0  # for which what the provider says of itself is k
 KEYS_SECONDS: Final = 10.0  # between two looks for a key that is not known
 ID_TOKEN_BYTES: Final = 64 * 1024
 SCOPES: Final = "openid profile email"
-VARIABLE: Final = "CORRAL_OIDC_SECRET"
-KEPT: Final = "oidc-secret"
+SECRET_VARIABLE: Final = "CORRAL_OIDC_SECRET"
+SECRET_FILE: Final = "oidc-secret"
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 
 
@@ -226,16 +225,6 @@ def provider_of(settings: ClusterSettings, clock: Clock) -> Provider | None:
     if rule is None:
         return None
     return Provider(rule, provider_secret(settings), clock)
-
-
-def keep_secret(place: ClusterDir, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What CORRAL_OIDC_SECRET says, kept in a file for the next start; its path."""
-    said = environment.get(VARIABLE)
-    if not said:
-        return None
-    path = place.root / KEPT
-    write_atomically(path, said + "\n")
-    return str(path)
 
 
 def provider_secret(settings: ClusterSettings) -> str | None:

@@ -301,6 +301,19 @@ def write_atomically(path: Path, text: str) -> None:
     fresh.rename(path)
 
 
+def keep_variable(
+    place: ClusterDir, variable: str, name: str, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """What a variable of the environment says, kept for the next start in the file of this name in
+    the directory; its path. None: it says nothing."""
+    said = environment.get(variable)
+    if not said:
+        return None
+    path = place.root / name
+    write_atomically(path, said + "\n")
+    return str(path)
+
+
 def once(path: Path, content: bytes) -> bytes:
     """What the file holds; when there is none, it is made with this content, 0600, durably."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

@@ -1,14 +1,13 @@
 """Which store a head works with, and what several heads on one store must have in common."""
 
-import os
 import secrets
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from corral.boot.extras import check_extra
-from corral.boot.settings import ClusterDir, ClusterSettings, once, write_atomically
+from corral.boot.settings import ClusterDir, ClusterSettings, once
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.ports.store import Store
 
@@ -65,16 +64,6 @@ def url_in(file: str | None) -> str | None:
     if not text:
         raise Conflict(f"{path} is empty", hint="write the address of the database into it")
     return text
-
-
-def keep_variable(place: ClusterDir, environment: Mapping[str, str] = os.environ) -> str | None:
-    """What CORRAL_STORE says, kept in a file of the directory for the next start; its path."""
-    said = environment.get(VARIABLE)
-    if not said:
-        return None
-    path = place.root / KEPT
-    write_atomically(path, said + "\n")
-    return str(path)
 
 
 async def agree(

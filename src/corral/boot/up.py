@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
 from corral.boot.extras import check_installed
-from corral.boot.oidc import keep_secret
-from corral.boot.settings import LOCAL, ClusterDir, ClusterSettings, write_atomically
+from corral.boot.oidc import SECRET_FILE, SECRET_VARIABLE
+from corral.boot.settings import (
+    LOCAL,
+    ClusterDir,
+    ClusterSettings,
+    keep_variable,
+    write_atomically,
+)
 from corral.boot.start import (
     StartFailed,
     head_runs,
@@ -21,7 +27,7 @@ from corral.boot.start import (
     node_processes,
     start_head,
 )
-from corral.boot.stores import KEPT, check_several, keep_variable, url_in
+from corral.boot.stores import KEPT, VARIABLE, check_several, url_in
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.local.labels import labels_still_meant
 from corral.ports.engine import NO_ANSWER
@@ -215,9 +221,10 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
     place.create()
     before = {path: _content(path) for path in (place.cluster_json, place.root / KEPT)}
     if asked.store_file is None and not head_runs(place):
-        asked = replace(asked, store_file=keep_variable(place))
+        asked = replace(asked, store_file=keep_variable(place, VARIABLE, KEPT))
     if asked.oidc_secret_file is None and not head_runs(place):
-        asked = replace(asked, oidc_secret_file=keep_secret(place))
+        file = keep_variable(place, SECRET_VARIABLE, SECRET_FILE)
+        asked = replace(asked, oidc_secret_file=file)
     if place.joined.exists():
         raise Conflict(
             f"{place.root} is a node's directory: this machine has joined another cluster",

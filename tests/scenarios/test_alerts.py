@@ -17,6 +17,15 @@ def test_failures_and_dead_nodes_reach_who_asked_once_also_over_a_restart() -> N
         old = here.submit("old", "exit 1", retry={"user": 0})
         here.until_over(old)
         (here.root / "alerts.yaml").write_text(text)
+        broken = f"to: [{{name: broken, webhook: 'http://127.0.0.1:9'}}, {text[5:]}"
+        (here.root / "alerts.yaml").write_text(broken)
+        tried = here.corral("alert", "test", "-y")
+        assert (tried.returncode, "handed over to hook" in tried.stdout) == (1, True), tried
+        assert "not to broken: ConnectError" in tried.stdout
+        assert len(got) == 1
+        (here.root / "alerts.yaml").write_text("to: [{name: hook, webhok: 'http://x'}]")
+        assert "webhok" in here.corral("alert", "test", "-y").stderr
+        (here.root / "alerts.yaml").write_text(text)
         assert "hook" in here.ok("alert", "test", "-y")
         until(lambda: here.answer("alert", "ls")["receivers"], "the file is read")
         until(lambda: (here.root / "alerts.json").exists(), "the first look is over")

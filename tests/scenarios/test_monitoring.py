@@ -41,6 +41,8 @@ def test_it_reads_the_head_and_knows_whose_gpus_are_busy_and_ends_with_the_head(
 ) -> None:
     job = here.submit("sleeps", "sleep 600", resources={"gpu": 1})
     here.until_state(job, "RUNNING")
+    port = (here.root / "monitoring" / "port").read_text()
+    assert f"Prometheus: http://127.0.0.1:{port}" in here.ok("up")
     until(lambda: bool(asked(here, 'up{job="corral"} == 1')), "the head is read")
     until(lambda: bool(asked(here, f'DCGM_FI_DEV_GPU_UTIL{{job="{job}"}}')), "the GPU has its job")
     (row,) = asked(here, f'DCGM_FI_DEV_GPU_UTIL{{job="{job}"}}')

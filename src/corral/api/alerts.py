@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from corral.api.jobs import Asker, Within
-from corral.domain.errors import NotFound
+from corral.domain.errors import Conflict
 from corral.wire import alerts as wire
 
 router = APIRouter()
@@ -28,9 +28,14 @@ async def alerts(house: Within) -> wire.Alerts:
 
 @router.post("/v1/alerts/test")
 async def test(house: Within, caller: Asker) -> wire.AlertsSent:
-    """Send one message to each receiver. Another error than the first is not told."""
+    """Send one message to each receiver, and say whom it did not reach."""
     alerting = house.alerting
-    if alerting is None or not alerting.asked().receivers:
-        raise NotFound("receiver", "of alerts", [], see="corral alert --help")
+    asked = alerting.asked() if alerting is not None else None
+    if asked is not None and asked.trouble:
+        raise Conflict(asked.trouble, hint="mend it; how it is written: corral alert --help")
+    if alerting is None or asked is None or not asked.receivers:
+        raise Conflict("nobody is told of alerts", hint="write alerts.yaml: corral alert --help")
     await house.control.store.record(caller.entry(house.control.clock.wall()))
-    return wire.AlertsSent(sent=await alerting.test())
+    found = await alerting.test()
+    failed = [wire.ReceiverRow(name=name, trouble=why) for name, why in found.items() if why]
+    return wire.AlertsSent(sent=[name for name, why in found.items() if not why], failed=failed)

@@ -1,7 +1,13 @@
 """alert ls, test: what stands now, and whether messages reach whom they should."""
 
+from typing import TYPE_CHECKING
+
 from corral.cli.common import Change, Common
-from corral.cli.output import clock_text, note, print_json, say, show_table, table
+from corral.cli.failure import DONE, JOB_FAILED
+from corral.cli.output import clean, clock_text, note, print_json, say, show_table, table
+
+if TYPE_CHECKING:
+    from corral.wire import alerts
 
 HOW = "to have them sent, write alerts.yaml into the cluster's directory: corral alert --help"
 
@@ -13,14 +19,15 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     if common.json:
         print_json(found.model_dump(mode="json"))
         return
-    rows = table("SEVERITY", "SINCE", "WHAT", "LOOK")
+    rows = table("SEVERITY", "SINCE", "WHAT")
     for alert in found.alerts:
-        rows.add_row(alert.severity, clock_text(alert.since), alert.text, alert.next)
+        look = f"\n-> {alert.next}" if alert.next else ""
+        rows.add_row(alert.severity, clock_text(alert.since), clean(alert.text + look))
     show_table(rows)
     if not found.alerts:
         note("nothing stands")
     for receiver in found.receivers:
-        trouble = f": the last message did not reach it: {receiver.trouble}"
+        trouble = f": the last message did not reach it: {_why(receiver)}"
         note(f"told: {receiver.name}{trouble if receiver.trouble else ''}")
     if found.trouble:
         note(found.trouble)
@@ -28,11 +35,19 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
         note(f"nobody is told; {HOW}")
 
 
-def try_out(*, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Send a message to each receiver of alerts.yaml."""
+def try_out(*, common: Change = Change()) -> int:  # noqa: B008 - frozen
+    """Send a message to each receiver of alerts.yaml. Exit code: 1 where one was not reached."""
     with common.client() as client:
-        sent = client.test_alerts()
+        found = client.test_alerts()
     if common.json:
-        print_json({"sent": sent})
-    else:
-        say(f"handed over to {', '.join(sent)}")
+        print_json(found)
+    elif found.sent:
+        say(f"handed over to {', '.join(found.sent)}")
+    for one in found.failed if not common.json else ():
+        say(f"not to {one.name}: {_why(one)}")
+    return JOB_FAILED if found.failed else DONE
+
+
+def _why(one: "alerts.ReceiverRow") -> str:
+    """Its trouble begins with its name."""
+    return clean(one.trouble.removeprefix(f"{one.name}: "))

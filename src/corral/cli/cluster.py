@@ -19,6 +19,7 @@ from corral.cli.output import note, print_json, say, show_pairs
 from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, SignOn, Watching
 
 if TYPE_CHECKING:
+    from corral.boot.settings import ClusterDir
     from corral.boot.ssh import Outcome
     from corral.boot.up import Start
     from corral.wire import api
@@ -117,6 +118,7 @@ def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -
 def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     say(f"{'up' if fresh else 'already up'}: {found.head.url} (process {found.head.pid})")
     say_pages(found.head.url)
+    say_prometheus(common.place)
     show_nodes(found.nodes)
     say_what_is_pretended(common.place)
     with common.client() as client:
@@ -126,6 +128,17 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
 
 def say_pages(url: str) -> None:
     say(f"pages: {url}/ in a browser; a link that logs it in: corral ui")
+
+
+def say_prometheus(place: "ClusterDir") -> None:
+    """Where that of --monitoring answers; nothing where there is none."""
+    from corral.boot.monitoring import prometheus_of
+    from corral.boot.settings import ClusterSettings
+
+    settings = ClusterSettings.load(place)
+    beside = prometheus_of(place, settings) if settings is not None else None
+    if beside is not None:
+        say(f"Prometheus: {beside.url} on this machine; dashboards for Grafana: deploy/README.md")
 
 
 def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:

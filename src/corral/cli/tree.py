@@ -61,6 +61,7 @@ when it has changed:
       - name: mail
         of: [job_failed, job_stuck]
         email: {to: [ops@example.org], from: corral@example.org, host: smtp.example.org}
+        # also port: 587, security: starttls (or tls, or none), user: NAME, password_file: FILE
     rules: {job_stuck: 30m, node_down: 1m, queue_starved: 1d, budget_low: 10%, disk_full: 5%}
 
 These rules hold by themselves; each may be off, as may job_failed and node_kept_back. Quiet hours

@@ -42,11 +42,11 @@ def alerts_now() -> "Call[alerts.Alerts]":
     return Call(method="GET", path="/v1/alerts", read=read_as("alerts.Alerts"))
 
 
-def test_alerts() -> "Call[list[str]]":
+def test_alerts() -> "Call[alerts.AlertsSent]":
     return Call(
         method="POST",
         path="/v1/alerts/test",
-        read=lambda body: read_as("alerts.AlertsSent")(body).sent,
+        read=read_as("alerts.AlertsSent"),
         repeatable=False,
     )
 
@@ -81,8 +81,8 @@ class SyncSights:
         """What stands now, and who is told."""
         return self._call(alerts_now())
 
-    def test_alerts(self) -> list[str]:
-        """Send a message to each receiver; their names."""
+    def test_alerts(self) -> "alerts.AlertsSent":
+        """Send a message to each receiver."""
         return self._call(test_alerts())
 
 
@@ -112,5 +112,5 @@ class AsyncSights:
     async def alerts(self) -> "alerts.Alerts":
         return await self._call(alerts_now())
 
-    async def test_alerts(self) -> list[str]:
+    async def test_alerts(self) -> "alerts.AlertsSent":
         return await self._call(test_alerts())

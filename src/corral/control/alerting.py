@@ -94,13 +94,19 @@ class Alerting:
                 known = fresh
                 self._memory.save(known)
 
-    async def test(self) -> list[str]:
-        """Send one message to each receiver; their names. Raises: Trouble with the first that
-        fails."""
+    async def test(self) -> dict[str, str]:
+        """Send one message to each receiver, whatever comes of the others; by their names, why it
+        did not reach them, or ""."""
         receivers = self.asked().receivers
-        for receiver in receivers:
+        told = await asyncio.gather(*map(self._tried, receivers))
+        return {receiver.name: why for receiver, why in zip(receivers, told, strict=True)}
+
+    async def _tried(self, receiver: Receiver) -> str:
+        try:
             await receiver.send(Notice(), self._control.world.cluster)
-        return [receiver.name for receiver in receivers]
+        except Trouble as trouble:
+            return trouble.message
+        return ""
 
     async def _tell(self, known: Remembered, asked: Asked) -> Remembered:
         now = self._control.now().wall

@@ -247,6 +247,7 @@ class Alerts(Answer):
 
 
 class AlertsSent(Answer):
-    """Whom a message for trying it out was handed to."""
+    """Whom a message for trying it out was handed to, and whom it did not reach."""
 
     sent: list[str]
+    failed: list[ReceiverRow] = []

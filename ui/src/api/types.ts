@@ -26,6 +26,7 @@ export interface Alerts {
 }
 
 export interface AlertsSent {
+  failed: ReceiverRow[];
   sent: string[];
 }
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from corral.client.calls import Call, read_as
 
 if TYPE_CHECKING:
-    from corral.wire import alerts, api, gpus, series
+    from corral.wire import api, gpus, series
+    from corral.wire.alerts import Alerts, AlertsSent
 
 T = TypeVar("T")
 
@@ -38,11 +39,11 @@ def newest_events(count: int) -> "Call[list[api.Event]]":
     )
 
 
-def alerts_now() -> "Call[alerts.Alerts]":
+def alerts_now() -> "Call[Alerts]":
     return Call(method="GET", path="/v1/alerts", read=read_as("alerts.Alerts"))
 
 
-def test_alerts() -> "Call[alerts.AlertsSent]":
+def test_alerts() -> "Call[AlertsSent]":
     return Call(
         method="POST",
         path="/v1/alerts/test",
@@ -77,11 +78,11 @@ class SyncSights:
         """So many of the last events, oldest first."""
         return self._call(newest_events(count))
 
-    def alerts(self) -> "alerts.Alerts":
+    def alerts(self) -> "Alerts":
         """What stands now, and who is told."""
         return self._call(alerts_now())
 
-    def test_alerts(self) -> "alerts.AlertsSent":
+    def test_alerts(self) -> "AlertsSent":
         """Send a message to each receiver."""
         return self._call(test_alerts())
 
@@ -109,8 +110,8 @@ class AsyncSights:
     async def newest_events(self, count: int = 1) -> "list[api.Event]":
         return await self._call(newest_events(count))
 
-    async def alerts(self) -> "alerts.Alerts":
+    async def alerts(self) -> "Alerts":
         return await self._call(alerts_now())
 
-    async def test_alerts(self) -> "alerts.AlertsSent":
+    async def test_alerts(self) -> "AlertsSent":
         return await self._call(test_alerts())

@@ -8,7 +8,10 @@ from unittest import mock
 
 import pytest
 from starlette.routing import WebSocketRoute
-from websockets.exceptions import ConnectionClosed
+from starlette.websockets import WebSocket
+from structlog.testing import capture_logs
+from uvicorn.protocols.utils import ClientDisconnected
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId, NodeId
@@ -82,6 +85,20 @@ def test_an_agent_that_comes_back_is_told_what_it_missed(fresh: Head) -> None:
     agent.until(lambda: any(one.run for one in agent.wanted))
     assert agent.wanted[-1].run[0].key == (job, 1)
     agent.close()
+
+
+@pytest.mark.parametrize("path", ["beats", "logs"])
+def test_an_agent_that_has_gone_before_it_is_answered_is_no_fault_of_ours(
+    fresh: Head, path: str
+) -> None:
+    with (
+        capture_logs() as told,
+        mock.patch.object(WebSocket, "accept", side_effect=ClientDisconnected()),
+        contextlib.suppress(InvalidStatus, ConnectionClosed, InvalidMessage),
+        fresh.dial("n1", f"/v1/agents/{path}"),
+    ):
+        pass
+    assert [one for one in told if one["event"] == "bug"] == []
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(tls: Tls) -> AsyncIterator[int]:
-    server = Server(uvicorn_config(app, tls))
+async def serving(tls: Tls | None, server: Server | None = None) -> AsyncIterator[int]:
+    server = server or Server(uvicorn_config(app, tls))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         running = asyncio.create_task(server.serve(sockets=[listening]))
@@ -78,6 +78,23 @@ def test_agents_that_dial_anew_leave_nothing_of_their_old_connections(tmp_path: 
         uvloop.run(dial(5))
     finally:
         gc.enable()
+
+
+def test_those_who_dial_at_once_are_let_in_within_a_few_rounds_of_the_loop() -> None:
+    """One a round, a slow head would take each after it has given up."""
+    server = Server(uvicorn_config(app, None))
+
+    async def dial() -> int:
+        async with serving(None, server) as port:
+            dialled = [socket.create_connection(("127.0.0.1", port)) for _ in range(64)]
+            for _ in range(10):
+                await asyncio.sleep(0)
+            found = len(server.server_state.connections)
+            for one in dialled:
+                one.close()
+        return found
+
+    assert uvloop.run(dial()) == 64
 
 
 def test_an_inbox_loses_nothing_whoever_waits_or_stops_waiting() -> None:

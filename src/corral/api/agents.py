@@ -153,9 +153,9 @@ class Channels:
 
     async def beats(self, socket: WebSocket, control: Control) -> None:
         """One agent's beats, until the connection is lost."""
-        await socket.accept()
         talk: Talk | None = None
         try:
+            await socket.accept()
             talk = await self._greet(socket, control)
             telling = asyncio.create_task(self._tell(talk))
             try:
@@ -309,7 +309,10 @@ class Channels:
 
     async def logs(self, socket: WebSocket, control: Control, keeper: LogKeeper) -> None:
         """One agent's logs, until the connection is lost."""
-        await socket.accept()
+        try:
+            await socket.accept()
+        except OSError:
+            return  # it waited for so long that it has gone
         node = caller_of(socket).node
         assert node is not None
         owned: dict[tuple[JobId, AttemptNumber], range] = {}

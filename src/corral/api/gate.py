@@ -32,7 +32,7 @@ class Gate:
 
     `talks`: of WebSockets that thousands hold open, by their path. They are let in as all others,
     and then nothing of the app stands between the gate and the talk: each of its layers costs
-    every connection some memory, and every message some time (0062).
+    every connection some memory, and every message some time (0063).
     """
 
     def __init__(

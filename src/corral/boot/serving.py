@@ -19,6 +19,7 @@ from corral.web import Pages
 from corral.wire.channel import FRAME_BYTES
 
 CLOSE_SECONDS: Final = 1
+ACCEPTED_AT_ONCE: Final = 16
 
 
 class Server(uvicorn.Server):
@@ -31,6 +32,14 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """libuv takes one connection from a listening socket each time the loop goes round. Where a
+        thousand agents dial at once and a round takes long, those that are taken had given up
+        before, and dial again, for ever: so each socket is listened to several times."""
+        once = sockets or []
+        more = [one.dup() for one in once for _ in range(ACCEPTED_AT_ONCE - 1)]
+        await super().serve([*once, *more])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

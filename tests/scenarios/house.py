@@ -20,6 +20,7 @@ from corral.boot.start import head_runs, node_processes
 from corral.engines.local.processes import Process
 from corral.wire import api
 from tests.patience import PATIENCE_SECONDS
+from tests.scenarios.warm import warm
 
 CORRAL = [sys.executable, "-P", "-c", "from corral.cli.main import main; main()"]
 POLL_SECONDS = 0.02
@@ -61,11 +62,15 @@ class House:
     def corral(
         self, *words: str, stdin: str = "", seconds: float = PATIENCE_SECONDS
     ) -> "subprocess.CompletedProcess[str]":
-        """The command line, as a script would use it."""
-        environment = {name: one for name, one in os.environ.items() if "CORRAL" not in name}
+        """The command line, as a script would use it. What may start a head is a process from
+        its beginning; others come from one that has loaded them already."""
+        plain = {name: one for name, one in os.environ.items() if "CORRAL" not in name}
+        env = {**plain, "CORRAL_DIR": str(self.root), "COLUMNS": "80", "TZ": "UTC"}
+        if words[0] != "up" and self.place.head_json.exists():
+            return warm().run(list(words), env, self.root.parent, stdin, seconds)
         return subprocess.run(
             [*CORRAL, *words],
-            env={**environment, "CORRAL_DIR": str(self.root), "COLUMNS": "80", "TZ": "UTC"},
+            env=env,
             cwd=self.root.parent,
             input=stdin,
             capture_output=True,

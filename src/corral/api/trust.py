@@ -47,7 +47,9 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> Seen | None:
     if key_of(node) not in (None, seen.key):
         return None
     node = node_of(node)
-    saves = tuple(save for save in seen.saves if (save.job, save.attempt) == seen.key)
+    saves = seen.saves and tuple(
+        save for save in seen.saves if (save.job, save.attempt) == seen.key
+    )
     job, attempt = world.jobs.get(id), world.attempts.get(id)
     if job is None:
         return _only(seen, saves, seen.exits)  # over, or unknown: nothing can come of it
@@ -58,7 +60,7 @@ def _own_part(world: World, node: NodeId, seen: Seen) -> Seen | None:
     ranks = ranks_on(job.spec, attempt, node)
     if not ranks:
         return None
-    exits = tuple((rank, end) for rank, end in seen.exits if rank in ranks)
+    exits = seen.exits and tuple((rank, end) for rank, end in seen.exits if rank in ranks)
     return _only(seen, saves, exits)
 
 

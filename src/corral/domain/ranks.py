@@ -14,8 +14,8 @@ def ranks_each(spec: JobSpec, gpus: Sequence[int]) -> int:
 
 def ranks_on(spec: JobSpec, attempt: Attempt, node: NodeId) -> range:
     """The ranks that a node of the attempt has; none for another node."""
-    if node not in attempt.nodes:
-        return range(0)
-    each = ranks_each(spec, attempt.seats[0].gpus)
-    first = attempt.nodes.index(node) * each
-    return range(first, first + each)
+    for at, seat in enumerate(attempt.seats):  # not by `nodes`: each beat of each node asks
+        if seat.node == node:
+            each = ranks_each(spec, attempt.seats[0].gpus)
+            return range(at * each, (at + 1) * each)
+    return range(0)

@@ -68,13 +68,18 @@ def own(**more: str) -> dict[str, str]:
 
 
 def test_a_script_is_told_what_slurm_would_tell_it_and_nothing_of_another_gang() -> None:
-    told = names.of_script(plan(cpus_per_task=3, cpus_given=True), own(), "/work/bin")
+    asked = plan(cpus_per_task=3, cpus_given=True)
+    told = names.of_script(asked, own(), "/work/bin", began=1_700_000_000.7)
     assert not {"MASTER_ADDR", "RANK", "WORLD_SIZE", "SLURM_NTASKS"} & told.keys()
     assert told["SLURM_CPUS_PER_TASK"] == "3"
     assert told["PATH"] == "/work/bin:/bin"
     assert told["SLURM_JOB_CPUS_PER_NODE"] == "4(x2)"
-    told = names.of_script(plan(tasks=4, tasks_given=True, tasks_per_node=2), own(), "/b")
+    assert told["SLURM_JOB_START_TIME"] == "1700000000"
+    assert "SLURM_JOB_END_TIME" not in told, "nothing limits it"
+    asked = plan(tasks=4, tasks_given=True, tasks_per_node=2, time_seconds=3600)
+    told = names.of_script(asked, own(), "/b", began=1_700_000_000.7)
     assert (told["SLURM_NTASKS"], told["SLURM_NTASKS_PER_NODE"]) == ("4", "2")
+    assert told["SLURM_JOB_END_TIME"] == "1700003600"
 
 
 def test_a_task_has_its_own_nodes_gpus_and_commands() -> None:

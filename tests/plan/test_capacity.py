@@ -134,6 +134,7 @@ def test_a_log_is_forecast_and_sized_and_shown() -> None:
     assert more == found.sized.found.gpus - 8
     text = page(shown)
     assert "How good such forecasts of the past were" in text
+    assert "A season is 7 days." in " ".join(text.split())
     assert "Waits on more or fewer nodes" in text
     # every hour of the log is in the curve that a mix of owned and rented GPUs is made for
     assert sum(hours for _, hours in found.demand) == int(request.work.submits[-1] // 3_600)

@@ -11,7 +11,7 @@ from corral.catalog.prices import Prices, Rent, prices
 from corral.domain.errors import NotFound, SpecInvalid
 from corral.perf.serving import capacity, served
 from corral.plan.serve import ServePlan, ServeRequest, TargetsMissed, plan_serve
-from corral.plan.serve_report import report
+from corral.plan.serve_report import batch_note, report
 
 SEVENTY = ServeRequest(
     "llama-3.1-70b", qps=10.0, input=1000, output=300, ttft_p90=1000.0, itl_p90=40.0
@@ -186,6 +186,12 @@ def test_the_report_says_what_the_plan_found() -> None:
     assert len(shown.tables[0].rows) == len(found.fleets)
     assert len(shown.tables[1].rows) == len(found.unfit)
     assert shown.as_data()["data"]["fleets"][0]["gpu"] == found.best.replica.device.name
+
+
+def test_a_wait_for_a_place_in_the_batch_is_said_where_there_is_one() -> None:
+    assert batch_note(448, 0.0001) == "on average; 448 at the most"
+    note = "on average; 64 at the most; a request waits 1,250 ms for its place, on average"
+    assert batch_note(64, 1.25) == note
 
 
 def test_what_was_never_measured_under_load_is_said_to_be_so() -> None:

@@ -201,7 +201,6 @@ class Job:
     why: StopWhy | None = None  # only while STOPPING
     reason: str = ""  # a plain sentence: why it waits, stops or failed
     reason_code: str = ""
-    held_by_user: bool = False
     exit_code: int | None = None
     infra_retries: int = 0
     user_retries: int = 0

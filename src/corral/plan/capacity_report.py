@@ -138,7 +138,8 @@ def _tried(made: Forecast) -> Table:
             )
             for one in made.tried
         ),
-        note="The first one is used. Each forecast saw only what was known at its moment.",
+        note="The first one is used. Each forecast saw only what was known at its moment. A season "
+        f"is {counted(made.season * made.step_hours / 24, 'day')}.",
     )
 
 

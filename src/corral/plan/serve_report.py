@@ -67,7 +67,7 @@ def _answers(best: Fleet) -> Iterator[Answer]:
         value=each.running,
         unit="sequences",
         band=mean_band("serving.latency"),
-        note=f"on average; {best.limits.sequences:,} at the most",
+        note=batch_note(best.limits.sequences, each.queue_seconds),
     )
     yield Answer(name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for")
     yield Answer(
@@ -96,6 +96,13 @@ def _answers(best: Fleet) -> Iterator[Answer]:
             unit="USD",
             note="of answers, at this load",
         )
+
+
+def batch_note(most: int, queue_seconds: float) -> str:
+    """What is to be said of the batch: how many it takes, and how long others wait for a place."""
+    waits = round(queue_seconds * 1e3)
+    for_place = f"; a request waits {waits:,} ms for its place, on average" if waits else ""
+    return f"on average; {most:,} at the most{for_place}"
 
 
 def _fleets(plan: ServePlan) -> Table:

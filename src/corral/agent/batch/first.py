@@ -13,6 +13,7 @@ from typing import IO, Final
 
 from corral.agent.batch import names
 from corral.agent.batch.allocation import Allocation
+from corral.agent.clocks import wall
 from corral.wire.slurm.paths import file_name
 from corral.wire.slurm.plan import SCRIPT, BatchPlan
 
@@ -27,7 +28,8 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
     script.chmod(0o755)
     room = Path(tempfile.mkdtemp(prefix="corral-batch-"))
     try:
-        env = names.of_script(plan, own, str(write_commands(Path.cwd(), own["CORRAL_PYTHON"])))
+        bin_folder = str(write_commands(Path.cwd(), own["CORRAL_PYTHON"]))
+        env = names.of_script(plan, own, bin_folder, wall())
         env[names.STEPS] = str(room / "steps")
         allocation = Allocation(plan, {**own, names.BIN: env[names.BIN]})
         allocation.serve(env[names.STEPS])

@@ -20,8 +20,11 @@ _OF_NODE: Final = (
 _MEGABYTE: Final = 1024**2
 
 
-def of_script(plan: BatchPlan, own: Mapping[str, str], bin_folder: str) -> dict[str, str]:
-    """What the script on the first node is told; `own` is the environment of the rank."""
+def of_script(
+    plan: BatchPlan, own: Mapping[str, str], bin_folder: str, began: float
+) -> dict[str, str]:
+    """What the script on the first node is told; `own` is the environment of the rank. `began`: by
+    the node's wall clock."""
     hidden = {*SET_BY_CORRAL, *(() if plan.tasks_given else _TASKS)}
     nodes = int(own["SLURM_NNODES"])
     given = {
@@ -32,6 +35,7 @@ def of_script(plan: BatchPlan, own: Mapping[str, str], bin_folder: str) -> dict[
         "SLURM_NTASKS": str(plan.tasks) if plan.tasks_given else "",
         "SLURM_NPROCS": str(plan.tasks) if plan.tasks_given else "",
         "SLURM_NTASKS_PER_NODE": str(plan.tasks_per_node) if plan.tasks_given else "",
+        "SLURM_JOB_END_TIME": str(int(began) + plan.time_seconds) if plan.time_seconds else "",
         **_array(plan),
     }
     path = own.get("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -39,6 +43,7 @@ def of_script(plan: BatchPlan, own: Mapping[str, str], bin_folder: str) -> dict[
         **{name: value for name, value in own.items() if name not in hidden},
         **{name: value for name, value in given.items() if value},
         "SLURM_JOB_NAME": plan.name,
+        "SLURM_JOB_START_TIME": str(int(began)),
         "SLURM_JOB_PARTITION": plan.partition,
         "SLURM_SUBMIT_DIR": plan.submit_dir,
         "SLURM_SUBMIT_HOST": plan.submit_host,

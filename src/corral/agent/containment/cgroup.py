@@ -32,7 +32,6 @@ class Hierarchy:
 
     version: int
     folders: Mapping[str, Path]
-    controllers: frozenset[str]
 
 
 class NoCgroups(OSError):
@@ -84,7 +83,7 @@ def _version_1(found: Mapping[str, Path]) -> Hierarchy:
         if name not in found or not os.access(found[name], os.W_OK):
             raise NoCgroups(f"the cgroup folder of {name} may not be written here")
     usable = {name: at for name, at in found.items() if name in _V1 and os.access(at, os.W_OK)}
-    return Hierarchy(version=1, folders=usable, controllers=frozenset(usable))
+    return Hierarchy(version=1, folders=usable)
 
 
 def _version_2(own: Path) -> Hierarchy:
@@ -96,12 +95,12 @@ def _version_2(own: Path) -> Hierarchy:
         if not (os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)):
             break
         plain = plain or folder
-        handed = hand_on(folder)
-        if {"memory", "pids"} <= handed:
-            return Hierarchy(version=2, folders={"": folder}, controllers=frozenset(handed))
+        if {"memory", "pids"} <= hand_on(folder):
+            return Hierarchy(version=2, folders={"": folder})
     if plain is None:
         raise NoCgroups(f"{own} is not delegated to this user")
-    return Hierarchy(version=2, folders={"": plain}, controllers=frozenset(hand_on(plain)))
+    hand_on(plain)
+    return Hierarchy(version=2, folders={"": plain})
 
 
 def hand_on(folder: Path) -> set[str]:

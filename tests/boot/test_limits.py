@@ -61,3 +61,23 @@ print(held() - before < 5_000_000)
     words = [sys.executable, "-P", "-c", HEAD.replace("; ", "\n") + code]
     done = subprocess.run(words, check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "True"
+
+
+def test_what_is_free_between_things_that_stay_is_given_back() -> None:
+    if not hasattr(ctypes.CDLL(None), "malloc_trim"):
+        pytest.skip("this C library's allocator cannot be told")
+    code = """
+shape_heap()
+from pathlib import Path
+def held(): return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+kept, gone = [], []
+for _ in range(1000):
+    gone.append(b"x" * 20_000)
+    kept.append(b"x" * 1_000)
+del gone
+before = held()
+print(give_back(), before - held() > 12_000_000)
+"""
+    words = [sys.executable, "-P", "-c", HEAD.replace("; ", "\n") + code]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "True"]

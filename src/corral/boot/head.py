@@ -31,7 +31,7 @@ from corral.boot.clock import SystemClock
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
 from corral.boot.foreteller import ForetellerProcess
 from corral.boot.leading import Term, Turns
-from corral.boot.limits import prepare, too_few_files
+from corral.boot.limits import GIVEN_BACK_SECONDS, give_back, prepare, too_few_files
 from corral.boot.lock import sole_head
 from corral.boot.log import configure
 from corral.boot.monitoring import Prometheus, prometheus_of
@@ -156,9 +156,14 @@ class Head:
         self.announce()
         if self.here is not None:
             await self.here.start()
+        clock = asyncio.get_running_loop().time
+        given_back_at = clock()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.keep_announced()
+            if clock() - given_back_at >= GIVEN_BACK_SECONDS:
+                given_back_at = clock()
+                give_back()
             if self.prometheus is not None:
                 self.prometheus.look_after(self.about.url)
             if self.here is not None:

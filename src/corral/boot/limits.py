@@ -23,6 +23,7 @@ _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 LARGE_BYTES: Final = 1 << 20  # blocks from this size on go back to the system at once
 SLACK_BYTES: Final = 8 << 20  # at the heap's end; less is not given back, to be asked for again
+GIVEN_BACK_SECONDS: Final = 60.0
 ARENAS: Final = 2  # one for the loop; the threads beside it need no heap each
 
 log = structlog.get_logger("corral.head")
@@ -72,7 +73,7 @@ def too_few_files(nodes: int) -> str:
 
 def shape_heap() -> bool:
     """Whether this C library's allocator could be told."""
-    mallopt = _mallopt()
+    mallopt = _of_libc("mallopt")
     if mallopt is None:
         return False
     asked = {
@@ -83,10 +84,18 @@ def shape_heap() -> bool:
     return all([mallopt(what, value) == 1 for what, value in asked.items()])
 
 
-def _mallopt() -> Callable[[int, int], int] | None:
+def give_back() -> bool:
+    """Let the system have the whole pages that are free within the heap: each read of a TLS
+    connection takes 256 KB for a moment, and what stays is put into the holes between. Whether
+    there were any."""
+    trim = _of_libc("malloc_trim")
+    return trim is not None and trim(0) == 1
+
+
+def _of_libc(name: str) -> Callable[..., int] | None:
     """None where the C library has none: musl, macOS."""
     try:
-        found: Callable[[int, int], int] = ctypes.CDLL(None).mallopt
+        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError):
         return None
     return found

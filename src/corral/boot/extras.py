@@ -4,7 +4,6 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Final
 
-from corral.boot.monitoring import check_prometheus
 from corral.boot.oidc import provider_secret, rule_of
 from corral.boot.settings import ClusterSettings
 from corral.domain.errors import Conflict
@@ -32,6 +31,8 @@ def check_installed(settings: ClusterSettings) -> None:
     if settings.engine in _MODULES:
         check_extra(settings.engine, f"the {settings.engine} engine")
     if settings.monitoring:
+        from corral.boot.monitoring import check_prometheus  # most commands need none of it
+
         check_prometheus()
     if rule_of(settings) is not None:
         check_extra("oidc", "--oidc-issuer")

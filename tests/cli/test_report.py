@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from corral.cli.failure import Usage
+from corral.cli.planner.output import show_report
 from corral.cli.report import VERDICTS, _moment, _print_csv, shown
 from corral.domain.account import Account, Amounts
 from corral.domain.ids import AttemptNumber, QueueName, UserName, job_id
@@ -86,3 +87,18 @@ def test_a_moment_is_so_long_ago_or_a_date() -> None:
 
 def test_each_kind_has_its_verdict() -> None:
     assert VERDICTS.keys() == KINDS.keys()
+
+
+def test_a_report_is_no_wider_than_a_terminal_and_tiny_numbers_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = found("goodput", "job")
+    tiny = told.rows[0].model_copy(update={"values": [3.6e-05] * len(told.columns)})
+    told = told.model_copy(update={"rows": [tiny, *told.rows]})
+    for width in (120, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        show_report(shown(told, figures=False))
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(len, lines)) <= width
+        assert any("useful (GPU-hours)" in line for line in lines) == (width == 200)
+        assert not any("e-05" in line for line in lines)

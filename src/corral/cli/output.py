@@ -102,9 +102,7 @@ def show_table(made: "Table") -> None:
     """Lines without blanks at their ends, so that files and diffs stay clean; in a file or a pipe
     nothing is shortened. Where a terminal is too narrow for all columns but the last, lines go on
     below: a shortened id is none."""
-    out = console()
-    if not out.is_terminal and "COLUMNS" not in os.environ:
-        out = console(width=WIDEST)
+    out = _out()
     if (least := _least_width(made, out)) > out.width:
         out = console(width=least)
     if out.is_terminal:
@@ -115,6 +113,17 @@ def show_table(made: "Table") -> None:
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
+def fits(made: "Table") -> bool:
+    """Whether its lines are no wider than the terminal."""
+    out = _out()
+    return _least_width(made, out) <= out.width
+
+
+def _out() -> "Console":
+    out = console()
+    return out if out.is_terminal or "COLUMNS" in os.environ else console(width=WIDEST)
+
+
 def _least_width(made: "Table", out: "Console") -> int:
     """Columns that all columns need when only the last one gives way."""
     from rich.cells import cell_len
@@ -122,7 +131,8 @@ def _least_width(made: "Table", out: "Console") -> int:
 
     whole = Measurement.get(out, out.options.update(max_width=WIDEST), made).maximum
     last = made.columns[-1]
-    longest = max(cell_len(str(cell)) for cell in (last.header, *last.cells))
+    cells = (str(cell) for cell in (last.header, *last.cells))
+    longest = max(cell_len(line) for cell in cells for line in (cell.splitlines() or [""]))
     return whole - max(0, longest - LEAST_LAST)
 
 

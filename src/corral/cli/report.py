@@ -25,6 +25,7 @@ By = Literal["job", "user", "queue", "gpu-type"]
 _CSV = Parameter(name="--csv", negative="", show_default=False, help="Answer in CSV.")
 _HTML = Parameter(name="--html", negative="", help="Write a page with plots to this file.")
 MOST_BARS = 20
+PLACES = 3  # of what people read; --json and --csv have all of them
 VERDICTS = {
     "usage": "Of {allocated} GPU-hours that were held, {measured} were measured; there a kernel "
     "ran in {utilisation} of the time.",
@@ -43,7 +44,7 @@ class Wanted(Common):
     Attributes:
         by: Whose: each job's, user's, queue's or type of GPU's.
         job: Of this one alone, by its id or name.
-        since: From this day on: 7d ago, or 2026-11-01 (UTC); else a week, or all of the job.
+        since: From this day on: 7d (ago), or 2026-11-01 (UTC); else a week, or all of the job.
         until: Up to this day, which is in it; else today.
         limit: Show the most of so many.
     """
@@ -187,7 +188,7 @@ def _heads(found: "Report") -> "tuple[Column, ...]":
 
 def _cells(found: "Report", values: list[float | None]) -> "tuple[Cell, ...]":
     return tuple(
-        None if value is None else value * (100.0 if column.unit == "share" else 1.0)
+        None if value is None else round(value * (100.0 if column.unit == "share" else 1.0), PLACES)
         for column, value in zip(found.columns, values, strict=True)
     )
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Self
 from cyclopts import Parameter
 
 from corral.cli.files import check_apart, check_writable, write
-from corral.cli.output import note, print_json, say, show_pairs, show_table, table
+from corral.cli.output import fits, note, print_json, say, show_pairs, show_table, table
 
 if TYPE_CHECKING:
+    from rich.table import Table as Rows
+
     from corral.plan.report import Answer, Report, Table
 
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
@@ -76,11 +78,22 @@ def _answer(one: "Answer") -> str:
 def _show_table(shown: "Table") -> None:
     from rich.text import Text
 
-    from corral.plan.page import cell_text, column_text
+    from corral.plan.page import column_text
 
     if shown.title:
         say(Text(shown.title, style="bold"))
     heads = [column_text(column) for column in shown.columns]
+    made = _made(shown, heads)
+    if not fits(made):  # units then stand below the names
+        made = _made(shown, [f"{one.name}\n{one.unit}" for one in shown.columns])
+    show_table(made)
+    if shown.note:
+        say(shown.note)
+
+
+def _made(shown: "Table", heads: list[str]) -> "Rows":
+    from corral.plan.page import cell_text
+
     numbers = [
         head
         for at, head in enumerate(heads)
@@ -89,6 +102,4 @@ def _show_table(shown: "Table") -> None:
     made = table(*heads, right=numbers)
     for row in shown.rows:
         made.add_row(*(cell_text(cell) for cell in row))
-    show_table(made)
-    if shown.note:
-        say(shown.note)
+    return made

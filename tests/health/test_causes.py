@@ -210,3 +210,87 @@ def test_a_quote_is_one_short_line_that_no_terminal_acts_on() -> None:
 def test_every_class_has_words_and_something_to_do() -> None:
     assert set(FAILURES) == set(FailureKind)
     assert all(one.text and one.next for one in FAILURES.values())
+
+
+def raised_in(file: str, function: str, error: str) -> str:
+    frame = f'  File "{file}", line 3, in {function}\n    x()\n'
+    return f"Traceback (most recent call last):\n{frame}{error}\n"
+
+
+TORCH = "/venv/lib/python3.11/site-packages/torch/serialization.py"
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "error", "kind"),
+    [
+        (TORCH, "__init__", "OSError: [Errno 22] Invalid argument", K.CHECKPOINT),
+        (TORCH, "_save", "RuntimeError: basic_ios::clear", K.PROGRAM),
+        ("/usr/lib/python3.11/gzip.py", "_read", "ValueError: strange", K.DATA),
+        ("/usr/lib/python3.11/json/encoder.py", "default", "ValueError: strange", K.PROGRAM),
+        ("/w/gzip_tools.py", "read", "ValueError: strange", K.PROGRAM),
+        ("/usr/lib/python3.11/zipfile.py", "open", "KeyError: 'model'", K.PROGRAM),
+    ],
+)
+def test_an_error_of_a_reader_is_of_what_it_read(
+    file: str, function: str, error: str, kind: K
+) -> None:
+    found = failure_of([end(0, raised_in(file, function, error))])
+    assert found is not None
+    assert found.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("tail", "kind"),
+    [
+        (raised("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed."), K.KILLED),
+        (raised("RuntimeError: worker Process-1 failed with exit code -11"), K.CRASH),
+        (raised("ProcessExitedException: process 1 terminated with signal SIGSEGV"), K.CRASH),
+        (raised("BrokenProcessPool: A process in the pool was terminated abruptly"), K.KILLED),
+        ("make: *** [Makefile:3: all] Killed\n", K.KILLED),
+        ("make: *** [Makefile:3: all] Error 1\n", K.PROGRAM),
+        ("xargs: sh: terminated by signal 9\n", K.KILLED),
+        (raised("ValueError: bad", "worker 3 was killed by signal: Killed\n"), K.PROGRAM),
+    ],
+)  # fmt: skip
+def test_how_a_child_ended_is_how_it_ended(tail: str, kind: K) -> None:
+    found = failure_of([end(0, tail)])
+    assert found is not None
+    assert found.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("signal", "kind"),
+    [(1, K.INTERRUPTED), (3, K.INTERRUPTED), (10, K.KILLED), (14, K.KILLED), (31, K.CRASH)],
+)
+def test_each_signal_that_ends_a_program_is_a_cause(signal: int, kind: K) -> None:
+    found = failure_of([end(0, "step 3\n", signal=signal)])
+    assert found is not None
+    assert found.kind == kind
+
+
+@pytest.mark.parametrize(("signal", "rank", "kind"), [(9, 1, K.HANG), (15, 0, K.NETWORK)])
+def test_who_did_not_even_leave_when_told_to_is_whom_the_others_waited_for(
+    signal: int, rank: int, kind: K
+) -> None:
+    waited = end(0, raised("TimeoutError: timed out"), at=1.0)
+    found = failure_of([waited, end(1, "step 7\n", signal=signal, at=2.1)])
+    assert found is not None
+    assert (found.kind, found.rank) == (kind, rank)
+
+
+def test_whose_line_was_cut_while_the_other_ran_on_waited_for_nobody() -> None:
+    cut = end(0, raised("ConnectionResetError: [Errno 104] Connection reset by peer"), at=1.0)
+    found = failure_of([cut, end(1, "step 7\n", signal=15, at=1.1)])
+    assert found is not None
+    assert found.kind == K.PEER
+
+
+def test_what_other_workers_say_of_their_peer_is_not_how_it_ended() -> None:
+    tail = (
+        "RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer\n"
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-23_12:00:00\n"
+        "  rank      : 1 (local_rank: 1)\n  exitcode  : -6 (pid: 7)\n"
+    )
+    found = failure_of([end(0, tail)])
+    assert found is not None
+    assert (found.kind, found.rank) == (K.CRASH, 1)

@@ -1,11 +1,16 @@
 """Whose budget pays is read from what the ranks printed last, whatever code they ended with."""
 
+from dataclasses import replace
+
 import pytest
 
 from corral.domain.attempt import Cause, Exit
-from corral.domain.facts import Phase
+from corral.domain.facts import AttemptKey, Phase
 from corral.domain.failure import FailureKind
-from corral.domain.job import Retry
+from corral.domain.ids import NodeId
+from corral.domain.job import CheckpointRule, Retry
+from corral.domain.wanted import Version
+from corral.reconcile.orders import wanted_of
 from tests.worlds import Cluster, gang, node
 
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
@@ -32,3 +37,57 @@ def test_the_cluster_pays_for_what_is_wrong_with_a_machine(
     paid = cluster.world.jobs[job]
     assert (attempt.failure, attempt.cause, attempt.quote) == (kind, cause, line)
     assert (paid.infra_retries, paid.user_retries) == ((1, 0) if cause == Cause.INFRA else (0, 1))
+
+
+READ_ONLY = "OSError: [Errno 30] Read-only file system: '{}'"
+
+
+@pytest.mark.parametrize(
+    ("image", "kept", "path", "cause"),
+    [
+        (None, None, "/data/out", Cause.INFRA),
+        (None, None, "/usr/lib/x", Cause.USER),
+        ("a.sif", None, "/data/out", Cause.USER),
+        ("a.sif", "/ckpt", "/ckpt/step-3", Cause.INFRA),
+    ],
+)
+def test_who_writes_into_what_is_read_only_by_its_nature_pays(
+    image: str | None, kept: str | None, path: str, cause: Cause
+) -> None:
+    cluster = Cluster(node("n1"))
+    rule = CheckpointRule(path=kept) if kept else None
+    job = cluster.submit(replace(gang(), image=image, checkpoint=rule))
+    cluster.up(job)
+    ended = Exit(code=1, at=cluster.wall)
+    line = READ_ONLY.format(path)
+    cluster.say(job, Phase.ENDED, exits=((0, ended),), tails=((0, RAISED + line),))
+    cluster.tick()
+    assert cluster.outcome is not None
+    attempt = next(one for one in cluster.outcome.changes.attempts if one.number == 1)
+    assert attempt.cause == cause
+
+
+def test_no_node_is_let_go_before_the_last_rank_of_its_gang_is_gone() -> None:
+    """And so who raised, would not leave and was killed is read by what it printed."""
+    cluster = Cluster(node("n1", gpus=1), node("n2", gpus=1))
+    job = cluster.submit(gang(nodes=2))
+    cluster.up(job)
+    first, second = cluster.world.attempts[job].nodes
+    waited = Exit(code=1, at=cluster.wall)
+    timed_out = RAISED + "TimeoutError: timed out"
+    cluster.say(job, Phase.ENDED, on=first, exits=((0, waited),), tails=((0, timed_out),))
+    cluster.tick()
+    assert settled_on(cluster, first) == ()
+    killed, own = Exit(signal=9, at=cluster.wall + 1.0), RAISED + "KeyError: 'text'"
+    cluster.say(job, Phase.ENDED, on=second, exits=((1, killed),), tails=((1, own),))
+    cluster.tick()
+    assert cluster.outcome is not None
+    attempt = next(one for one in cluster.outcome.changes.attempts if one.number == 1)
+    assert (attempt.failure, attempt.culprit) == (FailureKind.PROGRAM, f"rank 1 on {second}")
+    assert [len(settled_on(cluster, one)) for one in (first, second)] == [1, 1]
+
+
+def settled_on(cluster: Cluster, node: NodeId) -> tuple[AttemptKey, ...]:
+    held = [one for one in cluster.world.allocations.values() if one.seat.node == node]
+    version = Version(term=1, counter=1)
+    return wanted_of(cluster.world, node, held, cluster.facts.nodes[node], version).settled

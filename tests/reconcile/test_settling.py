@@ -2,11 +2,13 @@
 
 import pytest
 
-from corral.domain.attempt import Cause, Exit
+from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.facts import Phase
+from corral.domain.failure import FailureKind
 from corral.domain.ids import AttemptNumber
 from corral.domain.job import Retry
 from corral.domain.moves import JobState
-from corral.domain.signals import SignalKind
+from corral.domain.signals import FULL, SignalKind
 from corral.health.rules import HealthRules
 from corral.reconcile.ends import CLOCKS_SECONDS
 from corral.reconcile.settling import SETTLES_SECONDS
@@ -128,3 +130,51 @@ def test_what_a_device_told_before_the_job_came_to_it_explains_nothing() -> None
     failed.notice(SignalKind.XID, 79, later=placed_at - failed.ended_at - 1.0, named=False)
     failed.settle()
     assert failed.state == JobState.FAILED
+
+
+def ended_with(line: str, code: int = 1) -> Failed:
+    failed = Failed(Exit(code=code))
+    exits = ((0, Exit(code=code, at=failed.ended_at)),)
+    words = f'Traceback (most recent call last):\n  File "t.py", line 3, in f\n{line}\n'
+    failed.cluster.say(failed.job, Phase.ENDED, exits=exits, tails=((0, words),))
+    failed.cluster.tick()
+    return failed
+
+
+def first_of(failed: Failed) -> Attempt:
+    """The attempt, as the last look has left it."""
+    assert failed.cluster.outcome is not None
+    rows = failed.cluster.outcome.changes.attempts
+    return next(one for one in rows if (one.job, one.number) == (failed.job, 1))
+
+
+def test_whose_words_name_a_broken_gpu_is_told_which_one() -> None:
+    failed = ended_with("RuntimeError: CUDA error: uncorrectable ECC error encountered")
+    failed.notice(SignalKind.XID, 48)
+    attempt = first_of(failed)
+    assert attempt.culprit == f"GPU {failed.gpu} of node {failed.node}"
+    assert (attempt.failure, attempt.cause) == (FailureKind.GPU_FAULT, Cause.INFRA)
+
+
+def test_a_port_that_went_down_explains_a_lost_peer() -> None:
+    failed = ended_with("ConnectionResetError: [Errno 104] Connection reset by peer")
+    failed.notice(SignalKind.PORT_DOWN)
+    attempt = first_of(failed)
+    assert attempt.culprit == f"node {failed.node}"
+    assert (attempt.failure, attempt.cause) == (FailureKind.FABRIC, Cause.INFRA)
+
+
+def test_whom_the_kernel_killed_for_memory_is_told_so_and_pays() -> None:
+    failed = Failed(Exit(signal=9))
+    failed.cluster.tick()
+    failed.notice(SignalKind.MEMORY, FULL)
+    attempt = first_of(failed)
+    assert (attempt.failure, attempt.cause) == (FailureKind.HOST_MEMORY, Cause.USER)
+    assert attempt.culprit == f"rank 0 on {failed.node}"
+
+
+def test_who_only_watches_health_lets_nothing_explain_an_end() -> None:
+    failed = ended_with("ConnectionResetError: [Errno 104] Connection reset by peer")
+    failed.cluster.health = HealthRules(mode="observe")
+    failed.notice(SignalKind.PORT_DOWN)
+    assert failed.cluster.world.attempts[failed.job].cause == Cause.USER

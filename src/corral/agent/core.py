@@ -70,6 +70,7 @@ class Agent:
     checks: Checks = field(init=False)
     obedience: Obedience = field(init=False)
     _observes: bool = False
+    _failed: set[AttemptKey] = field(default_factory=set)
     _attached: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -104,7 +105,12 @@ class Agent:
 
     def _observe(self) -> None:
         self._observes = False
-        self.shipper.observe(self.obedience.seen())
+        seen = self.obedience.seen()
+        self.shipper.observe(seen)
+        failed = {one.key for one in seen if any(not exit.clean for _, exit in one.exits)}
+        if failed - self._failed:
+            self.senses.look_soon()
+        self._failed = failed
 
     async def run(self) -> None:
         """Until it is cancelled. Raises: what is a bug or a broken disk, not a lost connection."""

@@ -8,6 +8,7 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId
 
 # Codes, by the kind of the signal.
 CORRECTED, UNCORRECTED = 0, 1  # of ECC and of MEMORY
+FULL: Final = 2  # of MEMORY: there was none left, and the kernel has killed somebody
 PENDING, FAILED = 0, 1  # of REMAP; of CHECK the second is the same
 PASSED: Final = 0
 XID_RECOVERY: Final = 154  # what the driver tells of a GPU when it names its remedy
@@ -33,7 +34,7 @@ class SignalKind(StrEnum):
     DISK_FULL = "disk-full"
     DISK_ERRORS = "disk-errors"
     CLOCK = "clock"
-    MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC
+    MEMORY = "memory"  # the machine's own, by EDAC or the kernel's log; as ECC, or FULL
     BLAME = "blame"  # told by the head: its share of failures, `health.suspicion`
     CHECK = "check"  # an active one: PASSED, FAILED, NOT_RUN, None where it is only measured
 

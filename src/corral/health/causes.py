@@ -4,6 +4,7 @@ A rank that lost its peers tells of the peers: where another rank of the gang ha
 own, was named by those who waited, or was still silent when they gave up, that one is to blame.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,6 +13,7 @@ from typing import Final
 from corral.domain.attempt import Exit
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.ids import NodeId
+from corral.health.frames import kind_of_place
 from corral.health.patterns import CUT_OFF, MACHINE, PATTERNS, Pattern, pattern_of
 from corral.health.printed import Printed, Raised, printed
 from corral.health.waits import awaited, behind, inner_end, streams
@@ -21,8 +23,11 @@ SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
 EARLIER_SECONDS: Final = 0.001
 BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 _ABORT, _KILL, _TERM = 6, 9, 15
-_CRASHES: Final = frozenset({4, _ABORT, 7, 8, 11})  # ILL, BUS, FPE and SEGV beside it
+_CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})  # ILL, TRAP, BUS, FPE, SEGV, SYS beside
+_INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
+_ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
+_TIMED_OUT: Final = re.compile(r"\btimed? ?out|\bTimeout|ETIMEDOUT", re.IGNORECASE)
 NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
 _OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
 _ABOUT_THE_GANG: Final = frozenset({FailureKind.HANG, FailureKind.PEER})
@@ -61,8 +66,10 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     own = [one for one in told if not one.of_peers]
     if own:
         first = min(own, key=lambda one: (one.kind == FailureKind.UNKNOWN, one.at, one.end.rank))
+        if first.kind == FailureKind.NETWORK and _TIMED_OUT.search(first.quote):
+            first = _waited_for(own, stopped) or first
         return _failure(first, alike=sum(one.kind == first.kind for one in own))
-    return _of_the_gang(ends, told, [one.end for one in stopped])
+    return _of_the_gang(ends, told, stopped)
 
 
 def _unfolded(end: RankEnd) -> list[RankEnd]:
@@ -90,15 +97,31 @@ def _was_stopped(one: _Read, first_at: float) -> bool:
     return one.at > first_at + (SOONEST_KILL_SECONDS if killed else 0.0)
 
 
+def _waited_for(own: Sequence[_Read], stopped: Sequence[_Read]) -> _Read | None:
+    """Of ranks that had to be killed after another gave up waiting: one that had raised an error
+    and would not leave, else one that did nothing any more."""
+    raised = [one for one in own if _was_frozen(one)]
+    frozen = [replace(one, kind=FailureKind.HANG) for one in stopped if _was_frozen(one)]
+    return next(iter(raised + frozen), None)
+
+
+def _was_frozen(one: _Read) -> bool:
+    """It did not even leave when it was told to: of those that did, none was in the others' way."""
+    return one.end.exit is not None and _signal_of(one.end.exit) == _KILL
+
+
 def _of_the_gang(
-    ends: Sequence[RankEnd], told: Sequence[_Read], stopped: Sequence[RankEnd]
+    ends: Sequence[RankEnd], told: Sequence[_Read], stopped: Sequence[_Read]
 ) -> Failure:
     """Where no rank has a cause of its own: who did not come, or what is between them."""
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
     if (wire := next((one for one in order if one.kind not in _ABOUT_THE_GANG), None)) is not None:
         return _failure(wire, alike=sum(one.kind == wire.kind for one in told))
     first = next((one for one in order if one.kind == FailureKind.HANG), order[0])
-    quiet = [end for end in ends if end.exit is None or end.exit.clean] or stopped
+    waited = first.kind == FailureKind.HANG
+    idle = [one.end for one in stopped if _was_frozen(one)]
+    idle = idle or ([one.end for one in stopped] if waited else [])
+    quiet = [end for end in ends if end.exit is None or end.exit.clean] or idle
     missing, alike = _missing(ends, told, quiet), max(1, len(quiet))
     if missing is None:
         alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)  # then it was no peer of the gang
@@ -137,14 +160,15 @@ def _failure(one: _Read, *, alike: int) -> Failure:
 def _read(end: RankEnd, exit: Exit) -> _Read:
     """By what it says, where its end alone does not say more."""
     log = printed(end.tail)
-    rank, exit = inner_end(log.text, exit)
-    end = end if rank is None else replace(end, rank=rank)
+    rank, inner = inner_end(log.text, exit, log.newest)
+    is_told = inner is not exit  # by who had started it, in the same log
+    end, exit = end if rank is None else replace(end, rank=rank), inner
     by_end, said = _by_end(exit), _by_words(log)
     quote = log.last[-1] if log.last else ""
     read = _Read(end=end, kind=FailureKind.UNKNOWN, at=exit.at, quote=quote)
     if exit.out_of_memory:
         return replace(read, kind=FailureKind.HOST_MEMORY, quote="")
-    if by_end is not None and not _says_more(said, exit, log):
+    if by_end is not None and not _says_more(said, exit, log, is_told=is_told):
         return replace(read, kind=by_end)
     if exit.code in NOT_STARTED and not log.raised and (said is None or said[0].kind in _OF_SHELLS):
         return replace(read, kind=FailureKind.COMMAND)
@@ -152,14 +176,26 @@ def _read(end: RankEnd, exit: Exit) -> _Read:
         pattern, line = said
         return replace(read, kind=pattern.kind, quote=line, of_peers=pattern.of_peers)
     complaint = _own_words(log.raised) or log.complaint
-    return replace(read, kind=FailureKind.PROGRAM, quote=complaint) if complaint else read
+    kind = _by_place(log.raised) or FailureKind.PROGRAM
+    return replace(read, kind=kind, quote=complaint) if complaint else read
 
 
-def _says_more(said: tuple[Pattern, str] | None, exit: Exit, log: Printed) -> bool:
+def _by_place(raised: Sequence[Raised]) -> FailureKind | None:
+    """What a library was doing that raised the newest error."""
+    newest = next((one for one in reversed(raised) if not one.is_wrapper), None)
+    return kind_of_place(newest.frame) if newest is not None and not newest.is_own else None
+
+
+def _says_more(
+    said: tuple[Pattern, str] | None, exit: Exit, log: Printed, *, is_told: bool
+) -> bool:
     """Whether the words are believed where a signal ended it: one that aborts itself tells why, and
     one that was told to stop may have lost its peers. Nobody tells of having been killed, but one
-    that had just failed may have been killed for not leaving."""
+    that had just failed may have been killed for not leaving. Where another process tells how it
+    ended, the words are of others too: who lost it says so."""
     signal = _signal_of(exit)
+    if is_told and (said is None or said[0].kind == FailureKind.PEER):
+        return False
     if signal in (_KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
         return True
     if said is None or signal == _KILL:
@@ -186,7 +222,9 @@ def _by_end(exit: Exit) -> FailureKind | None:
         return FailureKind.LIMITS
     if signal in (_KILL, _TERM):
         return FailureKind.KILLED
-    return FailureKind.INTERRUPTED if signal == 2 else None
+    if signal == _INT or exit.signal in _ASKED:
+        return FailureKind.INTERRUPTED
+    return FailureKind.KILLED if exit.signal not in (None, _PIPE) else None
 
 
 def _by_words(log: Printed) -> tuple[Pattern, str] | None:

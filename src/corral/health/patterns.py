@@ -52,6 +52,7 @@ def _http(*statuses: int) -> str:
 # Told by a job of one rank that is no launcher: whom it lost was no rank of its own.
 CUT_OFF: Final = re.compile(
     r"^(?!.*(gloo|NCCL)).*\bConnection\w* (broken|closed|reset|aborted)|ConnectionReset"
+    r"|ECONNRESET|socket hang up"
 )
 PATTERNS: Final = (
     # -- GPUs ------------------------------------------------------------------------------------
@@ -140,8 +141,8 @@ PATTERNS: Final = (
     ),
     _of(
         F.STORAGE,
-        _errno(5, 30, 37, 107, 108, 116, 117, 121),
-        r"Stale (NFS )?file handle|Input/output error|Remote I/O error",
+        _errno(5, 6, 19, 30, 37, 67, 74, 107, 108, 116, 117, 121, 123),
+        r"Stale (NFS )?file handle|Input/output error|(Remote|disk) I/O error|No such device$",
         r"Transport endpoint is not connected|transport endpoint shutdown",
         r"Read-only file system|Structure needs cleaning|No locks available",
         r"\b(EIO|ESTALE|EROFS|EUCLEAN|ENOTCONN|ESHUTDOWN|EREMOTEIO)\b",
@@ -158,7 +159,6 @@ PATTERNS: Final = (
         r"DefaultCPUAllocator: (can't|not enough)",
         r"Unable to allocate .* (for an array|bytes)|cannot allocate vector of size",
         r"Out of memory: Killed process|oom[-_]kill|killed due to .*running low on memory",
-        r"DataLoader worker \(pid.*\) is killed by signal: Killed",
     ),
     _of(
         F.LIMITS,
@@ -181,7 +181,7 @@ PATTERNS: Final = (
         F.ACCESS,
         _http(401, 403, 407),
         _errno(126, 127, 128),  # keys of Kerberos and AFS: none, expired, revoked
-        r"\b40[13] (Unauthorized|Forbidden)",
+        r"\b40[13] (Unauthorized|Forbidden)|^(Unauthorized|Forbidden)\b",
         r"GatedRepoError|access a gated repo",
         r"(Invalid|Expired|Bad|Missing|No) (user |access )?(token|credentials|API[ _]key)",
         r"api_key not configured|API key (not|is) |not logged in",
@@ -231,7 +231,7 @@ PATTERNS: Final = (
         r"NCCL error",
         r"ncclRemoteError|ncclSystemError|ncclInternalError|ncclUnhandledCudaError",
         r"NCCL communicator (was|has been) aborted",
-        r"Broken pipe|BrokenPipeError|ConnectionResetError",
+        r"Broken pipe|BrokenPipeError|ConnectionResetError|ECONNRESET|socket hang up",
         r"TCPStore.*(recvValue|sendBytes|failed|closed)|recvValue failed",
         r"gloo.*(connect|recv|send|pair|transport)",
         r"Process group .* (aborted|destroyed)|ConnectionAbortedError",
@@ -256,13 +256,15 @@ PATTERNS: Final = (
         r"Temporary failure in name resolution|NameResolutionError|no such host",
         r"Name or service not known|No address associated with hostname",
         r"Could not resolve host|unable to resolve host|Temporary failure resolving",
-        r"Network is unreachable|No route to host",
+        r"Network is unreachable|No route to host|Cannot assign requested address",
+        r"Service (Temporarily )?Unavailable|Bad Gateway|Gateway Time-?out|Internal Server Error",
         r"Connection refused|Connection timed out|i/o timeout",
         r"Max retries exceeded|Too Many Requests",
         r"(ConnectTimeout|ReadTimeout|ConnectionError|ConnectError|URLError)",
         r"(EndpointConnectionError|SSLError|LocalEntryNotFoundError|OfflineModeIsEnabled)",
         r"\b(ENETUNREACH|EHOSTUNREACH|ECONNREFUSED|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)\b",
         r"curl: \((5|6|7|28|35|52|56)\)|\b(ServiceUnavailable|TooManyRequests|SlowDown)\b",
+        r"RemoteDisconnected|Remote end closed|Server disconnected|IncompleteRead",
         r"socket\.timeout|TimeoutError: (timed out|The read operation)|(Host|Network) is down",
         r"CERTIFICATE_VERIFY_FAILED|certificate (has expired|verify failed|signed by unknown)",
     ),
@@ -309,7 +311,10 @@ PATTERNS: Final = (
         r"(corrupt|truncated|damaged|malformed)\w* (file|data|record|shard|sample|archive)",
         r"ParserError|Error tokenizing data|magic (bytes|number) (not|mismatch)|bad magic",
         r"invalid compressed data|not in gzip format|checksum (mismatch|error|failed)",
-        r"CRC check failed",
+        r"CRC check failed|disk image is malformed|file is not a database|unexpected EOF in arch",
+        r"premature (end|EOF)|checksums? did NOT match",
+        r"could only read \d|not fully written|expected \d+ bytes,? (but )?(got|read|found)",
+        r"requires a buffer of|buffer is smaller than requested|cannot mmap an empty file",
     ),
     # -- the program itself ----------------------------------------------------------------------
     _of(
@@ -374,7 +379,11 @@ PATTERNS: Final = (
         r"terminate called (after|without)|double free|free\(\): invalid",
         r"malloc\(\): |corrupted size vs|stack smashing|Aborted$|Bus error",
     ),
-    _of(F.KILLED, r"^Killed$", r"received signal (SIGKILL|SIGTERM|9|15)\b"),
+    _of(
+        F.KILLED,
+        r"^Killed$|terminated abruptly|unexpectedly terminated",
+        r"received signal (SIGKILL|SIGTERM|9|15)\b",
+    ),
 )
 
 

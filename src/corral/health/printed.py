@@ -29,6 +29,7 @@ _RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*(?::\s|:?$)")
 _BARE: Final = re.compile(  # as raised, where the lines above it are cut off or in a box
     r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Invalid)(?::\s|:?$)"
 )
+_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line \d+, in (\S+)')
 _CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
 _IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in atexit)")
 _ENDS: Final = re.compile(r"^(\[[EWI]\d|frame #|Exception raised from|terminate called)")
@@ -52,10 +53,12 @@ _SHAPED: Final = re.compile(  # a line by which some program told that it failed
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """One error: its line first. `chain`: those that were raised of each other share a number."""
+    """One error: its line first. `chain`: those that were raised of each other share a number.
+    `frame`: the file and the function in which it was raised, as a traceback tells them."""
 
     lines: tuple[str, ...]
     chain: int
+    frame: str = ""
 
     @property
     def is_wrapper(self) -> bool:
@@ -83,6 +86,14 @@ class Printed:
         """The last thing it told was an error that it raised."""
         newest = [one.lines[0] for one in self.raised if not one.is_wrapper][-1:]
         return any(line in newest for line in self.last[-FRESH_LINES:])
+
+    @property
+    def newest(self) -> str:
+        """The errors of the newest chain; where none was raised, the last lines."""
+        chain = [one for one in self.raised if one.chain == self.raised[-1].chain]
+        return "\n".join(line for one in chain for line in one.lines) or "\n".join(
+            self.last[-FRESH_LINES:]
+        )
 
     @property
     def complaint(self) -> str:
@@ -123,18 +134,20 @@ def _cut(line: str) -> str:
 def _raised(text: str) -> Iterator[Raised]:
     """The errors below tracebacks, and lines that can only be such; none that Python ignored."""
     error: list[str] = []
-    chain, inside, ignored = 0, False, False
+    chain, inside, ignored, frame = 0, False, False, ""
     for row in [*text.split("\n"), ""]:
         if error and (not row.strip() or len(error) >= ERROR_LINES or _begins(row)):
             if not ignored:
-                yield Raised(tuple(error), chain)
-            error, ignored = [], False
+                yield Raised(tuple(error), chain, frame)
+            error, ignored, frame = [], False, ""
         if _IGNORED.match(row):
             ignored = True
         elif _CHAINED.match(row):
             chain -= 1  # the traceback that follows counts it up again
         elif _TRACEBACK.match(row):
             inside, chain = True, chain + 1
+        elif not error and (at := _FRAME.match(row)) is not None:
+            frame = f"{at[1]}:{at[2]}"
         elif error:
             error.append(_cut(row))
         elif (inside and row[:1].strip() and _RAISED.match(row)) or _BARE.match(row):

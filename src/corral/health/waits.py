@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from signal import Signals
 from typing import Final
 
 from corral.domain.attempt import Exit
@@ -30,7 +31,24 @@ _LAUNCHERS: Final = (  # how the worker of a launcher ended that itself ends oth
     re.compile(
         r"(?:exited on|terminated by|killed by|terminated with) signal (?:SIG\w+ )?\(?(\d+)"
     ),
+    re.compile(r"exit ?codes? of the workers? (?:are|is) \{?\w*\((-\d+)\)"),  # joblib
 )
+_BY_NUMBER: Final = re.compile(r"\b(?:exit|return)\w* ?(?:code|status)?\W{1,3}-(\d{1,2})\b")
+_CHILDREN: Final = re.compile(  # the same, where it names the signal by its word
+    r"(?:\*\*\* \[[^\]]*\]|\b(?:exited on|terminated by|killed by|terminated with"
+    r"|died (?:with|from|by|of))(?: signal)?:?) (?:Signals\.)?(SIG[A-Z]+|Killed|Terminated|Aborted|"
+    r"Segmentation fault|Bus error|Floating point exception|Illegal instruction)\b"
+)
+_BY_WORD: Final[Mapping[str, Signals]] = {
+    "Killed": Signals.SIGKILL,
+    "Terminated": Signals.SIGTERM,
+    "Aborted": Signals.SIGABRT,
+    "Segmentation fault": Signals.SIGSEGV,
+    "Bus error": Signals.SIGBUS,
+    "Floating point exception": Signals.SIGFPE,
+    "Illegal instruction": Signals.SIGILL,
+    **Signals.__members__,
+}
 
 
 def awaited(tail: str) -> Iterator[int]:
@@ -66,9 +84,9 @@ def streams(text: str) -> dict[int, str]:
     return {rank: "\n".join(rows) for rank, rows in found.items()}
 
 
-def inner_end(text: str, exit: Exit) -> tuple[int | None, Exit]:
-    """Of a launcher that tells which of its workers failed first: that one's rank (None: it does
-    not say) and end."""
+def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
+    """Of who tells which of its workers failed first: that one's rank (None: it does not say) and
+    end; `exit` itself where nobody tells. `last`: what it told last; earlier ones were outlived."""
     if (match := _TORCHRUN.search(text)) is not None:
         code = int(match[2])
         if code >= 0 and exit.code is None:
@@ -77,6 +95,10 @@ def inner_end(text: str, exit: Exit) -> tuple[int | None, Exit]:
     for words in _LAUNCHERS if exit.code is not None else ():
         if (match := words.search(text)) is not None:
             return None, _ended(exit, -abs(int(match[1])))
+    if exit.code is not None and (named := _CHILDREN.search(last)) and named[1] in _BY_WORD:
+        return None, _ended(exit, -_BY_WORD[named[1]])
+    if exit.code is not None and (numbered := _BY_NUMBER.search(last)):
+        return None, _ended(exit, -int(numbered[1]))
     return None, exit
 
 

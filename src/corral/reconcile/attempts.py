@@ -11,6 +11,7 @@ from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
 from corral.reconcile.diagnose import diagnosed, exit_text
 from corral.reconcile.draft import Draft
+from corral.reconcile.explained import explained
 from corral.reconcile.records import count_end
 from corral.reconcile.service import attempt_seconds
 
@@ -241,6 +242,7 @@ def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
     key = (job.id, attempt.number)
     seen = {node: one for node in attempt.nodes if (one := seen_at(draft, node, key)) is not None}
     known = diagnosed(attempt, job.spec, seen) if len(seen) == len(attempt.nodes) else attempt
+    known = explained(draft, known)
     return attempt if known == attempt else draft.put_attempt(known)
 
 

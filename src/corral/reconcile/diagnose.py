@@ -1,5 +1,6 @@
 """What a failed attempt failed of: by what its ranks printed last, all ranks taken together."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -21,6 +22,8 @@ PLAIN: Final = frozenset(  # the end of the rank says it already
         FailureKind.UNKNOWN,
     }
 )
+READ_ONLY: Final = "Read-only file system"
+SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
 
 
 def diagnosed(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Attempt:
@@ -32,6 +35,8 @@ def diagnosed(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> A
     failure = failure_of(ends)
     if failure is None:
         return attempt
+    if _is_the_images(failure, spec):
+        failure = replace(failure, kind=FailureKind.PERMISSION)
     exit = next((one.exit for one in ends if one.rank == failure.rank), None)
     return replace(
         attempt,
@@ -43,6 +48,17 @@ def diagnosed(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> A
         cause=Cause.INFRA if failure.meaning.is_infra else attempt.cause,
         exit_code=attempt.exit_code if exit is None or exit.clean else exit.shell_code,
     )
+
+
+def _is_the_images(failure: Failure, spec: JobSpec) -> bool:
+    """An image, and the system's own folders, are read-only by their nature: who writes there does
+    so on every node (0064)."""
+    if failure.kind != FailureKind.STORAGE or READ_ONLY not in failure.quote:
+        return False
+    kept = spec.checkpoint.path if spec.checkpoint is not None else None
+    if kept is not None and kept in failure.quote:
+        return False
+    return spec.image is not None or SYSTEM.search(failure.quote) is not None
 
 
 def _ends(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Iterator[RankEnd]:

@@ -68,6 +68,7 @@ class Draft:
     removed: set[NodeId] = field(default_factory=set)
     frozen: set[NodeId] = field(default_factory=set)
     is_urgent: bool = False  # what is done for a node's health waits for no pass of the scheduler
+    trusts_health: bool = True  # what nodes notice of themselves explains ends
     noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)  # new in this look
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
 

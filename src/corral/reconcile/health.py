@@ -21,6 +21,7 @@ from corral.health.verdict import Noticed, Struck, judge_ailments
 from corral.reconcile.attempts import blame
 from corral.reconcile.draft import Draft
 from corral.reconcile.ends import CLOCKS_SECONDS
+from corral.reconcile.explained import culprit_of
 from corral.reconcile.held import Held
 from corral.reconcile.records import forget_blame
 from corral.reconcile.settling import explains, settling
@@ -55,6 +56,7 @@ class _Breaker:
 
 def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
     """Judge what is new, and with `whole` also what time has changed; the jobs that this ends."""
+    draft.trusts_health = rules.mode == "enforce"
     nodes = draft.all_nodes()
     ailing = {id for id, node in nodes.items() if node.ailments or node.suspect} if whole else set()
     verdicts = [_judged(draft, nodes[id], rules) for id in ailing | draft.noticed.keys()]
@@ -70,6 +72,7 @@ def see_health(draft: Draft, rules: HealthRules, *, whole: bool) -> set[JobId]:
             draft.is_urgent |= (node.cordoned, node.suspect) != (before.cordoned, before.suspect)
         if verdict.struck and rules.mode == "enforce" and not node.suspect:
             ended |= _end_jobs(draft, node, verdict.struck, held.take(node.id))
+        if verdict.struck and rules.mode == "enforce":  # a suspect's too: that touches nobody
             ended |= _explain_ends(draft, node, verdict.struck, open_ends)
     return ended
 
@@ -196,9 +199,10 @@ def _explain_ends(
 
 
 def _end(draft: Draft, job: Job, attempt: Attempt, node: Node, ailment: Ailment) -> None:
-    culprit = f"{ailment.where} of node {node.id}" if ailment.gpu is not None else f"node {node.id}"
-    why = ailment.text
+    culprit, why = culprit_of(node, ailment), ailment.text
     failure = FailureKind.GPU_FAULT if ailment.gpu is not None else FailureKind.CLUSTER
+    if attempt.cause == Cause.INFRA and attempt.culprit.startswith("rank "):
+        attempt = draft.put_attempt(replace(attempt, cause=Cause.USER))  # its words say less
     blame(
         draft, attempt, cause=Cause.INFRA, culprit=culprit, evidence=why, node=node.id,
         failure=failure, at=attempt.ended_at,

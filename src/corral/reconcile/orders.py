@@ -50,7 +50,8 @@ def wanted_of(
         if seen.key in mine or (unknown and not (over and world.forgot(seen.key[0]))):
             continue  # still counted on, or nothing we know: then it is left alone
         if over:
-            settled.append(seen.key)
+            if not _is_told_of_still(world, seen.key):
+                settled.append(seen.key)
         else:
             stop[seen.key] = Stop(
                 key=seen.key, grace_seconds=FAILED_GRACE_SECONDS, save=False, why="fenced"
@@ -67,6 +68,12 @@ def wanted_of(
         notices=tuple(notices),
         checkup=_checkup(world, node, mine),
     )
+
+
+def _is_told_of_still(world: World, key: AttemptKey) -> bool:
+    """What all nodes of a gang say of its end is read together: none is let go before the last."""
+    job = world.jobs.get(key[0])
+    return job is not None and job.state == JobState.RECOVERING and job.attempt == key[1]
 
 
 def grounds_of(

@@ -23,8 +23,10 @@ OPEN: Final = frozenset(  # classes that a broken machine has, too; others name 
         FailureKind.GPU_MISSING,
         FailureKind.PEER,
         FailureKind.HANG,
+        FailureKind.NETWORK,
     }
 )
+UNNAMED: Final = frozenset({FailureKind.GPU_FAULT, FailureKind.FABRIC})
 
 
 def is_settling(draft: Draft, job: Job, attempt: Attempt) -> bool:
@@ -45,6 +47,8 @@ def settling(draft: Draft) -> Iterator[tuple[Job, Attempt]]:
 
 
 def _is_open(attempt: Attempt) -> bool:
+    if attempt.cause == Cause.INFRA:  # its words name a fault: whose is told by the machine
+        return attempt.failure in UNNAMED and attempt.culprit.startswith("rank ")
     return attempt.cause == Cause.USER and (attempt.failure or FailureKind.UNKNOWN) in OPEN
 
 
@@ -53,7 +57,7 @@ def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
     there the node may know nothing any more: then whose seat it was tells, from its placing on."""
     until = attempt.ended_at if attempt.ended_at is not None else float("inf")
     at = ailment.noticed_at
-    if attempt.cause != Cause.USER or at > until + CLOCKS_SECONDS:
+    if not _is_open(attempt) or at > until + CLOCKS_SECONDS:
         return False
     if ailment.attempts:
         return (attempt.job, attempt.number) in ailment.attempts

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace as replace_struct
+
 from corral.agent.clocks import wall
 from corral.agent.telemetry.senses import Senses
 from corral.domain.attempt import Seat
@@ -85,3 +87,21 @@ async def told(senses: Senses, count: int) -> None:
     while len(senses.signals) < count:
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.005)
+
+
+async def test_a_failed_rank_has_the_sensors_read_at_once(tmp_path: Path) -> None:
+    (tmp_path / "attempts").mkdir(exist_ok=True)
+    async with senses_in(tmp_path) as senses:
+        senses.settings = replace_struct(senses.settings, sample_seconds=3600.0)
+        keeping = asyncio.create_task(senses.keep(FakeRanks(), lambda: None))
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while senses.sample is None:
+                    await asyncio.sleep(0.02)
+                first = senses.sample
+                senses.look_soon()
+                while senses.sample is first:
+                    await asyncio.sleep(0.02)
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)

@@ -17,7 +17,7 @@ from typing import Final
 
 from corral.agent.clocks import wall
 from corral.agent.telemetry.words import Happening
-from corral.domain.signals import CORRECTED, UNCORRECTED, SignalKind
+from corral.domain.signals import CORRECTED, FULL, UNCORRECTED, SignalKind
 
 Bus = tuple[int, int, int]
 LOOK_SECONDS: Final = 0.5  # between two looks at a file
@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 65536
 FELL_OFF_THE_BUS: Final = 79  # the XID that the driver does not print where it never had the GPU
 
 # Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac, block, nvme,
-# ext4, xfs and amdgpu/amdgpu_ras.c.
+# ext4, xfs, amdgpu/amdgpu_ras.c, mm/oom_kill.c, mm/memory-failure.c, net/sunrpc; Lustre, ptlrpc.
 _XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d+)(?:, )?(.*)")
 _PROCESS: Final = re.compile(r"^(?:pid=[^,]*(?:, |$))?(?:name=[^,]*(?:, |$))?")
 _SXID: Final = re.compile(r"(nvidia-nvswitch\d+): SXid \([^)]*\): (\d+)(?:, )?(.*)")
@@ -41,6 +41,11 @@ _AMD: Final = re.compile(
 )
 _EDAC: Final = re.compile(r"EDAC (MC\d+): (?:(\d+) )?([CU])E (.*)")
 _MEMORY: Final = re.compile(r"Memory failure: 0x[0-9a-f]+: (.*)")
+_FULL: Final = re.compile(r"Out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)")  # not of a group
+_SERVER: Final = re.compile(
+    r"nfs: (server \S+) not responding|ceph: (mds\d+) (?:hung|caps went stale)"
+    r"|LustreError?: .*?Connection to (\S+) .*?was lost"
+)
 _NO_DISK: Final = r"(?!(?:fd|sr|loop|ram)\d)"  # drives without a medium complain at every start
 _BLOCK: Final = re.compile(
     rf"(?:(?:I/O|critical medium) error, dev {_NO_DISK}([\w-]+)"
@@ -108,6 +113,13 @@ def _of_machine(text: str, at: float) -> Happening | None:
     if found := _MEMORY.search(text):
         said = f"the machine's memory fails: {found[1]}"
         return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=UNCORRECTED)
+    if found := _FULL.search(text):
+        said = f"the machine's memory was full: the kernel killed {found[2]} (process {found[1]})"
+        return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=FULL)
+    if found := _SERVER.search(text):
+        server = next(one for one in found.groups() if one)
+        said = f"storage does not answer: {server}"
+        return Happening(at=at, kind=SignalKind.SILENT, text=said, device=server)
     if found := _BLOCK.search(text):
         *disks, more = found.groups()
         disk = next(one for one in disks if one)

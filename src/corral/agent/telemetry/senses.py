@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -21,6 +22,7 @@ from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.wanted import Launch
 from corral.wire.node import NodeSettings
 
+SOON_SECONDS: Final = 0.2  # ranks that fail together are looked for together
 FIRST_SECONDS: Final = 1.0  # what an agent begins with goes first
 RUNNING: Final = (Phase.UP, Phase.STOPPING)
 
@@ -47,6 +49,7 @@ class Senses:
     helper: Helper = field(init=False)
     notebook: Notebook = field(init=False)
     _wake: Callable[[], None] = lambda: None
+    _soon: asyncio.Event = field(default_factory=asyncio.Event)
     _offset: float | None = None  # the node's clock less the head's
     _offset_trip: float = float("inf")
 
@@ -78,10 +81,18 @@ class Senses:
             await asyncio.sleep(FIRST_SECONDS)
             while True:
                 began = clock()
+                self._soon.clear()
                 await self.look()
-                await asyncio.sleep(max(0.0, self.settings.sample_seconds - (clock() - began)))
+                left = self.settings.sample_seconds - (clock() - began)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._soon.wait(), max(0.0, left))
+                    await asyncio.sleep(SOON_SECONDS)
         finally:
             await self.helper.close()
+
+    def look_soon(self) -> None:
+        """Somebody's rank has failed here: whether the machine shows why is read at once."""
+        self._soon.set()
 
     async def look(self) -> None:
         """Read the sensors once."""

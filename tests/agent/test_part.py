@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from corral.agent.part import _until_settled, inventory_of
+from corral.agent.part import PartSupervisor, _until_settled, inventory_of
 from corral.agent.part_early import granted_gpus
 from corral.agent.part_start import LOST_SECONDS, private_folder
 from corral.agent.processes import myself
-from corral.domain.ids import NodeId
+from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.wire.node import NodeSettings
 from tests.patience import PATIENCE_SECONDS
 
@@ -71,5 +71,22 @@ def test_what_killed_parts_have_left_goes_and_what_lives_stays(
 
 def test_a_part_goes_also_when_its_attempt_came_and_was_settled_between_two_looks() -> None:
     agent: Any = SimpleNamespace(seen=tuple, version=lambda: None)
-    supervisor: Any = SimpleNamespace(had=True)
+    supervisor: Any = SimpleNamespace(had=True, settled=asyncio.Event())
     asyncio.run(asyncio.wait_for(_until_settled(agent, supervisor), PATIENCE_SECONDS))
+
+
+def test_a_part_looks_seldom_and_goes_at_once_when_its_attempt_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("corral.agent.part.LOOK_SECONDS", PATIENCE_SECONDS * 10)
+    supervisor = PartSupervisor(tmp_path, settings=settings_of(), on_change=lambda: None)
+    supervisor.had = True
+    agent: Any = SimpleNamespace(seen=tuple, version=lambda: None)
+
+    async def story() -> None:
+        going = asyncio.create_task(_until_settled(agent, supervisor))
+        await asyncio.sleep(0)
+        supervisor.settle((JobId("j1"), AttemptNumber(1)))
+        await asyncio.wait_for(going, PATIENCE_SECONDS)
+
+    asyncio.run(story())

@@ -7,6 +7,8 @@ as for a preemption, with a save where there is time, and its end is the batch s
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,13 +20,13 @@ from corral.agent.processes import ENDINGS, myself
 from corral.agent.settings import load_settings, load_token
 from corral.agent.supervisor import Supervisor
 from corral.agent.survey import pretend_gpus
-from corral.domain.facts import Phase, Seen
+from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.part import LEAVING, node_of
 from corral.domain.resources import Gpu, Inventory
 from corral.domain.wanted import Stop
 from corral.wire.node import NodeSettings
 
-LOOK_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 1.0  # whether anything is wanted of it yet; what is settled tells so itself
 UNWANTED_SECONDS: Final = 60.0  # nothing has been wanted of it for so long: it came too late
 log = logging.getLogger(__name__)
 
@@ -34,6 +36,16 @@ class PartSupervisor(Supervisor):
 
     leaving = False
     had = False  # anything of an attempt, ever
+
+    def __init__(
+        self, node_dir: Path, *, settings: NodeSettings, on_change: Callable[[], None]
+    ) -> None:
+        super().__init__(node_dir, settings=settings, on_change=on_change)
+        self.settled = asyncio.Event()
+
+    def settle(self, key: AttemptKey) -> None:
+        super().settle(key)
+        self.settled.set()
 
     def seen(self) -> tuple[Seen, ...]:
         seen = super().seen()
@@ -111,7 +123,9 @@ async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
     clock = asyncio.get_running_loop().time
     idle_since = clock()
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(supervisor.settled.wait(), LOOK_SECONDS)
+        supervisor.settled.clear()
         unwanted = agent.version() is not None and clock() - idle_since > UNWANTED_SECONDS
         if agent.seen():
             idle_since = clock()

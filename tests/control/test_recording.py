@@ -1,11 +1,16 @@
 """What goes into the curves is what nodes say and the head sees."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import cast
 
-from corral.control.recording import cluster_values, node_values
+from corral.control import Control
+from corral.control.recording import Recorder, cluster_values, node_values
 from corral.control.sensed import Sensed
-from corral.domain.ids import NodeId
+from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.part import part_of
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
+from corral.ports.series import Series
 from tests.worlds import Cluster, gang, node
 
 
@@ -41,3 +46,17 @@ def test_of_the_cluster_only_gpus_that_are_held_count_for_how_busy_they_are() ->
     found = cluster_values(cluster.world, {NodeId("n1"): NodeSample(at=1, gpus=gpus)})
     assert (found["gpus"], found["held_gpus"], found["utilisation"]) == (2, 1.0, 0.25)
     assert found["power_watts"] == 200.0
+
+
+def test_a_curve_of_a_node_whose_parts_speak_in_turn_is_no_denser_than_that_of_another() -> None:
+    control, drawn = SimpleNamespace(sensed=Sensed()), list[float]()
+    series = SimpleNamespace(put=lambda key, at, values: drawn.append(at))
+    Recorder(cast(Control, control), cast(Series, series))
+    parts = [part_of(NodeId("n1"), (JobId(f"j{at}"), AttemptNumber(1))) for at in range(5)]
+    for at in range(20):
+        control.sensed.take(parts[at % 5], NodeSample(at=at), float(at))
+    assert drawn == [0.0, 1.0, 6.0, 11.0, 16.0]
+    drawn.clear()
+    for at in (30.0, 31.0):
+        control.sensed.take(NodeId("n2"), NodeSample(at=at), at)
+    assert drawn == [30.0, 31.0], "one agent says when it has something to say"

@@ -96,6 +96,18 @@ def test_links_inside_are_kept_and_links_outside_are_refused(tmp_path: Path) -> 
     assert "out" not in names(root)
 
 
+def test_of_a_virtual_environment_all_is_to_be_left_out_at_once(tmp_path: Path) -> None:
+    root = tree(tmp_path / "w", {"train.py": "x", "env/py/pyvenv.cfg": "home = /usr/bin"})
+    (root / "env/py/bin").mkdir()
+    for name in ("python", "python3"):
+        (root / "env/py/bin" / name).symlink_to("/usr/bin/python3")
+    with pytest.raises(SpecInvalid, match="points outside") as refused:
+        digest(root)
+    assert f"echo '/env/py/' >> {root}/.corralignore" in refused.value.hint
+    (root / ".corralignore").write_text("/env/py/\n")
+    assert names(root) == [".corralignore", "env", "train.py"]
+
+
 def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert names(tree(tmp_path, {"a": "x"})) == ["a"]

@@ -89,4 +89,7 @@ def test_which_nodes_take_no_work_is_told_also_where_nobody_holds_them() -> None
 def test_nothing_is_told_where_no_gpus_are_waited_for() -> None:
     cluster, id = full()
     assert told(cluster, id, "QueueLimit") == ""
-    assert told(cluster, cluster.submit(gang("cpus", gpus=0))) == ""
+    cpus = cluster.submit(gang("cpus", gpus=0))
+    assert told(cluster, cpus) == ""
+    cluster.wish(SetNode(node=NodeId("n1"), to="cordon"))
+    assert told(cluster, cpus) == "n1 takes no work now, see: corral node ls"

@@ -184,6 +184,16 @@ def _inside(root: Path, entry: _Entry) -> str:
     if os.path.isabs(target) or not Path(resolved).is_relative_to(root):
         raise SpecInvalid(
             f"workdir: the link {entry.name} points outside, to {target}",
-            hint=f"run: echo '/{entry.name}' >> {root}/.corralignore",
+            hint=f"run: echo '/{_left_out_with(root, entry)}' >> {root}/.corralignore",
         )
     return target
+
+
+def _left_out_with(root: Path, entry: _Entry) -> str:
+    """What to leave out: of a virtual environment, which is of its own machine, all of it."""
+    for above in entry.path.parents:
+        if above == root:
+            break
+        if (above / "pyvenv.cfg").is_file():
+            return f"{above.relative_to(root)}/"
+    return entry.name

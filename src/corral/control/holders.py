@@ -25,7 +25,7 @@ def holders_text(
 ) -> str:
     """For example: train (j3) holds 8 GPUs there, eval (j5) 4, and 3 others together 6; likely
     first, eval (j5) ends in 5 to 9 min (80 %), as 12 jobs like it did. Of a job that waits for no
-    GPUs only what others than Corral hold is told.
+    GPUs only which nodes take no work, and what others than Corral hold, is told.
 
     Args:
         code: of the reason that the job waits.
@@ -35,11 +35,11 @@ def holders_text(
         return ""
     nodes = _usable(world, job)
     others = _others_text([world.nodes[id] for id in nodes], job.spec)
+    there = "; ".join(filter(None, (_closed_text(world, nodes), others)))
     if not any(shape.gpu_millis for shape in job.spec.shapes):
-        return others
+        return there
     held = _held(world, nodes)
     ranked = sorted(held, key=lambda id: (-held[id], id))
-    there = "; ".join(filter(None, (_closed_text(world, nodes), others)))
     if not ranked:
         return there
     named = MOST_NAMED if len(ranked) > MOST_NAMED + 1 else len(ranked)  # one is not worth a count

@@ -57,6 +57,6 @@ def test_a_curve_of_a_node_whose_parts_speak_in_turn_is_no_denser_than_that_of_a
         control.sensed.take(parts[at % 5], NodeSample(at=at), float(at))
     assert drawn == [0.0, 1.0, 6.0, 11.0, 16.0]
     drawn.clear()
-    for at in (30.0, 31.0):
-        control.sensed.take(NodeId("n2"), NodeSample(at=at), at)
+    for moment in (30.0, 31.0):
+        control.sensed.take(NodeId("n2"), NodeSample(at=moment), moment)
     assert drawn == [30.0, 31.0], "one agent says when it has something to say"

@@ -88,6 +88,10 @@ int nvmlDeviceGetUUID(void *device, char *text, unsigned length) {
     snprintf(text, length, "GPU-%ld", (long)device - 1);
     return there(device);
 }
+int nvmlDeviceGetMigMode(void *device, unsigned *now, unsigned *later) {
+    *now = *later = of(device, "mig", 0);
+    return there(device);
+}
 int nvmlDeviceGetName(void *device, char *text, unsigned length) {
     snprintf(text, length, "NVIDIA H100 80GB HBM3");
     return there(device);

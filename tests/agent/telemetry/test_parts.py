@@ -107,6 +107,17 @@ async def test_a_part_that_was_granted_no_gpu_asks_no_driver_and_knows_the_machi
         assert senses.sample.memory_total_bytes
 
 
+async def test_of_a_gpu_that_is_cut_a_part_says_nothing(tmp_path: Path, library: Path) -> None:
+    machine = Machine(tmp_path, library)
+    machine.say(gpu0_mig=1)
+    settings = msgspec.structs.replace(machine.settings, real_gpus=(0, 1), gpu_numbers=(0, 1))
+    async with part(machine.folder, settings, gpus=2) as senses:
+        senses.helper.command = machine.helper().command
+        await senses.look()
+        assert senses.sample is not None
+        assert [gpu.index for gpu in senses.sample.gpus] == [1]
+
+
 async def test_pretend_gpus_of_a_part_show_its_attempt_by_the_heads_numbers(
     tmp_path: Path,
 ) -> None:

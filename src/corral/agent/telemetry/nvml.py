@@ -162,7 +162,8 @@ def devices(
     chosen: tuple[int, ...] | None, numbers: tuple[int, ...] | None = None
 ) -> tuple[Device, ...]:
     """Those of the driver's GPUs with a `chosen` index that can be named, which one that is lost
-    cannot; by `numbers` where they are not called from 0 on.
+    cannot; by `numbers` where they are not called from 0 on, which are of whole GPUs alone: what a
+    driver says of one that is cut is not of the part of it that was granted.
 
     Raises: RuntimeError when there is a driver and it fails.
     """
@@ -170,7 +171,9 @@ def devices(
     found = []
     for number, index in called(there, chosen, numbers):
         with suppress(pynvml.NVMLError):
-            found.append(_device(number, index))
+            device = _device(number, index)
+            if numbers is None or not _is_cut(device.handle):
+                found.append(device)
     return tuple(found)
 
 
@@ -196,6 +199,13 @@ def _device(place: int, index: int) -> Device:
         type=short_type(text_of(pynvml.nvmlDeviceGetName(handle))),
         bus=_bus(handle),
     )
+
+
+def _is_cut(handle: Any) -> bool:
+    try:
+        return bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
+    except pynvml.NVMLError:
+        return False  # it cannot be cut, or the driver is too old
 
 
 def _bus(handle: Any) -> tuple[int, int, int] | None:

@@ -58,7 +58,7 @@ def test_the_verdict_is_of_all_rows_and_those_left_out_are_counted() -> None:
     assert "goodput 53.3 %" in told.verdict
     (table,) = told.tables
     assert [row[0] for row in table.rows] == ["ann", "total"]
-    assert "1 more rows are left out" in table.note
+    assert "1 more row is left out" in table.note
 
 
 def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from corral.boot.clock import SystemClock
-from corral.cli.common import MOST_ROWS, Common
+from corral.cli.common import MOST_ROWS, Common, Count
 from corral.cli.failure import Usage
 from corral.cli.files import check_writable, write
 from corral.cli.output import print_json
@@ -53,7 +53,7 @@ class Wanted(Common):
     job: str | None = None
     since: str = ""
     until: str = ""
-    limit: int = 100
+    limit: Count = 100
     csv: Annotated[bool, _CSV] = False
     html: Annotated[Path | None, _HTML] = None
 
@@ -92,7 +92,7 @@ def goodput(*, wanted: Wanted = USUAL) -> None:
 
 
 def _show(kind: str, wanted: Wanted) -> None:
-    limit = MOST_ROWS if wanted.csv or wanted.json else max(0, min(wanted.limit, MOST_ROWS))
+    limit = MOST_ROWS if wanted.csv or wanted.json else min(wanted.limit, MOST_ROWS)
     now = SystemClock().wall()
     until = _moment(wanted.until, now, "--until") if wanted.until else None
     since = _moment(wanted.since, now, "--since") if wanted.since else None
@@ -152,7 +152,8 @@ def shown(found: "Report", *, figures: bool = True) -> "Shown":
     total = ("total", "") if found.by == "job" else ("total",)
     if len(found.rows) > 1 or found.rest:
         rows.append(total + _cells(found, found.total))
-    left = f"{found.rest} more rows are left out: --limit" if found.rest else ""
+    more = f"{found.rest} more rows are" if found.rest > 1 else "1 more row is"
+    left = f"{more} left out: --limit" if found.rest else ""
     return Shown(
         title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
         verdict=_verdict(found),

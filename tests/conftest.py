@@ -3,6 +3,7 @@
 `--hypothesis-profile search` draws new ones, as `make soak` does.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(COMPILED):
             item.add_marker(pytest.mark.xdist_group("compiled"))
+
+
+def pytest_configure() -> None:
+    """To collect makes a million objects and no garbage: no search for it until all are there,
+    and those are never searched."""
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ def health_page() -> str:
 
     rows = [
         f"| `{kind}` | {meaning.text} | {'cluster' if meaning.is_infra else 'user'} "
-        f"| {meaning.next.replace('|', '/')} |"
+        f"| {meaning.next.replace('|', '/').replace('{job}', 'JOB')} |"
         for kind, meaning in FAILURES.items()
     ]
     text = PROSE.read_text()

@@ -312,7 +312,7 @@ PATTERNS: Final = (
         r"ParserError|Error tokenizing data|magic (bytes|number) (not|mismatch)|bad magic",
         r"invalid compressed data|not in gzip format|checksum (mismatch|error|failed)",
         r"CRC check failed|disk image is malformed|file is not a database|unexpected EOF in arch",
-        r"premature (end|EOF)|checksums? did NOT match",
+        r"premature (end|EOF)|checksums? did NOT match|^parse error: .*line \d+, column \d",
         r"could only read \d|not fully written|expected \d+ bytes,? (but )?(got|read|found)",
         r"requires a buffer of|buffer is smaller than requested|cannot mmap an empty file",
     ),

@@ -98,7 +98,8 @@ class LauncherClient:
             *words, *([str(beside)] if beside else []), stdin=asyncio.subprocess.DEVNULL
         )
         try:
-            code = await asyncio.wait_for(helper.wait(), START_SECONDS)
+            async with asyncio.timeout(START_SECONDS):
+                code = await helper.wait()
         except TimeoutError:
             helper.kill()
             await helper.wait()

@@ -124,7 +124,8 @@ async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
     idle_since = clock()
     while True:
         with suppress(TimeoutError):
-            await asyncio.wait_for(supervisor.settled.wait(), LOOK_SECONDS)
+            async with asyncio.timeout(LOOK_SECONDS):
+                await supervisor.settled.wait()
         supervisor.settled.clear()
         unwanted = agent.version() is not None and clock() - idle_since > UNWANTED_SECONDS
         if agent.seen():

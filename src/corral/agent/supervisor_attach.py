@@ -47,7 +47,8 @@ class Output(asyncio.StreamReader):
         loop = asyncio.get_running_loop()
         try:
             with self._connection as connection:
-                said = await asyncio.wait_for(loop.sock_recv(connection, 16), END_SECONDS)
+                async with asyncio.timeout(END_SECONDS):
+                    said = await loop.sock_recv(connection, 16)
                 self.exit_code = int(said)
         except (OSError, ValueError, TimeoutError):
             self.exit_code = None
@@ -103,7 +104,8 @@ async def open_terminal(
         "command": command,
     }
     try:
-        descriptor, *end = await asyncio.wait_for(_ask(connection, wish), ANSWER_SECONDS)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            descriptor, *end = await _ask(connection, wish)
     except TimeoutError as silence:
         connection.close()
         raise AttachRefused("the attempt does not answer") from silence

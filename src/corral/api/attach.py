@@ -95,7 +95,8 @@ class Terminals:
         if not self._channels.attach(session.node, wish):
             raise Conflict(f"node {session.node} is not connected now", hint=again)
         try:
-            return await asyncio.wait_for(session.agent, AGENT_SECONDS)
+            async with asyncio.timeout(AGENT_SECONDS):
+                return await session.agent
         except TimeoutError:
             raise Conflict(f"node {session.node} gave no terminal", hint=again) from None
 

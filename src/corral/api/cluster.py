@@ -228,7 +228,8 @@ async def _stop(control: Control, jobs: list[JobId], stop: Callable[[], None]) -
             if left <= 0:
                 break
             try:
-                await asyncio.wait_for(news.get(), left)
+                async with asyncio.timeout(left):
+                    await news.get()
             except TimeoutError:
                 break
     stop()

@@ -53,7 +53,8 @@ async def follow_events(control: Control, job: JobId | None, after: int) -> Asyn
                 yield _sent(api.LogLines(end=state), kind="end")
                 return
             try:
-                new = await asyncio.wait_for(news.get(), HEARTBEAT_SECONDS)
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    new = await news.get()
             except TimeoutError:
                 yield HEARTBEAT
                 continue
@@ -126,7 +127,8 @@ class LogStream:
                 if now >= give_up_at or self._is_complete():
                     return
             try:
-                await asyncio.wait_for(bell.wait(), 0.05 if give_up_at else HEARTBEAT_SECONDS)
+                async with asyncio.timeout(0.05 if give_up_at else HEARTBEAT_SECONDS):
+                    await bell.wait()
             except TimeoutError:
                 yield HEARTBEAT
 

@@ -241,7 +241,8 @@ class Control:
                 self._replay("tick", (), error)
                 await self._reload(f"a fault of Corral was met: {error!r}")
             try:
-                await asyncio.wait_for(self._wake.wait(), nap)
+                async with asyncio.timeout(nap):
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace as replace_struct
 
 from corral.agent.clocks import wall
@@ -105,3 +106,22 @@ async def test_a_failed_rank_has_the_sensors_read_at_once(tmp_path: Path) -> Non
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
+
+
+@pytest.mark.parametrize("rounds", range(4))
+async def test_it_ends_when_it_is_told_to_in_the_moment_in_which_a_rank_fails(
+    tmp_path: Path, rounds: int
+) -> None:
+    """A part that reads on is ended by its batch system a minute later."""
+    (tmp_path / "attempts").mkdir(exist_ok=True)
+    async with senses_in(tmp_path) as senses:
+        keeping = asyncio.create_task(senses.keep(FakeRanks(), lambda: None))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while senses.sample is None:
+                await asyncio.sleep(0.02)
+        senses.look_soon()
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        keeping.cancel()
+        await asyncio.wait([keeping], timeout=1.0)
+        assert keeping.cancelled()

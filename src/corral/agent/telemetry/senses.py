@@ -85,7 +85,8 @@ class Senses:
                 await self.look()
                 left = self.settings.sample_seconds - (clock() - began)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._soon.wait(), max(0.0, left))
+                    async with asyncio.timeout(max(0.0, left)):
+                        await self._soon.wait()
                     await asyncio.sleep(SOON_SECONDS)
         finally:
             await self.helper.close()

@@ -111,7 +111,8 @@ class Feed:
             await self.step()
             changed()
             try:
-                await asyncio.wait_for(self._woken.wait(), self.nap)
+                async with asyncio.timeout(self.nap):
+                    await self._woken.wait()
             except TimeoutError:
                 continue
 

@@ -194,7 +194,8 @@ class LendingEngine:
         """By news; or until the next look is due."""
         wait_seconds = None if self._looks else max(self._next_look - _now(), 0.0)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stir.wait(), wait_seconds)
+            async with asyncio.timeout(wait_seconds):
+                await self._stir.wait()
 
     async def _look(self) -> None:
         late = asyncio.get_running_loop().call_later(self.late_seconds, self._say_late)

@@ -15,6 +15,7 @@ from tests.scenarios.injured.scene import PROGRAMS, Cell, Scene, lives
 
 ONCE = {"infra": 0, "user": 0}
 TOLD_WITHIN_SECONDS = 5.0
+CLOSED_SECONDS = 10.0  # whoever waits longer for its nodes finds them closed
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class _Run:
     hurt: threading.Thread | None = None
     pids: list[int] = field(default_factory=list)
     gone_at: float | None = None
+    mended: bool = False  # its nodes, which an earlier cell may have had closed
     began: float = field(default_factory=time.time)
 
     @property
@@ -97,6 +99,7 @@ def measure(
                 all_runs.append(run)
             over = {job.id for job in client.jobs(everything=True, limit=10_000) if _is_over(job)}
             for run in list(live):
+                _mend_nodes(run, live)
                 _advance(run, over)
                 if run.outcome.attempt is not None or run.outcome.trouble:
                     live.remove(run)
@@ -125,6 +128,17 @@ def _begin(run: _Run, nodes: Sequence[str]) -> None:
     if cell.before is not None:
         cell.before(scene)
     scene.job = scene.house.submit(cell.name, cell.run, **spec)
+
+
+def _mend_nodes(run: _Run, live: Sequence[_Run]) -> None:
+    """Of who waits for nodes of its own, which none is hurt on now: they are said to be mended."""
+    on = set(run.cell.on)
+    waits = run.hurt is None and time.time() - run.began > CLOSED_SECONDS
+    if not waits or run.mended or any(one.hurt and on & set(one.cell.on) for one in live):
+        return
+    run.mended = True
+    if on:
+        run.scene.house.ok("node", "clear", *sorted(on), "-y")
 
 
 def _advance(run: _Run, over: set[str]) -> None:

@@ -8,9 +8,14 @@ WORKERS ?= 4
 
 .PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim validate lock lock-check news ui clean
 
-$(VENV)/.installed: pyproject.toml
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+
+# By hash; the build of PyTorch is the machine's choice, and Corral itself is this tree.
+$(VENV)/.installed: pyproject.toml deploy/requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check "$(TORCH)" -e ".[train,dev]"
+	$(PIP) --require-hashes -r deploy/requirements-dev.txt
+	$(PIP) "$(TORCH)"
+	$(PIP) --no-deps --no-build-isolation -e .
 	touch $@
 
 setup: $(VENV)/.installed
@@ -54,8 +59,8 @@ engines: setup
 docs-check: setup
 	$(BIN)/python docs/generate.py --check
 
-lock:
-	uv lock
+lock: setup
+	$(BIN)/python deploy/lock.py
 
 lock-check:
 	uv lock --check

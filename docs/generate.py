@@ -123,9 +123,15 @@ def openapi() -> dict[str, Any]:
         def sign(self, text: str) -> str:
             return text
 
+        def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
+            return [text]
+
+    async def no_rotation(entry: object) -> None:
+        """No key is there."""
+
     settings = ApiSettings(
         root=Path("/"), url="http://127.0.0.1", pid=0, started_at=0.0, version="1",
-        seals=NoSeals(), stop=lambda: None,
+        seals=NoSeals(), stop=lambda: None, rotate=no_rotation,
     )  # fmt: skip
     control = Control(store=MemoryStore(), engine=NoEngine(), clock=SystemClock())
     app = create_app(control, channels=Channels(), settings=settings)

@@ -74,7 +74,13 @@ class Provider:
 
     def _id_token(self, nonce: str) -> str:
         now = time.time()
-        claims = {"iss": self.url, "aud": CLIENT, "sub": "u-1", "iat": now, "exp": now + 300}
+        claims = {
+            "iss": self.url,
+            "aud": CLIENT,
+            "sub": f"u-{self.who.get('preferred_username', 1)}",
+            "iat": now,
+            "exp": now + 300,
+        }
         claims |= {"nonce": nonce, **self.who, **self.wrong}
         claims = {name: value for name, value in claims.items() if value is not None}
         if self.signed in ("none", "HS256"):

@@ -30,6 +30,10 @@ class NoNode(Exception):
     """Node is not here, and its wheel is not installed."""
 
 
+class NotLocked(Exception):
+    """npm has installed something else than the lock names."""
+
+
 def npm() -> tuple[list[str], str | None]:
     """How npm is called, and the folder of its node; None: that on the PATH. Raises: NoNode."""
     try:
@@ -73,7 +77,7 @@ def is_built() -> bool:
 def run(*scripts: str) -> None:
     """Scripts of package.json, one after the other, with its libraries.
 
-    Raises: NoNode, SubprocessError when npm or one of them fails, or takes too long.
+    Raises: NoNode, NotLocked, SubprocessError when npm or one of them fails, or takes too long.
     """
     command, folder = npm()
     path = os.environ.get("PATH", "")
@@ -81,6 +85,7 @@ def run(*scripts: str) -> None:
     if SYSTEM_CERTIFICATES.exists():  # Node brings its own and does not look at the machine's
         env.setdefault("NODE_EXTRA_CA_CERTS", str(SYSTEM_CERTIFICATES))
     # Not `npm ci`: it refuses a lock that names no package of a machine that its maker did not see.
+    # What it promises is checked by `check_installed` instead.
     install = ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel", "error", *PATIENCE]
     for words in (install, *(["run", "--silent", script] for script in scripts)):
         subprocess.run(
@@ -92,6 +97,32 @@ def run(*scripts: str) -> None:
             stdout=sys.stderr,
             timeout=INSTALL_SECONDS,
         )
+        if words is install:
+            check_installed(UI / "node_modules" / ".package-lock.json", UI / "package-lock.json")
+
+
+def check_installed(installed: Path, lock: Path) -> None:
+    """Refuse libraries that are not those of the lock, by version and digest, as `npm ci` does.
+
+    A lock holds the compiled parts of the platforms that its maker could fetch. Those of another
+    platform count when a locked package names their exact version.
+
+    Raises: NotLocked.
+    """
+    there = json.loads(installed.read_text())["packages"]
+    locked = json.loads(lock.read_text())["packages"]
+    compiled = {
+        (name, version)
+        for one in locked.values()
+        for name, version in one.get("optionalDependencies", {}).items()
+    }
+    for path, one in there.items():
+        name = path.rpartition("node_modules/")[2]
+        known = locked.get(path)
+        if known is None and (name, one["version"]) in compiled:
+            continue
+        if known is None or any(one.get(key) != known.get(key) for key in ("version", "integrity")):
+            raise NotLocked(f"{name} {one['version']} is not what package-lock.json names")
 
 
 def main(words: Sequence[str] = ()) -> int:
@@ -103,7 +134,7 @@ def main(words: Sequence[str] = ()) -> int:
         run(*(("check", "test") if words else ("build",)))
         if not words:
             (STATIC / STAMP).write_text(json.dumps({"sources": sources_digest()}))
-    except (NoNode, subprocess.SubprocessError) as error:
+    except (NoNode, NotLocked, subprocess.SubprocessError) as error:
         print(f"the pages are not built: {error}", file=sys.stderr)
         return 1
     return 0

@@ -34,9 +34,10 @@ from embedded import keep, report
 
 from corral import Client, __version__
 from corral.api import ApiSettings, Channels, create_app
-from corral.boot.admit import admit_admin
 from corral.boot.clock import SystemClock
+from corral.boot.directory_tokens import DirectoryToken
 from corral.boot.garbage import search_rarely
+from corral.boot.key_rotation import Keys
 from corral.boot.sealing import KeyRing
 from corral.control import Control
 from corral.domain.attempt import Exit
@@ -223,8 +224,12 @@ async def head(workload: Workload, share: float, root: Path) -> tuple[int, float
         engine.inventories[id] = Inventory(gpus=gpus, cpu_millis=10**9, memory_bytes=10**15)
         engine.seen[id] = {}
     store = SqliteStore(root / "corral.db", fresh_id=clock.fresh_id)
-    token = secrets.token_hex(16)
-    await admit_admin(store, token, clock.wall())
+    admin = DirectoryToken.of_admin(store, root / "token", clock.wall, lambda secret: None)
+    await admin.begin()
+    token = admin.secret
+    ring = KeyRing.load(root / "key")
+    keys = Keys(store=store, ring=ring, wall=clock.wall, several=False)
+    await keys.begin()
     control = Control(store=store, engine=engine, clock=clock)
     engine.control = control
     await control.start()
@@ -238,7 +243,8 @@ async def head(workload: Workload, share: float, root: Path) -> tuple[int, float
             pid=os.getpid(),
             started_at=clock.wall(),
             version=__version__,
-            seals=KeyRing.load(root / "key"),
+            seals=keys.ring,
+            rotate=keys.rotate,
             stop=lambda: None,
         )
         app = create_app(control, channels=Channels(), settings=about)

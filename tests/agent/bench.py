@@ -10,6 +10,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
+from corral.agent.account import Account
+from corral.agent.accounts import Accounts
 from corral.agent.core import Agent
 from corral.agent.dial import Dialler
 from corral.agent.heads import Heads
@@ -27,7 +29,7 @@ from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.channel import AttachNow, SignalNow
 from corral.wire.node import NodeSettings, encode_settings
 from tests.agent.fakehead import TOKEN, FakeHead
-from tests.agent.nodes import ME
+from tests.agent.nodes import ME, write_policy
 from tests.patience import PATIENCE_SECONDS
 
 NODE = NodeId("n1")
@@ -82,6 +84,7 @@ class FakeRanks:
     told_committed: list[tuple[AttemptKey, tuple[int, ...]]] = field(default_factory=list)
     settled: list[AttemptKey] = field(default_factory=list)
     launches: dict[AttemptKey, Launch] = field(default_factory=dict)
+    accounts: dict[AttemptKey, Account | None] = field(default_factory=dict)
     hold: asyncio.Event | None = None  # a launch waits for it
 
     async def launch(
@@ -90,8 +93,10 @@ class FakeRanks:
         work: Path,
         env: Mapping[str, str],
         image: ImageRoot | None = None,
+        account: Account | None = None,
     ) -> None:
         self.launched.append(launch.key)
+        self.accounts[launch.key] = account
         self.launches[launch.key] = launch
         self.works[launch.key], self.environments[launch.key] = work, env
         if self.hold is not None:
@@ -111,8 +116,14 @@ class FakeRanks:
         self.settled.append(key)
         self.attempts.pop(key, None)
 
-    def refuse(self, key: AttemptKey, why: str, infra: bool) -> None:
-        self.attempts[key] = Seen(key=key, phase=Phase.REFUSED, trouble=why, trouble_is_infra=infra)
+    def refuse(self, key: AttemptKey, why: str, infra: bool, of: str = "") -> None:
+        self.attempts[key] = Seen(
+            key=key,
+            phase=Phase.REFUSED,
+            trouble=why,
+            trouble_is_infra=infra,
+            trouble_of=of,
+        )
 
     def seen(self) -> tuple[Seen, ...]:
         return tuple(self.attempts.values())
@@ -166,6 +177,8 @@ def agent_in(
     senses: Senses | None = None,
 ) -> Agent:
     (folder / "attempts").mkdir(parents=True, exist_ok=True)
+    write_policy(folder)
+    settings = NodeSettings(node=NODE, head_file=str(folder / "head.json"))
     dialler = Dialler(heads=Heads(folder / "head.json", folder), token=TOKEN)
 
     async def look(held: frozenset[int]) -> Inventory:
@@ -178,13 +191,14 @@ def agent_in(
 
     return Agent(
         node_dir=folder,
-        settings=NodeSettings(node=NODE, head_file=str(dialler.heads.head_file)),
+        settings=settings,
         boot=BootId("b1"),
         ranks=ranks,
         known=Known(folder, time.clock_gettime(time.CLOCK_BOOTTIME)),
         dialler=dialler,
         prepare=Prepare(
             images=Images(folder),
+            accounts=Accounts(node_dir=folder, settings=settings),
             node_dir=folder,
             heads=dialler.heads,
             token=TOKEN,

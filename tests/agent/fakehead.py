@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
@@ -28,10 +29,27 @@ from corral.wire.channel import (
     encode,
     from_agent,
 )
+from corral.wire.proof import digest_of, proof_of
 from tests.patience import PATIENCE_SECONDS, own_loopback
 
 TOKEN = "the-nodes-own-token"
 CLUSTER = ClusterId("c1")
+
+
+class Proving(ServerConnection):
+    """Answers challenges as the real head does, before the request that follows them."""
+
+    def data_received(self, data: bytes) -> None:
+        while data.startswith(b"GET /v1/proof?"):
+            asked, _, data = data.partition(b"\r\n\r\n")
+            query = parse_qs(asked.split()[1].partition(b"?")[2].decode())
+            address = self.transport.get_extra_info("sockname")[:2]
+            proof = proof_of(digest_of(TOKEN), query["nonce"][0], address)
+            body = json.dumps({"proof": proof}).encode()
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n"
+            self.transport.write(head.encode() + body)
+        if data:
+            super().data_received(data)
 
 
 @dataclass
@@ -67,6 +85,7 @@ class FakeHead:
             self.host,
             self.port,
             process_request=self._http,
+            create_connection=Proving,
             compression=None,
             max_size=FRAME_BYTES,
             ping_interval=None,

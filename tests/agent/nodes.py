@@ -12,14 +12,17 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from corral.agent.account import Account, account_in_system
 from corral.agent.kill import kill_node
 from corral.agent.supervisor import Supervisor
 from corral.domain.attempt import Exit, Seat
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Per
+from corral.domain.node_policy import NodePolicy
 from corral.domain.wanted import Launch, Stop
 from corral.wire.node import NodeSettings, encode_settings
+from corral.wire.node_policy import POLICY_FILE, encode_policy, own_policy
 from tests.patience import PATIENCE_SECONDS
 
 ME = pwd.getpwuid(os.geteuid()).pw_name  # whom ranks run as where a test says nothing else
@@ -53,6 +56,19 @@ def settings_of(node_dir: Path, containment: str | None = None) -> NodeSettings:
     return settings
 
 
+def write_policy(node_dir: Path, policy: NodePolicy | None = None) -> None:
+    """The policy of a node, by default that of one which this account starts for itself."""
+    file = node_dir / POLICY_FILE
+    file.write_bytes(encode_policy(policy or own_policy()))
+    file.chmod(0o600)
+
+
+def account_for(owner: str) -> Account | None:
+    """The machine's account of this name, whatever a policy says."""
+    found = account_in_system(owner) if os.geteuid() == 0 else None
+    return None if found is None or found.uid == 0 else found
+
+
 @dataclass(slots=True)
 class Node:
     dir: Path
@@ -65,7 +81,7 @@ class Node:
     async def launch(self, launch: Launch, env: dict[str, str] | None = None) -> AttemptKey:
         work = self.work(launch.key)
         work.mkdir(parents=True, exist_ok=True)
-        await self.supervisor.launch(launch, work, env or {})
+        await self.supervisor.launch(launch, work, env or {}, account=account_for(launch.owner))
         return launch.key
 
     def work(self, key: AttemptKey) -> Path:

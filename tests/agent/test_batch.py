@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from corral.agent.batch import names
+from corral.agent.batch.encryption import Encryption
 from corral.agent.batch.frames import Frames, Message, Stranger, key_of
 from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
 from corral.agent.batch.tasks import Tasks
@@ -99,7 +100,7 @@ def greeted(first: bytes, helper: bytes) -> list[str]:
 
     def greet(end: socket.socket, key: bytes, own: bytes, other: bytes) -> None:
         try:
-            Frames(end).greet(key, own=own, other=other)
+            Frames(end).greet(key, own=own, other=other, seal=Encryption)
             found[own.decode()] = "in"
         except (Stranger, EOFError, OSError) as error:
             found[own.decode()] = type(error).__name__
@@ -133,7 +134,7 @@ def test_a_node_cannot_be_let_in_by_its_own_words_sent_back() -> None:
     echo = threading.Thread(target=repeat)
     echo.start()
     with pytest.raises(Stranger):
-        Frames(one).greet(key_of("cj.j1.1.a"), own=b"first", other=b"helper")
+        Frames(one).greet(key_of("cj.j1.1.a"), own=b"first", other=b"helper", seal=Encryption)
     echo.join(PATIENCE_SECONDS)
     one.close()
     other.close()

@@ -128,7 +128,7 @@ def test_version_1_is_below_the_own_group_of_each_controller(tmp_path: Path) -> 
 
 
 def test_only_the_granted_gpus_may_be_opened() -> None:
-    devices = cgroup._devices(Limits(devices=(2, 3)))
+    devices = cgroup._devices(Limits(devices={195: (2, 3, 254, 255)}))
     assert devices[0] == ("devices.deny", "c 195:* rwm")
     assert [word for _, word in devices[1:]] == [f"c 195:{minor} rwm" for minor in (2, 3, 254, 255)]
 

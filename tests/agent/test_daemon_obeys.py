@@ -247,7 +247,7 @@ def test_the_workdir_is_as_submitted_and_secrets_come_by_the_nodes_token(tmp_pat
 
 
 def test_whose_fault_a_failed_start_is(tmp_path: Path) -> None:
-    """A snapshot that the head has not is the cluster's; a secret nobody set is the user's."""
+    """A snapshot that the head has not is the cluster's; what the user sent is the user's."""
 
     async def story() -> None:
         async with bench(tmp_path) as here:
@@ -269,7 +269,7 @@ def test_whose_fault_a_failed_start_is(tmp_path: Path) -> None:
             await here.until(lambda: all(phase_of(here.head, key) == Phase.REFUSED for key in keys))
             seen = {key: here.head.seen(key) for key in keys}
             assert [one.trouble_is_infra for one in seen.values() if one] == [
-                False, True, True, True,
+                False, True, False, False,
             ]  # fmt: skip
             told = seen[ONE]
             assert told is not None

@@ -21,6 +21,7 @@ from corral.wire.channel import AttachNow, encode
 from corral.wire.node import NodeSettings, encode_settings
 from tests.agent.bench import key_of, launch_of, stop_of
 from tests.agent.fakehead import TOKEN, FakeHead
+from tests.agent.nodes import write_policy
 from tests.patience import PATIENCE_SECONDS
 
 ONE, TWO = key_of(1), key_of(2)
@@ -46,6 +47,7 @@ class RealNode:
         )
         self.write("node.json", encode_settings(settings))
         self.write("token", TOKEN.encode())
+        write_policy(self.dir)
 
     def write(self, name: str, content: bytes) -> None:
         (self.dir / name).touch(mode=0o600)

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from corral.agent import journal
+from corral.agent.accounts import Accounts
 from corral.agent.heads import Heads
 from corral.agent.image.keep import Images
 from corral.agent.leftovers import MOST_ASKED, sweep
 from corral.agent.prepare import FORGOTTEN, HeadAway, Prepare
-from corral.domain.ids import JobId
+from corral.domain.ids import JobId, NodeId
+from corral.wire.node import NodeSettings
 from tests.agent.fakehead import TOKEN, FakeHead
 
 
@@ -68,7 +70,13 @@ async def test_the_head_is_asked_with_the_nodes_token(tmp_path: Path) -> None:
     await head.start()
     head.answers[f"{FORGOTTEN}j1,j2"] = (200, json.dumps({"forgotten": ["j2"]}).encode())
     prepare = Prepare(
-        node_dir=tmp_path, heads=Heads(head.file), token=TOKEN, images=Images(tmp_path)
+        node_dir=tmp_path,
+        heads=Heads(head.file),
+        token=TOKEN,
+        images=Images(tmp_path),
+        accounts=Accounts(
+            node_dir=tmp_path, settings=NodeSettings(node=NodeId("n1"), head_file="")
+        ),
     )
     try:
         assert await prepare.forgotten([JobId("j1"), JobId("j2")]) == ["j2"]

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -202,8 +203,11 @@ def test_no_secret_and_no_other_node_can_be_read_from_inside(
 ) -> None:
     cluster.isolation = isolation
     seen = cluster.run("n1", f"cd {cluster.root}; find . -not -path './nodes/n1/attempts/*' | sort")
-    own = ["./nodes/n1/attempts", "./nodes/n1/images"]
+    own = ["./nodes/n1/attempts", "./nodes/n1/homes", "./nodes/n1/images"]
     assert seen.split() == [".", "./nodes", "./nodes/n1", *own, "./shared"]
+    mounted = cluster.run("n1", "grep nodes/n1/images /proc/self/mountinfo").split(" ")
+    assert {"nodev", "nosuid"} <= set(mounted[5].split(","))
+    assert stat.S_IMODE((cluster.root / "nodes/n1/images").stat().st_mode) == 0o700
     grep = f"grep -rs secret {cluster.root} {cluster.home}; echo end"
     assert cluster.run("n1", grep) == "end"
     assert "Read-only" in cluster.run("n1", f"touch {cluster.root}/x {cluster.root}/nodes/x")

@@ -19,12 +19,14 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from corral.api import ApiSettings, Channels, create_app, token_digest
+from corral.boot.planner import PlannerProcess
 from corral.control import Control
 from corral.domain.attempt import Exit
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId, NodeId, UserName
 from corral.domain.node import NodeKind
 from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
+from corral.domain.quota import ClusterLimits
 from corral.domain.resources import Inventory
 from corral.domain.signals import Signal
 from corral.domain.telemetry import NodeSample
@@ -32,10 +34,12 @@ from corral.domain.wanted import Version, Wanted
 from corral.ports.series import Series
 from corral.store.memory import MemoryStore
 from corral.wire.channel import Beat, Heard, Hello, WantedNow, encode, from_head
+from corral.wire.people import KeyRotated
 from tests.patience import NEVER_SECONDS, PATIENCE_SECONDS
 from tests.worlds import inventory
 
 T = TypeVar("T")
+PLAN_SECONDS = 100_000.0  # an hour, of each user
 LOG_BYTES = 400_000  # that its head keeps of a rank
 ROLES = {
     "admin": "admin",
@@ -100,6 +104,13 @@ class PlainSeals:
     def sign(self, text: str) -> str:
         return hashlib.sha256(text.encode()).hexdigest()
 
+    def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
+        return [self.sign(text)]
+
+
+async def rotated(entry: AuditEntry) -> KeyRotated:
+    return KeyRotated(key="ab", sealed=1, unreadable=0, earlier_until=2.0)
+
 
 class Head:
     """A head that serves in its own thread."""
@@ -112,11 +123,16 @@ class Head:
         host: str = "127.0.0.1",
         port: int = 0,
         series: Series | None = None,
+        more: Mapping[str, Any] | None = None,
+        user_requests: float = 10_000.0,
     ) -> None:
         self.root = root
+        self.more = more or {}
+        self.user_requests = user_requests
         self.series = series
         self.store = store or MemoryStore()
         self.channels = Channels()
+        self.planner = PlannerProcess(clock=time.monotonic, hourly_seconds=PLAN_SECONDS)
         self.engine = PushingEngine(self.channels)
         self.stopped = threading.Event()
         self.ready = threading.Event()
@@ -156,8 +172,10 @@ class Head:
             version="0.0.test",
             seals=PlainSeals(),
             stop=self.stopped.set,
+            rotate=rotated,
             snapshot_bytes=100_000,
             log_bytes=LOG_BYTES,
+            **({"limits": ClusterLimits(user_requests=self.user_requests)} | dict(self.more)),
         )
         self.app = self._app(settings)
         running = asyncio.create_task(self.control.run())
@@ -180,10 +198,15 @@ class Head:
             connection.transport.abort()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        await self.planner.close()
 
     def _app(self, settings: ApiSettings) -> Any:
         return create_app(
-            self.control, channels=self.channels, settings=settings, series=self.series
+            self.control,
+            channels=self.channels,
+            settings=settings,
+            series=self.series,
+            planner=self.planner,
         )
 
     async def _admit(self, name: str) -> None:

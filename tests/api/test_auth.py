@@ -1,12 +1,14 @@
 """One bearer token, strictly read; everything else is refused, in words."""
 
+import asyncio
 import json
 import socket
 
 import pytest
 
-from corral.api.auth import FAILURES, Failures, bearer
+from corral.api.auth import bearer
 from corral.api.errors import TooMany
+from corral.api.failures import FAILURES, Failures
 from corral.domain.errors import Unauthorised
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
@@ -87,16 +89,58 @@ def test_a_refusal_has_code_message_and_hint(head: Head) -> None:
     assert error["hint"]
 
 
+async def no_digests() -> list[str]:
+    return []
+
+
 def test_failures_of_one_address_are_counted_and_forgotten_with_time() -> None:
     now = [0.0]
-    failures = Failures(clock=lambda: now[0])
+    failures = Failures(clock=lambda: now[0], digests=no_digests)
     error = Unauthorised("no")
-    answers = [failures.note("a", error) for _ in range(FAILURES + 5)]
+    answers = [failures.note("192.0.2.1", error) for _ in range(FAILURES + 5)]
     assert answers[:FAILURES] == [error] * FAILURES
     assert isinstance(answers[-1], TooMany)
-    assert failures.note("b", error) is error
+    assert failures.note("192.0.2.2", error) is error
     now[0] = 60.0
-    assert failures.note("a", error) is error
+    assert failures.note("192.0.2.1", error) is error
+
+
+def test_a_flood_of_wrong_tokens_reads_the_store_once_a_second_and_lets_right_ones_in() -> None:
+    now, reads = [0.0], [0]
+
+    async def digests() -> list[str]:
+        reads[0] += 1
+        return ["right"]
+
+    failures = Failures(clock=lambda: now[0], digests=digests)
+    for _ in range(FAILURES):
+        failures.note("192.0.2.1", Unauthorised("no"))
+
+    async def flood() -> int:
+        refused = 0
+        for at in range(1000):
+            with pytest.raises(TooMany) as error:
+                await failures.check("192.0.2.1", f"wrong-{at}")
+            refused += error.value.retry_seconds <= 1.0
+        await failures.check("192.0.2.1", "right")
+        await failures.check("192.0.2.2", "wrong-0")  # who has failed nothing is looked up
+        return refused
+
+    assert asyncio.run(flood()) == 1000
+    assert reads[0] == 1
+    now[0] = 0.9
+    with pytest.raises(TooMany):
+        asyncio.run(failures.check("192.0.2.1", "wrong"))
+    assert reads[0] == 1
+
+
+def test_failures_of_a_network_of_ipv6_count_together() -> None:
+    failures = Failures(clock=lambda: 0.0, digests=no_digests)
+    error = Unauthorised("no")
+    answers = [failures.note(f"2001:db8::{at:x}", error) for at in range(FAILURES + 1)]
+    assert answers[:FAILURES] == [error] * FAILURES
+    assert isinstance(answers[-1], TooMany)
+    assert failures.note("2001:db8:0:1::1", error) is error
 
 
 def test_the_scheme_may_be_written_small_and_the_header_name_as_one_likes() -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from corral.domain.ids import JobId
 from corral.wire import api
@@ -53,17 +55,95 @@ def bearing(head: Head, token: str) -> httpx2.Client:
     )
 
 
-def test_it_is_the_owner_and_no_more_than_a_user_while_the_attempt_lives(head: Head) -> None:
+def test_with_the_word_submit_it_is_the_owner_and_no_more_than_a_user_while_the_attempt_lives(
+    head: Head,
+) -> None:
     agent = joined(head)
-    key = running(head, agent)
+    key = running(head, agent, token="submit")
     with bearing(head, token_of(head, key)) as http:
         assert api.Jobs.model_validate(http.get("/v1/jobs").json()).jobs[0].owner == "alice"
         more = {"specs": [{"name": "next", "run": "true"}], "key": "n"}
-        assert http.post("/v1/jobs", json=more).json()["jobs"][0]["owner"] == "alice"
+        next_one = http.post("/v1/jobs", json=more).json()["jobs"][0]
+        assert next_one["owner"] == "alice"
+        assert http.post(f"/v1/jobs/{next_one['id']}/cancel").status_code == 202
         assert http.post("/v1/nodes/n1/cordon").status_code == 403
         agent.beat(ended(key))
         eventually(lambda: key[0] not in head.control.world.jobs)
         assert http.get("/v1/jobs").status_code == 401
+    agent.close()
+
+
+def test_it_cannot_hand_its_right_to_submit_on(head: Head) -> None:
+    agent = joined(head)
+    key = running(head, agent, token="submit")
+    with bearing(head, token_of(head, key)) as http:
+        again = {"name": "again", "run": "true", "token": "submit"}
+        answer = http.post("/v1/jobs", json={"specs": [again], "key": "n"})
+        assert answer.status_code == 403
+        assert "a job's own token cannot grant" in answer.json()["error"]["message"]
+        plain = {"name": "next", "run": "true", "secrets": ["CORRAL_TOKEN"]}
+        made = http.post("/v1/jobs", json={"specs": [plain], "key": "m"}).json()["jobs"][0]
+    assert head.control.world.jobs[made["id"]].spec.token == "own"
+    agent.close()
+
+
+CHANGES = ("cancel", "suspend", "resume", "requeue", "signal")
+READS = ("", "/why", "/events", "/logs", "/checkpoints")
+
+
+def test_unasked_it_is_for_its_own_job_alone(head: Head) -> None:
+    agent = joined(head)
+    with head.http("alice") as http:
+        specs = [{"name": "other", "run": "true", "begin": "9h"}]
+        other = http.post("/v1/jobs", json={"specs": specs, "key": "o"}).json()["jobs"][0]["id"]
+    key = running(head, agent)
+    with bearing(head, token_of(head, key)) as http:
+        listed = http.get("/v1/jobs", params={"all": 1}).json()["jobs"]
+        assert [job["id"] for job in listed] == [key[0]]
+        for read in READS:
+            assert http.get(f"/v1/jobs/{key[0]}{read}").status_code == 200, read
+            assert http.get(f"/v1/jobs/{other}{read}").status_code == 403, read
+        for change in CHANGES:
+            assert http.post(f"/v1/jobs/{other}/{change}").status_code == 403, change
+        assert http.patch(f"/v1/jobs/{other}", json={"name": "x"}).status_code == 403
+        for path in ("/v1/events", "/v1/users", "/v1/secrets", "/v1/nodes/n1", "/metrics"):
+            assert http.get(path).status_code == 403, path
+        for path in ("/v1/status", "/v1/nodes", "/v1/queues", "/v1/session"):
+            assert http.get(path).status_code == 200, path
+        refused = http.post("/v1/jobs", json={"specs": [{"name": "n", "run": "x"}], "key": "n"})
+        assert refused.status_code == 403
+        assert "token: submit" in refused.json()["error"]["hint"]
+        assert http.put(f"/v1/snapshots/{'0' * 64}", content=b"x").status_code == 403
+        assert http.post(f"/v1/jobs/{key[0]}/requeue").status_code == 202
+    agent.close()
+
+
+def test_its_array_is_its_own_too(head: Head) -> None:
+    agent = joined(head)
+    key = running(head, agent, array="0-1%1")
+    other = key[0].replace("_0", "_1")
+    with bearing(head, token_of(head, key)) as http:
+        assert len(http.get("/v1/jobs").json()["jobs"]) == 2
+        assert http.get(f"/v1/jobs/{other}").status_code == 200
+        assert http.post(f"/v1/jobs/{other}/cancel").status_code == 202
+    agent.close()
+
+
+@pytest.mark.parametrize("scope", ["own", "submit"])
+def test_it_opens_no_shell_in_another_job_of_its_owner(head: Head, scope: str) -> None:
+    agent = joined(head)
+    with head.http("alice") as http:
+        specs = [{"name": "other", "run": "true", "begin": "9h"}]
+        other = http.post("/v1/jobs", json={"specs": specs, "key": "o"}).json()["jobs"][0]["id"]
+    key = running(head, agent, token=scope)
+    for job, is_refused in ((key[0], False), (other, True)):
+        with pytest.raises(InvalidStatus) as refused:
+            connect(
+                f"{head.url.replace('http', 'ws', 1)}/v1/jobs/{job}/attach?rank=7",
+                additional_headers={"Authorization": f"Bearer {token_of(head, key)}"},
+                proxy=None,
+            )
+        assert (refused.value.response.status_code == 403) == is_refused
     agent.close()
 
 
@@ -79,7 +159,7 @@ def test_it_makes_nothing_that_outlives_it(
     head: Head, method: str, path: str, body: object
 ) -> None:
     agent = joined(head)
-    key = running(head, agent)
+    key = running(head, agent, token="submit")
     with bearing(head, token_of(head, key)) as http:
         assert http.request(method, path, json=body).status_code == 403
     agent.close()

@@ -25,8 +25,8 @@ def fresh(tmp_path: Path) -> Iterator[Head]:
 
 
 def line(head: Head, **body: Any) -> dict[str, Any]:
-    """A join token, as an operator gets it."""
-    with head.http("olga") as http:
+    """A join token, as an admin gets it."""
+    with head.http() as http:
         answer = http.post("/v1/nodes/tokens", json=body)
         assert answer.status_code == 201, answer.text
         made: dict[str, Any] = answer.json()
@@ -78,8 +78,8 @@ def test_a_join_token_makes_one_machine_a_node_and_then_no_other(fresh: Head) ->
     status, code, hint = error_of(join(fresh, token, "w2"))
     assert (status, code) == (401, "token_used")
     assert "corral node token" in hint
-    assert audit(fresh)[-2:] == [("olga", "node.token", audit(fresh)[-2][2], True),
-                                 ("olga", "node.join", "w1", True)]  # fmt: skip
+    assert audit(fresh)[-2:] == [("admin", "node.token", audit(fresh)[-2][2], True),
+                                 ("admin", "node.join", "w1", True)]  # fmt: skip
 
 
 def test_what_a_machine_needs_is_told_before_its_token_is_spent(fresh: Head) -> None:
@@ -108,10 +108,27 @@ def test_a_join_token_that_has_expired_says_so_and_what_to_do(fresh: Head) -> No
     assert "corral node token" in hint
 
 
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_operators_add_machines_only_where_the_cluster_says_so(
+    is_allowed: bool, tmp_path: Path
+) -> None:
+    with serving(tmp_path, more={"operators_add_machines": is_allowed}) as head:
+        with head.http("alice") as http:
+            assert http.post("/v1/nodes/tokens", json={}).status_code == 403
+        with head.http("olga") as http:
+            answer = http.post("/v1/nodes/tokens", json={})
+    if is_allowed:
+        assert answer.status_code == 201
+        return
+    status, code, hint = error_of(answer)
+    assert (status, code) == (403, "forbidden")
+    assert "corral up --operators-add-machines" in hint
+
+
 def test_a_join_token_with_several_uses_counts_them_and_can_be_revoked(fresh: Head) -> None:
     made = line(fresh, uses=3)
     assert [join(fresh, made["token"], f"w{n}").status_code for n in range(2)] == [201, 201]
-    with fresh.http("olga") as http:
+    with fresh.http() as http:
         rows = {row["id"]: row for row in http.get("/v1/tokens").json()["tokens"]}
         assert (rows[made["id"]]["role"], rows[made["id"]]["state"]) == ("join", "valid")
         assert http.delete(f"/v1/tokens/{made['id']}").status_code == 200

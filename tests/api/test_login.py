@@ -7,6 +7,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from corral.api.cookies import session_cookie
+from corral.domain.errors import TokenExpired
+from corral.domain.ids import TokenId, UserName
+from corral.domain.people import Role, Token, TokenKind, User, role_of
 from tests.api.heads import TOKENS, Head
 
 OURS = {"Sec-Fetch-Site": "same-origin"}
@@ -98,3 +102,43 @@ def test_a_session_ends_with_the_token_that_opened_it_at_the_latest(head: Head) 
     with browser(head, **OURS) as other:
         again = other.post("/v1/session", headers={"Authorization": f"Bearer {link}"}).json()
         assert again["expires_at"] <= token["expires_at"]
+
+
+def test_the_cookie_of_a_session_is_no_bearer_token_and_a_token_is_no_cookie(head: Head) -> None:
+    with logged_in(head, **OURS) as one:
+        (cookie,) = one.cookies.jar
+        with browser(head, Authorization=f"Bearer {cookie.value}") as thief:
+            for path in ("/v1/status", "/v1/session", "/v1/tokens"):
+                assert code(thief.get(path)) == (401, "unauthorised")
+            assert thief.post("/v1/session").status_code == 401
+        assert cookie.name is not None
+        one.cookies.clear()
+        one.cookies.set(cookie.name, TOKENS["alice"])
+        assert code(one.get("/v1/status")) == (401, "unauthorised")
+
+
+def test_a_link_is_a_token_for_a_session_and_nothing_else(head: Head) -> None:
+    with head.http("alice") as http:
+        secret = http.post("/v1/session/links").json()["url"].partition("#login=")[2]
+    with browser(head, Authorization=f"Bearer {secret}") as thief:
+        assert thief.get("/v1/session").json()["user"] == "alice"  # whose it is, before it is used
+        for path in ("/v1/status", "/v1/jobs", "/v1/tokens"):
+            assert code(thief.get(path)) == (403, "forbidden")
+        assert code(thief.post("/v1/session/links")) == (403, "forbidden")
+        assert thief.post("/v1/session").status_code == 201
+
+
+def test_a_session_ends_by_itself_without_a_use() -> None:
+    ann = User(name=UserName("ann"), role=Role.USER, created_at=0.0)
+    session = Token(
+        id=TokenId("t"), sha256="x", user=ann.name, role=Role.USER, created_at=100.0,
+        used_at=500.0, kind=TokenKind.SESSION, idle_seconds=60.0,
+    )  # fmt: skip
+    assert role_of(session, ann, 559.0) == Role.USER
+    with pytest.raises(TokenExpired, match="idle"):
+        role_of(session, ann, 560.0)
+
+
+def test_over_tls_the_cookie_is_taken_from_this_host_alone() -> None:
+    assert session_cookie("ab-cd", is_tls=True) == "__Host-corral_abcd"
+    assert session_cookie("ab-cd", is_tls=False) == "corral_abcd"

@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
 from corral.api.metrics.devices import GPUS, XIDS, gpu_families
+from corral.api.metrics.families import Family
 from corral.api.metrics.goodput import goodput, gpu_seconds
 from corral.api.metrics.route import wants_open_metrics
 from corral.control.counts import Counts, Histogram
@@ -147,10 +147,10 @@ def test_goodput_is_what_was_useful_of_what_was_held_and_idle_is_what_sensors_sa
     assert told["corral_sensed_gpu_seconds_total", ("a", "idle")] == 8.0
 
 
-def told_by(metrics: Iterable[Metric]) -> dict[tuple[str, tuple[str, ...]], float]:
+def told_by(families: Iterable[Family]) -> dict[tuple[str, tuple[str, ...]], float]:
     return {
-        (one.name, tuple(one.labels.values())): one.value
-        for metric in metrics
+        (f"{metric.name}{one.suffix}", tuple(one.labels.values())): one.value
+        for metric in families
         for one in metric.samples
     }
 

@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from websockets.exceptions import InvalidStatus
 
-from corral.api.rights import RIGHTS, Rights, may, routes_of
+from corral.api.rights import RIGHTS, Rights, may, reaches, routes_of
 from corral.domain.ids import QueueName, UserName
-from corral.domain.job import JobSpec
+from corral.domain.job import JobSpec, TokenScope
 from corral.domain.people import Role
 from corral.domain.queue import Queue
 from corral.domain.wishes import SetQueues
@@ -52,7 +52,7 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/checkups"): ("oa", "oa"),
     ("GET", "/v1/checkups/{checkup}"): ("vuoa", "vuoa"),
     ("PATCH", "/v1/nodes/{node}/labels"): ("oa", "oa"),
-    ("POST", "/v1/nodes/tokens"): ("oa", "oa"),
+    ("POST", "/v1/nodes/tokens"): ("a", "a"),
     ("GET", "/v1/join"): ("j", "j"),
     ("POST", "/v1/nodes/join"): ("j", "j"),
     ("POST", "/v1/nodes/{node}/dead"): ("oa", "oa"),
@@ -72,6 +72,9 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("GET", "/v1/users/{user}"): ("vuoa", "oa"),
     ("PATCH", "/v1/users/{user}"): ("a", "a"),
     ("DELETE", "/v1/users/{user}"): ("a", "a"),
+    ("PUT", "/v1/users/{user}/identity"): ("a", "a"),
+    ("DELETE", "/v1/users/{user}/identity"): ("a", "a"),
+    ("GET", "/v1/log-ins"): ("a", "a"),
     ("GET", "/v1/tokens"): ("vuoa", "a"),
     ("POST", "/v1/tokens"): ("uoa", "a"),
     ("DELETE", "/v1/tokens/{token}"): ("vuoa", "a"),
@@ -84,15 +87,58 @@ EXPECTED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("POST", "/v1/imports"): ("oa", "oa"),
     **{("POST", f"/v1/plan/{kind}"): ("vuoa", "vuoa") for kind in ASKS},
     ("GET", "/v1/audit"): ("oa", "oa"),
+    ("POST", "/v1/keys/rotate"): ("a", "a"),
     ("POST", "/v1/head/down"): ("a", "a"),
     ("GET", "/v1/agents/node"): ("n", "n"),
     ("DELETE", "/v1/agents/node"): ("n", "n"),
+    ("POST", "/v1/agents/token"): ("n", "n"),
     ("GET", "/v1/agents/snapshots/{sha256}"): ("n", "n"),
     ("GET", "/v1/agents/secrets/{job}/{attempt}"): ("n", "n"),
+    ("GET", "/v1/agents/owners/{job}/{attempt}"): ("n", "n"),
     ("GET", "/v1/agents/forgotten"): ("n", "n"),
     ("WS", "/v1/agents/beats"): ("n", "n"),
     ("WS", "/v1/agents/logs"): ("n", "n"),
     ("WS", "/v1/agents/attach/{session}"): ("n", "n"),
+}
+# The tokens of jobs that may call it: o those of scope `submit`, c all, j all on their own job and
+# array and those of scope `submit` on their owner's others, s all on their own job and array alone.
+# No token of a job may call what is not named here.
+JOB_TOKENS: Mapping[tuple[str, str], str] = {
+    ("POST", "/v1/jobs"): "o",
+    ("GET", "/v1/jobs"): "c",
+    ("GET", "/v1/jobs/{job}"): "j",
+    ("GET", "/v1/jobs/{job}/why"): "j",
+    ("POST", "/v1/jobs/{job}/cancel"): "j",
+    ("POST", "/v1/jobs/{job}/suspend"): "j",
+    ("POST", "/v1/jobs/{job}/resume"): "j",
+    ("GET", "/v1/jobs/{job}/events"): "j",
+    ("GET", "/v1/jobs/{job}/logs"): "j",
+    ("POST", "/v1/jobs/{job}/requeue"): "j",
+    ("POST", "/v1/jobs/{job}/signal"): "j",
+    ("PATCH", "/v1/jobs/{job}"): "j",
+    ("GET", "/v1/jobs/{job}/checkpoints"): "j",
+    ("WS", "/v1/jobs/{job}/attach"): "s",
+    ("GET", "/v1/events"): "o",
+    ("GET", "/v1/status"): "c",
+    ("GET", "/metrics"): "o",
+    ("GET", "/v1/series"): "o",
+    ("GET", "/v1/gpus"): "o",
+    ("GET", "/v1/alerts"): "o",
+    ("GET", "/v1/nodes"): "c",
+    ("GET", "/v1/nodes/{node}"): "o",
+    ("GET", "/v1/checkups/{checkup}"): "o",
+    ("GET", "/v1/queues"): "c",
+    ("GET", "/v1/queues/{queue}"): "c",
+    ("HEAD", "/v1/snapshots/{sha256}"): "o",
+    ("PUT", "/v1/snapshots/{sha256}"): "o",
+    ("GET", "/v1/secrets"): "o",
+    ("GET", "/v1/users"): "o",
+    ("GET", "/v1/users/{user}"): "o",
+    ("GET", "/v1/tokens"): "o",
+    ("GET", "/v1/reports/{kind}"): "o",
+    ("GET", "/v1/session"): "c",
+    ("GET", "/v1/imports"): "o",
+    **{("POST", f"/v1/plan/{kind}"): "o" for kind in ASKS},
 }
 # What asks for no token.
 OPEN = {("GET", path) for path in ("/healthz", "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back")}
@@ -129,12 +175,27 @@ def test_the_table_in_the_source_says_the_same(
     assert may(ROLES[letter], key, own=own) == (letter in EXPECTED[key][0 if own else 1])
 
 
+@pytest.mark.parametrize("key", EXPECTED)
+def test_the_table_says_how_far_the_token_of_a_job_reaches(key: tuple[str, str]) -> None:
+    letter = JOB_TOKENS.get(key, "-")
+    reached = {
+        (scope, itself): reaches(scope, key, itself=itself)
+        for scope in TokenScope
+        for itself in (True, False)
+    }
+    assert reached == {
+        (TokenScope.OWN, True): letter in "cjs",
+        (TokenScope.OWN, False): letter == "c",
+        (TokenScope.SUBMIT, True): letter in "ocjs",
+        (TokenScope.SUBMIT, False): letter in "ocj",
+    }
+
+
 def test_every_route_that_changes_something_has_a_name_in_the_audit_log() -> None:
     reads = {key for key, right in RIGHTS.items() if not right.what}
     changing = {key for key in reads if key[0] not in ("GET", "HEAD")}
     changing -= {("POST", f"/v1/plan/{kind}") for kind in ASKS}  # they only compute
     assert changing == {
-        ("PUT", "/v1/snapshots/{sha256}"),  # bytes by their digest: they do nothing by themselves
         ("WS", "/v1/agents/beats"),
         ("WS", "/v1/agents/logs"),
         ("WS", "/v1/agents/attach/{session}"),
@@ -163,7 +224,7 @@ def test_a_route_lets_in_those_who_may_and_nobody_else(
     if not letter:
         assert status in (401, 429)
     elif letter in own + others:
-        of_the_route_itself = path.startswith("/v1/agents/s") and status == 403
+        of_the_route_itself = path.startswith(("/v1/agents/o", "/v1/agents/s")) and status == 403
         assert status not in (401, 403) or of_the_route_itself, code
     else:
         assert status == 403

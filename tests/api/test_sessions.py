@@ -34,6 +34,9 @@ class NoJobs:
     async def identity(self, attempt: AttemptKey, sha256: str) -> None:
         return None
 
+    def job_of(self, attempt: AttemptKey) -> None:
+        return None
+
 
 def caller(name: str) -> Caller:
     return Caller(name=UserName(name), role=Role.USER, token=TokenId("t"), sha256=name)

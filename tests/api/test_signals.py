@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from corral.api.agents import Channels, Talk
+from corral.api.agents import Channels
+from corral.api.taking import Talk
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.part import part_of
 from corral.domain.resources import Inventory

@@ -24,6 +24,7 @@ def test_a_full_disk_is_told(
 ) -> None:
     disk = SimpleNamespace(total=10**10, used=10**10 - free_bytes, free=free_bytes)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: disk)
+    head.app.state.house.disk.forget()
     with head.http() as http:
         warnings = http.get("/v1/status").json()["warnings"]
     told = [one for one in warnings if "is full (5 MB of 10 GB left)" in one]
@@ -35,6 +36,7 @@ def test_a_directory_that_is_gone_is_told(head: Head, monkeypatch: pytest.Monkey
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(shutil, "disk_usage", gone)
+    head.app.state.house.disk.forget()
     with head.http() as http:
         warnings = http.get("/v1/status").json()["warnings"]
     assert any("cannot be looked at: No such file or directory" in one for one in warnings)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from corral.boot.backup import ABOUT, Into, back_up, restore
+from corral.boot.backup_sealing import generate, identity_of, recipient_of
 from corral.boot.lock import sole_head
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings
@@ -280,3 +281,36 @@ def test_one_that_may_not_be_read_is_told(file: Path, there: ClusterDir) -> None
     file.chmod(0)
     with pytest.raises(CorralError):
         restore(there, file)
+
+
+def test_a_sealed_backup_is_opened_by_its_identity_alone(
+    here: ClusterDir, there: ClusterDir, tmp_path: Path
+) -> None:
+    identity, file = tmp_path / "identity", tmp_path / "sealed"
+    recipient = recipient_of(generate(identity))
+    about = back_up(here, file, 100.0, recipient)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert here.key.read_bytes().strip() not in file.read_bytes()
+    with pytest.raises(Conflict, match="is sealed for a recipient") as refused:
+        restore(there, file)
+    assert "--identity" in refused.value.hint
+    generate(tmp_path / "other")
+    with pytest.raises(StoreTrouble, match="another identity"):
+        restore(there, file, identity=identity_of(tmp_path / "other"))
+    cut = tmp_path / "cut"
+    cut.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(StoreTrouble, match="cut off|altered"):
+        restore(there, cut, identity=identity_of(identity))
+    assert not there.database.exists()
+    assert not there.key.exists()
+    assert restore(there, file, identity=identity_of(identity)) == about
+    assert there.key.read_bytes() == here.key.read_bytes()
+
+
+def test_a_plain_backup_is_not_taken_for_a_sealed_one(
+    file: Path, there: ClusterDir, tmp_path: Path
+) -> None:
+    generate(tmp_path / "identity")
+    with pytest.raises(Conflict, match="is not sealed"):
+        restore(there, file, identity=identity_of(tmp_path / "identity"))
+    assert not there.database.exists()

@@ -91,9 +91,9 @@ def test_it_ends_when_its_pipe_is_closed() -> None:
         process = ForetellerProcess()
         assert await process.forecast(question()) is not None
         pid = process.pid or 0
-        assert process._process is not None
-        assert process._process.stdin is not None
-        process._process.stdin.close()
+        assert process._helper._process is not None
+        assert process._helper._process.stdin is not None
+        process._helper._process.stdin.close()
         await gone(pid)
         await process.close()
 

@@ -9,7 +9,7 @@ import pytest
 
 from corral.boot.limits import agents_in, files_for
 
-HEAD = "import structlog, resource; from corral.boot.limits import *; "
+HEAD = "import resource; from corral.boot.limits import *; "
 
 
 def in_a_process(code: str, *, soft: int, hard: int) -> str:
@@ -28,10 +28,11 @@ def test_a_head_takes_all_the_files_that_it_may_have() -> None:
 
 def test_a_thousand_agents_do_not_fit_into_a_shell_s_limit_and_the_head_says_so() -> None:
     assert agents_in(files_for(1000)) == 1000
-    said = in_a_process("prepare(); print(too_few_files(413))", soft=512, hard=1024)
-    log, told = said.splitlines()
+    shown = "import logging, sys; to = {'format': '%(message)s %(fields)s', 'stream': sys.stdout}"
+    code = f"{shown}; logging.basicConfig(**to); prepare(); print(too_few_files(413))"
+    log, told = in_a_process(code, soft=512, hard=1024).splitlines()
     assert "few_files" in log
-    assert "agents=412" in log
+    assert "'agents': 412" in log
     assert told.startswith("the head may open 1024 files, enough for the agents of 412 nodes")
     assert "there are 413" in told
     assert in_a_process("print(too_few_files(412))", soft=512, hard=1024) == (

@@ -16,6 +16,6 @@ def test_a_prometheus_that_cannot_be_started_ends_no_head(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
     prometheus = Prometheus(folder=tmp_path / "monitoring")
-    assert prometheus.secret
+    assert prometheus.token.parent.is_dir()
     prometheus.look_after("http://127.0.0.1:9")
     assert prometheus.process is None

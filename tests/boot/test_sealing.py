@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from corral.boot.sealing import FORM, KeyRing, KeyTrouble
 from corral.domain.ids import UserName
-from corral.domain.people import AuditEntry
-from corral.store.memory import MemoryStore
 from corral.store.sqlite import SqliteStore
 
 ANN = UserName("ann")
@@ -82,67 +80,6 @@ def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
 def test_a_directory_that_is_not_there_is_trouble_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(KeyTrouble, match="cannot be used"):
         KeyRing.load(tmp_path / "nowhere" / "key")
-
-
-def test_rotation_seals_everything_anew_and_forgets_the_old_key(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = MemoryStore()
-        ring = KeyRing.load(tmp_path / "key")
-        for name in "AB":
-            await store.put_secret(name, ring.seal(name, name.encode()), by=ANN, at=1.0)
-        old_text, old = (tmp_path / "key").read_text(), await store.secret("A")
-        assert await ring.rotate(store) == 2
-        assert old_text not in (tmp_path / "key").read_text()
-        assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
-        again = KeyRing.load(tmp_path / "key")
-        for name in "AB":
-            assert again.open(name, await store.secret(name) or b"") == name.encode()
-        assert await store.secrets() == [("A", ANN, 1.0), ("B", ANN, 1.0)]
-        with pytest.raises(KeyTrouble):
-            again.open("A", old or b"")
-
-    asyncio.run(scenario())
-
-
-class Cut(Exception):
-    """The rotation is cut short here."""
-
-
-class CutStore(MemoryStore):
-    """Fails at the second secret that is put back."""
-
-    puts = 0
-
-    async def put_secret(
-        self,
-        name: str,
-        sealed: bytes,
-        *,
-        by: UserName,
-        at: float,
-        entry: AuditEntry | None = None,
-    ) -> None:
-        self.puts += 1
-        if self.puts == 5:
-            raise Cut
-        await super().put_secret(name, sealed, by=by, at=at, entry=entry)
-
-
-def test_a_rotation_that_is_cut_short_loses_nothing_and_can_be_repeated(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        store = CutStore()
-        ring = KeyRing.load(tmp_path / "key")
-        for name in "ABC":
-            await store.put_secret(name, ring.seal(name, name.encode()), by=ANN, at=1.0)
-        with pytest.raises(Cut):
-            await ring.rotate(store)
-        again = KeyRing.load(tmp_path / "key")
-        for name in "ABC":
-            assert again.open(name, await store.secret(name) or b"") == name.encode()
-        await again.rotate(store)
-        assert len((tmp_path / "key").read_text().split()) == 1
-
-    asyncio.run(scenario())
 
 
 def test_no_secret_lies_in_the_clear_in_any_file_of_the_store(tmp_path: Path) -> None:

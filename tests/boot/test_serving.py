@@ -13,11 +13,12 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from websockets.asyncio.client import connect
 
-from corral.boot.serving import Inbox, Server, uvicorn_config
+from corral.boot.protocols import Inbox
+from corral.boot.serving import Server, uvicorn_config
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import Tls, tls_of
 
-OF_A_CONNECTION = ("Http", "Ws", "Inbox", "SSLProtocol", "SSLObject", "MemoryBIO")
+OF_A_CONNECTION = ("Http", "Ws", "Inbox", "SSLProtocol", "SSLObject", "MemoryBIO", "Connection")
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +88,8 @@ def test_those_who_dial_at_once_are_let_in_within_a_few_rounds_of_the_loop() -> 
     async def dial() -> int:
         async with serving(None, server) as port:
             dialled = [socket.create_connection(("127.0.0.1", port)) for _ in range(64)]
+            for one in dialled:
+                one.sendall(b"G")
             for _ in range(10):
                 await asyncio.sleep(0)
             found = len(server.server_state.connections)

@@ -37,13 +37,10 @@ def test_the_directory_is_the_one_asked_for_else_the_environments(
     assert ClusterDir.chosen(Path("here")).root == tmp_path / "here"
 
 
-def test_the_directory_and_the_token_are_their_owners_alone(tmp_path: Path) -> None:
+def test_the_directory_is_its_owners_alone(tmp_path: Path) -> None:
     place = ClusterDir(tmp_path / "c")
     place.create()
-    token = place.admin_token()
     assert place.root.stat().st_mode & 0o777 == 0o700
-    assert place.token.stat().st_mode & 0o777 == 0o600
-    assert (len(token) >= 32, place.admin_token()) == (True, token)
 
 
 def test_a_directory_that_cannot_be_is_refused_with_another_way(tmp_path: Path) -> None:

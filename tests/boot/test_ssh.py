@@ -103,9 +103,11 @@ def test_a_machine_that_joins_a_ray_cluster_gets_the_heads_ray(tmp_path: Path) -
     assert needed_to_join(ClusterSettings()) == ()
     asked = Machine()
     asyncio.run(_installed(cast(Any, asked), wheel, beside))
-    (pip,) = (line for line in asked.typed if "pip install" in line)
-    assert f"{wheel.name}" in pip
-    assert f"ray=={version('ray')}" in pip
+    by_hash, own, ray = (line for line in asked.typed if "pip install" in line)
+    assert "--require-hashes" in by_hash
+    assert "--no-deps" in own
+    assert wheel.name in own
+    assert f"ray=={version('ray')}" in ray
     mark = f"{hashlib.sha256(b'code').hexdigest()} {beside[0]}"
     again, plain = Machine(has=mark), Machine(has=mark.split()[0])
     asyncio.run(_installed(cast(Any, again), wheel, beside))

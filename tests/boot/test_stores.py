@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
+from corral.boot.key_rotation import Keys
 from corral.boot.leading import RollCall
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings, keep_variable
@@ -32,8 +33,13 @@ def settings(state: Path, name: str = "a") -> ClusterSettings:
 
 
 def join(store: MemoryStore, root: Path, name: str, state: Path, key: Path | None = None) -> None:
-    place, keys = place_of(root, key)
-    asyncio.run(agree(store, place, settings(state, name), keys))
+    place, ring = place_of(root, key)
+
+    async def begin() -> None:
+        await Keys(store=store, ring=ring, wall=lambda: 1.0, several=True).begin()
+        await agree(store, place, settings(state, name))
+
+    asyncio.run(begin())
 
 
 def test_heads_with_one_key_and_one_folder_are_of_one_mind(tmp_path: Path) -> None:

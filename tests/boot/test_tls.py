@@ -9,11 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from corral.boot.call import Call, WrongHead, ask
+from corral.boot.call import Call, ask
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.tls import DAYS, Tls, names_of, own_tls, tls_of
-from corral.domain.errors import SpecInvalid, Unreachable
+from corral.domain.errors import SpecInvalid, Unreachable, WrongHead
 from corral.wire.tls import trusting
 from tests.patience import PATIENCE_SECONDS, own_loopback
 
@@ -59,6 +61,15 @@ def test_its_files_are_for_their_owner_alone(place: ClusterDir) -> None:
     assert place.tls.stat().st_mode & 0o777 == 0o700
     for file in (*place.tls.iterdir(), place.trusted):
         assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_the_authority_vouches_for_servers_alone_and_for_ten_years(place: ClusterDir) -> None:
+    own_tls(place, ["head"], NOW)
+    authority = x509.load_pem_x509_certificate(place.trusted.read_bytes())
+    usage = authority.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
+    ends = authority.not_valid_after_utc.timestamp()
+    assert NOW + 9 * 365 * 86_400 < ends < NOW + 11 * 365 * 86_400
 
 
 def test_openssl_takes_the_chain_and_says_the_same_fingerprint(place: ClusterDir) -> None:

@@ -1,10 +1,8 @@
 """A head that the command line finds by its environment, and one node that a test plays."""
 
-import logging
 from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from tests.api.heads import TOKENS, Agent, Head, eventually, serving
 
@@ -13,15 +11,12 @@ from tests.api.heads import TOKENS, Agent, Head, eventually, serving
 def head(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Head]:
-    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
-    structlog.configure(wrapper_class=quiet)  # the head lives here: its log would be printed too
     monkeypatch.delenv("CORRAL_DIR", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
     with serving(tmp_path_factory.mktemp("head")) as head:
         monkeypatch.setenv("CORRAL_URL", head.url)
         monkeypatch.setenv("CORRAL_TOKEN", TOKENS["admin"])
         yield head
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 import csv
 import io
 import json
-import logging
 from collections.abc import Iterator
 from math import nan
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -168,15 +166,12 @@ def recorded(
 ) -> Iterator[Head]:
     """A head that keeps curves, found by the environment."""
     root = tmp_path_factory.mktemp("head")
-    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
-    structlog.configure(wrapper_class=quiet)  # the head lives here: its log would be printed too
     monkeypatch.delenv("CORRAL_DIR", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
     with serving(root, series=SeriesFile(root / "series.db")) as head:
         monkeypatch.setenv("CORRAL_URL", head.url)
         monkeypatch.setenv("CORRAL_TOKEN", TOKENS["admin"])
         yield head
-    structlog.reset_defaults()
 
 
 SPEC = {"name": "train", "run": "true", "resources": {"gpu": 1}}

@@ -189,4 +189,4 @@ def test_a_viewer_who_submits_with_a_workdir_is_refused_in_words(
     monkeypatch.setenv("CORRAL_TOKEN", TOKENS["vera"])
     assert run(["run", "-d", "--", "true"]) == 3
     told = capsys.readouterr().err
-    assert "sending snapshots takes the role user; this token lets vera be viewer" in told
+    assert "workdir.upload takes the role user; this token lets vera be viewer" in told

@@ -117,3 +117,42 @@ def test_labels_tell_jobs_apart() -> None:
     assert indices_of(array) == {"j2_0": "0", "j2_1": "1"}
     assert names_of(array)["j2_1"] == "s_1"
     assert indices_of([*array, row("j3_0", "t_0", "j3", 0)])["j2_1"] == "s_1"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+WIPE = (
+    "\x1b[2J\x1b[H\x1b]52;c;ZXZpbA==\x07\x1b]0;title\x1b\\\x1bP$q\x1b\\\x1bc\x9b5n\a\x1b[5A\x1b[6n"
+)
+FINE = "\x1b[1;31mred\x1b[0m\t10 %\r\x1b[K20 % \x1b[38:5:9mé ☃\x1b[m\n"
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("label", [False, True])
+def test_a_job_commands_no_terminal_and_keeps_its_colours_and_progress(
+    label: bool, raw: bool
+) -> None:
+    out = Terminal()
+    lines = Lines(out, label=label, raw=raw)
+    for data in ("a", *WIPE, WIPE, FINE):  # also cut at each character
+        lines.write(LogLines(rank=0, attempt=1, data=data))
+    lines.finish()
+    whole = f"a{WIPE}{WIPE}{FINE}"
+    shown = whole if raw else f"a5n5n{FINE}"  # of an 8-bit sequence the text stays, and is text
+    assert out.getvalue() == ("[0] " if label else "") + shown
+
+
+def test_a_pipe_gets_every_byte_and_an_endless_sequence_hides_nothing() -> None:
+    out, pipe = Terminal(), io.StringIO()
+    for data in ("\x1b]0;no end", " of it\nnext\n", "\x1b]" + "x" * 5_000):
+        Lines(pipe, label=False).write(LogLines(rank=0, attempt=1, data=data))
+    assert pipe.getvalue() == "\x1b]0;no end of it\nnext\n\x1b]" + "x" * 5_000
+    lines = Lines(out, label=False)
+    for data in ("\x1b]0;no end", " of it\nnext\n", "\x1b]" + "x" * 5_000, "\nlast\n"):
+        lines.write(LogLines(rank=0, attempt=1, data=data))
+    assert out.getvalue().startswith("\nnext\n")
+    assert out.getvalue().endswith("\nlast\n")
+    assert "\x1b" not in out.getvalue()

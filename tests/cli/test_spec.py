@@ -105,7 +105,7 @@ def test_a_name_is_made_from_the_script_else_the_program(
     assert made_name(command).rsplit("-", 1)[0] == base
 
 
-def test_the_current_directory_travels_unless_it_is_no_project(
+def test_the_current_directory_travels_unless_it_holds_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "project"
@@ -113,12 +113,39 @@ def test_the_current_directory_travels_unless_it_is_no_project(
     monkeypatch.chdir(project)
     assert spec_of(Typed(command=("true",)))["workdir"] == str(project)
     assert "workdir" not in spec_of(Typed(command=("true",), no_workdir=True))
-    monkeypatch.setenv("HOME", str(project))
+    monkeypatch.setattr("tempfile.tempdir", str(project))
     assert "workdir" not in spec_of(Typed(command=("true",)))
     monkeypatch.chdir("/")
-    assert "workdir" not in spec_of(Typed(command=("true",)))
     chosen = spec_of(Typed(command=("true",), workdir=Path("etc")))
     assert chosen["workdir"] == "/etc"
+
+
+@pytest.mark.parametrize("below_home", [0, 1, None])
+def test_the_home_directory_and_those_around_it_are_sent_only_when_they_are_named(
+    below_home: int | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    home = tmp_path / "homes" / "ann"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "config").touch()
+    (home / "a.py").touch()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("CORRAL_DIR", str(tmp_path / "none"))
+    monkeypatch.chdir("/" if below_home is None else [home, home.parent][below_home])
+    words = ["run", "--dry-run", "-n", "a"]
+    assert main_run([*words, "--", "true"]) == 2
+    told = capsys.readouterr().err
+    assert "it holds a home directory" in told
+    assert "--workdir DIR" in told
+    for way in ("--yes", "--no-workdir"):
+        assert main_run([*words, way, "--", "true"]) == 0
+        assert "workdir none" in " ".join(capsys.readouterr().out.split())
+    assert main_run([*words, "--workdir", str(home), "--", "true"]) == 0
+    said = capsys.readouterr()
+    assert f"{home} (a snapshot)" in said.out
+    assert "left out of the workdir, as credentials: .ssh/; to send one" in said.err
 
 
 NOON = datetime(2026, 11, 22, 12, 0, tzinfo=timezone(timedelta(hours=2)))

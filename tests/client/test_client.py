@@ -96,7 +96,7 @@ def test_a_job_from_submit_to_its_end(head: Head, agent: Agent, client: Client) 
 
 def test_a_refused_workdir_is_told_in_the_words_of_the_head(head: Head, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("1")
-    said = "sending snapshots takes the role user; this token lets vera be viewer"
+    said = "workdir.upload takes the role user; this token lets vera be viewer"
 
     async def from_asyncio() -> None:
         async with AsyncClient(url=head.url, token=TOKENS["vera"]) as client:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.client.workdir import pack
+from corral.client.workdir import notes_on, pack
 from corral.domain.errors import SpecInvalid, TooLarge
 
 
@@ -153,3 +153,89 @@ def test_a_directory_that_may_not_be_entered_is_told_and_a_file_that_has_gone_is
     with pytest.raises(SpecInvalid, match="cannot be read: permission denied") as refused:
         names(root)
     assert ".corralignore" in refused.value.hint
+
+
+SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nx"
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nx"
+CREDENTIALS = {
+    ".ssh/config": "x",
+    ".aws/credentials": "x",
+    "deep/er/.kube/config": "x",
+    ".config/gcloud/x.json": "x",
+    ".docker/config.json": "x",
+    ".netrc": "x",
+    ".env": "KEY=1",
+    ".env.local": "KEY=1",
+    "server.pem": SECRET,
+    "odd.pem": "of a form of its own",
+    "id_rsa": "x",
+    "id_work": SECRET,
+    "tls.key": SECRET,
+}
+PLAIN = {
+    ".config/app.toml": "x",
+    ".env.example": "KEY=",
+    "certifi/cacert.pem": CERTIFICATE,
+    "data.key": "x",
+    "id_map.json": "{}",
+    "id_rsa.pub": "ssh-rsa x",
+}
+
+
+def files(root: Path) -> set[str]:
+    return {name for name in names(root) if (root / name).is_file()}
+
+
+def test_credentials_stay_out_and_the_person_is_told(tmp_path: Path) -> None:
+    root = tree(tmp_path, {**CREDENTIALS, **PLAIN})
+    assert files(root) == PLAIN.keys()
+    (said,) = notes_on(root)
+    assert said.startswith("left out of the workdir, as credentials: .aws/, .config/gcloud/, ")
+    assert f"and 8 more; to send one, run: echo '!.aws/' >> {root}/.corralignore" in said
+
+
+def test_a_line_of_corralignore_lets_a_credential_in_and_one_of_gitignore_does_not(
+    tmp_path: Path,
+) -> None:
+    allowed = {".gitignore": "!.netrc\n", ".corralignore": "!.env\n!.ssh/\n"}
+    root = tree(tmp_path, {".env": "x", ".ssh/config": "x", ".netrc": "x", **allowed})
+    assert files(root) == {".env", ".ssh/config", ".gitignore", ".corralignore"}
+    (root / ".netrc").unlink()
+    assert notes_on(root) == ()
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"head.json": "{}", "key": "k", "corral.db": "x"},
+        {"key": "k", "token": "t", "tls/key.pem": "k"},
+        {"joined.json": '{"url": "https://h", "node": "n1", "folder": "/x"}'},
+        {"node.json": "{}", "token": "t"},
+    ],
+)
+def test_the_directory_of_a_cluster_is_never_sent_whatever_lets_it_in(
+    held: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORRAL_DIR", str(tmp_path / "elsewhere"))
+    inside = {f"deep/c/{name}": text for name, text in held.items()}
+    root = tree(tmp_path / "p", {"a.py": "1", ".corralignore": "!c/\n!*\n!key\n", **inside})
+    assert names(root) == [".corralignore", "a.py", "deep"]
+    assert notes_on(root) == (
+        "left out of the workdir, as the directory of a cluster, never sent: deep/c/",
+    )
+    for folder in ("deep/c", "deep/c/nodes/n1"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        with pytest.raises(SpecInvalid, match="the directory of a cluster with its keys"):
+            names(root / folder)
+
+
+def test_ones_own_cluster_is_never_sent_and_projects_in_its_shared_folder_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = {"c/anything": "x", "c/shared/project/a.py": "1", "joined.json": '{"rows": 3}'}
+    root = tree(tmp_path, held)
+    monkeypatch.setenv("CORRAL_DIR", str(root / "c"))
+    assert names(root) == ["joined.json"]
+    assert names(root / "c" / "shared" / "project") == ["a.py"]
+    work = tree(root / "c" / "nodes" / "n1" / "attempts" / "j1.1" / "work", {"b.py": "1"})
+    assert names(work) == ["b.py"]  # a job may submit from its own

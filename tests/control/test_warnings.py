@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from corral.control.warnings import node_warnings
+from corral.control.warnings import account_warnings, node_warnings
 from corral.domain.ailment import Ailment, Bar, Remedy
 from corral.domain.node import Node
 from corral.domain.signals import SignalKind
@@ -40,3 +40,15 @@ def test_a_storm_is_a_few_sentences_however_many_it_hits() -> None:
 
 def test_a_healthy_node_is_no_warning() -> None:
     assert list(node_warnings([node("n1"), ailing("n2", Bar.OPEN)])) == []
+
+
+def shared(id: str, account: str) -> Node:
+    one = node(id)
+    return replace(one, inventory=replace(one.inventory, shared_account=account))
+
+
+def test_users_who_share_an_account_are_warned_by_node() -> None:
+    nodes = [shared("n1", "ann"), shared("n2", ""), shared("n3", "ann")]
+    assert list(account_warnings(nodes, users=1)) == []
+    (said,) = account_warnings(nodes, users=2)
+    assert said.startswith("the ranks of all users run as ann on n1, n3: ")

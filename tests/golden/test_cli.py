@@ -1,11 +1,9 @@
 """What people read: help, listings, refusals, plans. The golden files are the review."""
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from corral.domain.facts import Progress
 from corral.domain.ids import NodeId
@@ -72,13 +70,14 @@ def test_what_is_typed_wrong(compare: Compare) -> None:
 
 
 def test_without_a_head(compare: Compare, tmp_path: Path) -> None:
+    bare = f"--no-workdir --dir {tmp_path}/cluster"
     compare(
         "no_head",
         f"ps --dir {tmp_path}/cluster",
         f"show x --json --dir {tmp_path}/cluster",
-        f"run --dry-run -n plans --nodes 1 --dir {tmp_path}/cluster -- python train.py --lr 3",
-        f"run --dry-run -n boxed --image ubuntu:24.04 --dir {tmp_path}/cluster -- true",
-        f"run --gpus -1 --nodes 0 --dir {tmp_path}/cluster -- true",
+        f"run --dry-run -n plans --nodes 1 {bare} -- python train.py --lr 3",
+        f"run --dry-run -n boxed --image ubuntu:24.04 {bare} -- true",
+        f"run --gpus -1 --nodes 0 {bare} -- true",
         f"down --dir {tmp_path}/cluster",
     )
     assert not (tmp_path / "cluster").exists()
@@ -96,15 +95,6 @@ def test_a_file_that_cannot_be_is_refused_with_its_lines(compare: Compare, tmp_p
         f"apply -f {project}/absent.yaml --json --dir {tmp_path}/cluster",
     )
     assert not (tmp_path / "cluster").exists()
-
-
-@pytest.fixture(autouse=True)
-def silent_head() -> Iterator[None]:
-    """The head of these tests lives in this process: its log would be printed as well."""
-    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
-    structlog.configure(wrapper_class=quiet)
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture

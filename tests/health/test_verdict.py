@@ -1,6 +1,7 @@
 """What signals mean over time: pairs settle, flaps are counted, what repeats climbs, all passes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -283,3 +284,42 @@ def test_only_what_health_needs_is_kept_however_much_is_noticed() -> None:
         node.now += 1.0
     assert len(node.ailments) <= 32
     assert node.bar == Bar.DRAIN
+
+
+def unconfirmed(code: int, at: float, recovery: str = "") -> Noticed:
+    return Noticed(
+        signal=Signal(
+            number=1, at=at, kind=XID, code=code, gpu=0, text=f"XID {code}", recovery=recovery,
+            confirmed=False,
+        ),
+        users=(UserName("ann"), UserName("ben"), UserName("cyd")),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [31, 48, 79, 95, 119])
+def test_a_fault_that_the_driver_does_not_confirm_ends_no_job_and_closes_no_node(
+    code: int,
+) -> None:
+    now = 1_000_000.0
+    ailments: tuple[Ailment, ...] = ()
+    for turn in range(5):  # also when it comes again and again
+        at = now + turn * HOUR
+        ailments, struck = judge_ailments(
+            ailments, [unconfirmed(code, at)], at, RULES, lambda _: "hopper"
+        )
+        assert struck == ()
+        assert not barred(ailments).closes
+    at = ailments[0].noticed_at
+    word = Noticed(signal=replace(unconfirmed(code, at).signal, confirmed=True))
+    ailments, struck = judge_ailments(ailments, [word], at + 1.0, RULES, lambda _: "hopper")
+    _, settled = judge_ailments(ailments, [], at + 61.0, RULES, lambda _: "hopper")
+    assert bool(struck or settled) == (code != 31), "31 is the program's own"
+    assert ailments[0].count == 5, "what is confirmed is no second fault"
+
+
+def test_a_fault_is_not_mended_by_a_line_that_the_driver_does_not_confirm() -> None:
+    patient = Patient().meets(XID, 79)
+    assert barred(patient.ailments).closes
+    word = unconfirmed(154, patient.now, recovery="None")
+    ailments, _ = judge_ailments(patient.ailments, [word], patient.now, RULES, lambda _: "hopper")
+    assert barred(ailments).closes

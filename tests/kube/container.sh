@@ -9,6 +9,8 @@ for entry in /*; do
     cp -P "$entry" "$root$entry"
   elif [ "$entry" = /proc ] || [ "$entry" = /tmp ]; then
     mkdir -m 1777 "$root$entry"
+  elif [ "$entry" = /root ]; then # closed to the pod's user; an interpreter that lies there is mounted by itself
+    mkdir -m 755 "$root$entry"
   elif [ -d "$entry" ]; then
     mkdir "$root$entry"
     mount --rbind "$entry" "$root$entry"

@@ -20,6 +20,7 @@ from tests.kube.kinds import Json, Kinds
 from tests.kube.memory import MemoryLimit
 from tests.kube.quantities import amount
 from tests.kube.scheduling import is_over
+from tests.kube.security import as_user
 from tests.kube.status import Refused
 from tests.kube.storage import Storage, now
 from tests.kube.verbs import Verbs, Where
@@ -116,13 +117,14 @@ class Kubelet:
                 one, pod, self.node, self.address, environment, self.storage, self.kinds
             )
         # the tests' own interpreter is in every image, also where it lies in /tmp
-        programs = [sys.prefix, *environment.get("PYTHONPATH", "").split(":")]
+        programs = [sys.prefix, sys.base_prefix, *environment.get("PYTHONPATH", "").split(":")]
         own = [(Path(at), at) for at in programs if at]
         binds = [*own, *mounts_of(container, folders, environment)]
         root = running.folder / "root"
         root.mkdir(exist_ok=True)
         words = [expanded(word, environment) for word in (container.get("command") or [])
                  + (container.get("args") or [])]  # fmt: skip
+        words = [*as_user(pod, container), *words]
         log = running.folder / "log"
         self.logs[pod["metadata"]["uid"]] = log
         limit = (container.get("resources") or {}).get("limits", {}).get("memory")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kube.kinds import Json, Kinds
+from tests.kube.security import give_to_group
 from tests.kube.storage import Storage
 
 _VARIABLE: Final = re.compile(r"\$(\$)?\(([-._A-Za-z0-9]+)\)")
@@ -37,6 +38,7 @@ def prepare_volumes(
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content)
             file.chmod(mode)
+        give_to_group(at, pod)
         found[volume["name"]] = at
     folder.mkdir(parents=True, exist_ok=True)
     return found

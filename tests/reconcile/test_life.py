@@ -361,3 +361,21 @@ def test_a_path_that_is_not_shared_binds_the_job_to_its_node_and_that_is_said() 
         cluster.world.jobs[id].pinned_to
     ]
     assert cluster.world.jobs[id].pinned_to == cluster.world.attempts[id].nodes[0]
+
+
+def test_the_digests_of_the_images_that_ran_are_recorded_once_each() -> None:
+    cluster = trio()
+    id = cluster.submit(gang(nodes=2, gpus=2, image="ubuntu:24.04"))
+    first, second = cluster.world.attempts[id].nodes
+    digest = f"sha256:{'a' * 64}"
+    cluster.say(id, Phase.UP, on=first, image=digest)
+    cluster.say(id, Phase.UP, on=second, image="sha256:not-one")
+    cluster.tick()
+    assert cluster.world.attempts[id].images == (digest,)
+    cluster.say(id, Phase.UP, on=second, image=digest)
+    cluster.tick()
+    assert cluster.world.attempts[id].images == (digest,)
+    other = f"sha256:{'b' * 64}"
+    cluster.say(id, Phase.UP, on=second, image=other)
+    cluster.tick()
+    assert cluster.world.attempts[id].images == (digest, other)

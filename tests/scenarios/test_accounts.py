@@ -1,11 +1,12 @@
 """Ranks as the accounts of their users, where the agents are root's."""
 
 import os
+from functools import partial
 
 import pytest
 
 import corral
-from tests.scenarios.house import House, house
+from tests.scenarios.house import House, house, until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
 
@@ -26,8 +27,12 @@ def submit_as(here: House, token: str, name: str, run: str) -> str:
         return client.submit({"name": name, "run": run, "workdir": str(project)})[0].id
 
 
+# Accounts that every machine has stand in for users; by default no rank runs as a service.
+ANY_ACCOUNT = ("--policy", "min_uid=1", "--policy", "deny=root")
+
+
 def test_a_rank_gets_to_its_own_work_folder_by_its_name_and_to_no_other() -> None:
-    with house("--nodes", "1", "--gpus", "0") as here:
+    with house("--nodes", "1", "--gpus", "0", *ANY_ACCOUNT) as here:
         here.root.parent.chmod(0o755)  # as /var/lib is: whoever it is passes
         nobody, games = token_of(here, "nobody"), token_of(here, "games")
         gate = here.shared / "gate"
@@ -44,7 +49,7 @@ def test_a_rank_gets_to_its_own_work_folder_by_its_name_and_to_no_other() -> Non
         assert here.logs(held) == "trained\n"
         assert (over.state, over.exit_code) == ("DONE", 0)
         assert here.logs(over.id).startswith("nobody\n")
-        assert here.logs(over.id).count("Permission denied") == 2
+        assert here.logs(over.id).count("No such file or directory") == 2
 
 
 def test_whose_ranks_cannot_get_to_the_cluster_is_said_with_the_way_out() -> None:
@@ -61,3 +66,19 @@ def test_whose_ranks_cannot_get_to_the_cluster_is_said_with_the_way_out() -> Non
             assert f"ranks of games {said}; run: chmod o+x {wall}" in one.stderr
         wall.chmod(0o711)
         assert all(said not in here.corral(word).stderr for word in ("up", "status"))
+
+
+def is_refused(client: corral.Client, job: str) -> bool:
+    return client.why(job).code == "NoAccount"
+
+
+def test_a_user_without_an_account_waits_and_is_shown_why() -> None:
+    """The same holds for a user who is called like a service of the machine."""
+    with house("--nodes", "1", "--gpus", "0") as here, here.client() as admin:
+        here.root.parent.chmod(0o755)
+        for user, said in (("zoe", "it has no account zoe"), ("games", "below the lowest")):
+            job = submit_as(here, token_of(here, user), f"of-{user}", "id -un")
+            until(partial(is_refused, admin, job), f"{user} is refused")
+            assert said in "".join(admin.why(job).suggestions)
+        own = here.until_over(here.submit("own", "id -un"))
+        assert here.logs(own.id) == "root\n"

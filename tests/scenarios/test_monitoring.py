@@ -3,8 +3,10 @@ with the head."""
 
 import json
 import shutil
+import urllib.error
 import urllib.parse
 import urllib.request
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,15 +27,24 @@ def here() -> Iterator[House]:
         yield made
 
 
+def read(here: House, path: str, password: str | None = None) -> Any:
+    """Answer of Prometheus to its user. Raises: OSError."""
+    folder = here.root / "monitoring"
+    password = password or (folder / "password").read_text()
+    known = b64encode(f"corral:{password}".encode()).decode()
+    url = f"http://127.0.0.1:{(folder / 'port').read_text()}{path}"
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {known}"})
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
 def asked(here: House, query: str) -> list[dict[str, Any]]:
     """What Prometheus answers now; nothing while it starts."""
-    port = (here.root / "monitoring" / "port").read_text()
-    words = urllib.parse.urlencode({"query": query})
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}") as answer:
-            return list(json.load(answer)["data"]["result"])
+        found = read(here, f"/api/v1/query?{urllib.parse.urlencode({'query': query})}")
     except OSError:
         return []
+    return list(found["data"]["result"])
 
 
 def test_it_reads_the_head_and_knows_whose_gpus_are_busy_and_ends_with_the_head(
@@ -49,10 +60,9 @@ def test_it_reads_the_head_and_knows_whose_gpus_are_busy_and_ends_with_the_head(
     assert row["metric"]["queue"] == "default"
     (free,) = asked(here, 'corral_gpus{kind="free"}')
     assert (free["metric"]["job"], float(free["value"][1])) == ("corral", 1.0)
-    with urllib.request.urlopen(
-        f"http://127.0.0.1:{(here.root / 'monitoring' / 'port').read_text()}/api/v1/rules"
-    ) as answer:
-        groups = json.load(answer)["data"]["groups"]
+    groups = read(here, "/api/v1/rules")["data"]["groups"]
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        read(here, "/api/v1/rules", password="a guess")
     assert sum(len(group["rules"]) for group in groups) == 19
     process = Process.recorded(here.root / "monitoring" / "prometheus.pid")
     assert process is not None

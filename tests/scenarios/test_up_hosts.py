@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.boot.ssh import REQUIREMENTS
 from corral.boot.wheel import own_wheel
 from tests.scenarios.house import CORRAL
 from tests.scenarios.machines import Machines, machines
@@ -71,7 +72,8 @@ def test_corral_is_installed_on_a_machine_that_has_it_not() -> None:
         wheels = folder / "wheels"  # a host of the tests has no way out: what pip would fetch
         wheels.mkdir()
         download = [sys.executable, "-m", "pip", "download", "-q", "-d", str(wheels)]
-        subprocess.run([*download, str(own_wheel(wheels))], check=True)
+        subprocess.run([*download, "--require-hashes", "-r", str(REQUIREMENTS)], check=True)
+        own_wheel(wheels)
         admitted = served(found, stack, "w1", PIP_NO_INDEX=1, PIP_FIND_LINKS=wheels)
         (folder / "hosts").write_text(f"root@{found['w1'].host.address} --name w1\n")
         words = ["up", "--hosts", str(folder / "hosts"), "--ssh-key", str(admitted)]

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from corral.domain.ids import JobId, NodeId
 from corral.domain.node import Node
-from corral.domain.place import Constraint, Level, Mode, PlaceRule, Topology
+from corral.domain.place import (
+    Constraint,
+    Level,
+    Mode,
+    PlaceRule,
+    Topology,
+    off_refusing_nodes,
+)
 from corral.domain.resources import Resources, Shape
 from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
 from corral.schedule.cluster import NodeRow, cluster_of, share_millis
@@ -67,6 +74,17 @@ def test_a_constraint_leaves_only_nodes_with_such_a_label(
     assert where(run(nodes, wanted)) == {"j": expected}
     too_many = gang("j", nodes=len(expected) + 1, constraints=(constraint,))
     assert why(run(nodes, too_many)) == {"j": "BadConstraints"}
+
+
+def test_nodes_that_refuse_the_owner_are_passed_over_and_the_reason_is_told() -> None:
+    refused = off_refusing_nodes([NodeId("n1")], "alice", "node n1: it has no account alice")
+    nodes = [labelled("n1"), labelled("n2")]
+    assert where(run(nodes, gang("j", constraints=(refused,)))) == {"j": {"n2"}}
+    decision = run(nodes, gang("j", nodes=2, constraints=(refused,)))
+    assert why(decision) == {"j": "NoAccount"}
+    (reason,) = decision.reasons().values()
+    assert "with an account for alice" in reason.sentence
+    assert reason.suggestions == ("node n1: it has no account alice",)
 
 
 def test_an_exclusive_job_has_its_nodes_to_itself() -> None:

@@ -69,14 +69,14 @@ CONTROL = [
     Mutant(
         "a cancel is acknowledged before it is granted",
         "control.control:Control.ask",
-        "await self._until_granted(wish)",
+        "await self._granted.wait(self.world, wish)",
         "pass",
         "I6",
         seed=2,
     ),
     Mutant(
         "what was not committed is believed",
-        "control.control:Control.tick",
+        "control.control:Control._decide",
         "await self.store.commit(self.world.term, changes)",
         "await self.store.commit(self.world.term, "
         "__import__('dataclasses').replace(changes, saves=()))",

@@ -37,8 +37,8 @@ def migrated(path: Path) -> Path:
         "DELETE FROM audit",
         "DELETE FROM audit WHERE number = 1",
         "REPLACE INTO audit SELECT * FROM audit",
-        "INSERT OR REPLACE INTO audit VALUES (1, 0, 'eve', '{}', 0)",
-        "INSERT INTO audit VALUES (1, 0, 'eve', '', 0) ON CONFLICT DO UPDATE SET at = 0",
+        "INSERT OR REPLACE INTO audit VALUES (1, 0, 'eve', '{}', 0, '', '')",
+        "INSERT INTO audit VALUES (1, 0, 'eve', '', 0, '', '') ON CONFLICT DO UPDATE SET at = 0",
     ],
 )
 def test_no_statement_changes_or_removes_a_line(
@@ -46,7 +46,7 @@ def test_no_statement_changes_or_removes_a_line(
 ) -> None:
     path = made(tmp_path / "corral.db")  # type: ignore[operator]
     with sqlite3.connect(path) as raw:
-        raw.execute("INSERT INTO audit VALUES (1, 1.0, 'ann', '{\"a\": 1}', 7)")
+        raw.execute("INSERT INTO audit VALUES (1, 1.0, 'ann', '{\"a\": 1}', 7, '', '')")
         before = raw.execute("SELECT * FROM audit").fetchall()
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             raw.execute(statement)

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from corral.domain.job import TokenScope
 from corral.wire.reading import parse_values
 from corral.wire.slurm.options import Use, is_batch_script
 from corral.wire.slurm.plan import decode_plan
 from corral.wire.slurm.sbatch import Batch, Here, read_batch
 from corral.wire.slurm.sbatch_options import SBATCH
 from corral.wire.slurm.wrong import Wrong
+from corral.wire.submission import to_domain
 
 GIB = 2**30
 
@@ -35,6 +37,13 @@ def test_the_line_wins_over_the_environment_and_that_over_the_script() -> None:
     lines = "#SBATCH -p script --time=10 # a note\n#SBATCH --job-name='my job'"
     found = spec("--time", "30", lines=lines, SBATCH_PARTITION="env", SBATCH_TIMELIMIT="20")
     assert (found["queue"], found["max_duration"], found["name"]) == ("env", "1800s", "my-job")
+
+
+def test_the_jobs_own_token_is_for_the_job_alone_unless_the_script_says_submit() -> None:
+    assert "token" not in spec()
+    for one in (spec(lines="#SBATCH --corral-token=submit"), spec(SBATCH_CORRAL_TOKEN="submit")):
+        (job,) = to_domain(parse_values([one]))
+        assert (job.token, job.secrets) == (TokenScope.SUBMIT, ("CORRAL_TOKEN",))
 
 
 def test_lines_behind_the_first_command_are_not_read() -> None:

@@ -20,6 +20,7 @@ from corral.domain.job import (
     Per,
     Retry,
     Service,
+    TokenScope,
 )
 from corral.domain.resources import Resources, Shape
 from corral.wire import schemas
@@ -175,6 +176,20 @@ def test_a_ray_program_is_a_gang_with_a_token_of_its_own() -> None:
     assert (one.ray, one.nodes, one.secrets) == (True, 2, ("HF_TOKEN", "CORRAL_TOKEN"))
     assert job(kind="ray", secrets=["CORRAL_TOKEN"]).secrets == ("CORRAL_TOKEN",)
     assert not job().ray
+
+
+def test_a_token_is_asked_for_by_its_scope_and_is_narrow_without_one() -> None:
+    for asked, scope, secrets in (
+        ({}, TokenScope.OWN, ()),
+        ({"secrets": ["CORRAL_TOKEN"]}, TokenScope.OWN, ("CORRAL_TOKEN",)),
+        ({"token": "own"}, TokenScope.OWN, ("CORRAL_TOKEN",)),
+        ({"token": "submit"}, TokenScope.SUBMIT, ("CORRAL_TOKEN",)),
+        ({"kind": "ray", "token": "submit"}, TokenScope.SUBMIT, ("CORRAL_TOKEN",)),
+    ):
+        (job,) = to_domain(parse_values([{"name": "a", "run": "true", **asked}]))
+        assert (job.token, job.secrets) == (scope, secrets)
+    with pytest.raises(SpecInvalid, match="token"):
+        parse_values([{"name": "a", "run": "true", "token": "admin"}])
 
 
 def test_short_forms() -> None:

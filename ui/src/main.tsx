@@ -2,7 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { createRoot } from "react-dom/client";
 import { again, session, status } from "./api/queries";
-import { linkIn, logIn, mayBeIn } from "./api/session";
+import { followLink, linkIn, mayBeIn } from "./api/session";
 import "./look/base.css";
 import "./look/frame.css";
 import "./look/parts.css";
@@ -17,7 +17,7 @@ applyTheme();
 const link = linkIn(location.hash);
 if (link) {
   history.replaceState(null, "", location.pathname); // it is a secret, and is not kept
-  await logIn(link).catch(() => undefined); // one that is used up: the log-in page says what to do
+  await followLink(link).catch(() => undefined); // one that is used up: the log-in page says what to do
 }
 void client.prefetchQuery(session);
 if (mayBeIn() && ["/", "/nodes"].includes(location.pathname)) void client.prefetchQuery(status);

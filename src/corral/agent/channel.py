@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Final, Protocol
 from websockets.asyncio.client import ClientConnection
 
 from corral.agent.dial import first_of
+from corral.agent.heartbeat import encoded
 from corral.domain.facts import Seen
 from corral.domain.resources import Inventory
 from corral.domain.signals import Signal
@@ -30,6 +32,7 @@ BEATS: Final = "/v1/agents/beats"
 BEAT_SECONDS: Final = 1.0
 GATHER_SECONDS: Final = 0.005  # changes that come together travel together
 UNHEARD_SECONDS: Final = 5.0  # a head that answers no beat for so long is dialled anew
+log = logging.getLogger(__name__)
 
 
 class Node(Protocol):
@@ -83,6 +86,7 @@ class Beats:
     _sampled: NodeSample | None = None
     _sent: OrderedDict[int, float] = field(default_factory=OrderedDict)
     _heard_at: float = 0.0
+    _left_out: tuple[str, ...] = ()
 
     def wake(self) -> None:
         """Something changed: say so at once."""
@@ -123,8 +127,16 @@ class Beats:
         self._sent[beat.number] = self.clock()
         while len(self._sent) > 4096:
             self._sent.popitem(last=False)
-        await connection.send(encode(beat))
+        frame, left_out = encoded(beat)
+        self._warn(left_out)
+        await connection.send(frame)
         self._said, self._sampled = inventory, sample
+
+    def _warn(self, left_out: tuple[str, ...]) -> None:
+        """Write down what could not be sent, once for as long as it stays the same."""
+        if left_out and left_out != self._left_out:
+            log.warning("left out of heartbeats, as it cannot be sent: %s", "; ".join(left_out))
+        self._left_out = left_out
 
     async def _listen(self, connection: ClientConnection) -> None:
         async for frame in connection:

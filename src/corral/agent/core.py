@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import WebSocketException
 
+from corral.agent.accounts import Accounts
 from corral.agent.channel import BEATS, Beats
 from corral.agent.checks.keep import Checks
 from corral.agent.dial import Dialler
@@ -20,11 +21,13 @@ from corral.agent.leftovers import keep_swept
 from corral.agent.logs import LOGS, LogShipper, Read
 from corral.agent.obey import Obedience, Ranks
 from corral.agent.prepare import Prepare
+from corral.agent.renewal import Renewal
 from corral.agent.route import address_towards
 from corral.agent.telemetry.senses import Senses
 from corral.domain.errors import CorralError
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.ids import BootId
+from corral.domain.part import is_part
 from corral.domain.resources import Inventory
 from corral.domain.signals import Signal
 from corral.domain.telemetry import NodeSample
@@ -69,11 +72,13 @@ class Agent:
     shipper: LogShipper = field(init=False)
     checks: Checks = field(init=False)
     obedience: Obedience = field(init=False)
+    renewal: Renewal = field(init=False)
     _observes: bool = False
     _failed: set[AttemptKey] = field(default_factory=set)
     _attached: set[asyncio.Task[None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.prepare.accounts.changed = self._accounts_changed
         self.beats = Beats(node=self, clock=self.clock)
         self.shipper = LogShipper(
             attempts_dir=self.node_dir / "attempts", read=self.read, drained=self._drained
@@ -95,6 +100,17 @@ class Agent:
             boot=self.boot,
             checks=self.checks,
         )
+
+        self.renewal = Renewal(
+            node_dir=self.node_dir,
+            token=self.dialler.token,
+            post=self.prepare.post,
+            use=self._use_token,
+            refused=self.dialler.refused,
+        )
+
+    def _use_token(self, token: str) -> None:
+        self.dialler.token = self.prepare.token = token
 
     def changed(self) -> None:
         """Something of the attempts is new: tell the head, follow the logs."""
@@ -125,6 +141,8 @@ class Agent:
                 parts.create_task(self._watch_leases())
                 parts.create_task(self._look_again())
                 parts.create_task(self.senses.keep(self.ranks, self.beats.wake))
+                if not is_part(self.settings.node):  # whose token lasts as long as its attempt
+                    parts.create_task(self.renewal.keep())
                 parts.create_task(keep_swept(self.node_dir / "attempts", self.prepare.forgotten))
         finally:
             await self.obedience.close()
@@ -137,10 +155,17 @@ class Agent:
         """Renew the inventory."""
         launches = self.ranks.launches.values()
         held = frozenset(one.master_port for one in launches if one.node_rank == 0)
-        newest = await self.look(held)
+        accounts = self.prepare.accounts
+        newest, _ = await asyncio.gather(self.look(held), asyncio.to_thread(accounts.look))
+        newest = with_accounts(newest, accounts)
         if newest != self.inventory_now:
             self.inventory_now = newest
             self.beats.wake()
+
+    def _accounts_changed(self) -> None:
+        """A user was refused, or is no longer: the head places by that."""
+        self.inventory_now = with_accounts(self.inventory_now, self.prepare.accounts)
+        self.beats.wake()
 
     def environment(self, launch: Launch) -> dict[str, str]:
         """What only the node knows of an attempt's ranks."""
@@ -232,3 +257,10 @@ class Agent:
         while True:
             await asyncio.sleep(PROBE_SECONDS)
             await self.look_now()
+
+
+def with_accounts(inventory: Inventory, accounts: Accounts) -> Inventory:
+    """The inventory with what is known of the accounts of ranks."""
+    return replace(
+        inventory, shared_account=accounts.shared_account, refused_users=accounts.refused
+    )

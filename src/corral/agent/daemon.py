@@ -7,11 +7,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from ssl import SSLContext
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection
 
 from corral.agent import capture
+from corral.agent.accounts import Accounts
 from corral.agent.clocks import since_boot
 from corral.agent.core import Agent
 from corral.agent.dial import Dialler, first_of
@@ -152,20 +154,29 @@ def assemble(
         ranks=supervisor,
         known=Known(node_dir, since_boot()),
         dialler=Dialler(heads=heads, token=token, trusted=trusted),
-        prepare=Prepare(
-            node_dir=node_dir,
-            heads=heads,
-            token=token,
-            images=Images(node_dir, Path(settings.images) if settings.images else None),
-            shared=settings.shared,
-            trusted=trusted,
-        ),
+        prepare=_preparing(node_dir, settings, heads, token, trusted),
         read=capture.read,
         look=look,
         pump=pump,
         send=send,
         clock=since_boot,
         senses=Senses(node_dir=node_dir, settings=settings, boot=boot),
+    )
+
+
+def _preparing(
+    node_dir: Path, settings: NodeSettings, heads: Heads, token: str, trusted: SSLContext | None
+) -> Prepare:
+    accounts = Accounts(node_dir=node_dir, settings=settings)
+    kept = Path(settings.images) if settings.images else None
+    return Prepare(
+        node_dir=node_dir,
+        heads=heads,
+        token=token,
+        images=Images(node_dir, kept, policy=accounts.policy),
+        accounts=accounts,
+        shared=settings.shared,
+        trusted=trusted,
     )
 
 

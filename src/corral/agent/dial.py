@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -12,7 +13,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, WebSocketException
 
 from corral.agent.heads import Heads
+from corral.domain.errors import CorralError, Unauthorised
 from corral.wire.channel import FRAME_BYTES
+from corral.wire.proof import Challenge, needs_proof
+from corral.wire.proven_socket import proven_socket
 
 FIRST_DELAY_SECONDS: Final = 0.05
 LONGEST_DELAY_SECONDS: Final = 1.0
@@ -49,6 +53,7 @@ class Dialler:
     token: str
     trusted: ssl.SSLContext | None = None
     chance: Random = field(default_factory=Random)
+    refused: asyncio.Event = field(default_factory=asyncio.Event)  # the head refuses the token
     _said: str = ""
 
     async def dial(self, path: str) -> ClientConnection:
@@ -58,6 +63,7 @@ class Dialler:
     async def _open(self, url: str) -> ClientConnection:
         return await connect(
             url,
+            sock=await self._proven(url.replace("ws", "http", 1)),
             ssl=self.trusted if url.startswith("wss") else None,
             additional_headers={"Authorization": f"Bearer {self.token}"},
             compression=None,
@@ -68,6 +74,21 @@ class Dialler:
             proxy=None,
             user_agent_header=None,
         )
+
+    async def _proven(self, url: str) -> socket.socket | None:
+        """A connection to a head that has proven itself; None where TLS does that.
+
+        Raises: ConnectionError for another process, or a head without the token; OSError.
+        """
+        token = self.token
+        try:
+            if not needs_proof(url):
+                return None
+            return await proven_socket(url, lambda address: Challenge.by_token(url, token, address))
+        except CorralError as refused:
+            if isinstance(refused, Unauthorised):
+                self.refused.set()
+            raise ConnectionError(refused.message) from refused
 
     async def keep(
         self, path: str, talk: Callable[[ClientConnection], Coroutine[None, None, None]]
@@ -85,17 +106,22 @@ class Dialler:
                     self.heads.worked()
                     await first_of(talk(connection), self.heads.elsewhere())
             except (OSError, ValueError, WebSocketException) as trouble:
+                if isinstance(trouble, InvalidStatus) and trouble.response.status_code == 401:
+                    self.refused.set()
                 self._say(path, _words(trouble))
                 self.heads.failed(url, trouble)
+            except Exception as fault:  # of ours, in one talk: the node needs the next one
+                self._say(path, _words(fault), fault)
             failures = 0 if clock() - began >= _SETTLED_SECONDS else failures + 1
             await asyncio.sleep(delay_seconds(max(failures, 1), self.chance))
 
-    def _say(self, path: str, trouble: str) -> None:
-        """Each new trouble once; a head that is away for an hour makes one line."""
+    def _say(self, path: str, trouble: str, fault: Exception | None = None) -> None:
+        """Each new trouble once; a head that is away for an hour makes one line. A fault of ours is
+        written down with its way through the code."""
         if trouble != self._said:
             self._said = trouble
             if trouble:
-                log.warning("no talk with the head at %s: %s", path, trouble)
+                log.warning("no talk with the head at %s: %s", path, trouble, exc_info=fault)
             else:
                 log.info("talking with the head at %s", path)
 

@@ -63,6 +63,12 @@ def read_only(target: str, kept: int = 0) -> None:
     mount("none", target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
 
 
+def restrict(target: str, flags: int) -> None:
+    """Add flags, such as nodev and nosuid, to the bind mount at `target`."""
+    there = next((one.flags for one in reversed(mounts()) if one.point == target), 0)
+    mount("none", target, flags=MS_REMOUNT | MS_BIND | there | flags)
+
+
 def overlay(lower: str, upper: Path, target: str, *, user: bool, flags: int = 0) -> None:
     """Mount `target` as a view of `lower` whose changes go to `upper`/changes.
 

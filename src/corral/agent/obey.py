@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from corral.agent.account import Account
 from corral.agent.image.root import ImageRoot
 from corral.agent.known import Known
 from corral.agent.prepare import NotStarted, Prepare
@@ -31,6 +32,7 @@ class Ranks(Protocol):
         work: Path,
         env: Mapping[str, str],
         image: ImageRoot | None = None,
+        account: Account | None = None,
     ) -> None: ...
 
     def stop(self, stop: Stop) -> None: ...
@@ -41,7 +43,7 @@ class Ranks(Protocol):
 
     def settle(self, key: AttemptKey) -> None: ...
 
-    def refuse(self, key: AttemptKey, why: str, infra: bool) -> None: ...
+    def refuse(self, key: AttemptKey, why: str, infra: bool, of: str = "") -> None: ...
 
     def seen(self) -> tuple[Seen, ...]: ...
 
@@ -163,21 +165,22 @@ class Obedience:
     async def _start(self, launch: Launch) -> None:
         key = launch.key
         try:
+            account = await self.prepare.account(launch)
             work, secrets, image, _ = await asyncio.gather(
                 self.prepare.work(launch),
                 self.prepare.secrets(launch),
-                self.prepare.image(launch),
+                self.prepare.image(launch, account),
                 self.checks.clear(),
             )
             self._launching.add(key)
             env = {**secrets, **self.environment(launch)}
-            await self.ranks.launch(launch, work, env, image)
+            await self.ranks.launch(launch, work, env, image, account)
         except asyncio.CancelledError:
             if key not in self._late_stops:
                 raise
             self.ranks.refuse(key, "stopped before it was started", False)
         except NotStarted as trouble:
-            self.ranks.refuse(key, trouble.message, trouble.infra)
+            self.ranks.refuse(key, trouble.message, trouble.infra, trouble.of)
         except OSError as trouble:
             self.ranks.refuse(key, f"it cannot be started here: {trouble}", True)
         except Exception as bug:

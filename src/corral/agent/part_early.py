@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from corral.agent.host import interface, interpreter, passed_on
 from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE, Early, decode_early
@@ -40,8 +40,14 @@ def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
 
 
 def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
-    """With the attempt's own folder, and its workdir in it; None where that cannot be read, which
-    its agent then tells. Raises: OSError when nothing can be written here."""
+    """With the attempt's own folder, and its workdir in it; None where that cannot be read, or no
+    account is there for its ranks, which its agent then reports.
+
+    Raises: OSError when nothing can be written here.
+    """
+    account = _account(early)
+    if isinstance(account, str):
+        return None
     folder = node_dir / "attempts" / f"{early.spec.job}.{early.spec.attempt}"
     work = folder / "work"
     folder.mkdir(mode=0o700)
@@ -53,8 +59,19 @@ def laid_out(early: Early, source: Path, node_dir: Path) -> Early | None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with os.fdopen(os.open(folder / LAUNCH, flags, 0o600), "w") as opened:
         json.dump(early.launch, opened)
-    spec = replace(early.spec, folder=str(folder), work=str(work), group=folder.name)
+    spec = replace(
+        early.spec, folder=str(folder), work=str(work), group=folder.name, account=account
+    )
     return replace(early, spec=spec)
+
+
+def _account(early: Early) -> dict[str, Any] | None | str:
+    """The account of the ranks; a text where the agent has to say why they have none."""
+    if os.geteuid() != 0:
+        return None
+    from corral.agent.accounts import early_account  # only root changes the account
+
+    return early_account(early.launch["owner"], is_container=early.isolation == "none")
 
 
 def _unpacked(archive: Path, into: Path) -> bool:

@@ -8,33 +8,55 @@ import logging
 import os
 import re
 import ssl
-import tarfile
-import zlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
+from corral.agent.account import Account
+from corral.agent.accounts import AccountRefused, Accounts
 from corral.agent.heads import Heads
 from corral.agent.image.keep import USED, Images
 from corral.agent.image.root import ImageRoot
 from corral.agent.image.tools import ImageTrouble
-from corral.agent.unpack import unpack
-from corral.domain.errors import CorralError, Refusal, Trouble
+from corral.agent.unpack import (
+    EXIT_UNSAFE,
+    SMALL,
+    WORKDIR,
+    SnapshotTooLarge,
+    SnapshotUnsafe,
+    helper_words,
+    unpack,
+)
+from corral.domain.errors import (
+    CorralError,
+    InsecureHead,
+    Refusal,
+    Trouble,
+    Unauthorised,
+    WrongHead,
+)
+from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId
 from corral.domain.wanted import Launch
+from corral.wire.proven_http import connection_to
 
 SNAPSHOT: Final = "/v1/agents/snapshots/"
 SECRETS: Final = "/v1/agents/secrets/"
+POLICY: Final = "the node's policy"
+OWNERS: Final = "/v1/agents/owners/"
 OWN_TOKEN: Final = "CORRAL_TOKEN"  # the head makes it for the attempt
 FORGOTTEN: Final = "/v1/agents/forgotten?jobs="
 TRIES_SECONDS: Final = 60.0  # how long a head that is away is waited for
 CACHE_BYTES: Final = 8 * 1024**3
+THREADS: Final = 8
+USER_STARTS: Final = 2  # of one user are prepared at once: the others' find a free thread
+IMAGE_THREADS: Final = 32  # each waits for the tools of one user's image
 _TIMEOUT_SECONDS: Final = 30.0
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 T = TypeVar("T")
@@ -58,17 +80,23 @@ class HeadAway(Trouble):
 
 
 class NotStarted(Trouble):
-    """An attempt cannot be started here. `infra`: the cluster's fault, not the job's."""
+    """An attempt cannot be started here. `infra`: the cluster's fault, not the job's. `of`: what is
+    to blame where that is not the node."""
 
     code = "not_started"
 
-    def __init__(self, message: str, *, infra: bool) -> None:
+    def __init__(self, message: str, *, infra: bool, of: str = "") -> None:
         super().__init__(message)
         self.infra = infra
+        self.of = of
 
 
 class SecretsAnswer(msgspec.Struct, frozen=True):
     secrets: dict[str, str]
+
+
+class OwnerAnswer(msgspec.Struct, frozen=True):
+    number: int
 
 
 class ForgottenAnswer(msgspec.Struct, frozen=True):
@@ -86,17 +114,30 @@ class _ErrorAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, kw_only=True)
 class Prepare:
-    """Fetches with the node's token, in threads, a snapshot once however many ask for it."""
+    """Fetches with the node's token, in threads, a snapshot once however many ask for it.
+
+    A user has a share of the threads, whatever the sizes of their workdirs and images.
+    """
 
     node_dir: Path
     heads: Heads
     token: str
     images: Images
+    accounts: Accounts
     shared: tuple[str, ...] = ()
     trusted: ssl.SSLContext | None = None
     tries_seconds: float = TRIES_SECONDS
     _threads: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(4, thread_name_prefix="prepare")
+        default_factory=lambda: ThreadPoolExecutor(THREADS, thread_name_prefix="prepare")
+    )
+    _image_threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(IMAGE_THREADS, thread_name_prefix="image")
+    )
+    _shares: dict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(USER_STARTS))
+    )
+    _image_shares: dict[str, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(1))
     )
     _fetching: dict[str, asyncio.Task[Path]] = field(default_factory=dict)
 
@@ -108,11 +149,25 @@ class Prepare:
             into.mkdir(parents=True, exist_ok=True)
             return into
         try:
-            archive = await self._snapshot(launch.workdir)
-            await self._in_thread(lambda: _unpack_or_forget(archive, into))
-        except (CorralError, OSError, tarfile.TarError, EOFError, zlib.error) as trouble:
+            async with self._shares[launch.owner]:
+                archive = await self._snapshot(launch.workdir)
+                await self._unpack(archive, into)
+        except SnapshotUnsafe as wrong:
+            raise NotStarted(f"the workdir is not unpacked: {wrong}", infra=False) from wrong
+        except (CorralError, OSError) as trouble:
             raise NotStarted(f"the workdir cannot be had: {trouble}", infra=True) from trouble
         return into
+
+    async def account(self, launch: Launch) -> Account | None:
+        """The account of its ranks; None: that of the agent. Raises: NotStarted."""
+        try:
+            return await self.accounts.of(launch, self._number)
+        except AccountRefused as refused:
+            said = f"{refused.message}; {refused.hint}"
+            raise NotStarted(said, infra=True, of=POLICY) from refused
+        except (CorralError, OSError) as trouble:
+            why = f"the account of its ranks cannot be had: {trouble}"
+            raise NotStarted(why, infra=True) from trouble
 
     async def secrets(self, launch: Launch) -> Mapping[str, str]:
         """The values of the job's secrets by name. Raises: NotStarted."""
@@ -134,21 +189,29 @@ class Prepare:
             found["CORRAL_URL"] = self.heads.url()
         return found
 
-    async def image(self, launch: Launch) -> ImageRoot | None:
+    async def image(self, launch: Launch, account: Account | None) -> ImageRoot | None:
         """What its ranks run in; None: the node as it is. Raises: NotStarted."""
         if launch.image is None:
             return None
         attempt = self.node_dir / "attempts" / f"{launch.key[0]}.{launch.key[1]}"
-        seen = (str(attempt), *self.shared)
         gpu = bool(launch.seat.gpus)
         name, work = launch.image, str(attempt / "work")
-        try:
-            return await asyncio.to_thread(
-                self.images.ready, name, seen=seen, work=work, gpu=gpu, user=attempt / USED
+
+        def ready() -> ImageRoot:
+            policy = self.accounts.policy()
+            shared = (path for path in self.shared if not policy.refuses_path(path))
+            seen = (str(attempt), *shared)
+            return self.images.ready(
+                name, seen=seen, work=work, gpu=gpu, user=attempt / USED, account=account
             )
+
+        try:
+            async with self._image_shares[launch.owner]:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._image_threads, ready)
         except ImageTrouble as trouble:
             raise NotStarted(f"{trouble}", infra=trouble.infra) from trouble
-        except OSError as trouble:
+        except (CorralError, OSError) as trouble:
             raise NotStarted(f"the image cannot be kept: {trouble}", infra=True) from trouble
 
     async def forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
@@ -157,7 +220,32 @@ class Prepare:
         return msgspec.json.decode(text, type=ForgottenAnswer).forgotten
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._image_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _unpack(self, archive: Path, into: Path) -> None:
+        """Unpack what is small at once, what is large in a helper that gives way to others.
+
+        A cached archive that is unsafe is fetched anew by the next attempt: it may be damaged.
+        Raises: SnapshotUnsafe, OSError.
+        """
+        try:
+            try:
+                await self._in_thread(lambda: unpack(archive, into, SMALL))
+            except SnapshotTooLarge:
+                await _unpack_in_helper(archive, into)
+        except SnapshotUnsafe:
+            archive.unlink(missing_ok=True)
+            raise
+
+    async def _number(self, key: AttemptKey) -> int:
+        """The number of the attempt's owner in the cluster. Raises: HeadRefuses, HeadAway."""
+        job, attempt = key
+        text = await self._patiently(lambda: self._get(f"{OWNERS}{job}/{attempt}"))
+        try:
+            return msgspec.json.decode(text, type=OwnerAnswer).number
+        except ValueError as wrong:
+            raise HeadAway(f"the head's answer is not understood: {wrong}") from wrong
 
     async def _snapshot(self, digest: str) -> Path:
         """The archive in the node's cache. One that waits for another's fetch may be cancelled."""
@@ -204,17 +292,27 @@ class Prepare:
         os.utime(kept)  # the least used ones go first
         return kept
 
+    def post(self, path: str, body: bytes) -> bytes:
+        """The answer's body. Raises: HeadRefuses, HeadAway."""
+        whole = io.BytesIO()
+        self._download(path, whole, body)
+        return whole.getvalue()
+
     def _get(self, path: str) -> bytes:
         whole = io.BytesIO()
         self._download(path, whole)
         return whole.getvalue()
 
-    def _download(self, path: str, target: BinaryIO) -> str:
+    def _download(self, path: str, target: BinaryIO, body: bytes | None = None) -> str:
         """Write the answer's body; its SHA-256. Raises: HeadRefuses, HeadAway."""
         try:
-            connection = _connect(self.heads.url(), self.trusted)
+            token = self.token
+            connection = connection_to(
+                self.heads.url(), token, timeout=_TIMEOUT_SECONDS, trusted=self.trusted
+            )
             with closing(connection):
-                connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
+                headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+                connection.request("GET" if body is None else "POST", path, body, headers)
                 answer = connection.getresponse()
                 if answer.status != 200:
                     raise _refused(path, answer.status, answer.read(65536))
@@ -227,25 +325,32 @@ class Prepare:
             raise HeadAway(f"{type(away).__name__}: {away}") from away
         except FileNotFoundError as away:
             raise HeadAway(f"no head has written {self.heads.head_file}") from away
+        except (WrongHead, Unauthorised, InsecureHead) as unproven:
+            raise HeadAway(unproven.message) from unproven
 
 
-def _unpack_or_forget(archive: Path, into: Path) -> None:
-    """Unpack; a cached archive that cannot be read is fetched anew by the next attempt."""
+async def _unpack_in_helper(archive: Path, into: Path) -> None:
+    """Raises: SnapshotUnsafe, OSError."""
+    helper = await asyncio.create_subprocess_exec(
+        *helper_words(archive, into),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
     try:
-        unpack(archive, into)
-    except (tarfile.TarError, EOFError, zlib.error):
-        archive.unlink(missing_ok=True)
-        raise
-
-
-def _connect(url: str, trusted: ssl.SSLContext | None) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
-    host = parts.hostname or "127.0.0.1"
-    if parts.scheme == "https":
-        return http.client.HTTPSConnection(
-            host, parts.port, timeout=_TIMEOUT_SECONDS, context=trusted
-        )
-    return http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_SECONDS)
+        async with asyncio.timeout(WORKDIR.seconds + _TIMEOUT_SECONDS):
+            _, said = await helper.communicate()
+    except TimeoutError:
+        raise SnapshotUnsafe(f"it takes over {WORKDIR.seconds:g} s to unpack") from None
+    finally:
+        if helper.returncode is None:
+            helper.kill()
+            await helper.wait()
+    why = said.decode(errors="replace").strip() or f"its helper ended with {helper.returncode}"
+    if helper.returncode == EXIT_UNSAFE:
+        raise SnapshotUnsafe(why)
+    if helper.returncode != 0:
+        raise OSError(why)
 
 
 def _refused(path: str, status: int, body: bytes) -> CorralError:

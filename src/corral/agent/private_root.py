@@ -17,7 +17,8 @@ from typing import Final, Protocol
 
 from corral.agent import mounts
 
-OWN: Final = ("attempts", "images")  # what the ranks and shims of a node see of its folder
+IMAGES: Final = "images"
+OWN: Final = ("attempts", "homes", IMAGES)  # what ranks and shims of a node see of its folder
 _KERNEL: Final = ("/proc", "/sys", "/dev")
 _NO_FILES: Final = re.compile(
     "proc|sysfs|devtmpfs|devpts|cgroup2?|mqueue|debugfs|tracefs|securityfs|bpf|pstore|configfs"
@@ -156,6 +157,7 @@ def _seen_inside(node_dir: Path, settings: Sight) -> list[str]:
     own = [node_dir / name for name in OWN]
     for folder in own:
         folder.mkdir(exist_ok=True)
+    (node_dir / IMAGES).chmod(0o700)  # for shims, which enter an image before they change user
     paths = {os.path.realpath(path) for path in (*settings.shared, *map(str, own))}
     return sorted((path for path in paths if os.path.exists(path)), key=len)
 
@@ -178,6 +180,8 @@ def _show(root: str, seen: Mapping[str, str]) -> None:
         if not target.exists():
             _make_way(target)
         mounts.bind(source, str(target))
+        if target.name == IMAGES:
+            mounts.restrict(str(target), mounts.MS_NODEV | mounts.MS_NOSUID)
 
 
 def _make_way(target: Path) -> None:

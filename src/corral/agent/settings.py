@@ -1,5 +1,6 @@
 """The agent's settings and its node's token, each from a file that only its owner may read."""
 
+import os
 import ssl
 import stat
 from pathlib import Path
@@ -23,7 +24,7 @@ class SettingsInvalid(Refusal):
 
 def load_settings(node_dir: Path) -> NodeSettings:
     """Raises: SettingsInvalid when node.json is missing, open to others, or wrong."""
-    text = _private(node_dir / FILE)
+    text = private_file(node_dir / FILE)
     try:
         return decode_settings(text)
     except ValueError as wrong:
@@ -35,7 +36,7 @@ def load_settings(node_dir: Path) -> NodeSettings:
 
 def load_token(node_dir: Path) -> str:
     """The node's own token. Raises: SettingsInvalid when missing, empty or open to others."""
-    token = _private(node_dir / TOKEN).decode("ascii", "replace").strip()
+    token = private_file(node_dir / TOKEN).decode("ascii", "replace").strip()
     if not token:
         raise SettingsInvalid(
             f"{node_dir / TOKEN} is empty", hint="write it anew: corral down; corral up"
@@ -65,18 +66,29 @@ def head_url(path: Path) -> str:
     return msgspec.json.decode(path.read_bytes(), type=HeadFile).url.rstrip("/")
 
 
-def _private(path: Path) -> bytes:
+def private_file(path: Path, *, may_be_read: bool = False) -> bytes:
+    """The content of a file that no other account may read, or at least write.
+
+    Raises: SettingsInvalid.
+    """
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
         text = path.read_bytes()
     except OSError as absent:
         raise SettingsInvalid(
             f"{path} cannot be read: {absent.strerror}",
             hint="name the directory of a node: python -m corral.agent ~/.corral/nodes/n1",
         ) from absent
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+    closed = stat.S_IWGRP | stat.S_IWOTH if may_be_read else stat.S_IRWXG | stat.S_IRWXO
+    if found.st_mode & closed:
         raise SettingsInvalid(
-            f"{path} may be read by others (mode {stat.S_IMODE(mode):o})",
-            hint=f"run: chmod 600 {path}",
+            f"{path} may be {'written' if may_be_read else 'read'} by others "
+            f"(mode {stat.S_IMODE(found.st_mode):o})",
+            hint=f"run: chmod {644 if may_be_read else 600} {path}",
+        )
+    if found.st_uid not in (0, os.geteuid()):
+        raise SettingsInvalid(
+            f"{path} belongs to uid {found.st_uid}, which is neither root nor the agent's account",
+            hint=f"run: chown {os.geteuid()} {path}",
         )
     return text

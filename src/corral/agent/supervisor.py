@@ -17,12 +17,15 @@ from typing import Final
 import msgspec
 
 from corral.agent import containment, journal
+from corral.agent.account import Account
+from corral.agent.accounts import load_policy
 from corral.agent.clocks import wall
 from corral.agent.image.root import ImageRoot
 from corral.agent.kill import kill_node
 from corral.agent.launcher_client import LauncherClient
 from corral.agent.processes import Process
 from corral.agent.ray_program import outfit
+from corral.agent.shim.apart import TMP
 from corral.agent.shim.names import PID_FILE, SOCKET
 from corral.agent.supervisor_attach import AttachRefused, Input, open_terminal
 from corral.agent.supervisor_attempt import Supervised, connect_shim
@@ -30,6 +33,7 @@ from corral.agent.supervisor_spec import folder_of, shim_spec_on
 from corral.domain.errors import Trouble
 from corral.domain.facts import AttemptKey, Seen
 from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.node_policy import NodePolicy
 from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.node import NodeSettings
 from corral.wire.signals import To
@@ -82,10 +86,12 @@ class Supervisor:
         work: Path,
         env: Mapping[str, str],
         image: ImageRoot | None = None,
+        account: Account | None = None,
     ) -> None:
         """Start the attempt, once however often this is called.
 
-        `env` is what only the node knows of it, and its secrets; `image` what its ranks run in.
+        `env` is what only the node knows of it, and its secrets; `image` what its ranks run in;
+        `account` what they run as, None for that of the agent.
         What cannot be started is REFUSED.
         """
         if launch.key in self._attempts:
@@ -106,6 +112,8 @@ class Supervisor:
                 settings=self._settings,
                 containment=self.containment.kind,
                 image=image,
+                account=account,
+                policy=load_policy(self._node_dir) if account is not None else NodePolicy(),
             )
             await attempt.start(self._launcher.fork, spec)
         except (OSError, Trouble) as trouble:
@@ -151,14 +159,18 @@ class Supervisor:
         for name in (journal.FILE, LAUNCH, SOCKET, PID_FILE):
             with suppress(OSError):
                 (attempt.folder / name).unlink(missing_ok=True)
-        for name in ("logs", outfit.FOLDER):
+        for name in ("logs", TMP, outfit.FOLDER):
             self._remove(attempt.folder / name)
 
-    def refuse(self, key: AttemptKey, why: str, infra: bool) -> None:
-        """Say that the attempt could not be started here, until it is settled."""
+    def refuse(self, key: AttemptKey, why: str, infra: bool, of: str = "") -> None:
+        """Say that the attempt could not be started here, until it is settled.
+
+        Args:
+            of: what is to blame where that is not the node.
+        """
         attempt = self._attempts.get(key)
         if attempt is None:
-            self._new(key).refuse(why, infra=infra)
+            self._new(key).refuse(why, infra=infra, of=of)
 
     def seen(self) -> tuple[Seen, ...]:
         """Every attempt that is here, wanted or not, whole."""

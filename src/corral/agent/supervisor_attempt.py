@@ -14,11 +14,13 @@ from typing import Final
 
 from corral.agent import containment, journal
 from corral.agent.clocks import since_boot
+from corral.agent.image.keep import digest_in_use
 from corral.agent.processes import Process
 from corral.agent.shim.names import SOCKET
-from corral.agent.shim.state import Record, State, of_journal
+from corral.agent.shim.state import Record, State, is_within, of_journal, progress_within
 from corral.agent.tails import tails_of
 from corral.domain.attempt import Exit, Save
+from corral.domain.bounds import MOST_SAVES, SENTENCE_LETTERS, cut
 from corral.domain.facts import AttemptKey, Pace, Phase, Progress, Seen
 from corral.domain.wanted import Notice, Stop
 from corral.wire.shim_spec import ShimSpec
@@ -56,7 +58,9 @@ class Supervised:
     wall: Callable[[], float]
     refusal: str = ""
     refusal_is_infra: bool = True
+    refusal_of: str = ""
     known: bool = False  # its state has been heard or read at least once
+    _image: str | None = None  # its digest, once it has been looked for
     _state: Record = field(default_factory=lambda: State().message)
     _writer: asyncio.StreamWriter | None = None
     _following: asyncio.Task[None] | None = None
@@ -83,25 +87,31 @@ class Supervised:
             return Seen(
                 key=self.key,
                 phase=Phase.REFUSED,
-                trouble=self.refusal,
+                trouble=cut(self.refusal, SENTENCE_LETTERS),
                 trouble_is_infra=self.refusal_is_infra,
+                trouble_of=self.refusal_of,
             )
         state = self._state
         phase = Phase(state["phase"])
         if phase in (Phase.STARTING, Phase.UP) and self._stop is not None:
             phase = Phase.STOPPING
         exits = tuple(_exit_of(one) for one in state["exits"])
+        if self._image is None and phase != Phase.STARTING:
+            self._image = digest_in_use(self.folder)
         return Seen(
             key=self.key,
             phase=phase,
             exits=exits,
             started_at=state["started_at"],
             ran_seconds=_ran_seconds(state["started_since_boot"]),
-            progress=_progress_of(state["progress"]) if state["progress"] else None,
+            progress=_progress_of(state["progress"]),
             saves=tuple(self._saves()),
-            trouble=state["trouble"],
+            trouble=cut(state["trouble"], SENTENCE_LETTERS),
             trouble_is_infra=state["infra"],
+            trouble_of=state.get("trouble_of", ""),  # a shim of an older version does not say
+            dropped=state.get("dropped", 0),
             tails=tails_of(self.folder / "logs", exits),
+            image=self._image or "",
         )
 
     def _changed(self) -> None:
@@ -109,13 +119,17 @@ class Supervised:
         self.on_change()
 
     def _saves(self) -> list[Save]:
+        """The shim may be an older one, which checks no bounds."""
         job, attempt = self.key
         return [
             Save(job=job, **save)
-            for save in self._state["saves"]
-            if save["quarantined"]
-            or save["attempt"] != attempt
-            or save["step"] not in self._committed
+            for save in self._state["saves"][:MOST_SAVES]
+            if is_within(save)
+            and (
+                save["quarantined"]
+                or save["attempt"] != attempt
+                or save["step"] not in self._committed
+            )
         ]
 
     # --- its life
@@ -245,8 +259,9 @@ class Supervised:
 
     # --- wishes
 
-    def refuse(self, why: str, *, infra: bool) -> None:
+    def refuse(self, why: str, *, infra: bool, of: str = "") -> None:
         self.refusal, self.refusal_is_infra = why or "it cannot be started here", infra
+        self.refusal_of = of
         self.known = True
         self._changed()
 
@@ -336,8 +351,12 @@ def _ran_seconds(started_since_boot: float | None) -> float | None:
     return since_boot() - started_since_boot
 
 
-def _progress_of(record: Record) -> Progress:
-    paces = tuple(Pace(*pace) for pace in record.get("ranks", ()))
+def _progress_of(told: Record | None) -> Progress | None:
+    """The shim may be an older one, which checks no bounds."""
+    record = progress_within(told)
+    if record is None:
+        return None
+    paces = tuple(Pace(*pace) for pace in record["ranks"])
     return Progress(**{**record, "ranks": paces})
 
 

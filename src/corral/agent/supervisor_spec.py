@@ -3,22 +3,29 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
+from corral.agent.account import Account
+from corral.agent.containment import CGROUP
+from corral.agent.devices import gpu_devices
 from corral.agent.host import interpreter, passed_on
 from corral.agent.image.root import ImageRoot
+from corral.agent.probe import cpu_millis, memory_bytes
 from corral.agent.ray_program import outfit
+from corral.agent.shim.apart import Apart, own_code
 from corral.domain.facts import AttemptKey
+from corral.domain.node_policy import NodePolicy
+from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.wanted import Launch
 from corral.wire.launching import shim_spec_of
 from corral.wire.node import NodeSettings
 from corral.wire.shim_spec import ShimSpec
 
+NO_POLICY: Final = NodePolicy()
 OURS: Final = ("CORRAL_", "SLURM_", "CUDA_", "MASTER_")  # variables that no image sets
 _PID_MAX: Final = Path("/proc/sys/kernel/pid_max")
-_NVIDIA: Final = Path("/dev/nvidiactl")
 
 
 def folder_of(node_dir: Path, key: AttemptKey) -> Path:
@@ -39,10 +46,13 @@ def shim_spec_on(
     settings: NodeSettings,
     containment: str,
     image: ImageRoot | None = None,
+    account: Account | None = None,
+    policy: NodePolicy = NO_POLICY,
 ) -> ShimSpec:
     """`env` is what only the node knows, and the secrets; it wins over what the launch says, and
     that over what the image says."""
     job, attempt = launch.key
+    shares = account is not None and containment == CGROUP and policy.memory == "share"
     spec = shim_spec_of(launch, settings)
     ray = folder_of(node_dir, launch.key) / outfit.FOLDER
     return replace(
@@ -54,7 +64,10 @@ def shim_spec_on(
         containment=containment,
         group=f"{group_prefix(node_dir, settings.node)}.{job}.{attempt}",
         pids=_pids(spec.pids),
-        devices=_devices(launch, settings),
+        memory_bytes=spec.memory_bytes or (_memory_share(launch, settings) if shares else 0),
+        account=None if account is None else asdict(account),
+        apart=_apart(folder_of(node_dir, launch.key), account, settings, policy, image),
+        devices=gpu_devices(launch, settings),
         image=_image(image, folder_of(node_dir, launch.key)),
         beside=str(ray) if launch.ray else None,
     )
@@ -77,17 +90,43 @@ def _image(image: ImageRoot | None, folder: Path) -> dict[str, Any] | None:
     return replace(image, upper=upper).as_json()
 
 
+def _apart(
+    folder: Path,
+    account: Account | None,
+    settings: NodeSettings,
+    policy: NodePolicy,
+    image: ImageRoot | None,
+) -> dict[str, Any] | None:
+    """How ranks of an account of their own are kept apart; an image has a /tmp of its own."""
+    if account is None:
+        return None
+    seen = (str(folder), account.home, *settings.shared, *own_code())
+    private = policy.tmp == "private"
+    tmp = private and (image is None or not image.root)
+    return asdict(Apart(shm=private, tmp=tmp, folder=str(folder), seen=seen))
+
+
+def _memory_share(launch: Launch, settings: NodeSettings) -> int:
+    """The memory of a job that asks for none, on a node of several users: its part of the node's by
+    the CPUs or GPUs that it has, whichever is more; all of it where it has neither."""
+    gpus = gpu_count(settings) * MILLIS_PER_GPU
+    cpus = settings.cpu_millis or cpu_millis()
+    parts = (launch.seat.gpu_millis / gpus if gpus else 0.0, launch.seat.cpu_millis / cpus)
+    return int((settings.memory_bytes or memory_bytes()) * min(1.0, max(parts) or 1.0))
+
+
+def gpu_count(settings: NodeSettings) -> int:
+    """GPUs of the node, as far as that is known without asking a driver."""
+    if settings.pretend_gpus is not None:
+        return settings.pretend_gpus
+    if settings.real_gpus is not None:
+        return len(settings.real_gpus)
+    return settings.amd_gpus or len(list(Path("/dev").glob("nvidia[0-9]*")))
+
+
 def _pids(asked: int) -> int:
     """Never more than a quarter of what the machine has."""
     try:
         return min(asked, int(_PID_MAX.read_text()) // 4)
     except (OSError, ValueError):
         return asked
-
-
-def _devices(launch: Launch, settings: NodeSettings) -> list[int] | None:
-    """Minors of the only GPUs that may be opened; None where there is none to keep from."""
-    if settings.pretend_gpus is not None or not _NVIDIA.exists():
-        return None
-    chosen = settings.real_gpus
-    return [index if chosen is None else chosen[index] for index in launch.seat.gpus]

@@ -84,13 +84,21 @@ def kfd_memory_bytes(topology: Path) -> list[int]:
 
     Source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c; CPUs have no SIMD units.
     """
-    found = []
+    return [
+        sum(_kfd_number(bank, "size_in_bytes") for bank in node.glob("mem_banks/*/properties"))
+        for node in _kfd_gpus(topology)
+    ]
+
+
+def render_minors(topology: Path = KFD) -> list[int]:
+    """The minor of /dev/dri/renderD* of each of AMD's GPUs, in the order of ROCm's indices."""
+    return [_kfd_number(node / "properties", "drm_render_minor") for node in _kfd_gpus(topology)]
+
+
+def _kfd_gpus(topology: Path) -> list[Path]:
     nodes = (node for node in topology.glob("*") if node.name.isdecimal())
-    for node in sorted(nodes, key=lambda node: int(node.name)):
-        if _kfd_number(node / "properties", "simd_count"):
-            banks = node.glob("mem_banks/*/properties")
-            found.append(sum(_kfd_number(bank, "size_in_bytes") for bank in banks))
-    return found
+    in_order = sorted(nodes, key=lambda node: int(node.name))
+    return [node for node in in_order if _kfd_number(node / "properties", "simd_count")]
 
 
 def _kfd_number(file: Path, name: str) -> int:

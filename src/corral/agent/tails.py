@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.attempt import Exit
+from corral.domain.bounds import printed
 
 TAIL_BYTES: Final = 4096
 READ_BYTES: Final = 16384  # so much is looked at, for what is left of it without the frames of C++
@@ -29,7 +30,7 @@ def tail_of(file: Path) -> str:
     for one in (file, file.with_name(f"{file.name}.1")):
         if len(tail) < READ_BYTES:
             tail = _end_of(one, READ_BYTES - len(tail)) + tail
-    return _FRAMES.sub(b"", tail)[-TAIL_BYTES:].decode("utf-8", "replace")
+    return printed(_FRAMES.sub(b"", tail)[-TAIL_BYTES:].decode("utf-8", "replace"))
 
 
 def _end_of(file: Path, size: int) -> bytes:

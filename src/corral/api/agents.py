@@ -5,25 +5,23 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import msgspec
-import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from corral.api.auth import caller_of
 from corral.api.logs import LogKeeper
-from corral.api.trust import believed, believed_signals
+from corral.api.taking import Taking, Talk, recorded
+from corral.api.trust import ranks_of
+from corral.api.words import word_frame
 from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.facts import NodeFacts
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
-from corral.domain.part import is_part, key_of, node_of, part_of
-from corral.domain.ranks import ranks_on
-from corral.domain.resources import Inventory
-from corral.domain.signals import Signal
-from corral.domain.wanted import Version, Wanted
+from corral.domain.part import is_part, part_of
+from corral.domain.wanted import Wanted
+from corral.ports.log import Log
+from corral.wire.bounded import WRONG, Read, read_frame
 from corral.wire.channel import (
     FRAME_BYTES,
     PROTOCOL,
@@ -34,12 +32,10 @@ from corral.wire.channel import (
     LogAt,
     LogChunk,
     SignalNow,
-    WantedNow,
     encode,
-    from_agent,
 )
 
-log = structlog.get_logger("corral.agents")
+log = Log("corral.agents")
 
 HELLO_SECONDS: Final = 10.0
 GONE_SECONDS: Final = 3.0  # an agent that has not beaten for so long does not hold its place
@@ -61,25 +57,6 @@ class Closing(Exception):
         super().__init__(why)
         self.code = code
         self.why = why
-
-
-@dataclass(slots=True, kw_only=True)
-class Talk:
-    """One agent's connection. `told` is the newest word that was sent on it."""
-
-    socket: WebSocket
-    node: NodeId
-    boot: BootId
-    address: str
-    inventory: Inventory
-    heard_at: float
-    has: Version | None = None
-    told: Version | None = None
-    told_at: float = 0.0
-    wishes: list[AttachNow | SignalNow] = field(default_factory=list)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-    heads: tuple[str, ...] = ()  # that it was told of
-    over: str = ""  # why it is heard no more
 
 
 class Lender(Protocol):
@@ -104,7 +81,12 @@ class Channels:
         self.lender: Lender | None = None
         self.amend: Callable[[NodeFacts], NodeFacts] = lambda word: word
         self.heads: tuple[str, ...] = ()  # of several, where each serves; the one that leads first
-        self.refused: Counter[str] = Counter()  # malformed, twin, old_protocol, not_yours
+        self.taking = Taking()
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How much was not taken, by why: malformed, twin, not_yours, out_of_bounds, ..."""
+        return self.taking.refused
 
     def push(self, wanted: Wanted) -> None:
         """Let the node's agent have this word, now or when it connects."""
@@ -186,7 +168,7 @@ class Channels:
     async def _greet(self, socket: WebSocket, control: Control) -> Talk:
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                hello = self._read(await frame_of(socket))
+                hello = self._read(await frame_of(socket)).message
         except TimeoutError:
             raise self._closing("malformed", MALFORMED, "no hello came") from None
         if not isinstance(hello, Hello):
@@ -200,6 +182,8 @@ class Channels:
             raise self._closing("not_yours", NOT_YOURS, why)
         if _ADDRESS.fullmatch(hello.address) is None:
             raise self._closing("malformed", MALFORMED, f"{hello.address[:60]!r} is no address")
+        pace = self.taking.pace(node)
+        await pace.wait_for_inventory(control.clock.monotonic())
         now = control.clock.monotonic()
         self._take_place(node, hello.boot, now)
         talk = Talk(
@@ -207,8 +191,9 @@ class Channels:
             node=node,
             boot=hello.boot,
             address=hello.address,
-            inventory=hello.inventory,
+            inventory=self.taking.labelled(node, hello.inventory, control),
             heard_at=now,
+            pace=pace,
         )
         self._talks[node] = talk
         log.info("agent_connected", node=node, boot=hello.boot)
@@ -229,18 +214,17 @@ class Channels:
 
     async def _listen(self, talk: Talk, control: Control) -> None:
         while True:
-            frame = self._read(await frame_of(talk.socket))
+            frame = await self._next(talk, control)
             if not isinstance(frame, Beat):
                 raise self._closing("malformed", MALFORMED, "after hello come beats")
             if talk.over:
                 raise Closing(TWIN if talk.over == REPLACED else REVOKED, talk.over)
-            seen, refused = believed(control.world, talk.node, frame.seen)
-            if refused:
-                self.refused["not_yours"] += refused
-                log.error("not_believed", node=talk.node, parts=refused)
-            talk.inventory = frame.inventory or talk.inventory
+            if frame.inventory is not None:
+                await self.taking.take_inventory(talk, frame.inventory, control)
             talk.has = frame.version
             talk.heard_at = control.clock.monotonic()
+            seen = self.taking.seen(talk, frame, control)
+            talk.seen = frozenset(one.key for one in seen)
             word = NodeFacts(
                 node=talk.node,
                 boot=talk.boot,
@@ -248,10 +232,10 @@ class Channels:
                 inventory=talk.inventory,
                 address=talk.address,
                 seen=seen,
-                signals=self._signals(talk, frame, control),
+                signals=self.taking.signals(talk, frame, control),
             )
             wall = control.clock.wall()
-            if frame.sample is not None:
+            if frame.sample is not None and talk.pace.samples.take(1, talk.heard_at):
                 control.sensed.take(talk.node, frame.sample, wall)
             if not is_part(talk.node):
                 control.hear(self.amend(word))
@@ -263,15 +247,14 @@ class Channels:
             talk.heads = self.heads
             self._see_to(talk, control)
 
-    def _signals(self, talk: Talk, frame: Beat, control: Control) -> tuple[Signal, ...]:
-        """A part may tell of its own GPUs alone (0062)."""
-        if not is_part(talk.node) or not frame.signals:
-            return frame.signals
-        kept = believed_signals(control.world, talk.node, frame.signals)
-        if len(kept) < len(frame.signals):
-            self.refused["not_yours"] += len(frame.signals) - len(kept)
-            log.warning("signals_not_believed", node=talk.node)
-        return kept
+    async def _next(self, talk: Talk, control: Control) -> Hello | Beat | LogChunk:
+        """The node's next message, without what is out of bounds; in its own time."""
+        frame = await frame_of(talk.socket)
+        await self.taking.wait(talk, len(frame), control)
+        read = self._read(frame)
+        for dropped in read.dropped:
+            self.taking.drop(talk.node, control, dropped)
+        return read.message
 
     def _see_to(self, talk: Talk, control: Control) -> None:
         """Tell an agent that is behind, and one that was told and does not follow."""
@@ -280,7 +263,7 @@ class Channels:
         if talk.node not in self._newest:
             return
         newest = self._newest[talk.node].version
-        if talk.has == newest:
+        if talk.has == newest and not talk.is_partial:
             return
         late = talk.heard_at - talk.told_at >= AGAIN_SECONDS
         if talk.told != newest or late:
@@ -303,12 +286,20 @@ class Channels:
             wanted = self._newest.get(talk.node)
             if wanted is not None and talk.told != wanted.version:
                 talk.told = wanted.version
-                await talk.socket.send_bytes(encode(WantedNow(wanted)))
+                frame, is_whole = word_frame(wanted, talk.seen)
+                talk.is_partial = not is_whole
+                await talk.socket.send_bytes(frame)
             while talk.wishes:
                 await talk.socket.send_bytes(encode(talk.wishes.pop(0)))
 
-    async def logs(self, socket: WebSocket, control: Control, keeper: LogKeeper) -> None:
-        """One agent's logs, until the connection is lost."""
+    async def logs(
+        self,
+        socket: WebSocket,
+        control: Control,
+        keeper: LogKeeper,
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """One agent's logs, until the connection is lost or the disk has no room for them."""
         try:
             await socket.accept()
         except OSError:
@@ -318,12 +309,14 @@ class Channels:
         owned: dict[tuple[JobId, AttemptNumber], range] = {}
         try:
             while True:
-                chunk = self._read(await frame_of(socket))
+                chunk = self._read(await frame_of(socket)).message
                 if not isinstance(chunk, LogChunk):
                     raise self._closing("malformed", MALFORMED, "here come chunks of logs")
+                if chunk.data and not has_room():
+                    raise Closing(LATER, "the head's disk has no room for logs now")
                 key = (chunk.job, chunk.attempt)
                 if key not in owned:
-                    owned[key] = await _ranks_of(control, node, *key)
+                    owned[key] = await ranks_of(control, node, *key)
                 await socket.send_bytes(encode(self._keep(chunk, owned[key], node, keeper)))
         except Closing as closing:
             await _close(socket, closing.code, closing.why)
@@ -345,15 +338,14 @@ class Channels:
             log.warning("log_not_believed", node=node, job=chunk.job, rank=chunk.rank)
         return LogAt(job=chunk.job, attempt=chunk.attempt, rank=chunk.rank, offset=offset)
 
-    def _read(self, frame: bytes) -> Hello | Beat | LogChunk:
+    def _read(self, frame: bytes) -> Read:
         if len(frame) > FRAME_BYTES:
             raise self._closing(
                 "malformed", MALFORMED, f"a frame has at most {FRAME_BYTES:,} bytes"
             )
         try:
-            read: Hello | Beat | LogChunk = from_agent(frame)
-            return read
-        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            return read_frame(frame)
+        except WRONG as error:
             raise self._closing("malformed", MALFORMED, str(error)) from None
 
     def _closing(self, kind: str, code: int, why: str) -> Closing:
@@ -364,12 +356,9 @@ class Channels:
 
 def _taken(talk: Talk, frame: Beat, word: NodeFacts, control: Control) -> int:
     """Up to here it need not say its signals again: they are recorded, or not believed."""
-    node = control.world.nodes.get(node_of(talk.node))
     if is_part(talk.node) and frame.signals and not word.signals:
         return frame.signals[-1].number
-    if node is None:
-        return 0
-    return node.taken_of(talk.node if is_part(talk.node) else None)
+    return recorded(talk, control)
 
 
 async def frame_of(socket: WebSocket) -> bytes:
@@ -379,19 +368,6 @@ async def frame_of(socket: WebSocket) -> bytes:
         raise WebSocketDisconnect(message.get("code") or 1005, message.get("reason"))
     data: bytes | None = message.get("bytes")
     return data if data is not None else str(message.get("text") or "").encode(errors="replace")
-
-
-async def _ranks_of(control: Control, node: NodeId, job: JobId, attempt: AttemptNumber) -> range:
-    """The ranks of the attempt that are the node's; none when it has no part in it."""
-    found = control.world.jobs.get(job) or await control.store.job(job)
-    if found is None or key_of(node) not in (None, (job, attempt)):
-        return range(0)
-    node = node_of(node)
-    newest = control.world.attempts.get(job)
-    if newest is not None and newest.number == attempt:
-        return ranks_on(found.spec, newest, node)
-    past = [one for one in await control.store.attempts(job) if one.number == attempt]
-    return ranks_on(found.spec, past[0], node) if past else range(0)
 
 
 async def _close(socket: WebSocket, code: int, why: str) -> None:

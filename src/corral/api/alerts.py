@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from corral.api.jobs import Asker, Within
+from corral.api.sight import sight_of
 from corral.domain.errors import Conflict
 from corral.wire import alerts as wire
 
@@ -10,14 +11,19 @@ router = APIRouter()
 
 
 @router.get("/v1/alerts")
-async def alerts(house: Within) -> wire.Alerts:
+async def alerts(house: Within, caller: Asker) -> wire.Alerts:
     """What stands now, who is told, and whom the last message did not reach."""
+    sight = sight_of(house.control, caller)
     alerting = house.alerting
     if alerting is None:
         return wire.Alerts(alerts=[], receivers=[], trouble="")
     asked = alerting.asked()
     return wire.Alerts(
-        alerts=[wire.AlertRow.of(one) for one in alerting.standing()],
+        alerts=[
+            wire.AlertRow.of(one)
+            for one in alerting.standing()
+            if sight.text(told := f"{one.key} {one.text} {one.next}") == told
+        ],
         receivers=[
             wire.ReceiverRow(name=one.name, trouble=alerting.troubles.get(one.name, ""))
             for one in asked.receivers

@@ -13,6 +13,7 @@ from corral.api import (
     checks,
     cluster,
     errors,
+    events,
     gpus,
     health,
     imports,
@@ -25,20 +26,30 @@ from corral.api import (
     plans,
     queues,
     reports,
+    secrets,
+    uploads,
 )
 from corral.api import series as curves
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.auth import hosts_of
+from corral.api.disk import DiskGuard
+from corral.api.failed_log_ins import FailedLogIns
 from corral.api.gate import Gate
 from corral.api.house import House, house_of
 from corral.api.job_tokens import Tokens
 from corral.api.logs import LogKeeper
-from corral.api.rights import Rights
+from corral.api.pending_log_ins import PendingLogIns
+from corral.api.proofs import Proofs
+from corral.api.quotas import QuotaDesk
+from corral.api.rates import Rates
+from corral.api.reads_of_others import ReadsOfOthers
+from corral.api.rights import ADD_MACHINES, OPERATORS, Rights
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
 from corral.control import Alerting, Control, Forecasts
 from corral.domain.errors import CorralError
+from corral.ports.planner import Planner
 from corral.ports.series import Series
 
 TITLE: Final = "Corral"
@@ -54,6 +65,7 @@ def create_app(
     forecasts: Forecasts | None = None,
     series: Series | None = None,
     alerting: Alerting | None = None,
+    planner: Planner | None = None,
 ) -> FastAPI:
     """The head's ASGI app. `control` must have been started before the first request.
 
@@ -66,11 +78,13 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    _handle_errors(app)
     app.router.routes += _routes()  # not included as routers: rights are looked up in one list
-    app.add_exception_handler(CorralError, errors.on_refusal)
-    app.add_exception_handler(HTTPException, errors.on_http)
-    app.add_exception_handler(RequestValidationError, errors.on_invalid)
+    failed = FailedLogIns(store=control.store, clock=control.clock)
     app.state.house = House(
+        failed_log_ins=failed,
+        reads=ReadsOfOthers(store=control.store, clock=control.clock),
+        pending_log_ins=PendingLogIns(wall=control.clock.wall),
         control=control,
         forecasts=forecasts,
         channels=channels,
@@ -78,8 +92,11 @@ def create_app(
         keeper=LogKeeper(settings.logs, most_bytes=settings.log_bytes),
         snapshots=Snapshots(settings.snapshots, most_bytes=settings.snapshot_bytes),
         terminals=Terminals(channels),
+        quotas=QuotaDesk(control=control, cluster=settings.limits.quotas),
+        disk=_disk_guard(control, settings),
         series=series,
         alerting=alerting,
+        planner=planner,
     )
     app.add_middleware(
         Gate,
@@ -88,20 +105,42 @@ def create_app(
         hosts=hosts_of(settings.url, settings.hosts),
         most=settings.snapshot_bytes,
         jobs=Tokens(control, settings.seals),
+        log_ins=failed,
+        is_tls=settings.is_tls,
+        more={ADD_MACHINES: OPERATORS} if settings.operators_add_machines else {},
+        proofs=Proofs(control.store, settings.seals),
+        rates=Rates(user_requests=settings.limits.user_requests, clock=control.clock.monotonic),
         talks={BEATS: beats, LOGS: logs},
     )
     return app
 
 
+def _handle_errors(app: FastAPI) -> None:
+    app.add_exception_handler(CorralError, errors.on_refusal)
+    app.add_exception_handler(HTTPException, errors.on_http)
+    app.add_exception_handler(RequestValidationError, errors.on_invalid)
+
+
+def _disk_guard(control: Control, settings: ApiSettings) -> DiskGuard:
+    return DiskGuard(
+        reserve_bytes=settings.limits.disk_reserve_bytes,
+        monotonic=control.clock.monotonic,
+        room=settings.disk_room,
+    )
+
+
 def _routes() -> list[BaseRoute]:
     return [
         *jobs.router.routes,
+        *events.router.routes,
         *cluster.router.routes,
+        *uploads.router.routes,
         *health.router.routes,
         *checks.router.routes,
         *joining.router.routes,
         *queues.router.routes,
         *people.router.routes,
+        *secrets.router.routes,
         *imports.router.routes,
         *login.router.routes,
         *oidc.router.routes,
@@ -125,7 +164,12 @@ async def beats(socket: WebSocket) -> None:
 
 async def logs(socket: WebSocket) -> None:
     house = house_of(socket)
-    await house.channels.logs(socket, house.control, house.keeper)
+    await house.channels.logs(
+        socket,
+        house.control,
+        house.keeper,
+        has_room=lambda: not house.disk.is_low(house.settings.logs),
+    )
 
 
 async def attach(socket: WebSocket) -> None:

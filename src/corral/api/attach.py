@@ -61,10 +61,12 @@ class Terminals:
         """
         asked = _asked(socket)
         caller = caller_of(socket)
-        job = await find_job(control, socket.path_params["job"], caller.name)
-        caller.check_owner(job.owner, job.spec.name)
+        job = await find_job(control, socket.path_params["job"], caller)
+        caller.check_job(job)
         node = _node_of(control, job, asked.rank)
-        entry = caller.entry(control.clock.wall(), on=job.id, detail=f"rank {asked.rank}")
+        program = asked.command or ("a shell" if asked.shell else "the output")
+        detail = f"rank {asked.rank}: {program}"
+        entry = caller.entry(control.clock.wall(), on=job.id, detail=detail)
         await control.store.record(entry)
         id = control.clock.fresh_id()
         agents = (node, part_of(node, (job.id, job.attempt)))

@@ -2,31 +2,62 @@
 
 import hashlib
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
-from corral.api.errors import TooMany, WrongHost
-from corral.api.rights import NOT_FOR_JOBS, RIGHTS, Key, least, may
+from corral.api.errors import WrongHost
+from corral.api.rights import (
+    ADD_MACHINES,
+    NO_MORE,
+    OPERATORS,
+    QUEUE_SETTINGS,
+    RIGHTS,
+    Key,
+    Reach,
+    Roles,
+    least,
+    may,
+    reaches,
+)
 from corral.domain.errors import Forbidden, Unauthorised
 from corral.domain.facts import AttemptKey
-from corral.domain.ids import NodeId, TokenId, UserName
-from corral.domain.people import AuditEntry, Role, role_of
+from corral.domain.ids import JobId, NodeId, QueueName, TokenId, UserName
+from corral.domain.job import Job, TokenScope
+from corral.domain.people import AuditEntry, Role, Speaker, SpeakerKind, TokenKind, role_of
+from corral.domain.quota import Limits
 from corral.ports.people import Identity
 from corral.ports.store import Store
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1", "[::1]"})
-FAILURES: Final = 20  # of one address at once; then one a second
-_ADDRESSES: Final = 10_000
 _BEARER: Final = re.compile(rb"[Bb]earer ([A-Za-z0-9._~+/=-]{16,512})")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::\d{1,5})?", re.ASCII)
 
 
+WIDER: Final = (
+    "write in its spec: token: submit (sbatch --corral-token=submit); or do it with a token of "
+    "your own, outside of the job"
+)
+OF_LINKS: Final = frozenset({("GET", "/v1/session"), ("POST", "/v1/session")})
 _OVER: Final = "a job's own token lets in while its attempt lives: use your own"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnJob:
+    """The job whose own token was shown."""
+
+    attempt: AttemptKey
+    scope: TokenScope
+    array: JobId | None = None
+
+    def is_itself(self, job: Job) -> bool:
+        """Whether this is the job, or another one of its array."""
+        in_array = self.array is not None and job.array == self.array
+        return job.id == self.attempt[0] or in_array
 
 
 class JobTokens(Protocol):
@@ -36,11 +67,13 @@ class JobTokens(Protocol):
 
     async def identity(self, attempt: AttemptKey, sha256: str) -> Identity | None: ...
 
+    def job_of(self, attempt: AttemptKey) -> OwnJob | None: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Whom a token lets in, and the route that they ask for. `node` is set only for a node's own
-    token, `attempt` for a job's own; `expires_at` is the token's."""
+    token, `job` for a job's own; `expires_at` is the token's."""
 
     name: UserName
     role: Role
@@ -48,16 +81,87 @@ class Caller:
     sha256: str
     node: NodeId | None = None
     expires_at: float | None = None
-    attempt: AttemptKey | None = None
+    limits: Limits = ()  # quotas of their own
+    job: OwnJob | None = None
+    source: str = ""
+    jobs_after: int = 0  # as of their user
+    more: Roles = NO_MORE  # that the cluster's settings let call the route
+    operated: Set[QueueName] = frozenset()
+    kind: TokenKind = TokenKind.BEARER
     key: Key = ("", "")
+
+    @property
+    def speaker(self) -> Speaker:
+        """The caller, as the audit log has it."""
+        return Speaker(token=self.token, kind=self._kind(), source=self.source)
+
+    def _kind(self) -> SpeakerKind:
+        if self.node is not None:
+            return SpeakerKind.NODE
+        if self.job is not None:
+            return SpeakerKind.JOB
+        return SpeakerKind.JOIN if self.role == Role.JOIN else SpeakerKind.USER
+
+    @property
+    def oversees(self) -> bool:
+        """Whether the caller is an operator of the whole cluster."""
+        return self.role in OPERATORS
+
+    def operates(self, job: Job) -> bool:
+        """Whether the caller is an operator of the cluster, or of the job's queue."""
+        return self.oversees or job.spec.queue in self.operated
 
     def may(self, *, owner: UserName, key: Key | None = None) -> bool:
         """Whether they may call the route (or another) on a thing of this owner."""
         return may(self.role, key or self.key, own=owner == self.name)
 
-    def asking(self, key: Key) -> "Caller":
-        """The same, asking for this route."""
-        return replace(self, key=key)
+    def may_on(self, job: Job, *, key: Key | None = None) -> bool:
+        """Whether they may call the route (or another) on this job."""
+        asked = key or self.key
+        if self.job is not None and not self._reaches(asked, job):
+            return False
+        return may(self.role, asked, own=self.owns(job)) or self._may_as_operator(job, asked)
+
+    def owns(self, job: Job) -> bool:
+        """Whether the job is theirs, and not an earlier user's of the same name."""
+        return job.owner == self.name and job.submitted > self.jobs_after
+
+    def _may_as_operator(self, job: Job, key: Key) -> bool:
+        return job.spec.queue in self.operated and may(Role.OPERATOR, key, own=False)
+
+    def check_job(self, job: Job, what: str = "") -> None:
+        """Raises: Forbidden when they may not call the route on this job. `what`: of the job."""
+        named = what or job.spec.name
+        if self.job is not None and not self._reaches(self.key, job):
+            word = RIGHTS[self.key].what or "this"
+            if RIGHTS[self.key].jobs == Reach.SELF:
+                raise Forbidden(
+                    f"{named} is another job: the token of job {self.job.attempt[0]} is taken for "
+                    f"{word} on that job and its array alone",
+                    hint="do it with a token of your own, outside of the job",
+                )
+            raise Forbidden(
+                f"{named} is another job: the token of job {self.job.attempt[0]} is taken for "
+                "that job and its array alone",
+                hint=WIDER,
+            )
+        if may(self.role, self.key, own=self.owns(job)) or self._may_as_operator(job, self.key):
+            return
+        whose = f"{job.owner}'s"
+        if job.owner == self.name:
+            whose = f"that of an earlier user called {job.owner}"
+        raise Forbidden(
+            f"{named} is {whose}; {self.name} may not do this to it",
+            hint=f"ask {job.owner}, or an {least(self.key, own=False)} of this cluster",
+        )
+
+    def _reaches(self, key: Key, job: Job) -> bool:
+        assert self.job is not None
+        return reaches(self.job.scope, key, itself=self.job.is_itself(job))
+
+    def asking(self, key: Key, more: Roles = NO_MORE) -> "Caller":
+        """The same, asking for this route, which by the cluster's settings `more` may call."""
+        return replace(self, key=key, more=more)
 
     def check_owner(self, owner: UserName, what: str) -> None:
         """Raises: Forbidden when the thing is another's, and they may not call the route on it."""
@@ -69,16 +173,27 @@ class Caller:
 
     def check_route(self) -> None:
         """Raises: Forbidden when they may call the route on nothing at all."""
-        if self.attempt is not None and self.key in NOT_FOR_JOBS:
+        if self.job is not None:
+            self._check_scope(self.job)
+        if self.kind == TokenKind.LINK and self.key not in OF_LINKS:
             raise Forbidden(
-                f"the token of a job is not taken for {RIGHTS[self.key].what}",
-                hint="do it with a token of your own, outside of the job",
+                "a link for a browser opens a session there, and nothing else",
+                hint="open it in a browser; a command takes a token: corral token create",
             )
-        if may(self.role, self.key, own=True) or may(self.role, self.key, own=False):
+        if any(may(self.role, self.key, own=own, more=self.more) for own in (True, False)):
+            return
+        if self.operated and self.key in QUEUE_SETTINGS:
             return
         does = "sending" if self.key[0] == "PUT" else "reading"
         what = RIGHTS[self.key].what or f"{does} {self.key[1].removeprefix('/v1').split('/')[1]}"
         needed = least(self.key, own=True)
+        if self.key == ADD_MACHINES and self.role in OPERATORS:
+            raise Forbidden(
+                "a machine that joins is given the secrets and workdirs of the jobs placed on it: "
+                f"making a join token takes an admin here, and {self.name} is {self.role}",
+                hint="ask an admin to run it; operators may where the head is started by: "
+                "corral up --operators-add-machines",
+            )
         if self.role == Role.JOIN:
             raise Forbidden(
                 f"{what} is not for a join token: it lets a machine join, and nothing else",
@@ -95,18 +210,35 @@ class Caller:
             f"corral user set {self.name} --role {needed}",
         )
 
-    def entry(
-        self, at: float, *, on: str = "", accepted: bool = True, detail: str = ""
-    ) -> AuditEntry:
-        """The audit log's line of what they ask for."""
+    def _check_scope(self, job: OwnJob) -> None:
+        """Raises: Forbidden for a route on which the job's token is taken for no job at all."""
+        if reaches(job.scope, self.key, itself=True):
+            return
+        what = RIGHTS[self.key].what or f"{self.key[0]} {self.key[1]}"
+        if RIGHTS[self.key].jobs == Reach.OWNER:
+            raise Forbidden(
+                f"{what} is beyond the token of job {job.attempt[0]}, which is for that job and "
+                "its array alone",
+                hint=WIDER,
+            )
+        raise Forbidden(
+            f"the token of a job is not taken for {what}",
+            hint="do it with a token of your own, outside of the job",
+        )
+
+    def entry(self, at: float, *, on: str = "", detail: str = "", code: str = "") -> AuditEntry:
+        """Return the audit log's entry of the request; with the code of a refusal, refused."""
         return AuditEntry(
             at=at,
             by=self.name,
             token=self.token,
             what=RIGHTS[self.key].what,
             on=on,
-            accepted=accepted,
+            accepted=not code,
             detail=detail,
+            source=self.source,
+            kind=self._kind(),
+            code=code,
         )
 
 
@@ -130,8 +262,16 @@ def _unauthorised(why: str) -> Unauthorised:
     return Unauthorised(why, hint="send: Authorization: Bearer TOKEN, the token of the cluster")
 
 
-async def identify(store: Store, secret: str, now: float, jobs: JobTokens | None = None) -> Caller:
-    """Whom the token lets in. `jobs` knows those of jobs, a standby does not.
+async def identify(
+    store: Store,
+    secret: str,
+    now: float,
+    jobs: JobTokens | None = None,
+    *,
+    renews: bool = False,
+) -> Caller:
+    """Whom the token lets in. `jobs` knows those of jobs, a standby does not. `renews`: a node asks
+    for another token.
 
     The store looks a hash up, so that the time it takes tells nothing of any token.
     Raises: Unauthorised, StoreTrouble.
@@ -150,19 +290,43 @@ async def identify(store: Store, secret: str, now: float, jobs: JobTokens | None
             hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
             "corral token create NAME",
         )
-    return replace(caller_by(found, now), attempt=attempt)
+    if jobs is None or attempt is None:
+        return caller_by(found, now, renews=renews)
+    own = jobs.job_of(attempt)
+    if own is None:  # it has ended while the store looked
+        raise Unauthorised("the attempt that this token is of is over", hint=_OVER)
+    return replace(caller_by(found, now), job=own)
 
 
-def caller_by(identity: Identity, now: float) -> Caller:
+def check_kind(caller: Caller, *, in_cookie: bool) -> None:
+    """Raises: Unauthorised for a session's token outside of a cookie, and any other within one."""
+    if in_cookie and caller.kind != TokenKind.SESSION:
+        raise Unauthorised("the cookie is of no session", hint="log in again")
+    if not in_cookie and caller.kind == TokenKind.SESSION:
+        raise Unauthorised(
+            "the token of a browser's session is taken from its cookie alone",
+            hint="use a token: corral token create",
+        )
+
+
+def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller:
     """Whom the token lets in at this moment. Raises: Unauthorised."""
     token, user = identity
+    try:
+        role = role_of(token, user, now, renews=renews)
+    except Unauthorised as error:
+        error.about = f"{token.id} of {token.user}"
+        raise
     return Caller(
         name=token.user,
-        role=role_of(token, user, now),
+        role=role,
         token=token.id,
         sha256=token.sha256,
         node=token.node,
         expires_at=token.expires_at,
+        kind=token.kind,
+        jobs_after=0 if user is None else user.jobs_after,
+        limits=user.limits if user is not None else (),
     )
 
 
@@ -182,27 +346,10 @@ def hosts_of(url: str, more: Iterable[str]) -> frozenset[str]:
     return LOOPBACK | {own.lower(), f"[{own.lower()}]", *(name.lower() for name in more)}
 
 
-@dataclass(slots=True, kw_only=True)
-class Failures:
-    """Failed authentications by address: a bucket each, so that a flood costs no log and no work.
-
-    A right token is always let in: the addresses behind it may be shared.
-    """
-
-    clock: Callable[[], float]
-    _buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
-
-    def note(self, address: str, error: Unauthorised) -> Unauthorised | TooMany:
-        """What to answer to one more failure."""
-        now = self.clock()
-        level, at = self._buckets.pop(address, (0.0, now))
-        level = max(0.0, level - (now - at)) + 1.0
-        self._buckets[address] = (min(level, FAILURES + 1.0), now)
-        while len(self._buckets) > _ADDRESSES:
-            self._buckets.popitem(last=False)
-        if level <= FAILURES:
-            return error
-        return TooMany("too many failed authentications", hint="wait a second and mind the token")
+def source_of(scope: Scope) -> str:
+    """Return the address of the peer that the request came from."""
+    client = scope.get("client")
+    return "" if client is None else str(client[0])
 
 
 def caller_of(connection: HTTPConnection) -> Caller:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -13,8 +14,10 @@ from corral.domain.errors import TooLarge
 
 BODY_BYTES: Final = 8 * 1024 * 1024
 BODY_SECONDS: Final = 30.0
+BODY_SIZE: Final = "corral.body_bytes"  # in the scope: of what was read
 DEPTH: Final = 64
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive, and also without its end: else a search starts over at each quote of an open string.
+_STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
 
 
@@ -55,6 +58,7 @@ async def read_json(scope: Scope, receive: Receive) -> Receive:
     except TimeoutError:
         raise RequestInvalid(f"the body did not come within {BODY_SECONDS:.0f} s") from None
     check_json(bytes(body))
+    scope[BODY_SIZE] = len(body)
     given = False
 
     async def again() -> Message:
@@ -85,8 +89,8 @@ def check_json(body: bytes) -> None:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        times = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in times.items() if count > 1)
         raise ValueError(f"the key {twice[:60]!r} is given twice")
     return found
 

@@ -1,5 +1,7 @@
 """Routes of active checks: nodes are put to the proof when somebody asks for it."""
 
+import secrets
+
 from fastapi import APIRouter
 
 from corral.api import views
@@ -26,8 +28,9 @@ async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api
         paths=tuple(dict.fromkeys(body.paths)),
         seconds=body.seconds,
         patience_seconds=body.patience_seconds,
+        secret=secrets.token_hex(32),
     )
-    wish = await control.ask(asked, by=caller.name, token=caller.token)
+    wish = await control.ask(asked, by=caller.name, speaker=caller.speaker)
     able = [id for id in asked.nodes if control.world.nodes[id].inventory.checks]
     unable: list[str] = [id for id in asked.nodes if id not in able]
     nodes = [checked(control, control.world.nodes[id], f"{wish.sequence}") for id in able]

@@ -1,13 +1,12 @@
 """Routes of the cluster: status, nodes, snapshots, secrets, the head's own end."""
 
 import asyncio
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Query, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from fastapi import APIRouter, Query
+from starlette.responses import JSONResponse, Response
 
 from corral.api import views
 from corral.api.auth import Caller
@@ -15,17 +14,18 @@ from corral.api.house import House
 from corral.api.job_tokens import NAME as OWN
 from corral.api.job_tokens import job_token
 from corral.api.jobs import Asker, Within
-from corral.api.secrets import secrets_for
+from corral.api.secret_rights import known_secrets
 from corral.api.settings import MEGABYTE
-from corral.api.trust import holds, needs_snapshot
+from corral.api.sight import shown_node, sight_of
+from corral.api.trust import holds
 from corral.control import Control
-from corral.domain.errors import Forbidden, NotFound, SpecInvalid
+from corral.control.warnings import account_warnings
+from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.units import size_text
 from corral.domain.wishes import Cancel, SetLabels, SetNode
 from corral.wire import api
 from corral.wire.labels import set_labels
-from corral.wire.read import is_secret_name
 
 router = APIRouter()
 LEAST_FREE_BYTES: Final = 16 * MEGABYTE  # SQLite's log alone may grow by as much
@@ -39,10 +39,11 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/v1/status", response_model=api.Status)
-async def status(house: Within) -> Response:
+async def status(house: Within, caller: Asker) -> Response:
     """Written by pydantic itself: thousands of nodes are answered at once."""
     control, settings = house.control, house.settings
-    world = control.world
+    world, sight = control.world, sight_of(control, caller)
+    rows = views.node_rows(world, control.facts.nodes, control.sensed.newest)
     found = api.Status(
         head=api.Head(
             pid=settings.pid,
@@ -51,14 +52,14 @@ async def status(house: Within) -> Response:
             started_at=settings.started_at,
         ),
         cluster=api.Cluster(id=world.cluster, engine=control.engine.name, term=world.term),
-        nodes=views.node_rows(world, control.facts.nodes, control.sensed.newest),
+        nodes=[shown_node(sight, one) for one in rows],
         gpus=views.gpus(world),
         jobs=dict(Counter(str(job.state) for job in world.jobs.values())),
         warnings=[
-            *control.warnings(),
+            *sight.texts(control.warnings()),
             *_full(house),
-            *filter(None, [settings.too_few_files(len(world.nodes))]),
-            *_told(house),
+            *filter(None, [settings.too_few_files(len(world.nodes)), settings.audit_trouble()]),
+            *sight.texts(_told(house)),
             *await _together(house),
         ],
         heads=[
@@ -81,41 +82,35 @@ def _told(house: House) -> list[str]:
 def _full(house: House) -> list[str]:
     """Where the disk of the cluster's directory has no room, nothing asked can be acknowledged."""
     root = house.settings.root
-    try:
-        disk = shutil.disk_usage(root)
-    except OSError as error:
-        return [f"the cluster's directory {root} cannot be looked at: {error.strerror}"]
-    if disk.free >= LEAST_FREE_BYTES:
-        return []
-    return [
-        f"the disk of {root} is full ({size_text(disk.free)} of {size_text(disk.total)} left): "
-        "what is asked cannot be written down, nor what jobs print; make room there"
-    ]
+    folders = dict.fromkeys((root, house.settings.snapshots.parent))
+    low = {folder: house.disk.warning(folder) for folder in folders}
+    if low[root] and (room := house.disk.room_now(root)) and room.free < LEAST_FREE_BYTES:
+        low[root] = (
+            f"the disk of {root} is full ({size_text(room.free)} of {size_text(room.total)} left): "
+            "what is asked cannot be written down, nor what jobs print; make room there"
+        )
+    return [warning for warning in low.values() if warning]
 
 
 async def _together(house: House) -> list[str]:
-    """Where several people share one account, each may read what the ranks of the others write.
-    Where each has their own, it must get to its ranks."""
-    account, users = house.settings.account, await house.control.store.users()
-    if account is None:
-        out = house.settings.kept_out(users)
-        return [out] if out else []
-    if len(users) < 2:
-        return []
-    return [f"the ranks of all users run as {account}: only a head that root starts parts them"]
+    """Nodes on which users are not kept apart, and users whose ranks cannot reach their files."""
+    users = await house.control.store.users()
+    out = house.settings.kept_out(users)
+    shared = account_warnings(house.control.world.nodes.values(), len(users))
+    return [*([out] if out else []), *shared]
 
 
 @router.get("/v1/nodes")
-async def nodes(house: Within) -> api.Nodes:
-    control = house.control
-    return api.Nodes(
-        nodes=views.node_rows(control.world, control.facts.nodes, control.sensed.newest)
-    )
+async def nodes(house: Within, caller: Asker) -> api.Nodes:
+    control, sight = house.control, sight_of(house.control, caller)
+    rows = views.node_rows(control.world, control.facts.nodes, control.sensed.newest)
+    return api.Nodes(nodes=[shown_node(sight, one) for one in rows])
 
 
 @router.get("/v1/nodes/{node}")
-async def node(node: str, house: Within) -> api.NodeDetail:
-    return views.node_detail(house.control, views.find_node(house.control, node))
+async def node(node: str, house: Within, caller: Asker) -> api.NodeDetail:
+    found = views.node_detail(house.control, views.find_node(house.control, node))
+    return shown_node(sight_of(house.control, caller), found)
 
 
 @router.post("/v1/nodes/{node}/cordon", status_code=202)
@@ -142,7 +137,7 @@ async def label(node: str, body: api.NodeLabels, house: Within, caller: Asker) -
     next pass on, for whoever waits, whatever the node declares itself."""
     found = views.find_node(house.control, node)
     asked = SetLabels(node=found.id, labels=set_labels(body.labels))
-    await house.control.ask(asked, by=caller.name, token=caller.token)
+    await house.control.ask(asked, by=caller.name, speaker=caller.speaker)
     return views.node_detail(house.control, views.find_node(house.control, node))
 
 
@@ -150,59 +145,8 @@ async def _set_node(
     house: House, name: str, to: Literal["cordon", "drain", "uncordon"], caller: Caller
 ) -> api.NodeDetail:
     found = views.find_node(house.control, name)
-    await house.control.ask(SetNode(node=found.id, to=to), by=caller.name, token=caller.token)
-    return await node(name, house)
-
-
-@router.head("/v1/snapshots/{sha256}")
-async def has_snapshot(sha256: str, house: Within) -> Response:
-    size = house.snapshots.asked(sha256)
-    return Response(headers={"X-Size-Bytes": str(size)})
-
-
-@router.put("/v1/snapshots/{sha256}")
-async def put_snapshot(sha256: str, request: Request, house: Within) -> api.Kept:
-    """The body is the tar.gz whose SHA-256 the path says. Again is harmless."""
-    fresh = house.control.clock.fresh_id()
-    size = await house.snapshots.put(sha256, request.stream(), fresh)
-    return api.Kept(sha256=sha256, size_bytes=size)
-
-
-@router.get("/v1/secrets")
-async def secrets(house: Within) -> api.Secrets:
-    """Names only."""
-    found = await house.control.store.secrets()
-    return api.Secrets(secrets=[api.Secret(name=name, by=by, at=at) for name, by, at in found])
-
-
-@router.put("/v1/secrets/{name}", status_code=204)
-async def put_secret(name: str, body: api.SecretValue, house: Within, caller: Asker) -> None:
-    """Keep it sealed. Another's secret is overwritten by an admin only."""
-    if not is_secret_name(name):
-        raise SpecInvalid(
-            f"{name[:80]!r} cannot name a secret: it becomes a variable",
-            hint="use letters, digits and _, for example HF_TOKEN",
-        )
-    await _check_secret(house, name, caller)
-    control = house.control
-    sealed = house.settings.seals.seal(name, body.value.encode())
-    now = control.clock.wall()
-    entry = caller.entry(now, on=name)
-    await control.store.put_secret(name, sealed, by=caller.name, at=now, entry=entry)
-
-
-@router.delete("/v1/secrets/{name}", status_code=204)
-async def drop_secret(name: str, house: Within, caller: Asker) -> None:
-    await _check_secret(house, name, caller)
-    entry = caller.entry(house.control.clock.wall(), on=name)
-    if not await house.control.store.drop_secret(name, entry=entry):
-        known = [one for one, _, _ in await house.control.store.secrets()]
-        raise NotFound("secret", name[:80], known, see="corral secret ls")
-
-
-async def _check_secret(house: House, name: str, caller: Caller) -> None:
-    owners = {one: by for one, by, _ in await house.control.store.secrets()}
-    caller.check_owner(owners.get(name, caller.name), f"secret {name}")
+    await house.control.ask(SetNode(node=found.id, to=to), by=caller.name, speaker=caller.speaker)
+    return await node(name, house, caller)
 
 
 @router.post("/v1/head/down", status_code=202)
@@ -213,7 +157,7 @@ async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, st
     await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
     wishes = (Cancel(job=job) for job in unfinished)  # one after the other each costs a look
     await asyncio.gather(
-        *(house.control.acknowledge(one, by=caller.name, token=caller.token) for one in wishes)
+        *(house.control.acknowledge(one, by=caller.name, speaker=caller.speaker) for one in wishes)
     )
     house.later(_stop(house.control, unfinished, house.settings.stop))
     return {"jobs": body.jobs}
@@ -235,15 +179,6 @@ async def _stop(control: Control, jobs: list[JobId], stop: Callable[[], None]) -
     stop()
 
 
-@router.get("/v1/agents/snapshots/{sha256}")
-async def agent_snapshot(sha256: str, house: Within, caller: Asker) -> FileResponse:
-    """A workdir, for a node that has an attempt with it."""
-    assert caller.node is not None
-    if not needs_snapshot(house.control.world, caller.node, sha256):
-        raise Forbidden(f"no attempt on node {caller.node} has this workdir")
-    return FileResponse(house.snapshots.path(sha256), media_type="application/gzip")
-
-
 @router.get("/v1/agents/secrets/{job}/{attempt}")
 async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) -> JSONResponse:
     """{"secrets": {name: value}} of an attempt that is placed on the node. One that is not set, or
@@ -255,16 +190,35 @@ async def agent_secrets(job: str, attempt: int, house: Within, caller: Asker) ->
         raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
     found: dict[str, str] = {}
     asked = world.jobs[id]
-    usable, _ = (
-        await secrets_for(house.control.store, asked.owner) if asked.spec.secrets else ((), ())
-    )
+    others = [one for one in asked.spec.secrets if one != OWN]
+    known = await known_secrets(house.control.store) if others else None
     if OWN in asked.spec.secrets:
         found[OWN] = job_token(house.settings.seals, (id, AttemptNumber(attempt)))
-    for name in (one for one in asked.spec.secrets if one != OWN):
-        sealed = await house.control.store.secret(name) if name in usable else None
+    for name in others:
+        is_usable = known is not None and known.serves(name, asked.owner)
+        sealed = await house.control.store.secret(name) if is_usable else None
         if sealed is not None:
             found[name] = house.settings.seals.open(name, sealed).decode()
+    if found:
+        now, names = house.control.clock.wall(), ", ".join(found)
+        entry = caller.entry(now, on=f"{id}.{attempt}", detail=f"{names} of {asked.owner}")
+        await house.control.store.record(entry)
     return JSONResponse({"secrets": found}, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/v1/agents/owners/{job}/{attempt}")
+async def agent_owner(job: str, attempt: int, house: Within, caller: Asker) -> JSONResponse:
+    """{"number": n} of the user who owns an attempt that is placed on the node."""
+    assert caller.node is not None
+    world, id = house.control.world, JobId(job)
+    if not holds(world, caller.node, id, AttemptNumber(attempt)):
+        raise Forbidden(f"{job[:40]}.{attempt} is not placed on node {caller.node}")
+    owner = world.jobs[id].owner
+    users = {user.name: user for user in await house.control.store.users()}
+    if owner not in users:
+        raise Forbidden(f"{owner}, who owns {job[:40]}, is not a user any more")
+    number = await house.owner_numbers.of(house.control.store, users[owner])
+    return JSONResponse({"number": number})
 
 
 @router.get("/v1/agents/forgotten")

@@ -22,20 +22,27 @@ def cookie_of(cluster: str) -> str:
     return "corral_" + "".join(one for one in cluster if one.isalnum())[:12]
 
 
-def shown(headers: Headers, cookie: str) -> str:
-    """The token that a request shows: in its Authorization header, else in its cookie.
+def session_cookie(cluster: str, *, is_tls: bool) -> str:
+    """The name of the session's cookie. Over TLS with the prefix by which browsers take it from
+    this host alone, encrypted, and from no neighbour in the domain."""
+    return f"__Host-{cookie_of(cluster)}" if is_tls else cookie_of(cluster)
+
+
+def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
+    """The token that a request shows, in its Authorization header or else in its cookie, and
+    whether it was the cookie.
 
     Raises: Unauthorised, also for a cookie that another site's page has had sent.
     """
     found = list(headers)
     named = {name.lower() for name, _ in found}
     if b"authorization" in named or b"cookie" not in named:
-        return bearer(found)
+        return bearer(found), False
     secret = _kept(found, cookie)
     if secret is None:
-        return bearer(found)
+        return bearer(found), False
     _check_origin(found)
-    return secret
+    return secret, True
 
 
 def _kept(headers: Headers, cookie: str) -> str | None:

@@ -3,9 +3,9 @@
 import errno
 import traceback
 from collections.abc import Mapping
+from math import ceil
 from typing import Final
 
-import structlog
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket
 
 from corral.domain.errors import Bug, CorralError, NoLeader, Refusal, StoreTrouble, Trouble
+from corral.ports.log import Log
 from corral.wire.api import error_of
 
-log = structlog.get_logger("corral.api")
+log = Log("corral.api")
 
 STATUS: Final[Mapping[str, int]] = {
     "refused": 400,
@@ -26,6 +27,7 @@ STATUS: Final[Mapping[str, int]] = {
     "token_used": 401,
     "user_disabled": 401,
     "sign_on_refused": 401,
+    "identity_not_linked": 403,
     "forbidden": 403,
     "not_found": 404,
     "no_such_index": 404,
@@ -36,6 +38,8 @@ STATUS: Final[Mapping[str, int]] = {
     "cannot_fit": 422,
     "not_shared": 422,
     "quota_exceeded": 422,
+    "over_quota": 422,
+    "disk_low": 507,
     "queue_rule": 422,
     "too_many": 429,
     "wrong_host": 421,
@@ -53,9 +57,13 @@ class RequestInvalid(Refusal):
 
 
 class TooMany(Refusal):
-    """More failed attempts than are looked at."""
+    """More requests, or more failed authentications, than the limits of the cluster allow."""
 
     code = "too_many"
+
+    def __init__(self, message: str, *, hint: str = "", retry_seconds: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_seconds = retry_seconds
 
 
 class WrongHost(Refusal):
@@ -81,8 +89,8 @@ def answer(error: CorralError) -> JSONResponse:
         status = 500
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if status == 429:
-        headers["Retry-After"] = "1"
+    if isinstance(error, TooMany):
+        headers["Retry-After"] = str(max(1, ceil(error.retry_seconds)))
     body = error_of(error.code, _text(error.message), _text(error.hint))
     return JSONResponse(body, status_code=status, headers=headers)
 

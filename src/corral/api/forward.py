@@ -1,6 +1,7 @@
 """Handing a request on to the head that leads, and its answer back: as it comes, byte by byte."""
 
 import asyncio
+import hashlib
 import ssl
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import Any, Final
@@ -12,13 +13,22 @@ from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from corral.domain.errors import NoLeader
+from corral.api.rights import OPEN
+from corral.api.settings import Seals
+from corral.client.proving import async_hooks
+from corral.domain.errors import NoLeader, WrongHead
+from corral.ingress.connections import connection_of
+from corral.wire.proof import Address, Challenge, needs_proof
+from corral.wire.proven_socket import proven_socket
 
 CONNECT_SECONDS: Final = 3.0
 COME_AGAIN: Final = 1013
 _OF_ONE_HOP: Final = frozenset(
     {b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade", b"host"}
 )
+_FORWARDED: Final = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"forwarded"})
+_CREDENTIALS: Final = (b"authorization", b"cookie")
+UNAUTHORISED: Final = 401
 _SAID_AGAIN: Final = (b"authorization", b"user-agent", b"origin", b"cookie")
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -30,9 +40,10 @@ class Gone(Exception):
 class Forwarder:
     """To the head at one address. Each talk goes on until one of its two sides ends it."""
 
-    def __init__(self, url: str, trusted: ssl.SSLContext | None) -> None:
+    def __init__(self, url: str, trusted: ssl.SSLContext | None, seals: Seals) -> None:
         self.url = url
         self._trusted = trusted
+        self._seals = seals
         self._http: httpx2.AsyncClient | None = None
 
     async def http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,15 +51,17 @@ class Forwarder:
         request = self._client().build_request(
             scope["method"],
             httpx2.URL(self.url).copy_with(raw_path=_path(scope)),
-            headers=_without(scope["headers"], _OF_ONE_HOP),
+            headers=[*_without(scope["headers"], _OF_ONE_HOP | _FORWARDED), *_forwarded(scope)],
             content=_body(receive) if _has_body(scope["headers"]) else None,
         )
         try:
             answer = await self._client().send(request, stream=True)
-        except httpx2.TransportError as error:
+        except (httpx2.TransportError, WrongHead) as error:
             raise NoLeader(f"the head that leads does not answer at {self.url}") from error
         except Gone:
             return
+        if answer.status_code != UNAUTHORISED:
+            _prove(scope)
         try:
             start = {"type": "http.response.start", "status": answer.status_code}
             await send({**start, "headers": _without(answer.headers.raw, _OF_ONE_HOP)})
@@ -59,9 +72,12 @@ class Forwarder:
     async def websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises: NoLeader when nobody answers there."""
         said = [one for one in scope["headers"] if one[0] in _SAID_AGAIN]
+        said += _forwarded(scope)
         try:
+            proven = needs_proof(self.url)
             connection = await connect(
                 self.url.replace("http", "ws", 1) + _path(scope).decode("ascii"),
+                sock=await proven_socket(self.url, self._challenge) if proven else None,
                 ssl=self._trusted if self.url.startswith("https") else None,
                 additional_headers=[(name.decode(), value.decode()) for name, value in said],
                 compression=None,
@@ -75,8 +91,9 @@ class Forwarder:
         except InvalidStatus as no:
             await _deny(no, scope, receive, send)
             return
-        except (OSError, TimeoutError, WebSocketException) as error:
+        except (OSError, TimeoutError, WebSocketException, WrongHead) as error:
             raise NoLeader(f"the head that leads does not answer at {self.url}") from error
+        _prove(scope)
         async with connection:
             await receive()  # that they would like to begin
             await send({"type": "websocket.accept"})
@@ -86,6 +103,10 @@ class Forwarder:
         if self._http is not None:
             await self._http.aclose()
 
+    def _challenge(self, address: Address) -> Challenge:
+        """The leader proves itself by the cluster's key, before a caller's token goes there."""
+        return Challenge.by_keys(self.url, self._seals.signatures, address)
+
     def _client(self) -> httpx2.AsyncClient:
         if self._http is None:
             self._http = httpx2.AsyncClient(
@@ -93,8 +114,23 @@ class Forwarder:
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
                 trust_env=False,
                 verify=self._trusted or ssl.create_default_context(),
+                event_hooks=async_hooks(lambda _, address: self._challenge(address)),
             )
         return self._http
+
+
+def _forwarded(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """Return the header that names the client, for a head that trusts this one as a proxy."""
+    client = scope.get("client")
+    return [] if client is None else [(b"x-forwarded-for", str(client[0]).encode())]
+
+
+def _prove(scope: Scope) -> None:
+    """Note that the head that leads took the credentials of the request."""
+    connection = connection_of(scope)
+    shown = [value for name, value in scope["headers"] if name in _CREDENTIALS]
+    if connection is not None and shown and scope["path"] not in OPEN:
+        connection.prove(hashlib.sha256(b"".join(shown)).hexdigest())
 
 
 def _path(scope: Scope) -> bytes:

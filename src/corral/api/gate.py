@@ -1,27 +1,49 @@
 """The gate before every route: host, token, rights, size; and behind it, no error gets out raw."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Set
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
-import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from corral.api.auth import Caller, Failures, JobTokens, check_host, identify
+from corral.api.auth import (
+    Caller,
+    JobTokens,
+    check_host,
+    check_kind,
+    identify,
+    source_of,
+    token_digest,
+)
 from corral.api.begun import Begun
-from corral.api.body import check_headers, read_json
-from corral.api.cookies import cookie_of, shown
-from corral.api.errors import REFUSED, answer, bug
-from corral.api.rights import OPEN, RIGHTS, Rights
+from corral.api.body import BODY_SIZE, check_headers, read_json
+from corral.api.cookies import session_cookie, shown
+from corral.api.errors import REFUSED, TooMany, answer, bug
+from corral.api.failed_log_ins import FailedLogIns
+from corral.api.failures import HOLD_SECONDS, Failures
+from corral.api.proofs import Proofs
+from corral.api.rates import Rates
+from corral.api.rights import NO_MORE, OPEN, RIGHTS, Key, Rights, Roles
 from corral.api.sessions import Sessions
 from corral.control import Control
 from corral.domain.errors import CorralError, Refusal, Trouble, Unauthorised
+from corral.domain.ids import QueueName
+from corral.domain.people import Role
+from corral.domain.units import DAY_SECONDS
+from corral.ingress.connections import connection_of
+from corral.ports.log import Log
+from corral.wire.joining import RENEW
+from corral.wire.proof import PROOF
 
-log = structlog.get_logger("corral.api")
+log = Log("corral.api")
 SNAPSHOTS: Final = "/v1/snapshots/"
 USED_SECONDS: Final = 60.0  # the use of a token is written down no more often
+TOKEN_WARNING_SECONDS: Final = 3 * DAY_SECONDS
+TOKEN_ENDS: Final = b"corral-token-ends"  # the header that says when, in seconds since 1970
 REVOKED: Final = 4401  # the close code of a WebSocket whose token lets in no more
 Talk = Callable[[WebSocket], Awaitable[None]]
 _ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
@@ -30,6 +52,7 @@ _ON_BYTES: Final = 200  # of what was asked for, in a line of the audit log
 class Gate:
     """Wraps the app. Rights are checked here alone, by the route that will answer.
 
+    `more`: roles that the cluster's settings let call a route, beside those of the table.
     `talks`: of WebSockets that thousands hold open, by their path. They are let in as all others,
     and then nothing of the app stands between the gate and the talk: each of its layers costs
     every connection some memory, and every message some time (0063).
@@ -44,16 +67,28 @@ class Gate:
         hosts: frozenset[str],
         most: int,
         jobs: JobTokens,
+        log_ins: FailedLogIns,
+        more: Mapping[Key, Roles],
+        proofs: Proofs,
+        is_tls: bool,
+        rates: Rates,
         talks: Mapping[str, Talk],
     ) -> None:
         self._app = app
         self._talks = talks
         self._control = control
         self._rights = rights
+        self._more = more
+        self._is_tls = is_tls
         self._hosts = hosts
         self._most_bytes = most
-        self._failures = Failures(clock=control.clock.monotonic)
+        self._failures = Failures(
+            clock=control.clock.monotonic, digests=control.store.token_digests
+        )
         self._jobs = jobs
+        self._log_ins = log_ins
+        self._proofs = proofs
+        self._rates = rates
         self._sessions = Sessions(control.store, control.clock.wall, jobs)
         self._used: dict[str, float] = {}
 
@@ -65,7 +100,10 @@ class Gate:
         refused = scope[REFUSED] = []  # by the route itself; it has been answered then
         try:
             receive = await self._let_in(scope, receive)
-            if scope["path"] in OPEN:
+            self._tell_of_end(scope, begun)
+            if scope["path"] == PROOF:
+                await (await self._proofs.answer(scope))(scope, receive, begun)
+            elif scope["path"] in OPEN:
                 await self._app(scope, receive, begun)
             else:
                 talk = self._talks.get(scope["path"]) if scope["type"] == "websocket" else None
@@ -80,6 +118,7 @@ class Gate:
         except Exception as error:
             await self._answer(bug(error, self._control.clock.fresh_id()), scope, receive, begun)
         finally:
+            self._charge(scope, begun)
             await self._write_down(scope, refused)
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
@@ -88,9 +127,11 @@ class Gate:
         if scope["path"] in OPEN:
             return receive
         caller = await self._identified(scope)
+        self._rates.check(caller)
+        caller = replace(caller, source=source_of(scope), operated=self._operated_by(caller))
         wanted = self._rights.wanted(scope)
         if wanted is not None:
-            caller = caller.asking(wanted.key)
+            caller = caller.asking(wanted.key, self._more.get(wanted.key, NO_MORE))
             scope["corral.on"] = wanted.on
         scope["corral.caller"] = caller
         if wanted is not None:
@@ -104,23 +145,51 @@ class Gate:
             return receive
         return await read_json(scope, receive)
 
+    def _tell_of_end(self, scope: Scope, begun: Begun) -> None:
+        """Say with the answer when the token ends, in its last days."""
+        caller: Caller | None = scope.get("corral.caller")
+        if caller is None or caller.expires_at is None or caller.job is not None:
+            return
+        if caller.expires_at - self._control.clock.wall() <= TOKEN_WARNING_SECONDS:
+            begun.headers.append((TOKEN_ENDS, b"%d" % caller.expires_at))
+
+    def _operated_by(self, caller: Caller) -> Set[QueueName]:
+        """Of a person who shows a token that may more than look."""
+        if caller.role != Role.USER or caller.job is not None:
+            return frozenset()
+        return self._control.world.queues.operated_by(caller.name)
+
     async def _identified(self, scope: Scope) -> Caller:
         """Raises: Unauthorised, TooMany, StoreTrouble."""
         now = self._control.clock.wall()
+        address, connection = source_of(scope), connection_of(scope)
         try:
-            secret = shown(scope["headers"], cookie_of(self._control.world.cluster))
-            caller = await identify(self._control.store, secret, now, self._jobs)
-        except Unauthorised as error:
-            address = (scope.get("client") or ("", 0))[0]
-            raise self._failures.note(address, error) from None
-        if (
-            caller.attempt is None
-            and now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS
-        ):
+            cookie = session_cookie(self._control.world.cluster, is_tls=self._is_tls)
+            secret, in_cookie = shown(scope["headers"], cookie)
+            if self._jobs.attempt_of(secret) is None:
+                await self._failures.check(address, token_digest(secret))
+            renews = scope["path"] == RENEW
+            caller = await identify(self._control.store, secret, now, self._jobs, renews=renews)
+            check_kind(caller, in_cookie=in_cookie)
+        except (Unauthorised, TooMany) as error:
+            self._log_ins.note(address, error.code, getattr(error, "about", ""))
+            refusal = self._failures.note(address, error)
+            if isinstance(refusal, TooMany) and connection is not None:
+                connection.wait()  # it may be evicted for others
+                await asyncio.sleep(HOLD_SECONDS)
+            raise refusal from None
+        if connection is not None:
+            connection.prove(caller.token)
+        if caller.job is None and now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS:
             self._used[caller.token] = now
             with suppress(Trouble):  # what may only be read now can still be read
                 await self._control.store.use_token(caller.token, at=now)
         return caller
+
+    def _charge(self, scope: Scope, begun: Begun) -> None:
+        caller: Caller | None = scope.get("corral.caller")
+        if caller is not None:
+            self._rates.charge(caller, scope.get(BODY_SIZE, 0) + begun.answer_bytes)
 
     async def _write_down(self, scope: Scope, refused: list[CorralError]) -> None:
         """A change that was refused goes into the audit log by the refusal's code alone: its
@@ -132,7 +201,7 @@ class Gate:
         if not RIGHTS[caller.key].what:
             return
         now, on = self._control.clock.wall(), str(scope.get("corral.on", ""))[:_ON_BYTES]
-        entry = caller.entry(now, on=on, accepted=False, detail=errors[0].code)
+        entry = caller.entry(now, on=on, code=errors[0].code)
         try:
             await self._control.store.record(entry)
         except CorralError as error:
@@ -157,6 +226,9 @@ class Gate:
         """Answer, unless an answer has begun: then the connection is broken off, never faked."""
         if begun.begun:
             raise ConnectionAbortedError(f"{scope['path']}: cut short by an error")
+        connection = connection_of(scope)
+        if connection is not None and not connection.is_proven:
+            response.headers["Connection"] = "close"  # a flood has to connect anew each time
         if scope["type"] == "websocket":
             await WebSocket(scope, receive, begun).send_denial_response(response)
         else:

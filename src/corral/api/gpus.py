@@ -7,7 +7,8 @@ from typing import Any, Final
 import msgspec
 from fastapi import APIRouter, Response
 
-from corral.api.jobs import Within
+from corral.api.jobs import Asker, Within
+from corral.api.sight import HIDDEN, Sight, sight_of
 from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.telemetry import GpuSample, NodeSample
@@ -21,12 +22,12 @@ Holders = Mapping[tuple[NodeId, int], str]
 
 
 @router.get("/v1/gpus", response_model=answers.GpusNow)
-async def gpus(house: Within) -> Response:
+async def gpus(house: Within, caller: Asker) -> Response:
     """What every GPU does, who holds it, and what an hour of all that is held costs. Nodes say it
     anew each 10 s: to ask more often brings nothing."""
     control = house.control
     money, unpriced = hourly_money(control.world)
-    held = holders(control.world)
+    held = holders(control.world, sight_of(control, caller))
     rows = []
     for number, node in enumerate(sorted(control.world.nodes.values(), key=lambda one: one.id)):
         rows.append(row(node, control.sensed.newest.get(node.id), held))
@@ -36,13 +37,14 @@ async def gpus(house: Within) -> Response:
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
-def holders(world: World) -> Holders:
-    """Ids of the jobs that hold each GPU, joined by commas."""
+def holders(world: World, sight: Sight) -> Holders:
+    """Ids of the jobs that hold each GPU, joined by commas; each hidden one as the same word."""
     found: dict[tuple[NodeId, int], str] = {}
     for one in world.allocations.values():
+        job = one.job if sight.id(one.job) else HIDDEN
         for index in one.seat.gpus:
             key = (one.seat.node, index)
-            found[key] = f"{found[key]},{one.job}" if key in found else one.job
+            found[key] = f"{found[key]},{job}" if key in found else job
     return found
 
 

@@ -15,7 +15,7 @@ async def clear(node: str, house: Within, caller: Asker) -> api.NodeDetail:
     """All that ails the node is mended. It takes work again unless a person has cordoned it."""
     control = house.control
     found = views.find_node(control, node)
-    await control.ask(SetNode(node=found.id, to="clear"), by=caller.name, token=caller.token)
+    await control.ask(SetNode(node=found.id, to="clear"), by=caller.name, speaker=caller.speaker)
     return views.node_detail(control, views.find_node(control, node))
 
 
@@ -25,6 +25,6 @@ async def cordon_suspects(house: Within, caller: Asker) -> api.Nodes:
     person. Answers with those nodes."""
     control = house.control
     suspects = {id for id, node in control.world.nodes.items() if node.suspect}
-    await control.ask(BarSuspects(), by=caller.name, token=caller.token)
+    await control.ask(BarSuspects(), by=caller.name, speaker=caller.speaker)
     rows = views.node_rows(control.world, control.facts.nodes, control.sensed.newest)
     return api.Nodes(nodes=[row for row in rows if row.id in suspects])

@@ -10,13 +10,22 @@ from starlette.responses import Response
 from corral.api import streams
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
+from corral.api.auth import Caller
+from corral.api.disk import DiskGuard
 from corral.api.errors import RequestInvalid
+from corral.api.failed_log_ins import FailedLogIns
 from corral.api.login_links import Links
 from corral.api.logs import LogKeeper
+from corral.api.owners import OwnerNumbers
+from corral.api.pending_log_ins import PendingLogIns
+from corral.api.quotas import QuotaDesk
+from corral.api.reads_of_others import ReadsOfOthers
 from corral.api.settings import ApiSettings
+from corral.api.sight import seen_events, sight_of
 from corral.api.snapshots import Snapshots
 from corral.control import Alerting, Control, Forecasts, InLine
 from corral.domain.ids import JobId
+from corral.ports.planner import Planner
 from corral.ports.series import Series
 from corral.wire import api
 
@@ -32,10 +41,17 @@ class House:
     keeper: LogKeeper
     snapshots: Snapshots
     terminals: Terminals
+    quotas: QuotaDesk
+    disk: DiskGuard
+    pending_log_ins: PendingLogIns
+    failed_log_ins: FailedLogIns
+    reads: ReadsOfOthers
     series: Series | None = None
     alerting: Alerting | None = None
+    planner: Planner | None = None
     links: Links = field(default_factory=Links)
     in_line: InLine = field(default_factory=InLine)
+    owner_numbers: OwnerNumbers = field(default_factory=OwnerNumbers)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     def later(self, work: Coroutine[None, None, None]) -> None:
@@ -45,7 +61,12 @@ class House:
         task.add_done_callback(self.tasks.discard)
 
     async def events(
-        self, job: JobId | None, after: int, follow: bool, last_id: str | None
+        self,
+        job: JobId | None,
+        after: int,
+        follow: bool,
+        last_id: str | None,
+        caller: Caller,
     ) -> api.Events | Response:
         """A page of events, the first ones after a number, or the stream of them."""
         if last_id is not None:
@@ -53,9 +74,10 @@ class House:
                 raise RequestInvalid(f"Last-Event-ID {last_id[:40]!r} is no number of an event")
             after = int(last_id)
         if follow:
-            return streams.response(streams.follow_events(self.control, job, after))
+            return streams.response(streams.follow_events(self.control, job, after, caller))
         found = await self.control.store.events(after=after, job=job, limit=streams.PAGE)
-        return api.Events(events=[api.Event.of(event) for event in found])
+        seen = await seen_events(self.control, sight_of(self.control, caller), found)
+        return api.Events(events=[api.Event.of(event) for event in seen])
 
 
 def house_of(connection: HTTPConnection) -> House:

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from corral.api.jobs import Asker, Within
+from corral.api.sight import sight_of
 from corral.control.learning import learned_of
 from corral.wire import imports as wire
 
@@ -34,9 +35,13 @@ async def put_imports(
 @router.get("/v1/imports")
 async def imports(
     house: Within,
+    caller: Asker,
     limit: Annotated[int, Query(ge=1, le=wire.MOST_ROWS)] = 100,
     before: Annotated[str | None, Query(max_length=300)] = None,
 ) -> wire.ImportedJobs:
     """The last to end first; with `before` those that follow the one of this id."""
     rows = await house.control.store.imported(limit=limit, before=before)
-    return wire.ImportedJobs(jobs=wire.rows_of(rows))
+    sight = sight_of(house.control, caller)
+    return wire.ImportedJobs(
+        jobs=wire.rows_of([one for one in rows if sight.of(one.queue, one.user)])
+    )

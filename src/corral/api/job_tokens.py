@@ -1,17 +1,23 @@
-"""The token of a job itself: while its attempt lives it lets in the job's owner, as a user at most.
+"""The token of a job itself: while its attempt lives it lets in the job's owner, as a user at most,
+and on its own job and array alone where the spec does not say `token: submit`.
 
 It is no row of the store: the head signs the attempt's name with its own key. A spec asks for it by
-naming the secret CORRAL_TOKEN (docs/decisions/0030).
+naming the secret CORRAL_TOKEN, or by `token` (docs/decisions/0072).
 """
 
 import hmac
 import re
+from collections.abc import Sequence
+from math import inf
 from typing import Final
 
+from corral.api.auth import OwnJob
 from corral.api.settings import Seals
 from corral.control import Control
+from corral.domain.errors import Forbidden
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId, TokenId
+from corral.domain.job import JobSpec, TokenScope
 from corral.domain.moves import ON_NODES
 from corral.domain.people import Role, Token
 from corral.domain.world import World
@@ -35,18 +41,45 @@ class Tokens:
         if match is None:
             return None
         key = (JobId(match.group(1)), AttemptNumber(int(match.group(2))))
-        made = self._seals.sign(_signed(key))
-        return key if hmac.compare_digest(match.group(3), made) else None
+        attempt = self._control.world.attempts.get(key[0])
+        placed_at = inf if attempt is None else attempt.placed_at
+        made = self._seals.signatures(_signed(key), placed_at)
+        return key if any(hmac.compare_digest(match.group(3), one) for one in made) else None
 
     async def identity(self, attempt: AttemptKey, sha256: str) -> Identity | None:
         """Whom it lets in; None once its attempt is over. Raises: StoreTrouble."""
         return await identity_of(self._control.store, self._control.world, attempt, sha256)
 
+    def job_of(self, attempt: AttemptKey) -> OwnJob | None:
+        """The job that the attempt is of, and how far its token reaches."""
+        job = self._control.world.jobs.get(attempt[0])
+        if job is None:
+            return None
+        return OwnJob(attempt=attempt, scope=job.spec.token, array=job.array)
+
 
 def job_token(seals: Seals, key: AttemptKey) -> str:
     """The same for all nodes of the attempt."""
+    return job_tokens(seals, key)[0]
+
+
+def job_tokens(seals: Seals, key: AttemptKey) -> list[str]:
+    """Return the attempt's token under each key of the cluster, the newest key first."""
     job, attempt = key
-    return f"cj.{job}.{attempt}.{seals.sign(_signed(key))}"
+    return [f"cj.{job}.{attempt}.{signature}" for signature in seals.signatures(_signed(key))]
+
+
+def check_submitted(specs: Sequence[JobSpec], own: OwnJob | None) -> None:
+    """A token that could ask for others of its own kind would never end. Raises: Forbidden."""
+    if own is None:
+        return
+    for spec in specs:
+        if spec.token == TokenScope.SUBMIT:
+            raise Forbidden(
+                f"{spec.name} asks for token: submit, which a job's own token cannot grant",
+                hint=f"leave it out; or submit {spec.name} with a token of your own, to wait for "
+                f"job {own.attempt[0]}: after",
+            )
 
 
 async def identity_of(store: Store, world: World, key: AttemptKey, sha256: str) -> Identity | None:

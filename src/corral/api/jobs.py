@@ -1,10 +1,10 @@
 """Routes of jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -12,26 +12,27 @@ from corral.api import streams, views
 from corral.api.auth import Caller, caller_of
 from corral.api.errors import RequestInvalid
 from corral.api.house import House, house_of
-from corral.api.job_tokens import NAME as OWN
 from corral.api.listing import listing
-from corral.api.names import array_of, find_job, whose_text
-from corral.api.rights import LOGS, OPERATORS
-from corral.api.secrets import secrets_for
-from corral.control.queues import check_allowed, longest_seconds
-from corral.domain.allowed import may_submit
+from corral.api.names import array_of, find_job, own_jobs, whose_text
+from corral.api.rights import LOGS
+from corral.api.sight import (
+    seen_jobs,
+    shown_detail,
+    shown_why,
+    sight_of,
+)
+from corral.api.submitting import admitted, check_queues_of, plan_of, specs_of
+from corral.control.queues import longest_seconds
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid, Unsupported
-from corral.domain.forecast import Forecast
-from corral.domain.ids import JobId, NodeId, QueueName, UserName
-from corral.domain.job import After, Job, JobSpec
+from corral.domain.ids import JobId, QueueName, UserName
+from corral.domain.job import Job, TokenScope
 from corral.domain.listed import ListedJob
 from corral.domain.moves import JobState
 from corral.domain.wishes import Cancel, Requeue, Resume, Suspend
 from corral.ports.store import ALL, Which
 from corral.wire import api, signals
 from corral.wire.channel import SignalNow
-from corral.wire.reading import parse_values
 from corral.wire.slurm.plan import is_batch
-from corral.wire.submission import check_waits, to_domain
 
 router = APIRouter()
 Within = Annotated[House, Depends(house_of)]
@@ -48,99 +49,24 @@ async def submit(
     With `dry_run` nothing happens: the answer is 200 and what would happen.
     """
     if dry_run:
-        return _json(await _planned(house, await _specs(house, body, caller), caller))
+        specs = await specs_of(house, body, caller)
+        with await admitted(house, caller, specs):
+            return _json(await plan_of(house, specs, caller))
     jobs = await house.control.submitted(body.key, by=caller.name)
     if jobs is None:
-        specs = await _specs(house, body, caller)
-        jobs = await house.control.submit(specs, key=body.key, by=caller.name, token=caller.token)
+        specs = await specs_of(house, body, caller)
+        with await admitted(house, caller, specs):
+            jobs = await house.control.submit(
+                specs, key=body.key, by=caller.name, speaker=caller.speaker
+            )
     rows = await views.job_rows(house.control, jobs)
     return _json(api.Jobs(jobs=rows), status=201)
-
-
-async def _planned(house: House, specs: Sequence[JobSpec], caller: Caller) -> api.Plan:
-    planned = house.control.dry_run(specs, by=caller.name)
-    waits = [place for place, one in enumerate(planned) if not one.seats]
-    told: Mapping[int, Forecast] = {}
-    if waits and house.forecasts is not None:
-        told = await house.forecasts.planned([one.spec for one in planned], waits, caller.name)
-    return api.Plan(plan=[views.planned(one, told.get(i)) for i, one in enumerate(planned)])
 
 
 def _json(answer: BaseModel, status: int = 200) -> Response:
     """Written by pydantic itself: thousands of rows are answered at once."""
     body = answer.model_dump_json()
     return Response(body, status_code=status, media_type="application/json")
-
-
-async def _specs(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
-    """Raises: SpecInvalid, NotFound, Forbidden."""
-    specs = to_domain(parse_values(body.specs))
-    for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:
-        if not house.snapshots.has(workdir):
-            raise SpecInvalid(
-                f"workdir: there is no snapshot {workdir[:80]!r} in this cluster",
-                hint="upload it first, as corral apply and corral.Client do",
-            )
-    await _check_allowed(house, specs, caller)
-    await _check_secrets(house, specs, caller)
-    known = {
-        after: await _meant(house, after, caller.name)
-        for after in {one for spec in specs for one in spec.after}
-    }
-    check_waits(sum(len(known[one]) for spec in specs for one in spec.after), "specs")
-    return tuple(
-        replace(spec, after=tuple(one for after in spec.after for one in known[after]))
-        if spec.after
-        else spec
-        for spec in specs
-    )
-
-
-async def _check_allowed(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
-    """Raises: Forbidden for a queue that takes no job of the caller."""
-    tree = house.control.world.queues
-    for name in dict.fromkeys(spec.queue for spec in specs):
-        if not may_submit(tree.allowed(name), caller.name, caller.role):
-            users = await house.control.store.users()
-            able = [one.name for one in users if one.role in OPERATORS and not one.disabled]
-            check_allowed(tree, name, caller.name, caller.role, able)
-
-
-async def _check_secrets(house: House, specs: Sequence[JobSpec], caller: Caller) -> None:
-    """One that is not set now would fail the job when its GPUs are there.
-
-    Raises: NotFound, Forbidden for another's.
-    """
-    asked = dict.fromkeys(name for spec in specs for name in spec.secrets if name != OWN)
-    if not asked:
-        return
-    usable, others = await secrets_for(house.control.store, caller.name)
-    for name in asked:
-        if name in others:
-            raise Forbidden(
-                f"the secret {name} is another user's", hint="set your own under another name"
-            )
-        if name not in usable:
-            raise NotFound("secret", name, usable, see=f"corral secret set {name}")
-
-
-async def _meant(house: House, after: After, by: UserName) -> tuple[After, ...]:
-    """The job by its id and its name; of an array, by the same words, each of its jobs.
-
-    Raises: NotFound.
-    """
-    if after.job.startswith("@"):
-        return (after,)
-    try:
-        job = await find_job(house.control, after.job, by)
-    except NotFound:
-        parts = await array_of(house.control, after.job, by)
-        if not parts:
-            raise
-        return tuple(
-            replace(after, job=job.id, name=job.spec.name, of=str(after.job)) for job in parts
-        )
-    return (replace(after, job=job.id, name=job.spec.name),)
 
 
 def _which(
@@ -172,71 +98,76 @@ async def jobs(
     with `text` in their name, or as their id or their array's. With `array` those of one array, by
     its id or its name, in order of their indices. With `before` those that follow the job of this
     id, the last of the page before."""
-    store = house.control.store
+    store, sight = house.control.store, sight_of(house.control, caller)
     found: Sequence[Job | ListedJob]
-    if array is not None:
-        parts = await array_of(house.control, array, caller.name)
+    if caller.job is not None and caller.job.scope == TokenScope.OWN:
+        found = [job for job in await own_jobs(house.control, caller.job) if which.takes(job)]
+        found = [job for job in found if everything or not job.is_final]
+    elif array is not None:
+        parts = await array_of(house.control, array, caller)
         parts = [job for job in parts if which.takes(job)]
         found = [job for job in parts if everything or not job.is_final]
     else:
         cursor = JobId(before) if before is not None else None
-        found = await store.jobs(final=everything, limit=limit, before=cursor, which=which)
-    return await listing(house.control, found, request)
+        found = await seen_jobs(store, sight, everything, limit, cursor, which)
+    return await listing(house.control, found, request, sight)
 
 
 @router.get("/v1/jobs/{job}")
 async def job(job: str, house: Within, caller: Asker) -> api.JobDetail:
     """One job by its id, or the newest of this name. The command and the workdir are shown to
     those who may read its logs."""
-    return await _detail(house, await find_job(house.control, job, caller.name), caller, job)
+    return await _detail(house, await _asked(house, job, caller), caller, job)
 
 
 async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.JobDetail:
-    whole = caller.may(owner=job.owner, key=LOGS)
+    whole = caller.may_on(job, key=LOGS)
     whose = whose_text(job, asked, caller.name)
-    return await views.job_detail(house.control, job, whole=whole, whose=whose)
+    detail = await views.job_detail(house.control, job, whole=whole, whose=whose)
+    return shown_detail(sight_of(house.control, caller), detail)
 
 
 @router.get("/v1/jobs/{job}/why")
 async def why(job: str, house: Within, caller: Asker) -> api.Why:
     """Why it is where it is, what would change that, and when it will start."""
-    found = await find_job(house.control, job, caller.name)
+    found = await _asked(house, job, caller)
     told = await house.forecasts.of(found) if house.forecasts is not None else None
     ending_of = house.forecasts.ending_of if house.forecasts is not None else lambda _: None
     whose = whose_text(found, job, caller.name)
-    whole = caller.may(owner=found.owner, key=LOGS)
+    whole = caller.may_on(found, key=LOGS)
     line = house.in_line.places(house.control, found.id) if found.state == JobState.QUEUED else {}
-    return await views.why(
+    answer = await views.why(
         house.control, found, told, ending_of, whose=whose, whole=whole, line=line
     )
+    return shown_why(sight_of(house.control, caller), answer)
 
 
 @router.post("/v1/jobs/{job}/cancel", status_code=202)
 async def cancel(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found = await _own(house, job, caller)
-    await house.control.ask(Cancel(job=found.id), by=caller.name, token=caller.token)
+    found = await _asked(house, job, caller)
+    await house.control.ask(Cancel(job=found.id), by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)
 
 
 @router.post("/v1/jobs/{job}/suspend", status_code=202)
 async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found = await _own(house, job, caller)
-    await house.control.ask(Suspend(job=found.id), by=caller.name, token=caller.token)
+    found = await _asked(house, job, caller)
+    await house.control.ask(Suspend(job=found.id), by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)
 
 
 @router.post("/v1/jobs/{job}/resume", status_code=202)
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
-    found = await _own(house, job, caller)
-    await house.control.ask(Resume(job=found.id), by=caller.name, token=caller.token)
+    found = await _asked(house, job, caller)
+    await house.control.ask(Resume(job=found.id), by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)
 
 
 @router.post("/v1/jobs/{job}/requeue", status_code=202)
 async def requeue(job: str, house: Within, caller: Asker) -> api.JobDetail:
     """Stop its attempt, with a save, and let it begin anew in its old place in line."""
-    found = await _own(house, job, caller)
-    await house.control.ask(Requeue(job=found.id), by=caller.name, token=caller.token)
+    found = await _asked(house, job, caller)
+    await house.control.ask(Requeue(job=found.id), by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)
 
 
@@ -245,7 +176,7 @@ async def signal(
     job: str, house: Within, caller: Asker, body: api.JobSignal | None = None
 ) -> api.JobDetail:
     """Send a signal to what runs of it; it goes on, unless the signal ends it."""
-    found = await _own(house, job, caller)  # whose it is goes before what is asked
+    found = await _asked(house, job, caller)  # whose it is goes before what is asked
     number = signals.number_of(body.signal) if body is not None else None
     if body is None or number is None:
         asked = "no signal was named" if body is None else f"{body.signal!r} is no signal"
@@ -284,9 +215,9 @@ async def change(
     job: str, house: Within, caller: Asker, body: api.JobChange | None = None
 ) -> api.JobDetail:
     """Change a waiting job; what is not named stays. Its priority only operators change."""
-    found = await _own(house, job, caller)  # whose it is goes before what is asked
+    found = await _asked(house, job, caller)  # whose it is goes before what is asked
     body = body or api.JobChange()
-    if body.priority is not None and caller.role not in OPERATORS:
+    if body.priority is not None and not caller.operates(found):
         raise Forbidden(
             f"the priority of a job that was submitted is for operators; {caller.name} is a "
             f"{caller.role}",
@@ -297,52 +228,18 @@ async def change(
         raise SpecInvalid("nothing is to be changed", hint="name what: {name: other}")
     tree = house.control.world.queues
     if asked.queue is not None and asked.queue in tree.by_name:
-        await _check_allowed(house, [asked.of(found.spec)], caller)
+        await check_queues_of(house, [asked.of(found.spec)], caller)
         if asked.of(found.spec).max_duration_seconds is None:
             asked = replace(asked, max_duration_seconds=longest_seconds(tree, asked.queue))
-    await house.control.ask(asked, by=caller.name, token=caller.token)
+    await house.control.ask(asked, by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)
 
 
-async def _own(house: House, name: str, caller: Caller) -> Job:
+async def _asked(house: House, name: str, caller: Caller) -> Job:
     """Raises: NotFound, Forbidden."""
-    found = await find_job(house.control, name, caller.name)
-    caller.check_owner(found.owner, found.spec.name)
+    found = await find_job(house.control, name, caller)
+    caller.check_job(found)
     return found
-
-
-@router.get("/v1/jobs/{job}/events", response_model=api.Events)
-async def events(
-    job: str,
-    house: Within,
-    caller: Asker,
-    after: Number = 0,
-    follow: bool = False,
-    last_event_id: Annotated[str | None, Header()] = None,
-) -> api.Events | Response:
-    """Events of a job, oldest first; with `follow` as server-sent events until it is over."""
-    found = await find_job(house.control, job, caller.name)
-    return await house.events(found.id, after, follow, last_event_id)
-
-
-@router.get("/v1/events", response_model=api.Events)
-async def all_events(
-    house: Within,
-    after: Number = 0,
-    follow: bool = False,
-    node: Annotated[str | None, Query(max_length=300)] = None,
-    newest: Annotated[int | None, Query(ge=1, le=1_000)] = None,
-    last_event_id: Annotated[str | None, Header()] = None,
-) -> api.Events | Response:
-    """All events, oldest first; with `follow` as server-sent events without end. `newest`: so many
-    of the last ones, of all or of one node."""
-    if newest is not None or node is not None:
-        name = None if node is None else NodeId(node)
-        limit = newest or streams.PAGE
-        store = house.control.store
-        found = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
-        return api.Events(events=[api.Event.of(event) for event in found])
-    return await house.events(None, after, follow, last_event_id)
 
 
 @router.get("/v1/jobs/{job}/logs")
@@ -357,12 +254,13 @@ async def logs(
     after: Annotated[str, Query(max_length=100_000)] = "",
 ) -> Response:
     """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`."""
-    found = await find_job(house.control, job, caller_of(request).name)
-    caller_of(request).check_owner(found.owner, f"the log of {found.spec.name}")
+    found = await find_job(house.control, job, caller_of(request))
+    caller_of(request).check_job(found, f"the log of {found.spec.name}")
     if attempt is not None and attempt > found.attempt and not follow:
         raise NotFound("attempt", str(attempt), see=f"corral show {found.id}")
     if rank is not None and rank >= (await views.rank_bound(house.control, found) or rank + 1):
         raise NotFound("rank", str(rank), see=f"corral show {found.id}")
+    await house.reads.note(caller_of(request), found)
     stream = streams.LogStream(
         control=house.control,
         keeper=house.keeper,
@@ -380,6 +278,6 @@ async def logs(
 @router.get("/v1/jobs/{job}/checkpoints")
 async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints:
     """Recorded saves, also those that were found broken."""
-    found = await find_job(house.control, job, caller.name)
+    found = await _asked(house, job, caller)
     saves = await house.control.store.saves(found.id)
     return api.Checkpoints(checkpoints=[api.Checkpoint.of(save) for save in saves])

@@ -10,10 +10,18 @@ from corral.api.auth import Caller, token_digest
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.control import jobs_on
-from corral.domain.errors import Conflict, SpecInvalid, TokenUsed
+from corral.domain.errors import Conflict, SpecInvalid, TokenRevoked, TokenUsed, Unsupported
 from corral.domain.ids import NAME_RULE, NodeId, UserName, is_name
 from corral.domain.node import Liveness
-from corral.domain.people import ANOTHER_JOIN, Role, Token, token_id
+from corral.domain.part import is_part
+from corral.domain.people import (
+    ANOTHER_JOIN,
+    ANOTHER_NODE,
+    NODE_TOKEN_SECONDS,
+    Role,
+    Token,
+    token_id,
+)
 from corral.domain.wishes import SetNode
 from corral.wire import api
 from corral.wire import joining as wire
@@ -78,6 +86,7 @@ async def join(body: wire.NodeJoin, house: Within, caller: Asker) -> wire.NodeJo
         role=Role.NODE,
         node=NodeId(body.node),
         created_at=now,
+        expires_at=now + NODE_TOKEN_SECONDS if _renews(house) else None,
     )
     entry = caller.entry(now, on=body.node, detail=f"token {made.id}")
     if await store.spend_token(caller.token, made, at=now, entry=entry) is None:
@@ -131,6 +140,35 @@ async def remove(
     await _let_go(house, found.id, caller)
 
 
+@router.post(wire.RENEW)
+async def renew(body: wire.TokenRenew, house: Within, caller: Asker) -> wire.TokenRenewed:
+    """Replace the node's token by one that it has made, whose hash it sends. A token that ended
+    less than 30 days ago is taken for this alone."""
+    if is_part(NodeId(_own(caller))) or not _renews(house):
+        raise Unsupported("the token of this node is renewed by the engine that lends it")
+    store, now = house.control.store, house.control.clock.wall()
+    made = Token(
+        id=token_id(body.sha256),
+        sha256=body.sha256,
+        user=caller.name,
+        role=Role.NODE,
+        node=caller.node,
+        created_at=now,
+        expires_at=now + NODE_TOKEN_SECONDS,
+    )
+    entry = caller.entry(now, on=made.id, detail=f"node {caller.node}")
+    earlier = await store.renew_token(caller.token, made, at=now, entry=entry)
+    if earlier is None:
+        raise TokenRevoked(f"the token {caller.token} was revoked", hint=ANOTHER_NODE)
+    ends = now + NODE_TOKEN_SECONDS
+    return wire.TokenRenewed(expires_at=ends, earlier_until=earlier.expires_at or ends)
+
+
+def _renews(house: House) -> bool:
+    """Ray's engine hands tokens to its nodes anew with each of their starts."""
+    return house.settings.needs().engine != "ray"
+
+
 @router.get("/v1/agents/node")
 async def own_node(house: Within, caller: Asker) -> api.NodeDetail:
     """The node as the head knows it, for its own token; not found before it was heard."""
@@ -166,4 +204,4 @@ async def _let_go(house: House, node: NodeId, caller: Caller) -> None:
 
 async def _set(house: House, node: NodeId, to: Literal["dead", "remove"], caller: Caller) -> None:
     asked = SetNode(node=node, to=to)
-    await house.control.ask(asked, by=caller.name, token=caller.token)
+    await house.control.ask(asked, by=caller.name, speaker=caller.speaker)

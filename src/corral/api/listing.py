@@ -8,6 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from corral.api.sight import Sight
 from corral.api.views import held_gpus
 from corral.control import Control
 from corral.domain.job import Job
@@ -20,12 +21,14 @@ QUICKLY: Final = 1  # rows are alike: a twentieth is left of them at the least e
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
-async def listing(control: Control, jobs: Sequence[Job | ListedJob], request: Request) -> Response:
+async def listing(
+    control: Control, jobs: Sequence[Job | ListedJob], request: Request, sight: Sight
+) -> Response:
     """The jobs as they are now, those that are not over as the head knows them."""
     parts = []
     for first in range(0, len(jobs), ROWS_AT_ONCE):
         some = jobs[first : first + ROWS_AT_ONCE]
-        parts.append(rows.encode([_row(control, job) for job in some]))
+        parts.append(rows.encode([_row(control, job, sight) for job in some]))
         await asyncio.sleep(0)
     body, headers = rows.jobs_body(parts), {"Vary": "Accept-Encoding"}
     if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
@@ -34,16 +37,17 @@ async def listing(control: Control, jobs: Sequence[Job | ListedJob], request: Re
     return Response(body, headers=headers, media_type="application/json")
 
 
-def _row(control: Control, job: Job | ListedJob) -> rows.JobRow:
+def _row(control: Control, job: Job | ListedJob, sight: Sight) -> rows.JobRow:
     newest = control.world.jobs.get(job.id)
     if newest is None:  # it is over: nothing is known of it but what is recorded
-        return rows.job_row(job, reason=job.reason, reason_code=job.reason_code)
+        return rows.job_row(job, reason=sight.text(job.reason), reason_code=job.reason_code)
     reason, attempt = control.reason(newest), control.world.attempts.get(job.id)
+    sentence = sight.text(reason.sentence)
     if attempt is None:  # most of those that wait
-        return rows.job_row(newest, reason=reason.sentence, reason_code=reason.code)
+        return rows.job_row(newest, reason=sentence, reason_code=reason.code)
     return rows.job_row(
         newest,
-        reason=reason.sentence,
+        reason=sentence,
         reason_code=reason.code,
         nodes=attempt.nodes,
         progress=None if newest.is_final else control.progress(newest),

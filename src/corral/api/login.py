@@ -5,16 +5,19 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from corral.api.auth import Caller, token_digest
-from corral.api.cookies import cookie_of
+from corral.api.cookies import session_cookie
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.api.people import fresh_token
+from corral.api.quotas import is_valid
 from corral.domain.errors import Conflict
-from corral.domain.people import token_id
+from corral.domain.people import TokenKind, token_id
+from corral.domain.quota import Quota
 from corral.wire import people as wire
 
 router = APIRouter()
 SESSION_SECONDS: Final = 7 * 86_400.0
+IDLE_SECONDS: Final = 12 * 3600.0  # without a use, after which a session ends
 LINK_SECONDS: Final = 300.0
 
 
@@ -33,7 +36,7 @@ async def log_in(response: Response, house: Within, caller: Asker) -> wire.Sessi
         entry = caller.entry(now, on=caller.token, detail="a link, used once")
         await house.control.store.revoke_token(caller.token, at=now, entry=entry)
     expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
-    secret = await _token(house, caller, expires_at, "a browser's session")
+    secret = await _token(house, caller, expires_at, "a browser's session", TokenKind.SESSION)
     keep_session(house, response, secret, expires_at - now)
     return _told(house, caller.name, caller.role, expires_at)
 
@@ -41,12 +44,12 @@ async def log_in(response: Response, house: Within, caller: Asker) -> wire.Sessi
 def keep_session(house: House, response: Response, secret: str, seconds: float) -> None:
     """Have the browser keep the session's token, where no script and no other site reads it."""
     response.set_cookie(
-        cookie_of(house.control.world.cluster),
+        session_cookie(house.control.world.cluster, is_tls=house.settings.is_tls),
         secret,
         max_age=int(seconds),
         httponly=True,
         samesite="strict",
-        secure=house.settings.url.startswith("https"),
+        secure=house.settings.is_tls,
     )
 
 
@@ -61,7 +64,12 @@ async def log_out(request: Request, response: Response, house: Within, caller: A
     now = house.control.clock.wall()
     entry = caller.entry(now, on=caller.token)
     await house.control.store.revoke_token(caller.token, at=now, entry=entry)
-    response.delete_cookie(cookie_of(house.control.world.cluster), httponly=True, samesite="strict")
+    response.delete_cookie(
+        session_cookie(house.control.world.cluster, is_tls=house.settings.is_tls),
+        secure=house.settings.is_tls,
+        httponly=True,
+        samesite="strict",
+    )
 
 
 @router.post("/v1/session/links", status_code=201)
@@ -69,17 +77,25 @@ async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
     """What opens the pages once, in the part of an address that no browser sends."""
     now = house.control.clock.wall()
     expires_at = min(caller.expires_at or now + LINK_SECONDS, now + LINK_SECONDS)
-    secret = await _token(house, caller, expires_at, "a link for a browser")
+    secret = await _token(house, caller, expires_at, "a link for a browser", TokenKind.LINK)
     house.links.made(token_id(token_digest(secret)), caller.expires_at)
     return wire.LinkMade(url=f"{house.settings.url}/#login={secret}", expires_at=expires_at)
 
 
-async def _token(house: House, caller: Caller, expires_at: float, what: str) -> str:
+async def _token(
+    house: House, caller: Caller, expires_at: float, what: str, kind: TokenKind
+) -> str:
     """A token with the rights of the one that is shown, and no longer than it."""
     now = house.control.clock.wall()
-    secret, made = fresh_token(caller.name, caller.role, now, expires_at)
+    idle = IDLE_SECONDS if kind == TokenKind.SESSION else None
+    secret, made = fresh_token(
+        caller.name, caller.role, now, expires_at, kind=kind, idle_seconds=idle
+    )
     entry = caller.entry(now, on=made.id, detail=f"{what}, until {expires_at:.0f}")
-    await house.control.store.add_token(made, entry=entry)
+    store, quotas = house.control.store, house.quotas.of_caller(caller)
+    tokens = sum(is_valid(one, caller.name, now) for one in await store.tokens())
+    with house.quotas.taking(quotas, Quota.TOKENS, used=tokens, asked=1):
+        await store.add_token(made, entry=entry)
     return secret
 
 

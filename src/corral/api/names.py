@@ -2,18 +2,36 @@
 
 from collections.abc import Sequence
 
+from corral.api.auth import Caller, OwnJob
+from corral.api.sight import sight_of
 from corral.control import Control
-from corral.domain.errors import NoSuchIndex, NotFound
+from corral.domain.errors import Forgotten, NoSuchIndex, NotFound
 from corral.domain.ids import JobId, UserName, sequence_of
 from corral.domain.job import Job
 from corral.domain.units import spans_text
 
 
-async def find_job(control: Control, name: str, by: UserName) -> Job:
-    """The job with this id; else the newest of this name that is theirs, else of anybody's.
+async def find_job(control: Control, name: str, caller: Caller) -> Job:
+    """The job with this id; else the newest of this name that is theirs, else of anybody's. A job
+    that is hidden from the caller is as unknown as one that is not there.
 
     Raises: NotFound, also where they have an array of this name; NoSuchIndex; Forgotten.
     """
+    sight = sight_of(control, caller)
+    if sight.everything:
+        return await _found(control, name, caller.name)
+    unknown = NotFound("job", name[:100], see="corral ps --all")
+    try:
+        found = await _found(control, name, caller.name)
+    except (NotFound, NoSuchIndex, Forgotten):
+        raise unknown from None
+    if not sight.job(found):
+        raise unknown
+    return found
+
+
+async def _found(control: Control, name: str, by: UserName) -> Job:
+    """Raises: NotFound, NoSuchIndex, Forgotten."""
     id, store = JobId(name), control.store
     found = control.world.jobs.get(id) or await store.job(id) or await store.named(name, by=by)
     if found is None and not await store.array(name, by=by):
@@ -33,7 +51,7 @@ async def _check_index(control: Control, name: str, by: UserName) -> None:
     of, _, index = name.rpartition("_")
     if not of or not index.isdecimal():
         return
-    parts = await array_of(control, of, by)
+    parts = await _array(control, of, by)
     if not parts:
         if JobId(of) in control.world.jobs or await control.store.job(JobId(of)):
             text = f"there is no job {name[:100]}: {of[:100]} is no array"
@@ -57,10 +75,22 @@ async def _was_given(control: Control, id: JobId) -> bool:
     return control.world.forgot(id) and not is_above
 
 
-async def array_of(control: Control, of: str, by: UserName) -> Sequence[Job]:
+async def array_of(control: Control, of: str, caller: Caller) -> Sequence[Job]:
     """The jobs of the array with this id; else of the newest of this name that is theirs, else of
-    anybody's. None: there is no such array."""
+    anybody's. None: there is no such array, or it is hidden."""
+    return sight_of(control, caller).jobs(await _array(control, of, caller.name))
+
+
+async def _array(control: Control, of: str, by: UserName) -> Sequence[Job]:
     return await control.store.array(of, by=by) or await control.store.array(of)
+
+
+async def own_jobs(control: Control, own: OwnJob) -> Sequence[Job]:
+    """The job of this token, or the jobs of its array, newest first."""
+    if own.array is not None:
+        return list(reversed(await control.store.array(own.array)))
+    found = control.world.jobs.get(own.attempt[0])
+    return [] if found is None else [found]
 
 
 def whose_text(job: Job, asked: str, by: UserName) -> str:

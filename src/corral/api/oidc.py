@@ -11,14 +11,14 @@ import json
 import re
 import secrets
 from asyncio import Semaphore
+from collections.abc import Mapping
 from hmac import compare_digest
 from typing import Annotated, Any, Final
 
-import structlog
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from corral.api.auth import Caller
+from corral.api.auth import Caller, source_of
 from corral.api.cookies import cookie_of
 from corral.api.errors import TooMany, answer
 from corral.api.house import House
@@ -27,14 +27,20 @@ from corral.api.login import keep_session
 from corral.api.people import fresh_token
 from corral.api.rights import Key
 from corral.api.settings import SignOn
-from corral.domain.errors import CorralError, NotFound, UserDisabled
-from corral.domain.ids import UserName
-from corral.domain.people import Role, User
-from corral.domain.sign_on import SignOnRefused, role_in, user_in
+from corral.domain.errors import Conflict, CorralError, NotFound, Refusal, UserDisabled
+from corral.domain.people import Role, TokenKind, User
+from corral.domain.sign_on import (
+    IdentityNotLinked,
+    SignOnRefused,
+    identity_in,
+    role_in,
+    user_for,
+)
+from corral.ports.log import Log
 from corral.wire import people as wire
 
 router = APIRouter()
-log = structlog.get_logger("corral.api")
+log = Log("corral.api")
 BEGUN_SECONDS: Final = 600
 SESSION_SECONDS: Final = 12 * 3600.0  # a day's work: who leaves a group there loses it here by then
 AT_ONCE: Final = 8  # that wait for the provider
@@ -96,6 +102,7 @@ async def back(
     request: Request, house: Within, code: Word = "", state: Word = "", error: Word = ""
 ) -> Response:
     """Back from the provider: a session for whom it names, if they have a role here."""
+    source = source_of(request.scope)
     try:
         begun = _begun(request, house, state)
         if error or not code:
@@ -114,10 +121,13 @@ async def back(
                 redirect=begun["redirect"],
             )
         response: Response = RedirectResponse(begun["to"], 303, {"Cache-Control": "no-store"})
-        await _let_in(
-            house, response, user_in(claims, provider.rule), role_in(claims, provider.rule)
-        )
+        await _let_in(house, response, claims, provider, source)
+    except IdentityNotLinked as unlinked:
+        house.failed_log_ins.note(source, unlinked.code, f"user {unlinked.name}")
+        response = _told(_pending(house, unlinked))
     except CorralError as refused:
+        if isinstance(refused, Refusal):
+            house.failed_log_ins.note(source, refused.code, "by the provider")
         log.info("sign_on_refused", why=refused.message)
         response = _told(refused)
     response.delete_cookie(_cookie(house), path=PATH, httponly=True, samesite="lax")
@@ -141,21 +151,39 @@ def _begun(request: Request, house: House, state: str) -> dict[str, Any]:
     return dict(begun)
 
 
-async def _let_in(house: House, response: Response, name: UserName, role: Role) -> None:
-    """A session of this user, who is made on the first log-in and has from then on the role that
-    their groups have. An admin made here stays one; the session is what the groups say.
+def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
+    """Keep the log-in until an admin links it, and say how."""
+    kept = house.pending_log_ins.add(unlinked.identity, unlinked.name)
+    log.info("log_in_pending", id=kept.id, name=kept.name, subject=kept.identity.subject)
+    link = f"corral user link {kept.name} --pending {kept.id}"
+    unlinked.hint = f"if that is you, ask an admin to run: {link}"
+    return unlinked
 
-    Raises: UserDisabled.
+
+async def _let_in(
+    house: House, response: Response, claims: Mapping[str, Any], provider: SignOn, source: str
+) -> None:
+    """Open a session of the user that is linked to the identity, or made by its first log-in.
+
+    The user's role follows the groups at each log-in. An admin made here stays one; the session
+    has the role of the groups. Raises: Forbidden, IdentityNotLinked, UserDisabled.
     """
     now = _now(house)
-    secret, token = fresh_token(name, role, now, now + SESSION_SECONDS)
-    caller = Caller(name=name, role=role, token=token.id, sha256=token.sha256, key=OPENS)
-    known = {one.name: one for one in await house.control.store.users()}.get(name)
+    identity, role = identity_in(claims, provider.rule), role_in(claims, provider.rule)
+    users = await house.control.store.users()
+    name = user_for(users, identity, claims, provider.rule)
+    secret, token = fresh_token(name, role, now, now + SESSION_SECONDS, kind=TokenKind.SESSION)
+    caller = Caller(
+        name=name, role=role, token=token.id, sha256=token.sha256, source=source, key=OPENS
+    )
+    known = next((user for user in users if user.name == name), None)
     by_groups = f"{role}, by the groups at the provider"
     if known is None:
-        entry = caller.asking(("POST", "/v1/users")).entry(now, on=name, detail=by_groups)
-        user = User(name=name, role=role, created_at=now)
-        await house.control.store.add_user(user, entry=entry)
+        made = f"{by_groups}; {identity.subject} of {identity.issuer}"
+        entry = caller.asking(("POST", "/v1/users")).entry(now, on=name, detail=made)
+        user = User(name=name, role=role, created_at=now, identity=identity)
+        if not await house.control.store.add_user(user, entry=entry):
+            raise Conflict(f"another log-in has just made the user {name}", hint="log in again")
     elif known.disabled:
         raise UserDisabled(
             f"the user {name} is disabled",

@@ -8,10 +8,22 @@ from fastapi import APIRouter, Query
 from corral.api.auth import Caller, token_digest
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
+from corral.api.quotas import is_valid
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid
 from corral.domain.ids import NAME_RULE, TokenId, UserName, is_name
-from corral.domain.people import Role, Token, User, lesser, token_id
+from corral.domain.people import (
+    LADDER,
+    ProviderIdentity,
+    Role,
+    Token,
+    TokenKind,
+    User,
+    lesser,
+    token_id,
+)
+from corral.domain.quota import RULES, Quota, limit_in
 from corral.wire import people as wire
+from corral.wire.quotas import QuotaRow
 
 router = APIRouter()
 PREFIX: Final = "corral_"  # so that a token that got away can be found by those who look for them
@@ -40,29 +52,39 @@ async def add_user(body: wire.UserAdd, house: Within, caller: Asker) -> wire.Use
 
 
 @router.get("/v1/users/{user}")
-async def user(user: str, house: Within, caller: Asker) -> wire.User:
+async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
+    """One user, with what they use and may use."""
     caller.check_owner(UserName(user), f"what is kept of {user[:63]}")
-    return wire.User.of(await find_user(house, user))
+    found = await find_user(house, user)
+    quotas, used = house.quotas.of_user(found), await house.quotas.used(found.name)
+    rows = [QuotaRow.of(quota, quotas, used.get(quota)) for quota in RULES]
+    return wire.UserDetail.with_quotas(found, rows)
 
 
 @router.patch("/v1/users/{user}")
 async def set_user(user: str, body: wire.UserSet, house: Within, caller: Asker) -> wire.User:
     """A disabled user is let in no more; their jobs run on."""
-    _check_other(user, caller, "change your own role or standing")
-    given = body.model_dump(exclude_none=True)
-    detail = ", ".join(f"{name} {value}".lower() for name, value in given.items())
+    if body.role is not None or body.disabled is not None:
+        _check_other(user, caller, "change your own role or standing")
+    given = body.model_dump(exclude_none=True, exclude={"limits"})
+    asked = dict(_limit(name, most) for name, most in (body.limits or {}).items())
+    detail = ", ".join(
+        f"{name} {value}".lower() for name, value in [*given.items(), *asked.items()]
+    )
     changed = await house.control.store.change_user(
         UserName(user),
         role=None if body.role is None else Role(body.role),
         disabled=body.disabled,
+        limits=asked,
         entry=caller.entry(house.control.clock.wall(), on=user, detail=detail),
     )
     return wire.User.of(changed or await find_user(house, user))
 
 
-@router.delete("/v1/users/{user}", status_code=204)
-async def remove_user(user: str, house: Within, caller: Asker) -> None:
-    """Forget the user and revoke their tokens. Not while they have unfinished jobs."""
+@router.delete("/v1/users/{user}")
+async def remove_user(user: str, house: Within, caller: Asker) -> wire.UserRemoved:
+    """Forget the user, revoke their tokens and remove their secrets. Secrets for everybody stay,
+    as the caller's. Not while they have unfinished jobs."""
     _check_other(user, caller, "remove yourself")
     control = house.control
     left = [job.id for job in control.world.jobs.values() if job.owner == user]
@@ -72,10 +94,66 @@ async def remove_user(user: str, house: Within, caller: Asker) -> None:
             hint=f"stop them first, or run: corral user set {user} --disable",
         )
     now = control.clock.wall()
-    if not await control.store.remove_user(
+    removed = await control.store.remove_user(
         UserName(user), at=now, entry=caller.entry(now, on=user)
-    ):
-        await find_user(house, user)
+    )
+    if removed is None:
+        raise await _unknown_user(house, user)
+    return wire.UserRemoved(
+        name=user,
+        secrets_removed=removed.secrets_removed,
+        secrets_kept=removed.secrets_kept,
+        tokens_revoked=removed.tokens_revoked,
+    )
+
+
+@router.put("/v1/users/{user}/identity")
+async def link_user(user: str, body: wire.IdentityLink, house: Within, caller: Asker) -> wire.User:
+    """Let one identity at the provider, and no other, log in as the user."""
+    if body.pending is not None:
+        identity = house.pending_log_ins.find(body.pending).identity
+    else:
+        identity = ProviderIdentity(issuer=body.issuer or "", subject=body.subject or "")
+    detail = f"{identity.subject} of {identity.issuer}"
+    linked = await house.control.store.link_user(
+        UserName(user),
+        identity=identity,
+        entry=caller.entry(house.control.clock.wall(), on=user, detail=detail),
+    )
+    if linked is not None and body.pending is not None:
+        house.pending_log_ins.drop(body.pending)
+    return wire.User.of(linked or await find_user(house, user))
+
+
+@router.delete("/v1/users/{user}/identity")
+async def unlink_user(user: str, house: Within, caller: Asker) -> wire.User:
+    """Let no identity at the provider log in as the user. Open sessions go on."""
+    entry = caller.entry(house.control.clock.wall(), on=user)
+    left = await house.control.store.link_user(UserName(user), identity=None, entry=entry)
+    return wire.User.of(left or await find_user(house, user))
+
+
+@router.get("/v1/log-ins")
+async def pending_log_ins(house: Within) -> wire.PendingLogIns:
+    """Log-ins of the last day by the provider that no user is linked to, the newest first."""
+    return wire.PendingLogIns(
+        pending=[
+            wire.PendingLogIn(
+                id=one.id,
+                name=one.name,
+                issuer=one.identity.issuer,
+                subject=one.identity.subject,
+                at=one.at,
+            )
+            for one in house.pending_log_ins.all()
+        ]
+    )
+
+
+def _limit(name: str, most: int | str | None) -> tuple[str, int | None]:
+    """Raises: SpecInvalid."""
+    quota, number = limit_in(name, 0 if most is None else most)
+    return quota, None if most is None else number
 
 
 def _check_other(user: str, caller: Caller, what: str) -> None:
@@ -86,11 +164,21 @@ def _check_other(user: str, caller: Caller, what: str) -> None:
 
 async def find_user(house: House, name: str) -> User:
     """Raises: NotFound."""
-    known = {user.name: user for user in await house.control.store.users()}
-    found = known.get(UserName(name))
+    found = next((one for one in await house.control.store.users() if one.name == name), None)
     if found is None:
-        raise NotFound("user", name[:63], list(known), see="corral user ls")
+        raise await _unknown_user(house, name)
     return found
+
+
+async def _unknown_user(house: House, name: str) -> NotFound:
+    known = [one.name for one in await house.control.store.users()]
+    return NotFound("user", name[:63], known, see="corral user ls")
+
+
+@router.post("/v1/keys/rotate")
+async def rotate_key(house: Within, caller: Asker) -> wire.KeyRotated:
+    """Seal all secrets with a fresh key. Tokens of jobs that run are taken for 30 days more."""
+    return await house.settings.rotate(caller.entry(house.control.clock.wall()))
 
 
 @router.get("/v1/tokens")
@@ -117,19 +205,29 @@ async def create_token(body: wire.TokenCreate, house: Within, caller: Asker) -> 
     own = name == caller.name
     most = lesser(owner.role, caller.role) if own else owner.role
     role = _role(body, owner, most)
-    expires_at = None if body.expires_seconds is None else now + body.expires_seconds
+    expires_at = None
+    if not body.never_expires:
+        expires_at = now + (body.expires_seconds or house.settings.token_seconds)
     if own and caller.expires_at is not None:
         expires_at = min(expires_at or caller.expires_at, caller.expires_at)
     secret, made = fresh_token(name, role, now, expires_at)
     detail = f"{role} of {name}" + (f", until {expires_at:.0f}" if expires_at else "")
-    await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
+    tokens = sum(is_valid(one, name, now) for one in await store.tokens())
+    with house.quotas.taking(house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1):
+        await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
     return wire.TokenMade(
         token=secret, id=made.id, user=name, role=role, expires_at=made.expires_at
     )
 
 
 def fresh_token(
-    user: UserName, role: Role, now: float, expires_at: float | None
+    user: UserName,
+    role: Role,
+    now: float,
+    expires_at: float | None,
+    *,
+    kind: TokenKind = TokenKind.BEARER,
+    idle_seconds: float | None = None,
 ) -> tuple[str, Token]:
     """A secret that nobody has seen, and what is kept of it."""
     secret = PREFIX + secrets.token_urlsafe(32)
@@ -141,6 +239,8 @@ def fresh_token(
         role=role,
         created_at=now,
         expires_at=expires_at,
+        kind=kind,
+        idle_seconds=idle_seconds,
     )
     return secret, made
 
@@ -165,10 +265,28 @@ async def revoke_token(token: str, house: Within, caller: Asker) -> wire.Token:
     visible = [one.id for one in known.values() if caller.may(owner=owner_of(one))]
     if found is None or found.id not in visible:
         raise NotFound("token", token[:40], visible, see="corral token ls")
+    await _check_no_stronger(house, found, caller)
     now = control.clock.wall()
     entry = caller.entry(now, on=found.id, detail=f"{found.role} of {found.user}")
     revoked = await control.store.revoke_token(found.id, at=now, entry=entry)
     return wire.Token.of(revoked or found, now)
+
+
+async def _check_no_stronger(house: House, token: Token, caller: Caller) -> None:
+    """A token that was made weaker on purpose must not end those that are stronger.
+
+    Raises: Forbidden.
+    """
+    if token.node is not None or token.user != caller.name or token.id == caller.token:
+        return
+    owner = await find_user(house, token.user)
+    role = token.role if token.role == Role.JOIN else lesser(token.role, owner.role)
+    if role in LADDER and lesser(role, caller.role) != role:
+        raise Forbidden(
+            f"the token {token.id} lets {token.user} be {role}, more than the token shown here, "
+            f"which is of a {caller.role}",
+            hint=f"do it with a token of a {role}: corral token revoke {token.id}",
+        )
 
 
 @router.get("/v1/audit")
@@ -177,10 +295,16 @@ async def audit(
     user: Annotated[str | None, Query(max_length=200)] = None,
     since: Annotated[float, Query(ge=0, le=1e12)] = 0.0,
     before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> wire.Audit:
-    """Who asked for what, newest first; `before` a number goes on from there."""
+    """Who asked for what, newest first; `before` a number goes on from there. With `after` a
+    number, the oldest first from there on."""
     found = await house.control.store.audit(
-        by=None if user is None else UserName(user), since=since, before=before, limit=limit
+        by=None if user is None else UserName(user),
+        since=since,
+        before=before,
+        after=after,
+        limit=limit,
     )
     return wire.Audit(entries=[wire.AuditEntry.of(one) for one in found])

@@ -1,42 +1,35 @@
 """Routes of plans: POST /v1/plan/KIND, a request in, a report out. They touch no cluster."""
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Awaitable, Callable
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
-from corral.domain.errors import Refusal
+from corral.api.jobs import Asker, Within
+from corral.domain.errors import Unsupported
 from corral.plan.asks import ASKS, Ask
-from corral.plan.bounds import as_fields
 from corral.wire.plans import PlanReport, form_of
 
 router = APIRouter()
 
 
-def _endpoint(ask: Ask) -> Callable[[BaseModel], PlanReport]:
-    form = form_of(ask.request)
-    names = [field.name for field in fields(ask.request)]
+def _endpoint(kind: str, ask: Ask) -> Callable[..., Awaitable[Response]]:
+    async def answer(body: BaseModel, house: Within, caller: Asker) -> Response:
+        """Return the planner's report. It is made in a process beside the head."""
+        if house.planner is None:
+            raise Unsupported("this head makes no plans", hint="on your machine: corral plan")
+        request = body.model_dump_json().encode()
+        report = await house.planner.plan(kind, request, by=caller.name)
+        return Response(report, media_type="application/json")
 
-    def answer(body: BaseModel) -> PlanReport:
-        """What the planner says. It runs beside the head's loop, in a thread."""
-        try:
-            report = ask.answer(ask.request(**{name: getattr(body, name) for name in names}))
-        except Refusal as error:
-            error.message = as_fields(error.message, ask.request)
-            error.hint = as_fields(error.hint, ask.request)
-            raise
-        told = tuple(as_fields(line, ask.request) for line in report.assumed)
-        return PlanReport.of(replace(report, assumed=told))
-
-    answer.__annotations__["body"] = form
+    answer.__annotations__["body"] = form_of(ask.request)
     return answer
 
 
 for _kind, _ask in ASKS.items():
     router.add_api_route(
         f"/v1/plan/{_kind}",
-        _endpoint(_ask),
+        _endpoint(_kind, _ask),
         methods=["POST"],
         response_model=PlanReport,
         name=f"plan_{_kind}",

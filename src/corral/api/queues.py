@@ -2,23 +2,26 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 
 from corral.api.auth import Caller
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
+from corral.api.sight import Sight, sight_of
 from corral.control import Control
 from corral.control.queues import check_queues, warnings_of
 from corral.domain.allowed import users_of
 from corral.domain.errors import NotFound, SpecInvalid
-from corral.domain.ids import QueueName
+from corral.domain.ids import QueueName, UserName
 from corral.domain.moves import JobState
 from corral.domain.queue import Queue
+from corral.domain.quota import Quota
 from corral.domain.relocation import spent_gpu_seconds
 from corral.domain.units import HOUR_SECONDS, MILLIS_PER_GPU
 from corral.domain.use import Spent
+from corral.domain.visibility import check_operator
 from corral.domain.wishes import SetQueues
 from corral.domain.world import World
 from corral.reconcile.draft import Draft
@@ -40,6 +43,7 @@ from corral.wire.queue_forms import changes_of, form_of
 from corral.wire.queues import read_queue, read_queues
 
 router = APIRouter()
+USER: Final = ("GET", "/v1/users/{user}")
 
 
 class Look:
@@ -73,12 +77,14 @@ class Look:
     def rows(self) -> list[wire.QueueRow]:
         return [wire.QueueRow(**self._row(depth, queue)) for depth, queue in self.tree.walk()]
 
-    def detail(self, name: str) -> wire.QueueDetail:
+    def detail(self, name: str, sight: Sight) -> wire.QueueDetail:
         """Raises: NotFound."""
         for depth, queue in self.tree.walk():
             if queue.name == name:
                 return wire.QueueDetail(
-                    **self._row(depth, queue), users=self._users(queue), kept=self._kept(queue)
+                    **self._row(depth, queue),
+                    users=self._users(queue, sight),
+                    kept=self._kept(queue, sight),
                 )
         raise NotFound("queue", name[:100], list(self.tree.by_name), see="corral queue ls")
 
@@ -143,7 +149,7 @@ class Look:
             return None
         return budget.period_start(self.now) + budget.period_seconds
 
-    def _users(self, queue: Queue) -> list[wire.UserRow]:
+    def _users(self, queue: Queue, sight: Sight) -> list[wire.UserRow]:
         below = {one.name for one in self.tree.queues if queue in self.tree.path(one.name)}
         hours: Counter[str] = Counter()
         for use in self.world.uses.values():
@@ -157,17 +163,21 @@ class Look:
                 used_gpu_hours=hours[user],
             )
             for user in sorted(users)
+            if sight.of(queue.name, UserName(user))
         ]
 
-    def _kept(self, queue: Queue) -> list[wire.KeptRow]:
+    def _kept(self, queue: Queue, sight: Sight) -> list[wire.KeptRow]:
         return [
             wire.KeptRow(
-                job=one.job, victims=[victim.job for victim in one.victims], since=one.since
+                job=one.job,
+                victims=[str(id) for id in sight.ids(victim.job for victim in one.victims)],
+                since=one.since,
             )
             for one in self.world.reservations.values()
             if one.latest_start is None  # a promise waits for ends, and takes from nobody
             and (job := self.world.jobs.get(one.job))
             and job.spec.queue == queue.name
+            and sight.job(job)
         ]
 
 
@@ -197,8 +207,19 @@ def _relocation(world: World, now: float) -> wire.RelocationRow | None:
 
 
 @router.get("/v1/queues/{queue}")
-async def queue(queue: str, house: Within) -> wire.QueueDetail:
-    return Look(house.control).detail(queue)
+async def queue(queue: str, house: Within, caller: Asker) -> wire.QueueDetail:
+    """One queue, and who uses it; with their quota of jobs for who may see these users."""
+    found = Look(house.control).detail(queue, sight_of(house.control, caller))
+    known = {user.name: user for user in await house.control.store.users()}
+    users = []
+    for row in found.users:
+        user = known.get(UserName(row.user))
+        if user is not None and caller.may(owner=user.name, key=USER):
+            most = house.quotas.of_user(user).limit(Quota.JOBS)
+            jobs = house.control.world.unfinished_of(user.name)
+            row = row.model_copy(update={"jobs": jobs, "max_jobs": most})
+        users.append(row)
+    return found.model_copy(update={"users": users})
 
 
 @router.put("/v1/queues")
@@ -234,10 +255,12 @@ async def drop_queue(
 async def _set(house: House, asked: SetQueues, caller: Caller, dry_run: bool) -> wire.QueueChanges:
     before = house.control.world.queues
     after = check_queues(house.control.world, asked, house.control.now().wall)
+    if not caller.oversees:
+        check_operator(before, after, caller.name)
     changes = changes_of(before, after)
     if changes and not dry_run:
         told = replace(asked, changes=tuple(changes))
-        await house.control.ask(told, by=caller.name, token=caller.token)
+        await house.control.ask(told, by=caller.name, speaker=caller.speaker)
     warnings = [*warnings_of(house.control.world, after), *await _unknown(house, asked)]
     return wire.QueueChanges(changes=changes, warnings=warnings)
 

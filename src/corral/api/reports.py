@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Response
 
 from corral.api.jobs import Asker, Within
 from corral.api.names import find_job
+from corral.api.sight import sight_of
 from corral.control.reports import report_of
 from corral.domain.account import day_of
 from corral.domain.errors import SpecInvalid
@@ -35,13 +36,17 @@ async def report(
     now = house.control.now().wall
     last = day_of(now if until is None else until)
     first = last - USUAL_DAYS + 1 if since is None else day_of(since)
-    one = None if job is None else await find_job(house.control, job, caller.name)
+    one = None if job is None else await find_job(house.control, job, caller)
     if one is not None and since is None:
         first = day_of(one.submitted_at)
     if first > last:
         hint = "the period begins with since and ends with until"
         raise SpecInvalid("the period ends before it begins", hint=hint)
     id = None if one is None else one.id
-    found = await report_of(house.control, kind, by, first=first, last=last, job=id, limit=limit)
+    sight = sight_of(house.control, caller)
+    shown = None if sight.everything else sight.account
+    found = await report_of(
+        house.control, kind, by, first=first, last=last, job=id, limit=limit, shown=shown
+    )
     body = await asyncio.to_thread(encoded, found, first=first, last=last)
     return Response(body, media_type="application/json")

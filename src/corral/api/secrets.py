@@ -1,13 +1,103 @@
-"""Whose jobs a secret serves: those of whom set it; an admin's, those of everybody."""
+"""Routes of secrets. A value is never answered to anybody but the node that needs it."""
 
-from corral.domain.ids import UserName
-from corral.domain.people import Role
-from corral.ports.store import Store
+from contextlib import AbstractContextManager, ExitStack
+
+from fastapi import APIRouter
+
+from corral.api.auth import Caller
+from corral.api.house import House
+from corral.api.jobs import Asker, Within
+from corral.api.rights import ADMINS
+from corral.api.secret_rights import KnownSecrets, known_secrets
+from corral.domain.errors import Forbidden, NotFound, SpecInvalid
+from corral.domain.quota import Quota
+from corral.wire import api
+from corral.wire.read import is_secret_name
+
+router = APIRouter()
 
 
-async def secrets_for(store: Store, owner: UserName) -> tuple[list[str], list[str]]:
-    """(names that jobs of this owner may ask for, names of the others' secrets)"""
-    admins = {user.name for user in await store.users() if user.role == Role.ADMIN}
-    found = await store.secrets()
-    usable = [name for name, by, _ in found if by == owner or by in admins]
-    return usable, [name for name, _, _ in found if name not in usable]
+@router.get("/v1/secrets")
+async def secrets(house: Within, caller: Asker) -> api.Secrets:
+    """Names of one's own secrets and of those for everybody; to admins, of all."""
+    known = await known_secrets(house.control.store)
+    return api.Secrets(
+        secrets=[
+            api.Secret(name=name, by=by, at=at, for_everybody=name in known.for_everybody)
+            for name, by, at in await house.control.store.secrets()
+            if _is_visible(known, name, caller)
+        ]
+    )
+
+
+@router.put("/v1/secrets/{name}", status_code=204)
+async def put_secret(name: str, body: api.SecretValue, house: Within, caller: Asker) -> None:
+    """Keep it sealed. Another's secret, and one for everybody, is overwritten by an admin only."""
+    if not is_secret_name(name):
+        raise SpecInvalid(
+            f"{name[:80]!r} cannot name a secret: it becomes a variable",
+            hint="use letters, digits and _, for example HF_TOKEN",
+        )
+    await _check_secret(house, name, caller)
+    if body.for_everybody and caller.role not in ADMINS:
+        raise Forbidden(
+            f"only an admin may set a secret that serves everybody's jobs; {caller.name} is a "
+            f"{caller.role}",
+            hint=f"for your own jobs: corral secret set {name}; or ask an admin",
+        )
+    control = house.control
+    sealed = house.settings.seals.seal(name, body.value.encode())
+    now = control.clock.wall()
+    entry = caller.entry(now, on=name, detail=_SHARED_WORDS[body.for_everybody])
+    with await _room(house, caller, name, len(sealed)):
+        await control.store.put_secret(
+            name, sealed, by=caller.name, at=now, for_everybody=body.for_everybody, entry=entry
+        )
+
+
+async def _room(
+    house: House, caller: Caller, name: str, size: int
+) -> AbstractContextManager[object]:
+    """Hold what it takes of its user's quotas; one that it replaces makes room.
+
+    Raises: OverQuota.
+    """
+    store, quotas = house.control.store, house.quotas.of_caller(caller)
+    held = await store.holdings(caller.name)
+    owners = {one: by for one, by, _ in await store.secrets()}
+    before = await store.secret(name) if owners.get(name) == caller.name else None
+    asked = {Quota.SECRETS: int(before is None), Quota.SECRET_BYTES: size - len(before or b"")}
+    used = {Quota.SECRETS: held.secrets, Quota.SECRET_BYTES: held.secret_bytes}
+    with ExitStack() as stack:
+        for quota, amount in asked.items():
+            desk = house.quotas.taking(quotas, quota, used=used[quota], asked=max(0, amount))
+            stack.enter_context(desk)
+        return stack.pop_all()
+
+
+_SHARED_WORDS = {None: "", True: "for everybody", False: "for its owner alone"}
+
+
+@router.delete("/v1/secrets/{name}", status_code=204)
+async def drop_secret(name: str, house: Within, caller: Asker) -> None:
+    known = await _check_secret(house, name, caller)
+    entry = caller.entry(house.control.clock.wall(), on=name)
+    if not await house.control.store.drop_secret(name, entry=entry):
+        visible = [one for one in known.owners if _is_visible(known, one, caller)]
+        raise NotFound("secret", name[:80], visible, see="corral secret ls")
+
+
+async def _check_secret(house: House, name: str, caller: Caller) -> KnownSecrets:
+    """Raises: Forbidden. Whoever changes one for everybody acts in everybody's jobs."""
+    known = await known_secrets(house.control.store)
+    if name in known.for_everybody and caller.role not in ADMINS:
+        raise Forbidden(
+            f"the secret {name} serves everybody's jobs; only an admin may change it",
+            hint="set your own under another name, or ask an admin",
+        )
+    caller.check_owner(known.owners.get(name, caller.name), f"secret {name}")
+    return known
+
+
+def _is_visible(known: KnownSecrets, name: str, caller: Caller) -> bool:
+    return caller.role in ADMINS or known.serves(name, caller.name)

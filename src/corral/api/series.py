@@ -6,7 +6,9 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 
 from corral.api.errors import RequestInvalid
-from corral.api.jobs import Within
+from corral.api.jobs import Asker, Within
+from corral.api.names import find_job
+from corral.api.sight import sight_of
 from corral.domain.series import Curve, averaged
 from corral.domain.units import HOUR_SECONDS
 from corral.wire import series as answers
@@ -19,6 +21,7 @@ KINDS: Final = ("node:", "job:", "queue:")
 @router.get("/v1/series")
 async def series(
     house: Within,
+    caller: Asker,
     key: Annotated[str, Query(max_length=300)],
     fields: Annotated[str, Query(max_length=4000)] = "",
     since: float | None = None,
@@ -29,6 +32,9 @@ async def series(
     now, in at most `points` means; `fields`, joined by commas: only these."""
     if key != CLUSTER and not key.startswith(KINDS):
         raise RequestInvalid(f"{key[:60]!r} is none of cluster, node:NAME, job:ID, queue:NAME")
+    kind, _, name = key.partition(":")
+    if kind == "job" and not sight_of(house.control, caller).everything:
+        await find_job(house.control, name, caller)
     now = house.control.now().wall
     until = now if until is None else until
     since = until - HOUR_SECONDS if since is None else since

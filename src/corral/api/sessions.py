@@ -7,15 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
 from corral.api.auth import Caller, JobTokens, caller_by
 from corral.domain.errors import Trouble, Unauthorised
 from corral.domain.people import Role
+from corral.ports.log import Log
 from corral.ports.people import Identity
 from corral.ports.store import Store
 
-log = structlog.get_logger("corral.api")
+log = Log("corral.api")
 LOOK_SECONDS: Final = 1.0
 
 
@@ -74,11 +73,11 @@ class Sessions:
     async def _look_once(self) -> None:
         sessions = list(self._open)  # one that is opened while the store looks was just let in
         callers = {session.caller.sha256: session.caller for session in sessions}
-        kept = [digest for digest, caller in callers.items() if caller.attempt is None]
+        kept = [digest for digest, caller in callers.items() if caller.job is None]
         found = dict(zip(kept, await self._store.identities(kept), strict=True))
         for digest, caller in callers.items():
-            if caller.attempt is not None:
-                found[digest] = await self._jobs.identity(caller.attempt, digest)
+            if caller.job is not None:
+                found[digest] = await self._jobs.identity(caller.job.attempt, digest)
         now = self._wall()
         for session in sessions:
             caller = session.caller

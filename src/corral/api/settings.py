@@ -1,15 +1,20 @@
 """What the API is told by whoever starts it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from corral.api.disk import Room, room_of
 from corral.domain.ids import NodeId
 from corral.domain.leadership import HeadNow
-from corral.domain.people import User
+from corral.domain.people import AuditEntry, User
+from corral.domain.quota import ClusterLimits
 from corral.domain.sign_on import SignOnRule
+from corral.domain.units import DAY_SECONDS
+from corral.ingress.connections import ConnectionTable
 from corral.wire.joining import JoinNeeds, RayInvitation
+from corral.wire.people import KeyRotated
 
 MEGABYTE: Final = 1000**2
 
@@ -22,6 +27,10 @@ class Seals(Protocol):
     def open(self, name: str, sealed: bytes) -> bytes: ...
 
     def sign(self, text: str) -> str: ...
+
+    def signatures(self, text: str, made_at: float = 0.0) -> Sequence[str]:
+        """Return the signature by the newest key, then by each that was in use at `made_at`."""
+        ...
 
 
 class SignOn(Protocol):
@@ -54,8 +63,8 @@ class ApiSettings:
     version: str
     seals: Seals
     stop: Callable[[], None]
+    rotate: Callable[[AuditEntry], Awaitable[KeyRotated]]
     hosts: tuple[str, ...] = ()
-    account: str | None = None  # that the ranks of all users run as; None: each as its owner's
     kept_out: Callable[[Collection[User]], str] = lambda users: ""  # from here, and what to do
     trusted: Callable[[], str] = lambda: ""  # what vouches for the head, as PEM; with TLS
     fingerprint: Callable[[], str] = lambda: ""  # of the certificate that it shows now
@@ -66,8 +75,18 @@ class ApiSettings:
     heads: Callable[[], Sequence[HeadNow]] = lambda: ()  # of several, the one that leads first
     sign_on: SignOn | None = None  # None: tokens alone let in
     too_few_files: Callable[[int], str] = lambda nodes: ""  # to be open at once, for so many nodes
+    connections: ConnectionTable | None = None  # of the server; None: it has no such table
+    audit_trouble: Callable[[], str] = lambda: ""  # of sending the audit log elsewhere
     snapshot_bytes: int = 512 * MEGABYTE
+    token_seconds: float = 30 * DAY_SECONDS  # of a token that is made without an end of its own
+    operators_add_machines: bool = False  # a machine is given the secrets of the jobs placed on it
     log_bytes: int = 64 * MEGABYTE  # of one rank
+    limits: ClusterLimits = field(default_factory=ClusterLimits)
+    disk_room: Callable[[Path], Room] = room_of
+
+    @property
+    def is_tls(self) -> bool:
+        return self.url.startswith("https")
 
     @property
     def snapshots(self) -> Path:

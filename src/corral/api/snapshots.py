@@ -38,7 +38,9 @@ class Snapshots:
             return False
         return True
 
-    async def put(self, sha256: str, pieces: AsyncIterator[bytes], fresh_id: str) -> int:
+    async def put(
+        self, sha256: str, pieces: AsyncIterator[bytes], fresh_id: str, *, most_bytes: int
+    ) -> int:
         """Keep the bytes if they are what the digest says; its size. Again is harmless.
 
         Raises: RequestInvalid on other bytes, TooLarge, OSError.
@@ -51,7 +53,7 @@ class Snapshots:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         part = self._root / f"{fresh_id}.part"
         try:
-            size = await self._write(part, sha256, pieces)
+            size = await self._write(part, sha256, pieces, min(most_bytes, self.most_bytes))
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
@@ -62,14 +64,16 @@ class Snapshots:
             os.close(folder)
         return size
 
-    async def _write(self, part: Path, sha256: str, pieces: AsyncIterator[bytes]) -> int:
+    async def _write(
+        self, part: Path, sha256: str, pieces: AsyncIterator[bytes], most_bytes: int
+    ) -> int:
         found = hashlib.sha256()
         size = 0
         with part.open("xb") as file:
             async for piece in pieces:
                 size += len(piece)
-                if size > self.most_bytes:
-                    raise too_large(self.most_bytes)
+                if size > most_bytes:
+                    raise too_large(most_bytes)
                 found.update(piece)
                 file.write(piece)
             file.flush()

@@ -3,25 +3,27 @@
 import asyncio
 from typing import Final
 
-import structlog
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from corral.api.auth import bearer, caller_by, check_host, hosts_of, token_digest
+from corral.api.auth import bearer, caller_by, check_host, check_kind, hosts_of, token_digest
 from corral.api.begun import Begun
 from corral.api.body import read_json
 from corral.api.errors import RequestInvalid, answer, bug
 from corral.api.forward import Forwarder
+from corral.api.proofs import Proofs
 from corral.api.rights import HEALTH
 from corral.api.settings import ApiSettings
 from corral.domain.errors import Conflict, CorralError, NoLeader, Unauthorised
 from corral.ports.clock import Clock
+from corral.ports.log import Log
 from corral.ports.store import Store
 from corral.wire import api
+from corral.wire.proof import PROOF
 
-log = structlog.get_logger("corral.api")
+log = Log("corral.api")
 DOWN: Final = ("POST", "/v1/head/down")
 WAIT: Final = "another one takes over within some seconds: try again; see: corral status"
 
@@ -37,6 +39,7 @@ class Standby:
         self._settings = settings
         self._forwarder = forwarder
         self._hosts = hosts_of(settings.url, settings.hosts)
+        self._proofs = Proofs(store, settings.seals)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = Begun(send)
@@ -51,9 +54,10 @@ class Standby:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises: WrongHost, NoLeader, and what refuses `down`."""
         if scope["path"] == HEALTH:
-            leader = self._forwarder.url if self._forwarder else None
-            said = JSONResponse({"status": "standing by", "leader": leader})
+            said = JSONResponse({"status": "standing by"})  # who leads is told with a token alone
             await said(scope, receive, send)
+        elif scope["path"] == PROOF:
+            await (await self._proofs.answer(scope))(scope, receive, send)
         elif scope["type"] == "http" and (scope["method"], scope["path"]) == DOWN:
             await (await self._down(scope, receive))(scope, receive, send)
         elif self._forwarder is None:
@@ -70,6 +74,7 @@ class Standby:
         if found is None:
             raise Unauthorised("this cluster does not know the token")
         caller = caller_by(found, now).asking(DOWN)
+        check_kind(caller, in_cookie=False)
         caller.check_route()
         message = await (await read_json(scope, receive))()
         try:

@@ -10,8 +10,10 @@ from typing import Final
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
+from corral.api.auth import Caller
 from corral.api.errors import RequestInvalid
 from corral.api.logs import LogKeeper, RankKey, whole_characters
+from corral.api.sight import seen_events, sight_of
 from corral.control import Control
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Job
@@ -37,14 +39,17 @@ def _sent(value: BaseModel, id: str = "", kind: str = "") -> bytes:
     return f"{head}data: {value.model_dump_json()}\n\n".encode(errors="replace")
 
 
-async def follow_events(control: Control, job: JobId | None, after: int) -> AsyncIterator[bytes]:
-    """Every event with a number above `after`, as it is committed; one job's end when it does."""
+async def follow_events(
+    control: Control, job: JobId | None, after: int, caller: Caller
+) -> AsyncIterator[bytes]:
+    """Every event with a number above `after` that the caller sees, as it is committed; one job's
+    end when it does."""
     async with control.hub.follow(job) as news:
         yield HEARTBEAT
         behind = True
         while True:
             while behind and (page := await control.store.events(after=after, job=job, limit=PAGE)):
-                for event in page:
+                for event in await seen_events(control, sight_of(control, caller), page):
                     yield _sent(api.Event.of(event), id=str(event.number))
                 after = page[-1].number
             behind = False
@@ -61,7 +66,8 @@ async def follow_events(control: Control, job: JobId | None, after: int) -> Asyn
             behind = new is None
             if new is not None and new.number > after:
                 after = new.number
-                yield _sent(api.Event.of(new), id=str(after))
+                for event in await seen_events(control, sight_of(control, caller), [new]):
+                    yield _sent(api.Event.of(event), id=str(after))
 
 
 def _gone(rank: int, attempt: int, asked: int, place: int) -> api.LogLines:

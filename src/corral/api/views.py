@@ -92,6 +92,7 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         run=job.spec.run if whole else None,
         per=job.spec.per,
         workdir=job.spec.workdir if whole else None,
+        image=job.spec.image if whole else None,
         begins_at=job.begins_at,
         starts_by=job.starts_by,
         place=api.Place.of(job.spec.place),
@@ -205,6 +206,8 @@ def node_detail(control: Control, node: Node) -> api.NodeDetail:
         devices=devices,
         containment=inventory.containment,
         private_root=inventory.private_root,
+        shared_account=inventory.shared_account,
+        refused_users=dict(inventory.refused_users),
         gpu_shares=inventory.gpu_shares,
         shared=[path for path, _ in inventory.shared],
         ailments=[api.NodeAilment.of(one, mending(one, node)) for one in node.ailments],
@@ -238,12 +241,15 @@ def gpus(world: World) -> api.Gpus:
     )
 
 
-def planned(one: Planned, forecast: Forecast | None = None) -> api.PlannedJob:
-    """What would happen to one job of a submission."""
+def planned(
+    one: Planned, forecast: Forecast | None = None, *, with_env: bool = True
+) -> api.PlannedJob:
+    """What would happen to one job of a submission. `with_env`: its own variables are shown."""
     spec, seats = one.spec, one.seats
     shape = one.shape or spec.shapes[0]
     each = ranks_each(spec, seats[0].gpus if seats else range(shape.resources.gpus))
-    environment = _environment(spec, shape.nodes, each, seats[0].gpus if seats else ())
+    environment = dict(spec.env) if with_env else {}
+    environment |= _interface(spec, shape.nodes, each, seats[0].gpus if seats else ())
     if len(spec.shapes) > 1 and not seats:  # how many ranks there are is known when it starts
         for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
             environment.pop(name, None)
@@ -278,7 +284,7 @@ async def rank_bound(control: Control, job: Job) -> int:
     return max(counts, default=0)
 
 
-def _environment(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dict[str, str]:
+def _interface(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> dict[str, str]:
     """Of rank 0, but for what is known only at the start: addresses, ports, paths, secrets."""
     ranks = {
         "RANK": "0",
@@ -292,4 +298,4 @@ def _environment(spec: JobSpec, nodes: int, each: int, gpus: Sequence[int]) -> d
         own["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
     if spec.array_index is not None:
         own["CORRAL_ARRAY_INDEX"] = str(spec.array_index)
-    return dict(spec.env) | own
+    return own

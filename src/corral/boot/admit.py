@@ -1,43 +1,37 @@
-"""Who is let in without having been added by anybody: whoever holds the cluster's directory, and
-its nodes. What was revoked or changed since stays so."""
+"""Tokens of nodes and parts, registered by the engines that start them. What was revoked or changed
+since stays so."""
 
-import getpass
 from collections.abc import Callable
 
-from corral.api import token_digest
+from corral import __version__
 from corral.domain.ids import NodeId, TokenId, UserName
 from corral.domain.part import is_part
-from corral.domain.people import HEAD, AuditEntry, Role, Token, User, token_id
+from corral.domain.people import HEAD, AuditEntry, Role, SpeakerKind, Token, token_id
 from corral.ports.store import Store
 
 
-async def admit_admin(store: Store, secret: str, now: float) -> None:
-    """Let the account that the head runs under be an admin, by the token of the directory."""
-    name = UserName(getpass.getuser())
-    await _admit(store, name, Role.ADMIN, secret, now, why=f"admin of {name}")
+async def record_start(store: Store, name: str, key: str, now: float) -> None:
+    """Record that a head has started.
+
+    After an upgrade, this entry begins the chain of the audit log.
+    """
+    detail = f"corral {__version__}, key {key}"
+    await store.record(_entry("head.start", name, detail, now))
 
 
-async def admit_monitor(store: Store, secret: str, now: float) -> None:
-    """Let the Prometheus of the directory read, and no more."""
-    await _admit(store, UserName("monitoring"), Role.VIEWER, secret, now, why="Prometheus")
-
-
-async def _admit(
-    store: Store, name: UserName, role: Role, secret: str, now: float, *, why: str
+async def admit_node(
+    store: Store, node: NodeId, sha256: str, now: float, *, until: float | None = None
 ) -> None:
-    """A user of this role, and the token for it."""
-    user, digest = User(name=name, role=role, created_at=now), token_digest(secret)
-    await store.add_user(user, entry=_entry("user.add", name, role, now))
-    id = token_id(digest)
-    token = Token(id=id, sha256=digest, user=name, role=role, created_at=now)
-    await store.add_token(token, entry=_entry("token.create", id, why, now))
-
-
-async def admit_node(store: Store, node: NodeId, sha256: str, now: float) -> None:
     """Let the node's agent in, by its own token."""
     id = token_id(sha256)
     token = Token(
-        id=id, sha256=sha256, user=UserName(node), role=Role.NODE, node=node, created_at=now
+        id=id,
+        sha256=sha256,
+        user=UserName(node),
+        role=Role.NODE,
+        node=node,
+        created_at=now,
+        expires_at=until,
     )
     await store.add_token(token, entry=_entry("token.create", id, f"node {node}", now))
 
@@ -46,14 +40,21 @@ class NodeTokens:
     """Tokens of nodes and of parts. There is one of each attempt on each of its nodes, so that of a
     part nothing may stay when its attempt is forgotten; nor of a node that was taken away."""
 
-    def __init__(self, store: Store, wall: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, wall: Callable[[], float], lasting_seconds: float | None = None
+    ) -> None:
+        """`lasting_seconds`: after which the tokens end that are registered; agents renew them.
+        None: they last until they are forgotten."""
         self._store = store
         self._wall = wall
+        self._lasting_seconds = lasting_seconds
         self._known: dict[NodeId, set[TokenId]] | None = None
 
     async def register(self, node: NodeId, sha256: str) -> None:
         """Let it in by this token. Raises: StoreTrouble."""
-        await admit_node(self._store, node, sha256, self._wall())
+        now = self._wall()
+        until = None if self._lasting_seconds is None else now + self._lasting_seconds
+        await admit_node(self._store, node, sha256, now, until=until)
         if self._known is not None:
             self._known.setdefault(node, set()).add(token_id(sha256))
 
@@ -81,4 +82,6 @@ class NodeTokens:
 
 
 def _entry(what: str, on: str, detail: str, now: float) -> AuditEntry:
-    return AuditEntry(at=now, by=HEAD, token=None, what=what, on=on, detail=detail)
+    return AuditEntry(
+        at=now, by=HEAD, token=None, what=what, on=on, detail=detail, kind=SpeakerKind.HEAD
+    )

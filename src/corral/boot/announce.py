@@ -2,12 +2,11 @@
 
 import json
 
-import structlog
-
 from corral.api import ApiSettings
 from corral.boot.settings import ClusterDir, once, write_atomically
+from corral.ports.log import Log
 
-log = structlog.get_logger("corral.head")
+log = Log("corral.head")
 
 
 def announce(place: ClusterDir, about: ApiSettings) -> None:

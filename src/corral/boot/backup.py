@@ -1,22 +1,24 @@
 """A backup of a cluster: one file with its store, its key and what its unfinished jobs run in."""
 
-import errno
 import hashlib
 import os
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from corral import __version__
+from corral.boot.backup_files import made_whole, opened_backup
+from corral.boot.backup_sealing import SealBroken, sealed
 from corral.boot.lock import sole_head
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import url_in
@@ -33,7 +35,6 @@ ABOUT: Final = "backup.json"
 ROWS: Final = "rows.jsonl"
 SNAPSHOTS: Final = "snapshots/"
 PIECE_BYTES: Final = 1024 * 1024
-UNWRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,24 +53,26 @@ class About:
     unfinished: int
 
 
-def back_up(place: ClusterDir, target: Path, at: float) -> About:
-    """Write all of the cluster as of one moment into the file, whether its head runs or not.
+def back_up(
+    place: ClusterDir, target: Path, at: float, recipient: X25519PublicKey | None = None
+) -> About:
+    """Write all of the cluster as of one moment into the file, whether its head runs or not. With
+    a recipient only its identity opens the file.
 
     Raises: Conflict where there is no store, something of the file's name, or no file can be made;
     StoreTrouble.
     """
-    kept = _kept(place)
+    kept = kept_of(place)
     database = kept.database
     if os.path.lexists(target):
         raise Conflict(f"{target} is there already", hint="choose another name, or remove it")
     with (
         _in_words(database),
-        _made_whole(target) as out,
+        made_whole(target) as out,
         tempfile.TemporaryFile(dir=target.parent) as rows,
         closing(database.connect(write=False)) as connection,
-        _in_no_hurry(database, connection, write=False),
+        read_alone(database, connection),
     ):
-        _check_revision(connection.exec_driver_sql(_REVISION).scalar_one(), database.name)
         digest, count = hashlib.sha256(), 0
         for line in backup.lines_of(connection):
             digest.update(line)
@@ -87,7 +90,8 @@ def back_up(place: ClusterDir, target: Path, at: float) -> About:
             unfinished=unfinished,
         )
         files = {place.key.name: kept.key, place.cluster_json.name: place.cluster_json}
-        _pack(out, about, rows, files, there)
+        with nullcontext(out) if recipient is None else sealed(out, recipient) as packed:
+            _pack(packed, about, rows, files, there)
     return about
 
 
@@ -100,7 +104,8 @@ class Kept:
     key: Path
 
 
-def _kept(place: ClusterDir) -> Kept:
+def kept_of(place: ClusterDir) -> Kept:
+    """Raises: Conflict where there is no store."""
     settings = ClusterSettings.load(place) or ClusterSettings()
     key = Path(settings.key_file) if settings.key_file else place.key
     url = url_in(settings.store_file)
@@ -132,6 +137,17 @@ def _in_no_hurry(database: Database, connection: Connection, *, write: bool) -> 
 
 
 @contextmanager
+def read_alone(database: Database, connection: Connection) -> Iterator[None]:
+    """A transaction that reads a store of this version as of one moment.
+
+    Raises: Unsupported for another schema, StoreTrouble.
+    """
+    with _in_words(database), _in_no_hurry(database, connection, write=False):
+        _check_revision(connection.exec_driver_sql(_REVISION).scalar_one(), database.name)
+        yield
+
+
+@contextmanager
 def _in_words(database: Database) -> Iterator[None]:
     """What the database says, in Corral's words."""
     try:
@@ -151,45 +167,19 @@ _REVISION: Final = "SELECT version_num FROM alembic_version"
 def _check_revision(revision: str, what: object) -> None:
     if revision != REVISION:
         raise Unsupported(
-            f"{what} has schema {revision}; this corral writes and reads backups of {REVISION}",
+            f"{what} has schema {revision}; this corral writes backups of {REVISION}",
             hint="for an older one, let this corral bring it up: corral up; for a newer one, "
             "install the newer corral",
         )
 
 
-@contextmanager
-def _made_whole(target: Path) -> Iterator[IO[bytes]]:
-    """A file that has its name only once it is whole and durable, for its owner alone.
-
-    Raises: Conflict where none can be made.
-    """
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    opened = _created(fresh, target)
-    try:
-        with os.fdopen(opened, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(fresh, target)
-        sync_directory(target.parent)
-    finally:
-        fresh.unlink(missing_ok=True)
-
-
-def _created(fresh: Path, target: Path) -> int:
-    try:
-        return os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileNotFoundError:
-        raise Conflict(
-            f"there is no folder {target.parent}", hint=f"make it: mkdir -p {target.parent}"
-        ) from None
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        raise Conflict(
-            f"{target} cannot be written: {error.strerror}",
-            hint="name a file in a folder that you may write to: corral backup ~/FILE",
-        ) from None
+def _check_readable(revision: str, source: Path) -> None:
+    if not backup.OLDEST <= revision <= REVISION:
+        raise Unsupported(
+            f"{source} has schema {revision}; this corral reads backups of {backup.OLDEST} to "
+            f"{REVISION}",
+            hint="restore it with the corral that wrote it, and bring its cluster up with this one",
+        )
 
 
 def _pack(
@@ -222,7 +212,12 @@ class Into:
     shared_state: str | None = None
 
 
-def restore(place: ClusterDir, source: Path, into: Into = Into()) -> About:  # noqa: B008 - frozen
+def restore(
+    place: ClusterDir,
+    source: Path,
+    into: Into = Into(),  # noqa: B008 - frozen
+    identity: X25519PrivateKey | None = None,
+) -> About:
     """Make the cluster of the backup in this directory. It has a store once that is whole.
 
     What its nodes run goes on and is heard by the next head; what has ended since the backup may
@@ -238,13 +233,16 @@ def restore(place: ClusterDir, source: Path, into: Into = Into()) -> About:  # n
                     hint=f"choose another directory with --dir, or move it away: mv {path} /tmp",
                 )
         try:
-            with tarfile.open(source, "r:gz") as tar:
+            with (
+                opened_backup(source, identity, place.root) as content,
+                tarfile.open(fileobj=content, mode="r:gz") as tar,
+            ):
                 return _unpack(tar, place, source, into)
         except FileNotFoundError:
             raise Conflict(
                 f"there is no file {source}", hint="corral backup FILE made one"
             ) from None
-        except (tarfile.TarError, EOFError, OSError, KeyError) as error:
+        except (tarfile.TarError, EOFError, OSError, KeyError, SealBroken) as error:
             raise _damaged(source, str(error)) from error
 
 
@@ -317,7 +315,7 @@ def _about(tar: tarfile.TarFile, source: Path) -> About:
             f"{source} was written by corral {found.corral} in a form that this one does not know",
             hint="install that corral, or a newer one",
         )
-    _check_revision(found.revision, source)
+    _check_readable(found.revision, source)
     return found
 
 
@@ -332,7 +330,7 @@ def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 def _put_once(path: Path, content: bytes, *, may_differ: bool = False) -> None:
     """Keep what is there if it is the same, or may be another."""
     if not path.exists():
-        with _made_whole(path) as file:
+        with made_whole(path) as file:
             file.write(content)
     elif not may_differ and path.read_bytes().split() != content.split():
         raise Conflict(

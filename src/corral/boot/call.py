@@ -11,16 +11,11 @@ from urllib.parse import urlsplit
 
 from corral.boot.settings import is_loopback
 from corral.client.target import error_of
-from corral.domain.errors import Refusal, SpecInvalid, Unreachable
+from corral.domain.errors import SpecInvalid, Unreachable, WrongHead
+from corral.wire.proven_http import connection_to
 from corral.wire.tls import fingerprint_of, trusting
 
 TIMEOUT_SECONDS: Final = 20.0
-
-
-class WrongHead(Refusal):
-    """Whoever answers there is not the head that was meant."""
-
-    code = "wrong_head"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +34,7 @@ def ask(url: str, call: Call, *, fingerprint: str = "", trusted: Path | None = N
 
     Raises: SpecInvalid, WrongHead, Unreachable, and what the head refuses with.
     """
-    connection = _connection(url, fingerprint=fingerprint, trusted=trusted)
+    connection = _connection(url, call.token, fingerprint=fingerprint, trusted=trusted)
     with closing(connection):
         try:
             connection.connect()
@@ -68,12 +63,14 @@ def ask(url: str, call: Call, *, fingerprint: str = "", trusted: Path | None = N
     return json.loads(said) if said else None
 
 
-def _connection(url: str, *, fingerprint: str, trusted: Path | None) -> http.client.HTTPConnection:
+def _connection(
+    url: str, token: str, *, fingerprint: str, trusted: Path | None
+) -> http.client.HTTPConnection:
     """Not connected yet. Raises: SpecInvalid."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "http" and is_loopback(host) and not fingerprint:
-        return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
+        return connection_to(url, token, timeout=TIMEOUT_SECONDS, trusted=None)
     if parts.scheme != "https" or not host:
         raise SpecInvalid(
             f"{url!r} is no address to send a token to",

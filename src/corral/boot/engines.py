@@ -9,6 +9,7 @@ from corral.boot.settings import LOOPBACK, ClusterDir, ClusterSettings, is_any, 
 from corral.boot.tls import trusted_of
 from corral.domain.errors import Conflict
 from corral.domain.ids import NodeId
+from corral.domain.node_policy import policy_with
 from corral.engines.lending.engine import Links
 from corral.engines.local.engine import LocalEngine
 from corral.engines.local.settings import LocalSettings
@@ -18,6 +19,7 @@ from corral.engines.ray.settings import RaySettings
 from corral.engines.slurm.engine import slurm_engine
 from corral.ports.engine import LivingEngine
 from corral.wire.joining import JoinNeeds, RayInvitation
+from corral.wire.node_policy import own_policy
 
 Build = Callable[[ClusterDir, ClusterSettings, Links], LivingEngine]
 
@@ -38,6 +40,7 @@ def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSetting
         trusted=trusted_of(place, settings),
         reboot_seconds=settings.reboot_seconds,
         prefix=settings.node_prefix,
+        policy=policy_with(own_policy(), settings.policy),
     )
 
 

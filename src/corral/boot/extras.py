@@ -13,6 +13,7 @@ _MODULES: Final = {  # an extra of the package -> what it brings
     "ray": "ray",
     "kubernetes": "lightkube",
     "oidc": "joserfc",
+    "monitoring": "bcrypt",
 }
 
 
@@ -34,6 +35,7 @@ def check_installed(settings: ClusterSettings) -> None:
         from corral.boot.monitoring import check_prometheus  # most commands need none of it
 
         check_prometheus()
+        check_extra("monitoring", "--monitoring")
     if rule_of(settings) is not None:
         check_extra("oidc", "--oidc-issuer")
         provider_secret(settings)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-import structlog
 import uvloop
 
 if __name__ == "__main__":
@@ -24,32 +23,39 @@ if __name__ == "__main__":
 
 from corral import __version__
 from corral.api import ApiSettings, Channels, Front, create_app
-from corral.boot.admit import NodeTokens, admit_admin, admit_monitor
+from corral.boot.admit import NodeTokens
 from corral.boot.alerts import alerting_of
 from corral.boot.announce import announce, keep_announced
+from corral.boot.audit_syslog import syslog_of
+from corral.boot.beginning import begin, open_with_keys
+from corral.boot.beside import Beside, beside_of
 from corral.boot.clock import SystemClock
+from corral.boot.directory_tokens import DirectoryToken, keep_fresh
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
-from corral.boot.foreteller import ForetellerProcess
+from corral.boot.key_rotation import Keys
 from corral.boot.leading import Term, Turns
-from corral.boot.limits import GIVEN_BACK_SECONDS, give_back, prepare, too_few_files
+from corral.boot.limits import (
+    GIVEN_BACK_SECONDS,
+    connection_limits,
+    give_back,
+    prepare,
+    too_few_files,
+)
 from corral.boot.lock import sole_head
 from corral.boot.log import configure
 from corral.boot.monitoring import Prometheus, prometheus_of
 from corral.boot.oidc import provider_of
-from corral.boot.passing import kept_out, shared_account
+from corral.boot.passing import kept_out
 from corral.boot.replays import keeper_of_replays
-from corral.boot.sealing import KeyRing
-from corral.boot.serving import Server, url_of, uvicorn_config
+from corral.boot.serving import Server, server_of, url_of
 from corral.boot.settings import (
     LOCAL,
     ClusterDir,
     ClusterSettings,
     read_json,
 )
-from corral.boot.stores import agree, open_store, url_in
 from corral.boot.tls import (
     Tls,
-    agree_on_authority,
     keep_renewed,
     names_in,
     names_of,
@@ -57,16 +63,20 @@ from corral.boot.tls import (
 )
 from corral.control import Control, Forecasts, Recorder
 from corral.domain.errors import Conflict, CorralError
+from corral.domain.units import DAY_SECONDS
 from corral.engines.lending.engine import LendingEngine, Links
+from corral.engines.local.engine import LocalEngine
 from corral.engines.ray.engine import RayEngine
+from corral.ingress.connections import ConnectionTable
 from corral.ports.engine import LivingEngine
+from corral.ports.log import Log
 from corral.ports.store import Store
 from corral.store.series import SeriesFile
 
 LOOK_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 5.0  # that agents are given to let go of attempts that are over
 EXIT_REFUSED: Final = 3
-log = structlog.get_logger("corral.head")
+log = Log("corral.head")
 
 
 def bind(place: ClusterDir, host: str) -> socket.socket:
@@ -107,6 +117,8 @@ class Head:
     renew: Callable[[], Tls | None]
     stopping: asyncio.Event
     about: ApiSettings
+    tokens: list[DirectoryToken]
+    keys: Keys
     prometheus: Prometheus | None = None
     down: bool = False
 
@@ -121,11 +133,15 @@ class Head:
 
     async def run(self, listening: socket.socket) -> None:
         """Serve until told to stop. A fault in any part ends the whole: nothing runs half."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.stop)
         parts = [
             asyncio.create_task(self._serve(listening)),
             asyncio.create_task(self.turns.run()),
             asyncio.create_task(self._look_after()),
             asyncio.create_task(keep_renewed(self.renew, lambda: self.server.config.ssl)),
+            asyncio.create_task(keep_fresh(self.tokens)),
+            asyncio.create_task(self.keys.keep(lambda: self.turns.term is not None)),
             asyncio.create_task(self.stopping.wait()),
         ]
         await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -211,33 +227,32 @@ def engine_of(
         channels.lender = engine
     if isinstance(engine, RayEngine):
         channels.amend = engine.amend
+    if isinstance(engine, LocalEngine | RayEngine):
+        channels.taking.labels = engine.labels_of
     return engine
 
 
-async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> None:
+async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[str], None]) -> None:
     """Build one head, run it, and close what it has opened."""
     clock = SystemClock()
-    keys = KeyRing.load(Path(settings.key_file) if settings.key_file else place.key)
-    store = open_store(place, url_in(settings.store_file), clock.fresh_id)
-    foreteller = ForetellerProcess()
+    store, keys = open_with_keys(place, settings, clock)
+    beside = beside_of(clock, settings)
     try:
-        if settings.store_file:
-            await agree(store, place, settings, keys)
-            await agree_on_authority(store, place, settings, keys, clock.wall())
-        await admit_admin(store, token, clock.wall())
         prometheus = prometheus_of(place, settings)
-        if prometheus is not None:
-            await admit_monitor(store, prometheus.secret, clock.wall())
+        tokens = await begin(store, place, settings, keys, prometheus, clock, hide)
         tls = tls_of(place, settings, clock.wall())
         with bind(place, settings.host) as listening:
             head: Head
+            table = ConnectionTable(connection_limits(), clock.monotonic)
+            syslog = syslog_of(place, settings, store)
             about = ApiSettings(
                 root=place.root,
                 url=url_of(settings, listening, tls),
                 pid=os.getpid(),
                 started_at=clock.wall(),
                 version=__version__,
-                seals=keys,
+                seals=keys.ring,
+                rotate=keys.rotate,
                 stop=lambda: head.stop_with_nodes(),
                 hosts=() if tls is None else (*names_of(settings.host), *names_in(tls.certificate)),
                 trusted=lambda: "" if tls is None else tls.trusted.read_text(),
@@ -245,31 +260,36 @@ async def serve(place: ClusterDir, settings: ClusterSettings, token: str) -> Non
                 own_nodes=lambda: own_nodes(head.here or head.turns.lent),
                 needs=lambda: needs_of(settings),
                 invite=lambda node: invitation(head.turns.lent, node),
-                account=shared_account(),
                 kept_out=lambda users: kept_out(place.root, settings.engine, users),
                 shared=Path(settings.shared_state) if settings.shared_state else None,
                 heads=lambda: head.turns.heads(),
                 sign_on=provider_of(settings, clock),
                 too_few_files=too_few_files,
+                connections=table,
+                audit_trouble=lambda: "" if syslog is None else syslog.trouble(),
+                token_seconds=settings.token_days * DAY_SECONDS,
+                operators_add_machines=settings.operators_add_machines,
+                limits=settings.limits,
             )
             front = Front()
-            turns, here = turns_of(place, settings, store, clock, about, front, foreteller)
+            turns, here = turns_of(place, settings, store, clock, about, front, beside)
+            turns.syslog = syslog
             head = Head(
                 turns=turns,
                 here=here,
-                server=Server(uvicorn_config(front, tls)),
+                server=server_of(settings, front, tls, table),
                 renew=lambda: tls_of(place, settings, clock.wall()),
                 announce=lambda: announce(place, about),
-                keep_announced=lambda: keep_announced(place, about, token),
+                keep_announced=lambda: keep_announced(place, about, tokens[0].secret),
                 stopping=asyncio.Event(),
                 about=about,
+                tokens=tokens,
+                keys=keys,
                 prometheus=prometheus,
             )
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, head.stop)
             await head.run(listening)
     finally:
-        await foreteller.close()
+        await beside.close()
         await store.close()
 
 
@@ -280,11 +300,10 @@ def turns_of(
     clock: SystemClock,
     about: ApiSettings,
     front: Front,
-    foreteller: ForetellerProcess,
+    beside: Beside,
 ) -> tuple[Turns, LivingEngine | None]:
     """The head's turns at leading, and the engine of this machine's nodes."""
-    channels, keep = Channels(), keeper_of_replays(place, clock)
-    tokens = NodeTokens(store, clock.wall)
+    channels, tokens = Channels(), NodeTokens(store, clock.wall, settings.node_token_seconds)
     turns: Turns
 
     def engine() -> LivingEngine:
@@ -299,11 +318,11 @@ def turns_of(
             engine=works,
             clock=clock,
             placer=works.placer if isinstance(works, LendingEngine) else None,
-            keep_replay=keep,
+            keep_replay=keeper_of_replays(place, clock),
             retention=settings.retention,
             health=settings.health_rules,
         )
-        forecasts = Forecasts(control, foreteller)
+        forecasts = Forecasts(control, beside.foreteller)
         series, alerting = SeriesFile(place.series), alerting_of(control, place.root)
         app = create_app(
             control,
@@ -312,6 +331,7 @@ def turns_of(
             forecasts=forecasts,
             series=series,
             alerting=alerting,
+            planner=beside.planner,
         )
         return Term(
             control=control,
@@ -343,12 +363,11 @@ def main() -> int:
         place.create()
         os.chdir("/")  # a folder that somebody stood in shall be free to go
         with sole_head(place):
-            token = place.admin_token()
-            configure(place.head_log, (token,))
+            redaction = configure(place.head_log)
             prepare()
             settings = ClusterSettings.load(place) or ClusterSettings()
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(serve(place, settings, token))
+                runner.run(serve(place, settings, redaction.hide))
     except CorralError as error:
         log.error("head_refused", code=error.code, error=error.message, hint=error.hint)
         print(f"{error.message}\n{error.hint}", file=sys.stderr)

@@ -24,14 +24,23 @@ from corral.boot.call import Call, ask
 from corral.boot.settings import ClusterDir, ClusterSettings, read_json, write_atomically
 from corral.boot.start import StartFailed, last_lines, until
 from corral.boot.up import Asked, settled
-from corral.domain.errors import Conflict, CorralError, NotFound, SpecInvalid, Unauthorised
+from corral.domain.errors import (
+    Conflict,
+    CorralError,
+    NotFound,
+    SpecInvalid,
+    TokenExpired,
+    Unauthorised,
+)
 from corral.domain.ids import NAME_RULE, NodeId, is_name
+from corral.domain.node_policy import NodePolicy, policy_with
 from corral.domain.people import JOIN_LINE
 from corral.engines.local.processes import Process, spawn
 from corral.engines.local.settings import LocalSettings
 from corral.engines.ray import member
 from corral.wire.joining import JoinNeeds, NodeJoined
 from corral.wire.node import encode_settings
+from corral.wire.node_policy import POLICY_FILE, encode_policy
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -112,6 +121,8 @@ class Joined:
             self.ask("GET")
         except NotFound:
             return True  # it was not heard yet
+        except TokenExpired:
+            return True  # its agent renews it, unless the machine was off for long
         except Unauthorised:
             return False
         return True
@@ -125,6 +136,8 @@ def join(place: ClusterDir, wanted: Wanted, count_gpus: Callable[[], int]) -> Jo
     place.create()
     known = _already(place, wanted)
     if known is not None:
+        if wanted.machine.policy is not None:
+            _write_policy(known, policy_with(NodePolicy(), wanted.machine.policy))
         return known
     name = wanted.name or _own_name()
     if not is_name(name):
@@ -135,6 +148,7 @@ def join(place: ClusterDir, wanted: Wanted, count_gpus: Callable[[], int]) -> Jo
         join_ray.check(needs)
         join_ray.check_machine(machine)
     settings = _settings(place, wanted, name, machine)
+    policy = policy_with(NodePolicy(), wanted.machine.policy or {})
     secret = secrets.token_urlsafe(32)
     body = {"node": name, "sha256": sha256(secret.encode()).hexdigest()}
     answer = NodeJoined.model_validate(_ask(place, wanted, "POST", "/v1/nodes/join", body))
@@ -143,6 +157,7 @@ def join(place: ClusterDir, wanted: Wanted, count_gpus: Callable[[], int]) -> Jo
     if answer.ray is not None:
         join_ray.write(joined.ray_dir, name, answer.ray, machine, wanted.address)
     _write(joined, settings, secret, answer.trusted)
+    _write_policy(joined, policy)
     return joined
 
 
@@ -222,6 +237,12 @@ def _write(joined: Joined, settings: bytes, secret: str, trusted: str) -> None:
     write_atomically(place.head_json, json.dumps({"url": joined.url}))
     known = {"url": joined.url, "node": joined.node, "folder": joined.folder}
     write_atomically(place.joined, json.dumps(known))
+
+
+def _write_policy(joined: Joined, policy: NodePolicy) -> None:
+    """The agent reads it anew for each start."""
+    joined.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomically(joined.dir / POLICY_FILE, encode_policy(policy).decode())
 
 
 _FOLDERS: Final = ("attempts", "cache", "disk")

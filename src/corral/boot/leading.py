@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
 from starlette.types import ASGIApp
 
 from corral.agent.dial import first_of
 from corral.api import ApiSettings, Channels, Forwarder, Front, Standby
+from corral.boot.audit_syslog import AuditSyslog
 from corral.boot.garbage import search_rarely
 from corral.boot.sweep import keep_swept
 from corral.control import Alerting, Control, Forecasts, Recorder
@@ -25,13 +25,14 @@ from corral.domain.moves import JobState
 from corral.domain.resources import Shape
 from corral.ports.clock import Clock
 from corral.ports.engine import LivingEngine
+from corral.ports.log import Log
 from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 0.25
 BEAT_SECONDS: Final = 1.0
 THERE_SECONDS: Final = 10.0  # a head that has been silent for longer is named to no agent
 FORGET_SECONDS: Final = 86_400.0
-log = structlog.get_logger("corral.head")
+log = Log("corral.head")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +108,7 @@ class Turns:
     name: str
     alone: bool
     term: Term | None = None
+    syslog: AuditSyslog | None = None
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     roll: RollCall = field(default_factory=RollCall)
     _door: tuple[str | None] | None = None  # the address of the leader that it is a door to
@@ -185,8 +187,9 @@ class Turns:
         self.term = term
         self._turn(term.app)
         self.ready.set()
-        beats = [] if self.alone else [self._beat(term.control)]
-        await first_of(*term.ways(self.about), *beats)
+        beside = [] if self.alone else [self._beat(term.control)]
+        beside += [] if self.syslog is None else [self.syslog.run()]
+        await first_of(*term.ways(self.about), *beside)
 
     async def _beat(self, control: Control) -> None:
         """Say each second that this head leads. Raises: TermLost."""
@@ -259,7 +262,7 @@ class Turns:
         """Be a door to the head there; None: nobody leads for the moment."""
         if self._door == (url,):
             return
-        forwarder = Forwarder(url, self._trusted()) if url is not None else None
+        forwarder = Forwarder(url, self._trusted(), self.about.seals) if url is not None else None
         self._turn(
             Standby(store=self.store, clock=self.clock, settings=self.about, forwarder=forwarder)
         )

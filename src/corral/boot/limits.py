@@ -4,9 +4,11 @@ that gives memory back."""
 import ctypes
 import resource
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-import structlog
+from corral.ingress.connections import ConnectionLimits
+from corral.ports.log import Log
 
 FILES_A_NODE: Final = 2  # its agent's connections: beats and logs
 FILES_BESIDE: Final = 200  # stores, logs that are written now, people's requests
@@ -26,7 +28,7 @@ SLACK_BYTES: Final = 8 << 20  # at the heap's end; less is not given back, to be
 GIVEN_BACK_SECONDS: Final = 60.0
 ARENAS: Final = 2  # one for the loop; the threads beside it need no heap each
 
-log = structlog.get_logger("corral.head")
+log = Log("corral.head")
 
 
 def prepare() -> None:
@@ -69,6 +71,17 @@ def too_few_files(nodes: int) -> str:
         f"the head may open {most} files, enough for the agents of {agents_in(most)} nodes, "
         f"and there are {nodes}: {HINT}"
     )
+
+
+def connection_limits() -> ConnectionLimits:
+    """Return the limits of the head's server: unproven connections take a quarter of its files at
+    most, so that agents always find one."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    usual = ConnectionLimits()
+    if most == resource.RLIM_INFINITY:
+        return usual
+    total = min(usual.total, max(16, most // 4))
+    return replace(usual, total=total, per_address=min(usual.per_address, total // 2))
 
 
 def shape_heap() -> bool:

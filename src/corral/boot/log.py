@@ -1,13 +1,15 @@
 """The head's own log: one JSON object a line, rotated, with nothing secret in it."""
 
+import json
 import logging
 import re
 from collections.abc import MutableMapping
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Final
 
-import structlog
+from corral.ports.log import FIELDS
 
 LOG_BYTES: Final = 8 * 1024 * 1024
 LOG_FILES: Final = 3
@@ -18,12 +20,17 @@ Entry = MutableMapping[str, Any]
 
 
 class Redaction:
-    """A processor that hides values under telling names, bearer tokens, and the tokens it knows."""
+    """Hides values under telling names, bearer tokens, and the tokens that it knows."""
 
     def __init__(self, known: tuple[str, ...] = ()) -> None:
-        self._known = tuple(word for word in known if word)
+        self._known = [word for word in known if word]
 
-    def __call__(self, logger: object, method: str, entry: Entry) -> Entry:
+    def hide(self, word: str) -> None:
+        """Keep one more token out of the log."""
+        if word and word not in self._known:
+            self._known.append(word)
+
+    def __call__(self, entry: Entry) -> Entry:
         for key, value in entry.items():
             if _SECRET_KEY.search(key):
                 entry[key] = HIDDEN
@@ -37,33 +44,37 @@ class Redaction:
         return _BEARER.sub(rf"\g<1>{HIDDEN}", text)
 
 
-def configure(file: Path, known_secrets: tuple[str, ...] = ()) -> None:
-    """Let structlog and the standard logging of libraries write to the file."""
+class JsonLines(logging.Formatter):
+    """A record as one JSON object: its fields, then what every line has."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        super().__init__()
+        self._redaction = redaction
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: Entry = {
+            **getattr(record, FIELDS, {}),
+            "event": record.getMessage(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "timestamp": _time_of(record.created),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(self._redaction(entry), default=repr)
+
+
+def _time_of(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def configure(file: Path) -> Redaction:
+    """Let Corral and the libraries write to the file. Returns: what keeps tokens out of it."""
+    redaction = Redaction()
     handler = RotatingFileHandler(file, maxBytes=LOG_BYTES, backupCount=LOG_FILES)
     file.chmod(0o600)
-    shared: list[structlog.types.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        Redaction(known_secrets),
-    ]
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(),
-            ],
-        )
-    )
+    handler.setFormatter(JsonLines(redaction))
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     for quiet in ("uvicorn.error", "uvicorn.access", "asyncio", "websockets"):
         logging.getLogger(quiet).setLevel(logging.WARNING)
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
+    return redaction

@@ -1,7 +1,9 @@
 """An OpenID Connect provider, asked who somebody is: discovery, the code's exchange, its keys."""
 
+import pwd
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -11,7 +13,13 @@ import httpx2
 from corral.boot.settings import ClusterSettings, is_loopback
 from corral.domain.errors import Conflict, SpecInvalid, Trouble
 from corral.domain.people import LADDER, Role
-from corral.domain.sign_on import SETTINGS, SignOnRefused, SignOnRule, check_claims
+from corral.domain.sign_on import (
+    RESERVED,
+    SETTINGS,
+    SignOnRefused,
+    SignOnRule,
+    check_claims,
+)
 from corral.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -29,6 +37,8 @@ ID_TOKEN_BYTES: Final = 64 * 1024
 SCOPES: Final = "openid profile email"
 SECRET_VARIABLE: Final = "CORRAL_OIDC_SECRET"
 SECRET_FILE: Final = "oidc-secret"
+LOGIN_DEFS: Final = Path("/etc/login.defs")
+PEOPLE_FROM_UID: Final = 1000  # where that file does not say UID_MIN
 WELL_KNOWN: Final = "/.well-known/openid-configuration"
 
 
@@ -66,6 +76,8 @@ class Provider:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
+        if self.rule.hosted_domain is not None:
+            asked["hd"] = self.rule.hosted_domain  # a wish to Google; the claim is checked
         return f"{there}{'&' if '?' in there else '?'}{urlencode(asked)}"
 
     async def claims(
@@ -205,7 +217,19 @@ def rule_of(settings: ClusterSettings) -> SignOnRule | None:
         role_claim=settings.oidc_role_claim,
         roles=tuple(_role(word) for word in settings.oidc_roles),
         domain=settings.oidc_domain,
+        hosted_domain=settings.oidc_hosted_domain,
+        creates=settings.oidc_create,
+        reserved=RESERVED | system_accounts(),
     )
+
+
+def system_accounts(login_defs: Path = LOGIN_DEFS) -> frozenset[str]:
+    """Return the names of this machine's accounts below the first uid that people get."""
+    least = PEOPLE_FROM_UID
+    with suppress(OSError, ValueError):
+        words = [line.split() for line in login_defs.read_text().splitlines()]
+        least = next((int(line[1]) for line in words if line[:1] == ["UID_MIN"]), least)
+    return frozenset(one.pw_name.lower() for one in pwd.getpwall() if one.pw_uid < least)
 
 
 def _role(word: str) -> tuple[str, Role]:

@@ -1,6 +1,5 @@
 """Whom ranks run as, and whether those get to the cluster's directory, where their files are."""
 
-import getpass
 import os
 import stat
 from collections.abc import Iterable
@@ -9,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Protocol
 
-from corral.agent.shim.spawn import Account, account
+from corral.agent.account import Account, account_in_system
 from corral.boot.settings import LOCAL
 from corral.domain.people import Role
 
@@ -27,9 +26,15 @@ class Owner(Protocol):
     def disabled(self) -> bool: ...
 
 
-def shared_account() -> str | None:
-    """That the ranks of all users run as; None: each as its owner's."""
-    return getpass.getuser() if os.geteuid() != 0 else None
+def ranks_account(name: str) -> Account | None:
+    """The account that this user's ranks change to; None: they do not.
+
+    A user without an account here stands for any other uid, as from the range of a node's policy.
+    """
+    if os.geteuid() != 0:
+        return None
+    found = account_in_system(name) or Account(name=name, uid=-1, groups=(), home="")
+    return None if found.uid == 0 else found
 
 
 def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
@@ -45,8 +50,8 @@ def kept_out(root: Path, engine: str, users: Iterable[Owner]) -> str:
     closed: set[Path] = set()
     out = []
     for name in (one.name for one in users if one.role != Role.VIEWER and not one.disabled):
-        with suppress(OSError):  # no account to run as: its ranks say so themselves
-            runs_as = account(name)
+        with suppress(OSError):
+            runs_as = ranks_account(name)
             walls = [one for one in above if runs_as and not _passes(runs_as, one)]
             closed.update(walls)
             if walls:

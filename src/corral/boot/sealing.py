@@ -4,6 +4,8 @@ import hashlib
 import hmac
 import os
 import stat
+from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +14,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from corral.boot.settings import once, write_atomically
 from corral.domain.errors import Trouble
-from corral.ports.store import Store
+from corral.domain.people import HEAD, AuditEntry, SpeakerKind
 
 KEY_BYTES: Final = 32
 ID_BYTES: Final = 8  # of a key's digest: says which key sealed a value, and nothing of the key
 NONCE_BYTES: Final = 12
 SIGNED: Final = b"corral-sign-1\x00"  # begins what is signed: it is no sealed value
+LINKED: Final = b"corral-audit-1\x00"  # begins a link of the audit log that is sealed
 FORM: Final = b"corral-seal-1\x00"  # begins every sealed value, and what it is bound to
 
 
@@ -30,12 +33,16 @@ class KeyTrouble(Trouble):
 class KeyRing:
     """The keys of one cluster, the newest first: it seals; all of them open.
 
-    The file holds one key a line, in hexadecimal digits, readable by its owner alone.
+    The file holds one key a line, in hexadecimal digits, readable by its owner alone. Behind a key
+    that was replaced stands when, in seconds since 1970.
     """
 
-    def __init__(self, path: Path, keys: tuple[bytes, ...]) -> None:
+    def __init__(
+        self, path: Path, keys: tuple[bytes, ...], retired: Mapping[bytes, float] | None = None
+    ) -> None:
         self._path = path
         self._keys = keys
+        self._retired = dict(retired or {})  # wall clock of when a key was replaced
 
     @classmethod
     def load(cls, path: Path) -> "KeyRing":
@@ -57,7 +64,7 @@ class KeyRing:
                 hint=f"run: chmod 600 {path}; and set the secrets anew if others could see it",
             )
         _sync(path.parent)
-        return cls(path, _parse(path, text))
+        return cls(path, *_parse(path, text))
 
     @property
     def path(self) -> Path:
@@ -65,8 +72,11 @@ class KeyRing:
 
     @property
     def check(self) -> str:
-        """Says which key this is, and nothing of it: heads compare it."""
-        return _id(self._keys[-1]).hex()
+        """Id of the key that seals now. It says nothing of the key; heads compare it."""
+        return _id(self._keys[0]).hex()
+
+    def has(self, check: str) -> bool:
+        return any(_id(key).hex() == check for key in self._keys)
 
     def seal(self, name: str, value: bytes) -> bytes:
         """The value so that only these keys open it, and only under this name."""
@@ -98,38 +108,111 @@ class KeyRing:
                 f"the secret {name} is damaged, or was sealed under another name", hint=again
             ) from error
 
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether the key that seals now has sealed it."""
+        return sealed.removeprefix(FORM)[:ID_BYTES] == _id(self._keys[0])
+
     def sign(self, text: str) -> str:
         """64 hexadecimal digits that only the newest key makes of the text."""
-        return hmac.new(self._keys[0], SIGNED + text.encode(), hashlib.sha256).hexdigest()
+        return self.signatures(text)[0]
 
-    async def rotate(self, store: Store) -> int:
-        """Seal every secret with a fresh key, then forget the others. How many were sealed.
+    def signatures(self, text: str, made_at: float = 0.0) -> list[str]:
+        """Signatures by the newest key, then by each that was in use at `made_at`."""
+        newest, *others = self._keys
+        known = [newest, *(key for key in others if self._retired.get(key, inf) >= made_at)]
+        signed = SIGNED + text.encode()
+        return [hmac.digest(key, signed, "sha256").hex() for key in known]
 
-        No secret may be set meanwhile. When it is cut short, nothing is lost: the file holds the
-        old keys until the last secret is sealed anew. Raises: KeyTrouble, StoreTrouble.
-        """
-        self._keep((os.urandom(KEY_BYTES), *self._keys))
-        listed = await store.secrets()
-        for name, by, at in listed:
-            if (sealed := await store.secret(name)) is not None:
-                fresh = self.seal(name, self.open(name, sealed))
-                await store.put_secret(name, fresh, by=by, at=at)
-        self._keep(self._keys[:1])
-        return len(listed)
+    def seal_link(self, link: str) -> str:
+        """Return the newest key's id and its HMAC of a link of the audit log's chain."""
+        key = self._keys[0]
+        return f"{_id(key).hex()}:{_link_mac(key, link)}"
+
+    def check_link(self, link: str, seal: str) -> bool | None:
+        """Return whether the link has this seal; None when the seal's key is not here."""
+        id, _, mac = seal.partition(":")
+        key = next((key for key in self._keys if _id(key).hex() == id), None)
+        return (
+            None
+            if key is None
+            else hmac.compare_digest(mac.encode(), _link_mac(key, link).encode())
+        )
+
+    # -- rotation: boot/key_rotation.py ----------------------------------------------------------
+
+    def add(self, key: bytes) -> str:
+        """Keep a further key, which opens and does not seal yet. Returns: its id."""
+        if not self.has(_id(key).hex()):
+            self._keep((*self._keys, key))
+        return _id(key).hex()
+
+    def wrap(self, check: str) -> bytes:
+        """The key of this id, sealed for heads that have the key that seals now."""
+        return self.seal(f"key {check}", self._key(check))
+
+    def unwrap(self, check: str, wrapped: bytes) -> None:
+        """Add the key that another head has wrapped. Raises: KeyTrouble."""
+        self.add(self.open(f"key {check}", wrapped))
+
+    def turn(self, check: str, at: float) -> None:
+        """Seal with the key of this id from now on. The earlier ones open and verify still."""
+        newest = self._key(check)
+        others = [key for key in self._keys if key != newest]
+        self._retired.pop(newest, None)
+        for key in others:
+            self._retired.setdefault(key, at)
+        self._keep((newest, *others))
+
+    def forget_retired(self, before: float) -> int:
+        """Forget keys that were replaced before this moment. Returns: how many."""
+        kept = tuple(key for key in self._keys if self._retired.get(key, inf) >= before)
+        gone = len(self._keys) - len(kept)
+        if gone:
+            self._keep(kept)
+        return gone
+
+    def _key(self, check: str) -> bytes:
+        return next(key for key in self._keys if _id(key).hex() == check)
 
     def _keep(self, keys: tuple[bytes, ...]) -> None:
-        write_atomically(self._path, "\n".join(key.hex() for key in keys))
+        self._retired = {key: at for key, at in self._retired.items() if key in keys}
+        lines = (
+            f"{key.hex()} {self._retired[key]:.0f}" if key in self._retired else key.hex()
+            for key in keys
+        )
+        write_atomically(self._path, "\n".join(lines))
         _sync(self._path.parent)
         self._keys = keys
+
+
+def rotation_entry(before: str, fresh: str, now: float) -> AuditEntry:
+    """Line of the audit log by the fresh key, which seals all lines before it."""
+    detail = f"from {before} to {fresh}"
+    return AuditEntry(
+        at=now,
+        by=HEAD,
+        token=None,
+        what="key.rotate",
+        on="key",
+        detail=detail,
+        kind=SpeakerKind.HEAD,
+    )
+
+
+def _link_mac(key: bytes, link: str) -> str:
+    return hmac.new(key, LINKED + link.encode(), hashlib.sha256).hexdigest()
 
 
 def _id(key: bytes) -> bytes:
     return hashlib.sha256(b"corral-key-id\x00" + key).digest()[:ID_BYTES]
 
 
-def _parse(path: Path, text: bytes) -> tuple[bytes, ...]:
+def _parse(path: Path, text: bytes) -> tuple[tuple[bytes, ...], dict[bytes, float]]:
+    retired: dict[bytes, float] = {}
     try:
-        keys = tuple(bytes.fromhex(line) for line in text.decode().split())
+        lines = [line.split() for line in text.decode().splitlines() if line.strip()]
+        keys = tuple(bytes.fromhex(line[0]) for line in lines)
+        retired = {key: float(line[1]) for key, line in zip(keys, lines, strict=True) if line[1:]}
     except ValueError:
         keys = ()
     if not keys or any(len(key) != KEY_BYTES for key in keys):
@@ -137,7 +220,7 @@ def _parse(path: Path, text: bytes) -> tuple[bytes, ...]:
             f"the key file {path} holds no key",
             hint="put the key file that belongs to this store back from a backup",
         )
-    return keys
+    return keys, retired
 
 
 def _sync(directory: Path) -> None:

@@ -6,13 +6,18 @@ import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from socket import gethostname
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from corral.boot.limit_settings import check_limits
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
+from corral.domain.node_policy import NodePolicy, policy_with
+from corral.domain.people import NODE_TOKEN_SECONDS
+from corral.domain.quota import ClusterLimits
 from corral.domain.retention import Retention
 from corral.domain.units import DAY_SECONDS
 from corral.engines.local.labels import labels_of_nodes
@@ -21,6 +26,7 @@ from corral.health.rules import HealthRules
 DEFAULT_DIR: Final = "~/.corral"
 LOOPBACK: Final = "127.0.0.1"
 MOST_NODES: Final = 256  # processes of one machine, each node having at least two
+SYSLOG_PORT: Final = 514
 LOCAL: Final = "local"
 ENGINES: Final = (LOCAL, "ray", "slurm", "kubernetes")
 HEAD_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,29}", re.ASCII)
@@ -28,7 +34,9 @@ NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
 MOST_GPUS: Final = 64
 MOST_SLICES: Final = 64
 MOST_DAYS: Final = 36_500
+MOST_TOKEN_DAYS: Final = 3_650
 MODES: Final = ("observe", "enforce")
+LISTS: Final = ("shared", "labels", "oidc_roles", "quotas", "trusted_proxies")
 
 
 class UnsafeBind(Refusal):
@@ -119,10 +127,6 @@ class ClusterDir:
                 hint="choose another with --dir or CORRAL_DIR",
             ) from error
 
-    def admin_token(self) -> str:
-        """The admin's token, made at the first call."""
-        return once(self.token, secrets.token_urlsafe(32).encode()).decode()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
@@ -145,10 +149,14 @@ class ClusterSettings:
     reboot_seconds: float = 30.0
     keep_days: float = 30.0
     keep_jobs: int = 50_000
+    quotas: tuple[str, ...] = ()  # QUOTA=LIMIT, of each user that has no limit of their own
+    disk_reserve: str | None = None  # that stays free for the head; None: a part of the disk
     monitoring: bool = False
     health: str = "enforce"
     check_hours: float = 24.0
     check_gangs: int = 0
+    token_days: float = 30.0
+    operators_add_machines: bool = False
     host: str = LOOPBACK
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -156,6 +164,10 @@ class ClusterSettings:
     name: str | None = None  # of this head among them; None: the machine's
     key_file: str | None = None
     shared_state: str | None = None
+    user_requests: float = 200.0  # a second, of one user
+    plan_seconds: float = 900.0  # an hour, of one user
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks
+    audit_syslog: str | None = None  # where entries of the audit log are sent, too
     oidc_issuer: str | None = None
     oidc_client_id: str | None = None
     oidc_secret_file: str | None = None  # None: a public client, which has none
@@ -163,6 +175,9 @@ class ClusterSettings:
     oidc_role_claim: str = "groups"
     oidc_roles: tuple[str, ...] = ()  # GROUP=ROLE, "*" being everybody
     oidc_domain: str | None = None
+    oidc_hosted_domain: str | None = None
+    oidc_create: bool = True
+    policy: Mapping[str, str] = field(default_factory=dict)  # of its own nodes, NAME=VALUE
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -186,6 +201,7 @@ class ClusterSettings:
                 hint="write: corral up --gpus 2 --gpu-slices 7, or --gpu-shares",
             )
         labels_of_nodes(self.nodes, self.labels, self.topology)
+        policy_with(NodePolicy(), self.policy)
         if not 0 <= self.reboot_seconds <= DAY_SECONDS:
             raise SpecInvalid(
                 f"a node that died cannot be started again after {self.reboot_seconds:g} s: that "
@@ -198,6 +214,7 @@ class ClusterSettings:
                 f"{self.keep_jobs:,} of them",
                 hint=f"up to {MOST_DAYS:,} days and at least 1 job: corral up --keep-days 30",
             )
+        ClusterLimits.of(self.quotas, self.disk_reserve)  # it refuses what is none
         if self.health not in MODES:
             raise SpecInvalid(
                 f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
@@ -209,15 +226,29 @@ class ClusterSettings:
                 f"{self.check_gangs} GPUs",
                 hint="for example: corral up --check-hours 24 --check-gangs 64; 0 for never",
             )
+        self._check_head()
+        if bool(self.tls_certificate) != bool(self.tls_key) or not self.host:
+            raise UnsafeBind(
+                f"a certificate without its key, or a key alone, cannot serve on {self.host!r}",
+                hint="give both --tls-certificate and --tls-key, or none: then one is made",
+            )
+
+    def _check_head(self) -> None:
+        """What the head itself is asked to be. Raises: SpecInvalid."""
+        if self.audit_syslog is not None:
+            syslog_target(self.audit_syslog)
         if self.name is not None and not HEAD_NAME.fullmatch(self.name):
             raise SpecInvalid(
                 f"--name {self.name[:60]}: a head's name is of small letters, digits and -",
                 hint="for example: corral up --name a",
             )
-        if bool(self.tls_certificate) != bool(self.tls_key) or not self.host:
-            raise UnsafeBind(
-                f"a certificate without its key, or a key alone, cannot serve on {self.host!r}",
-                hint="give both --tls-certificate and --tls-key, or none: then one is made",
+        check_limits(self.user_requests, self.plan_seconds, self.trusted_proxies)
+        if not 0 < self.token_days <= MOST_TOKEN_DAYS:
+            raise SpecInvalid(
+                f"tokens cannot end after {self.token_days:g} days: that takes more than 0 and at "
+                f"most {MOST_TOKEN_DAYS:,}",
+                hint="for example: corral up --token-days 30; for one token that does not end: "
+                "corral token create --expires never",
             )
 
     @property
@@ -235,9 +266,20 @@ class ClusterSettings:
         return [f"{self.node_prefix}n{number + 1}" for number in range(self.nodes)]
 
     @property
+    def node_token_seconds(self) -> float | None:
+        """How long tokens of nodes last. None: other engines hand them out and take them back."""
+        return NODE_TOKEN_SECONDS if self.engine == LOCAL else None
+
+    @property
     def retention(self) -> Retention:
         """How long jobs that are over are kept."""
         return Retention(seconds=self.keep_days * DAY_SECONDS, jobs=self.keep_jobs)
+
+    @property
+    def limits(self) -> ClusterLimits:
+        """What bounds users who have no limits of their own, and the disk."""
+        found = ClusterLimits.of(self.quotas, self.disk_reserve)
+        return replace(found, user_requests=self.user_requests)
 
     @property
     def health_rules(self) -> HealthRules:
@@ -254,11 +296,31 @@ class ClusterSettings:
         if (raw := read_json(place.cluster_json)) is None:
             return None
         known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
-        lists = {name: tuple(raw.get(name, ())) for name in ("shared", "labels", "oidc_roles")}
+        lists = {name: tuple(raw.get(name, ())) for name in LISTS}
         return cls(**(known | lists))
 
     def save(self, place: ClusterDir) -> None:
         write_atomically(place.cluster_json, json.dumps(asdict(self)))
+
+
+def syslog_target(address: str) -> tuple[str, int] | str:
+    """Return host and port of udp://HOST[:PORT], or the socket of unix:PATH.
+
+    Raises: SpecInvalid.
+    """
+    try:
+        found = urlsplit(address)
+        if found.scheme == "unix" and found.path.startswith("/") and not found.netloc:
+            return found.path
+        plain = not (found.path or found.query or found.fragment or found.username)
+        if found.scheme == "udp" and found.hostname and plain:
+            return found.hostname, found.port or SYSLOG_PORT
+    except ValueError:  # of a port
+        pass
+    raise SpecInvalid(
+        f"--audit-syslog {address[:200]} is not an address of a syslog",
+        hint="write: --audit-syslog udp://log.example.org:514, or --audit-syslog unix:/dev/log",
+    )
 
 
 def is_loopback(host: str) -> bool:

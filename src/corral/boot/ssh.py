@@ -20,6 +20,7 @@ AT_ONCE: Final = 32
 SSH_PORT: Final = 22
 VENV: Final = ".corral/venv"
 WHEELS: Final = ".corral/wheels"
+REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")  # of the base install, by hash
 _MAIN: Final = "from corral.cli.main import main; main()"
 _FIND: Final = (
     "for python in {candidates}; do "
@@ -209,10 +210,13 @@ async def _installed(
             "it has no Python of version 3.11 or newer", hint="install one there, and try again"
         )
     await _put(connection, wheel)
-    what = " ".join((f'"$HOME/{WHEELS}/{wheel.name}"', *map(shlex.quote, beside)))
+    await _put(connection, REQUIREMENTS)
+    pip = f'"{python}" -m pip install -q --disable-pip-version-check'
     steps = (
         f'{out.strip()} -m venv --clear "$HOME/{VENV}"',
-        " ".join((f'"{python}" -m pip install -q --disable-pip-version-check', what)),
+        f'{pip} --require-hashes -r "$HOME/{WHEELS}/{REQUIREMENTS.name}"',
+        f'{pip} --no-deps "$HOME/{WHEELS}/{wheel.name}"',
+        *([f"{pip} {shlex.join(beside)}"] if beside else []),
         f'echo "{installed}" > "{mark}"',
     )
     for step in steps:
@@ -226,11 +230,11 @@ async def _installed(
     return python
 
 
-async def _put(connection: "asyncssh.SSHClientConnection", wheel: Path) -> None:
+async def _put(connection: "asyncssh.SSHClientConnection", file: Path) -> None:
     """By the shell, since not every ssh server brings files. Raises: HostFailed."""
-    script = f'umask 077; mkdir -p "$HOME/{WHEELS}" && cat > "$HOME/{WHEELS}/{wheel.name}"'
+    script = f'umask 077; mkdir -p "$HOME/{WHEELS}" && cat > "$HOME/{WHEELS}/{file.name}"'
     command = f"sh -c {shlex.quote(script)}"
-    done = await connection.run(command, input=wheel.read_bytes(), encoding=None)
+    done = await connection.run(command, input=file.read_bytes(), encoding=None)
     if done.returncode != 0:
         raise HostFailed(f"~/{WHEELS} cannot be written there", hint="see: df -h ~, there")
 

@@ -4,15 +4,12 @@ import secrets
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from corral.boot.extras import check_extra
 from corral.boot.settings import ClusterDir, ClusterSettings, once
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.ports.store import Store
-
-if TYPE_CHECKING:
-    from corral.boot.sealing import KeyRing
 
 VARIABLE: Final = "CORRAL_STORE"
 KEPT: Final = "store"  # of the cluster's directory: what the variable said
@@ -20,7 +17,12 @@ IDENTITY: Final = "identity"
 MARK: Final = ".corral-state"
 
 
-def open_store(place: ClusterDir, url: str | None, fresh_id: Callable[[], str]) -> Store:
+def open_store(
+    place: ClusterDir,
+    url: str | None,
+    fresh_id: Callable[[], str],
+    seal: Callable[[str], str] | None = None,
+) -> Store:
     """The file of the directory, or the database at the URL. Raises: as the stores do,
     and Conflict.
 
@@ -29,7 +31,7 @@ def open_store(place: ClusterDir, url: str | None, fresh_id: Callable[[], str]) 
     if url is None:
         from corral.store.sqlite import SqliteStore
 
-        return SqliteStore(place.database, fresh_id=fresh_id)
+        return SqliteStore(place.database, fresh_id=fresh_id, seal=seal)
     if place.database.exists():
         raise Conflict(
             f"{place.root} has a store of its own already, with the jobs that were recorded in it",
@@ -38,7 +40,7 @@ def open_store(place: ClusterDir, url: str | None, fresh_id: Callable[[], str]) 
     check_extra("postgres", "a store that several heads share")
     from corral.store.postgres import PostgresStore
 
-    return PostgresStore(url, fresh_id=fresh_id)
+    return PostgresStore(url, fresh_id=fresh_id, seal=seal)
 
 
 def url_in(file: str | None) -> str | None:
@@ -66,21 +68,12 @@ def url_in(file: str | None) -> str | None:
     return text
 
 
-async def agree(
-    store: Store, place: ClusterDir, settings: ClusterSettings, keys: "KeyRing"
-) -> None:
+async def agree(store: Store, place: ClusterDir, settings: ClusterSettings) -> None:
     """Compare with the other heads what all must have alike; then take the name, which one that is
     refused must not keep.
 
     Raises: Conflict where they have it otherwise, StoreTrouble.
     """
-    if await store.agree("key", keys.check) != keys.check:
-        raise Conflict(
-            f"the key {keys.path} is another than that of the other heads: this one could not "
-            "read the secrets",
-            hint=f"copy the file `key` of another head's directory to {keys.path} (chmod 600), or "
-            "name it: corral up --key-file FILE",
-        )
     folder = Path(settings.shared_state or "")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,34 +8,41 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from corral.api.settings import ApiSettings
 from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.ids import JobId
 from corral.domain.world import World
+from corral.ports.log import Log
 from corral.ports.store import Store
 
 LOOK_SECONDS: Final = 5.0
-UNASKED_SECONDS: Final = 86400.0
+UNASKED_SECONDS: Final = 3600.0
+STALLED_SECONDS: Final = 600.0  # an upload that has not grown for so long is given up
+SWEEP_SECONDS: Final = 60.0  # the uploads are looked through at least so often
 SNAPSHOT: Final = ".tar.gz"
-log = structlog.get_logger("corral.boot")
+log = Log("corral.boot")
 
 
 async def keep_swept(control: Control, about: ApiSettings) -> None:
     """For ever. A disk that fails is tried again: what stays too long harms nobody."""
     swept = -1  # how many were forgotten when the disk was last looked through
+    now, uploads_at = asyncio.get_running_loop().time, float("-inf")
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         forgotten = control.keeping.forgotten
         if forgotten != swept and not control.trouble:
             try:
                 await sweep_logs(control.world, about.logs)
-                await sweep_snapshots(control.store, about.snapshots, control.clock.wall())
                 swept = forgotten
             except (OSError, Trouble) as error:
                 log.warning("not_swept", error=str(error))
+        if now() - uploads_at >= SWEEP_SECONDS and not control.trouble:
+            uploads_at = now()
+            try:
+                await sweep_snapshots(control.store, about.snapshots, control.clock.wall())
+            except (OSError, Trouble) as error:
+                log.warning("uploads_not_swept", error=str(error))
 
 
 async def sweep_logs(world: World, logs: Path) -> None:
@@ -46,21 +53,29 @@ async def sweep_logs(world: World, logs: Path) -> None:
 
 
 async def sweep_snapshots(store: Store, snapshots: Path, now: float) -> None:
-    """Remove what no job runs in and nobody has asked for in a day: it may be about to be named.
+    """Remove what no job runs in and nobody has asked for in an hour: it may be about to be named.
+    It counts against nobody's quota then.
 
     Raises: OSError, StoreTrouble.
     """
-    found = await asyncio.to_thread(_unasked, snapshots, now - UNASKED_SECONDS)
+    found = await asyncio.to_thread(_unasked, snapshots, now)
     used = await store.workdirs() if found else set()
-    for name in found:
-        if name.removesuffix(SNAPSHOT) not in used:
-            (snapshots / name).unlink(missing_ok=True)
+    gone = [name for name in found if name.removesuffix(SNAPSHOT) not in used]
+    for name in gone:
+        (snapshots / name).unlink(missing_ok=True)
+    if gone:
+        await store.drop_uploads([name.removesuffix(SNAPSHOT) for name in gone])
 
 
-def _unasked(snapshots: Path, since: float) -> list[str]:
+def _unasked(snapshots: Path, now: float) -> list[str]:
     """Snapshots, and what is left of an upload that was cut short."""
-    names = [name for name in _names(snapshots) if name.endswith((SNAPSHOT, ".part"))]
-    return [name for name in names if (snapshots / name).stat().st_mtime < since]
+    patience = {SNAPSHOT: UNASKED_SECONDS, ".part": STALLED_SECONDS}
+    return [
+        name
+        for name in _names(snapshots)
+        for ending, seconds in patience.items()
+        if name.endswith(ending) and (snapshots / name).stat().st_mtime < now - seconds
+    ]
 
 
 def _names(logs: Path) -> list[str]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from socket import gethostname
 from typing import Final
 
-import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -26,18 +25,19 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from corral.agent.route import LOOPBACK, address_towards, own_addresses
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings, is_any, is_loopback, write_atomically
+from corral.ports.log import Log
 from corral.ports.store import Store
 from corral.wire.tls import fingerprint_of
 
 DAYS: Final = 397  # as long as a certificate lasts
 RENEW_DAYS: Final = 30  # before its end
-AUTHORITY_DAYS: Final = 36_500
+AUTHORITY_DAYS: Final = 3650  # then machines join anew
 LOOK_SECONDS: Final = 3600.0
 ELSEWHERE: Final = "https://192.0.2.1"  # an address of nobody (RFC 5737): the way out leads there
 CA_KEY: Final = "ca.key"
 AUTHORITY: Final = "authority"  # what heads agree on
 EARLIER: Final = timedelta(days=30)  # clocks of other machines may be behind
-log = structlog.get_logger("corral.boot")
+log = Log("corral.boot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,7 @@ def _authority(
         _begun(name, name, key.public_key(), now, AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )

@@ -31,6 +31,7 @@ from corral.boot.stores import KEPT, VARIABLE, check_several, url_in
 from corral.domain.errors import Conflict, SpecInvalid
 from corral.engines.local.labels import labels_still_meant
 from corral.ports.engine import NO_ANSWER
+from corral.wire.node_policy import POLICY_FILE
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -45,6 +46,7 @@ MADE_HERE: Final = (
     "labels",
     "topology",
     "reboot_seconds",
+    "policy",
 )
 NODES_SECONDS: Final = 60.0
 LENT_SECONDS: Final = 110.0  # Ray alone takes some ten seconds of a processor to begin
@@ -72,10 +74,14 @@ class Asked:
     reboot_seconds: float | None = None
     keep_days: float | None = None
     keep_jobs: int | None = None
+    quotas: tuple[str, ...] | None = None
+    disk_reserve: str | None = None
     monitoring: bool | None = None
     health: str | None = None
     check_hours: float | None = None
     check_gangs: int | None = None
+    token_days: float | None = None
+    operators_add_machines: bool | None = None
     host: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -83,6 +89,10 @@ class Asked:
     name: str | None = None
     key_file: str | None = None
     shared_state: str | None = None
+    user_requests: float | None = None
+    plan_seconds: float | None = None
+    trusted_proxies: tuple[str, ...] | None = None
+    audit_syslog: str | None = None  # where entries of the audit log are sent, too
     oidc_issuer: str | None = None
     oidc_client_id: str | None = None
     oidc_secret_file: str | None = None
@@ -90,6 +100,9 @@ class Asked:
     oidc_role_claim: str | None = None
     oidc_roles: tuple[str, ...] | None = None
     oidc_domain: str | None = None
+    oidc_hosted_domain: str | None = None
+    oidc_create: bool | None = None
+    policy: Mapping[str, str] | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -238,6 +251,9 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
     check_installed(settings)
     url_in(settings.store_file)
     settings.save(place)
+    if asked.policy is not None:
+        for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
+            policy.unlink()  # the head writes it anew from the settings
     known = before[place.cluster_json] is not None
     start = Start(is_new=True, continues=known, since_bytes=logged_bytes(place))
     try:
@@ -349,7 +365,7 @@ def _said(value: Any) -> str:
 def _typed(field: str, value: Any) -> str:
     """The option as it is typed: a flag alone, one that is repeated once for each."""
     if isinstance(value, bool):
-        return _word(field)
+        return _word(field) if value else _word(field).replace("--", "--no-", 1)
     if isinstance(value, Mapping):
         value = tuple(f"{name}={word}" for name, word in value.items())
     each = value if isinstance(value, tuple) else (value,)
@@ -358,5 +374,5 @@ def _typed(field: str, value: Any) -> str:
 
 def _word(field: str) -> str:
     own = {"labels": "label", "reboot_seconds": "reboot", "engine_settings": "set"}
-    own |= {"oidc_roles": "oidc-role"}
+    own |= {"oidc_roles": "oidc-role", "trusted_proxies": "trusted-proxy", "quotas": "quota"}
     return "--" + own.get(field, field).replace("_", "-")

@@ -197,6 +197,7 @@ def print_logs_of(
     rank: int | None,
     attempt: int | None,
     tail: int | None,
+    raw: bool = False,
 ) -> None:
     """With `follow` as they come, else one index after the other."""
     from corral.cli.many import each, indices_of, print_logs
@@ -208,7 +209,7 @@ def print_logs_of(
         if common.json:
             await _json_logs(client, job, **asked)
         else:
-            await print_logs(client, job, sys.stdout, labels[job.id], **asked)
+            await print_logs(client, job, sys.stdout, labels[job.id], raw=raw, **asked)
 
     if follow:
         each(common, jobs, one)

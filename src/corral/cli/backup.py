@@ -16,13 +16,18 @@ from corral.cli.output import note, print_json, say
 if TYPE_CHECKING:
     from corral.boot.backup import About
 
-_SENSITIVE = "it holds the key of the cluster's secrets: keep it where only you can read it"
+_SENSITIVE = (
+    "it holds the key of the cluster's secrets in clear: keep it where only you can read it, or "
+    "seal it: corral backup --recipient KEY"
+)
+_SEALED = "it is sealed: only the recipient's identity opens it"
 
 
 def backup(
     file: Annotated[Path | None, Parameter(show_default=False)] = None,
     /,
     *,
+    recipient: str | None = None,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Write the whole cluster as of this moment into one file; its head may run meanwhile.
@@ -32,18 +37,21 @@ def backup(
 
     Args:
         file: Where to (corral-DATE-TIME.backup here).
+        recipient: Seal it for this key, or the one in this file (corral key generate).
     """
     from corral.boot.backup import back_up
+    from corral.boot.backup_sealing import recipient_of
 
     check_ours(common, "backup")
     now = SystemClock().wall()
     target = file or Path(time.strftime("corral-%Y%m%d-%H%M%S.backup", time.localtime(now)))
-    about = back_up(common.place, target.absolute(), now)
+    key = None if recipient is None else recipient_of(recipient)
+    about = back_up(common.place, target.absolute(), now, key)
     if common.json:
-        print_json({"file": str(target), **_facts(about)})
+        print_json({"file": str(target), "sealed": key is not None, **_facts(about)})
         return
     say(f"{target}: {_words(about)}")
-    note(_SENSITIVE)
+    note(_SEALED if key is not None else _SENSITIVE)
 
 
 def restore(
@@ -52,6 +60,7 @@ def restore(
     *,
     store_file: Path | None = None,
     shared_state: Path | None = None,
+    identity: Path | None = None,
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
     """Make the cluster of a backup in a directory that has none; `corral up` then starts it.
@@ -62,15 +71,17 @@ def restore(
     Args:
         store_file: Into the empty PostgreSQL database whose address is in this file (0600).
         shared_state: With it, the directory that all heads see.
+        identity: The file that opens a backup made with --recipient.
     """
     from corral.boot.backup import Into
     from corral.boot.backup import restore as make
+    from corral.boot.backup_sealing import identity_of
 
     check_ours(common, "restore")
     given = (str(one.absolute()) if one else None for one in (store_file, shared_state))
     into = Into(**dict(zip(("store_file", "shared_state"), given, strict=True)))
     check_several(ClusterSettings(store_file=into.store_file, shared_state=into.shared_state))
-    about = make(common.place, file, into)
+    about = make(common.place, file, into, identity_of(identity) if identity else None)
     if common.json:
         print_json({"dir": str(common.place.root), **_facts(about)})
         return

@@ -132,13 +132,14 @@ def say_pages(url: str) -> None:
 
 def say_prometheus(place: "ClusterDir") -> None:
     """Where that of --monitoring answers; nothing where there is none."""
-    from corral.boot.monitoring import prometheus_of
+    from corral.boot.monitoring import USER, prometheus_of
     from corral.boot.settings import ClusterSettings
 
     settings = ClusterSettings.load(place)
     beside = prometheus_of(place, settings) if settings is not None else None
     if beside is not None:
         say(f"Prometheus: {beside.url} on this machine; dashboards for Grafana: deploy/README.md")
+        say(f"it asks for the user {USER} and the password in {beside.password_file}")
 
 
 def say_how_to_join(common: Common, url: str, *, fresh: bool) -> None:

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from corral.boot.settings import ClusterDir
+from corral.wire.proof import INSECURE
 
 if TYPE_CHECKING:
     from corral.client import AsyncClient, Client
@@ -18,6 +19,12 @@ DIR = Parameter(
     name="--dir", negative="", help="The cluster's directory (else CORRAL_DIR, else ~/.corral)."
 )
 _JSON = Parameter(name="--json", negative="", show_default=False, help="Answer in JSON.")
+_INSECURE = Parameter(
+    name="--insecure",
+    negative="",
+    show_default=False,
+    help="Send the token also without TLS, and to a head that has not proven itself.",
+)
 _YES = Parameter(name=["--yes", "-y"], negative="", show_default=False, help="Do not ask.")
 MOST = 1_000_000  # of what is counted on the command line; the head takes no more
 MOST_ROWS = 10_000  # as many as one answer lists
@@ -32,6 +39,11 @@ class Common:
 
     dir: Annotated[Path | None, DIR] = None
     json: Annotated[bool, _JSON] = False
+    insecure: Annotated[bool, _INSECURE] = False
+
+    def __post_init__(self) -> None:
+        if self.insecure:
+            os.environ[INSECURE] = "1"
 
     @property
     def place(self) -> ClusterDir:
@@ -39,11 +51,11 @@ class Common:
 
     def client(self) -> "Client":
         """The head of CORRAL_URL, unless a directory is named; else the directory's."""
-        from corral.client import Client
+        from corral.cli.token_end import TellingClient
 
         if self.remote:
-            return Client()
-        return Client(dir=self.place.root)
+            return TellingClient()
+        return TellingClient(dir=self.place.root)
 
     def async_client(self) -> "AsyncClient":
         """The same head, from asyncio."""
@@ -66,9 +78,14 @@ class Change(Common):
 
     yes: Annotated[bool, _YES] = False
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether a person sits at a terminal."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
     def agreed(self, question: str) -> bool:
         """Ask a person; a script is taken at its word. Enter agrees."""
-        if self.yes or self.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if self.yes or self.json or not self.is_attended:
             return True
         sys.stderr.write(f"{question} [Y/n] ")
         sys.stderr.flush()

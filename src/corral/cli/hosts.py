@@ -1,12 +1,15 @@
 """up --hosts: other machines over ssh, and what came of each."""
 
+import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corral.cli.common import Common
 from corral.cli.output import cut, say, show_table, state, table
 from corral.cli.up_options import Others
+from corral.domain.node_policy import ROOT
 
 if TYPE_CHECKING:
     from corral.boot.ssh import Outcome, Target
@@ -30,9 +33,18 @@ def read(others: Others, host: str | None) -> "list[Target]":
             f"corral up --host ADDRESS --hosts {others.hosts}",
         )
     try:
-        return read_targets(others.hosts.read_text(), str(others.hosts))
+        targets = read_targets(others.hosts.read_text(), str(others.hosts))
+        return [_with_policy(one, others) for one in targets]
     except (OSError, ValueError) as error:
         raise SpecInvalid(f"{others.hosts} cannot be read: {error}", hint="name a file") from None
+
+
+def _with_policy(target: "Target", others: Others) -> "Target":
+    """Root who logs in as root there brings machines for root's own jobs too."""
+    by_root = os.geteuid() == 0 and (target.user or others.ssh_user or ROOT) == ROOT
+    if not by_root or "--policy" in target.words:
+        return target
+    return replace(target, words=(*target.words, "--policy", "root=allow"))
 
 
 def bring(common: Common, others: Others, targets: "list[Target]") -> "list[Outcome]":

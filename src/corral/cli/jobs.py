@@ -149,6 +149,7 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("asks for", forms_text(job.forms, job.shape)),
         ("place", place_text(job)),
         ("nodes", ", ".join(job.nodes)),
+        ("image", _image_text(job)),
         ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
         ("bound by", bound_text(job)),
         ("idle", _idle_text(job)),
@@ -163,6 +164,12 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("workdir", job.workdir[:12] if job.workdir else ""),
         ("run", job.run),
     ]  # fmt: skip
+
+
+def _image_text(job: "api.JobDetail") -> str:
+    """The image and the digests of what its newest attempt ran in."""
+    digests = job.attempts[-1].images if job.attempts else []
+    return clean(f"{job.image or ''} {', '.join(digests)}".strip())
 
 
 def _idle_text(job: "api.JobDetail") -> str:

@@ -12,6 +12,7 @@ from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
 from corral.cli.nodes import show_nodes
 from corral.cli.output import clock_text, note, print_json, say
+from corral.cli.up_options import POLICY_HELP, policy_of
 
 if TYPE_CHECKING:
     from corral.boot.join import Joined
@@ -56,6 +57,10 @@ class Offer:
             negative="", show_default=False, help="A directory all nodes see; may be repeated."
         ),
     ] = ()
+    policy: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", show_default=False, help=POLICY_HELP),
+    ] = ()
 
     def asked(self) -> "Asked":
         from corral.boot.up import Asked
@@ -66,6 +71,7 @@ class Offer:
             pretend=self.pretend or None,
             labels=self.label or None,
             shared=tuple(str(path.absolute()) for path in self.shared) or None,
+            policy=policy_of(self.policy),
         )
 
 

@@ -1,31 +1,38 @@
 """Ranks' pieces as whole lines, each with whose it is."""
 
+from collections import defaultdict
 from typing import IO, TYPE_CHECKING
+
+from corral.cli.terminal_text import TerminalText
 
 if TYPE_CHECKING:
     from corral.wire import api
 
 
 class Lines:
-    """Puts before each line its job, where there are several, and its rank, where `label`."""
+    """Puts before each line its job, where there are several, and its rank, where `label`. On a
+    terminal what could command it is left out, unless `raw`."""
 
-    def __init__(self, out: IO[str], *, label: bool, job: str = "") -> None:
+    def __init__(self, out: IO[str], *, label: bool, job: str = "", raw: bool = False) -> None:
         self._out = out
         self._label = label
         self._job = job
+        self._cleaned = out.isatty() and not raw
+        self._texts: defaultdict[int, TerminalText] = defaultdict(TerminalText)  # by rank
         self._rest: dict[int, tuple[int | None, str]] = {}  # a line that a rank's attempt began
 
     def write(self, piece: "api.LogLines") -> None:
         if piece.rank is None:
             return
+        data = self._texts[piece.rank].clean(piece.data) if self._cleaned else piece.data
         if not self._label and not self._job:
-            self._out.write(piece.data)
+            self._out.write(data)
             self._out.flush()
             return
         attempt, begun = self._rest.get(piece.rank, (piece.attempt, ""))
         if attempt != piece.attempt and begun:
             begun += "\n"  # its attempt has ended in the middle of a line
-        *lines, rest = (begun + piece.data).split("\n")
+        *lines, rest = (begun + data).split("\n")
         self._rest[piece.rank] = (piece.attempt, rest)
         tag = self._tag(piece.rank)
         self._out.write("".join(f"{tag} {line}\n" for line in lines))

@@ -21,6 +21,7 @@ def logs(
     rank: Count | None = None,
     attempt: Ordinal | None = None,
     tail: Count | None = None,
+    raw: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
     """Print what the ranks printed, of the newest attempt.
@@ -32,15 +33,17 @@ def logs(
         rank: Of this rank only.
         attempt: Of this attempt.
         tail: Only the last so many lines of each rank.
+        raw: On a terminal, too, print every byte; without it only colours and what stays within
+            its line command the terminal. Files and pipes always get every byte.
     """
     asked: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
     with common.client() as client:
         found = arrays.found(client, job, client.job)
         if isinstance(found, list):
-            arrays.print_logs_of(common, found, **asked)
+            arrays.print_logs_of(common, found, raw=raw, **asked)
             return
         several = found.per == "gpu" or found.shape.nodes > 1
-        lines = Lines(sys.stdout, label=several and rank is None)
+        lines = Lines(sys.stdout, label=several and rank is None, raw=raw)
         for piece in client.logs(found.id, follow=follow, rank=rank, attempt=attempt, tail=tail):
             if common.json:
                 print_json_line(piece)

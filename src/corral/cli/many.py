@@ -65,12 +65,18 @@ def follow_each(common: Common, jobs: "Sequence[api.Job]", out: IO[str]) -> "lis
 
 
 async def print_logs(
-    client: "AsyncClient", job: "api.Job", out: IO[str], label: str, **asked: Any
+    client: "AsyncClient",
+    job: "api.Job",
+    out: IO[str],
+    label: str,
+    *,
+    raw: bool = False,
+    **asked: Any,
 ) -> None:
     """Whole lines, so that those of many jobs may come between one another."""
     ranks = await client.job(job.id)
     several = ranks.per == "gpu" or ranks.shape.nodes > 1
-    lines = Lines(out, label=several and asked.get("rank") is None, job=label)
+    lines = Lines(out, label=several and asked.get("rank") is None, job=label, raw=raw)
     async for piece in client.logs(job.id, **asked):
         lines.write(piece)
     lines.finish()

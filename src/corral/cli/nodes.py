@@ -56,6 +56,11 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("memory", size_text(found.memory_bytes)),
             ("ranks in", found.containment),
             ("limits", LIMITS.get(found.containment, "")),
+            (
+                "account",
+                f"{found.shared_account}, shared by all users" * bool(found.shared_account),
+            ),
+            ("refuses", "; ".join(f"{user}: {why}" for user, why in found.refused_users.items())),
             ("own disk", "yes" if found.private_root else "no: its ranks see this machine's"),
             ("shared", ", ".join(found.shared)),
             ("labels", labels_text(found.labels)),

@@ -19,6 +19,7 @@ from corral.cli.output import (
     show_table,
     table,
 )
+from corral.cli.quotas import Limits, show_quotas
 
 if TYPE_CHECKING:
     from corral.wire import people
@@ -60,7 +61,7 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
 
 
 def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """Show one user and their tokens.
+    """Show one user, their quotas and their tokens.
 
     Args:
         name: What they are called.
@@ -73,9 +74,18 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
         print_json({**found.model_dump(mode="json"), "tokens": shown})
         return
     since = clock_text(found.created_at)
+    log_in = f"{clean(found.subject)} of {clean(found.issuer or '')}" if found.subject else "none"
     show_pairs(
-        [("user", found.name), ("role", found.role), ("state", _state(found)), ("since", since)]
+        [
+            ("user", found.name),
+            ("role", found.role),
+            ("state", _state(found)),
+            ("since", since),
+            ("log-in", log_in),
+        ]
     )
+    say()
+    show_quotas(found.quotas)
     if tokens:
         say()
         _show_tokens(tokens)
@@ -92,9 +102,10 @@ def put(
     role: Role | None = None,
     disable: _Flag = False,
     enable: _Flag = False,
+    limits: Limits = Limits(),  # noqa: B008 - frozen
     common: Change = Change(),  # noqa: B008 - frozen
 ) -> None:
-    """Change a user's role, or whether they are let in. Their jobs run on.
+    """Change a user's role, quotas, or whether they are let in. Their jobs run on.
 
     Args:
         name: What they are called.
@@ -106,13 +117,13 @@ def put(
 
     if disable and enable:
         raise Usage("--disable and --enable cannot both be", hint="write one of them")
-    if role is None and not disable and not enable:
+    if role is None and not disable and not enable and not limits.given:
         raise Usage("nothing was said to change", hint=f"corral user set {name} --role operator")
     if not common.agreed(f"change the user {name}?"):
         raise Conflict("nothing was changed")
     disabled = True if disable else False if enable else None
     with common.client() as client:
-        found = client.set_user(name, role=role, disabled=disabled)
+        found = client.set_user(name, role=role, disabled=disabled, limits=limits.given)
     if common.json:
         print_json(found)
     else:
@@ -120,21 +131,26 @@ def put(
 
 
 def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
-    """Forget a user and revoke their tokens; not while they have unfinished jobs.
+    """Forget a user, revoke their tokens and remove their secrets; not while they have unfinished
+    jobs. Secrets for everybody stay, as yours.
 
     Args:
         name: What they are called.
     """
     from corral.domain.errors import Conflict
 
-    if not common.agreed(f"remove the user {name} and revoke their tokens?"):
+    if not common.agreed(f"remove the user {name}, their tokens and their secrets?"):
         raise Conflict("nothing was changed")
     with common.client() as client:
-        client.remove_user(name)
+        removed = client.remove_user(name)
     if common.json:
-        print_json({"name": name})
-    else:
-        say(f"{name} is removed")
+        print_json(removed)
+        return
+    say(f"{name} is removed")
+    note(
+        f"tokens revoked: {removed.tokens_revoked}, secrets removed: {removed.secrets_removed}, "
+        f"secrets for everybody that are yours now: {removed.secrets_kept}"
+    )
 
 
 def create_token(
@@ -149,13 +165,16 @@ def create_token(
     Args:
         user: Whose it is (your own).
         role: The most that it lets them do (what they may).
-        expires: How long it lasts: 12h, 30d (until it is revoked).
+        expires: How long it lasts: 12h, 90d, never (30d, or the cluster's setting).
     """
-    seconds = None if expires is None else _seconds(expires, "--expires 30d")
+    never = expires == "never"
+    seconds = None if expires is None or never else _seconds(expires, "--expires 30d")
     if seconds is not None and not 1.0 <= seconds <= LONGEST_SECONDS:
         raise Usage(f"--expires {expires}: it is 1s to 3650d", hint="for example: --expires 30d")
     with common.client() as client:
-        made = client.create_token(user=user, role=role, expires_seconds=seconds)
+        made = client.create_token(
+            user=user, role=role, expires_seconds=seconds, never_expires=never
+        )
     if common.json:
         print_json(made)
         return

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 NONE = "none"
 _OPTIONS = "parent|gpus|weight|borrow|lend|max_per_user|max_duration|priorities|allow|policy|idle"
-_OPTIONS += "|preempt|gpu_hours|money|rates|period|until|then"
+_OPTIONS += "|preempt|visibility|operators|gpu_hours|money|rates|period|until|then"
 _AS_IN_A_FILE = re.compile(
     rf"\b(?P<field>{_OPTIONS}): (?P<value>\{{[^}}]*\}}|\[[^\]]*\]|\"[^\"]*\"|[^\s,{{\[]+)"
 )
@@ -111,9 +111,10 @@ def show(queue: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - f
     for kept in found.kept:
         say(f"{kept.job} waits for GPUs that are taken back from {', '.join(kept.victims)}")
     if found.users:
-        rows = table("USER", "USES", "GPU-HOURS", right=("USES", "GPU-HOURS"))
+        rows = table("USER", "USES", "GPU-HOURS", "JOBS", right=("USES", "GPU-HOURS", "JOBS"))
         for user in found.users:
-            rows.add_row(user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}")
+            jobs = "" if user.jobs is None else f"{user.jobs:,} of {user.max_jobs:,}"
+            rows.add_row(user.user, f"{user.used:g}", f"{user.used_gpu_hours:.1f}", jobs)
         say()
         show_table(rows)
 
@@ -131,6 +132,8 @@ def put(
     max_duration: str | None = None,
     priorities: str | None = None,
     allow: str | None = None,
+    visibility: str | None = None,
+    operators: str | None = None,
     idle: str | None = None,
     policy: str | None = None,
     preempt: str | None = None,
@@ -157,6 +160,8 @@ def put(
         max_duration: The longest that a job may run: 24h.
         priorities: The lowest and the highest that it takes: low..normal.
         allow: Who may submit to it, and to those below it: alice,bob or @operator (everybody).
+        visibility: Who else sees its jobs: own (nobody), queue (who may submit to it) or all.
+        operators: Users who are operators of it, and of all below it: alice,bob.
         idle: Warn, then suspend, a job that runs nothing on its GPUs: warn:15m,reclaim:1h.
         policy: default, service, fifo, fifo-skip, sjf, backfill or conservative.
         preempt: Who gives way to a higher priority in it: never, saving (jobs that save) or any.
@@ -169,13 +174,11 @@ def put(
         no_budget: Take its budget away.
         dry_run: Show what would change; nothing happens.
     """
-    given = _fields(locals())
-    _check(queue, given)  # what is wrong is said before anything is sent
+    given = _checked(queue, _fields(locals()))
     with common.client() as client:
         if not dry_run and not common.agreed(f"set queue {queue}?"):
             raise Conflict("nothing was changed")
-        found = client.set_queue(queue, given, dry_run=dry_run)
-    _tell(found, common, dry_run=dry_run)
+        _tell(client.set_queue(queue, given, dry_run=dry_run), common, dry_run=dry_run)
 
 
 def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -201,14 +204,15 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     return code
 
 
-def _check(queue: str, given: Mapping[str, Any]) -> None:
-    """Raises: SpecInvalid."""
+def _checked(queue: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What is wrong is said before anything is sent. Raises: SpecInvalid."""
     from corral.wire.queues import read_queue
 
     try:
         read_queue(queue, dict(given))
     except SpecInvalid as wrong:
         raise SpecInvalid(wrong.message, hint=_typed(wrong.hint)) from None
+    return given
 
 
 def _typed(hint: str) -> str:
@@ -242,12 +246,13 @@ def _fields(typed: Mapping[str, Any]) -> dict[str, Any]:
         raise Usage(taken, hint=f"leave out --no-budget, or {' and '.join(named)}")
     fields: dict[str, Any] = {
         **{name: typed[name] for name in ("parent", "max_duration")},
-        **{name: typed[name] for name in ("policy", "preempt")},
+        **{name: typed[name] for name in ("policy", "preempt", "visibility")},
         **{name: _number(typed[name]) for name in ("borrow", "lend", "max_per_user")},
         "weight": _float(typed["weight"]),
         "gpus": _by_type(typed["gpus"]),
         "priorities": _span(typed["priorities"]),
         "allow": _names(typed["allow"]),
+        "operators": _names(typed["operators"]),
         "idle": _pairs(typed["idle"]),
         "budget": {key: one for key, one in budget.items() if one is not None} or None,
     }

@@ -2,16 +2,27 @@
 
 import getpass
 import sys
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from corral.cli.common import Change, Common
 from corral.cli.output import clock_text, note, print_json, say, show_table, table
 
 
-def put(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
+def put(
+    name: str,
+    /,
+    *,
+    for_everybody: Annotated[bool | None, Parameter(negative="--for-me")] = None,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
     """Set a secret from standard input, or from a prompt at a terminal.
 
     Args:
         name: What jobs call it: a name that may be a variable.
+        for_everybody: Let it serve the jobs of all users, which admins may; a new one serves its
+            owner's alone, another stays as it is.
     """
     from corral.domain.errors import SpecInvalid
 
@@ -24,7 +35,7 @@ def put(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - fro
             f"the value of {name} is empty", hint=f"for example: corral secret set {name} < FILE"
         )
     with common.client() as client:
-        client.set_secret(name, value)
+        client.set_secret(name, value, for_everybody=for_everybody)
     if common.json:
         print_json({"name": name})
     else:
@@ -38,9 +49,10 @@ def ls(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     if common.json:
         print_json({"secrets": [secret.model_dump(mode="json") for secret in found]})
         return
-    rows = table("NAME", "SET BY", "WHEN")
+    rows = table("NAME", "SET BY", "SERVES", "WHEN")
     for secret in found:
-        rows.add_row(secret.name, secret.by, clock_text(secret.at))
+        serves = "everybody" if secret.for_everybody else secret.by
+        rows.add_row(secret.name, secret.by, serves, clock_text(secret.at))
     show_table(rows)
     if not found:
         note("no secret is set; to set one: corral secret set NAME")

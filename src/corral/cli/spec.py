@@ -33,6 +33,7 @@ class Typed:
     time: str | None = None
     env: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    token: str | None = None
     per: str | None = None
     checkpoint: str | None = None
     workdir: Path | None = None
@@ -58,6 +59,7 @@ def spec_of(typed: Typed) -> dict[str, Any]:
         "max_duration": typed.time,
         "env": dict(_assignment(pair) for pair in typed.env),
         "secrets": list(typed.secret),
+        "token": typed.token,
         "per": typed.per,
         "checkpoint": {"path": typed.checkpoint} if typed.checkpoint is not None else None,
         "workdir": workdir_of(typed),
@@ -91,19 +93,19 @@ def made_name(command: Sequence[str]) -> str:
 
 
 def workdir_of(typed: Typed) -> str | None:
-    """The directory whose snapshot travels: the current one, unless that is no project."""
+    """The directory whose snapshot travels: the current one, unless it is that of temporary
+    files."""
     if typed.no_workdir:
         return None
     if typed.workdir is not None:
         return str(typed.workdir.expanduser().absolute())
     here = Path.cwd()
-    return None if here in not_projects() else str(here)
+    return None if here == Path(tempfile.gettempdir()).resolve() else str(here)
 
 
-def not_projects() -> frozenset[Path]:
-    """Where people merely stand: nobody wants these sent along."""
-    places = ("/", tempfile.gettempdir(), os.path.expanduser("~"))
-    return frozenset(Path(place).resolve() for place in places)
+def is_around_home(folder: Path) -> bool:
+    """Whether it is the home directory or holds it, as / does."""
+    return Path(os.path.expanduser("~")).resolve().is_relative_to(folder)
 
 
 def _assignment(pair: str) -> tuple[str, str]:

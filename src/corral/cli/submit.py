@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from corral.cli.common import Change
 from corral.cli.embedded import head_for
 from corral.cli.failure import Usage
 from corral.cli.output import note, print_json, say
-from corral.cli.spec import Typed, spec_of
+from corral.cli.spec import Typed, is_around_home, spec_of
 from corral.cli.wishes import Wishes
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def run(
         tuple[str, ...], Parameter(name=["--env", "-e"], negative="", show_default=False)
     ] = (),
     secret: _Many = (),
+    token: Literal["own", "submit"] | None = None,
     per: Literal["node", "gpu"] | None = None,
     checkpoint: str | None = None,
     workdir: Path | None = None,
@@ -66,6 +68,7 @@ def run(
         time: The longest it may run: 4h.
         env: A variable for its ranks: K=V, or K as it is here; may be repeated.
         secret: A secret that becomes a variable of its ranks; may be repeated.
+        token: Give it a token: own, for itself and its array; submit, also to submit jobs.
         per: node runs the command once a node; gpu once a GPU, as one rank each (node).
         checkpoint: Where its saves go: a path that every node sees.
         workdir: The directory that travels with the job (the current one).
@@ -78,8 +81,28 @@ def run(
     """
     given = {key: value for key, value in locals().items() if key in Typed.__slots__}
     typed = Typed(**given)
-    spec = _script_of(typed) or spec_of(typed)
+    spec = _script_of(typed) or spec_of(_with_workdir(typed, common))
     return _go(spec, common, dry_run=dry_run, detach=detach)
+
+
+def _with_workdir(typed: Typed, common: Change) -> Typed:
+    """The same, with a decision about the workdir where the current directory is the home
+    directory or one around it: nothing of it is sent unless it is named.
+
+    Raises: Usage where nobody can be asked.
+    """
+    here = Path.cwd()
+    if typed.workdir is not None or typed.no_workdir or not is_around_home(here):
+        return typed
+    without = replace(typed, no_workdir=True)
+    if common.yes:
+        return without
+    ways = "name a directory: --workdir DIR, or send no files: --no-workdir (or --yes)"
+    if common.json or not common.is_attended:
+        raise Usage(f"{here} is no project to send along: it holds a home directory", hint=ways)
+    if not common.agreed(f"{here} holds a home directory. Submit without any of its files?"):
+        raise Usage("nothing was submitted", hint=ways)
+    return without
 
 
 def _script_of(typed: Typed) -> dict[str, Any] | None:
@@ -130,10 +153,14 @@ def apply(
 def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: bool) -> int:
     from corral.cli.plan import show_plan
     from corral.client.spec import read_wished
+    from corral.client.workdir import notes_on
     from corral.domain.errors import Conflict
 
     wished = read_wished(spec)  # what is wrong is said before anything is started
     _note_past(wished)
+    for path in wished.workdirs:
+        for left_out in notes_on(path):
+            note(left_out)
     if dry_run:
         planned = _plan(common, wished, spec)
         if common.json:

@@ -126,6 +126,7 @@ Alone, it looks at this machine and the whole cluster, and says what to do.
     "secret": "Keep secrets for jobs; they are never shown again.",
     "user": "Say who may do what.",
     "token": "Make, list and revoke what lets people and programs in.",
+    "key": "Change the cluster's key, and make keys for backups.",
     "service": "Let systemd keep the head, or a node's agent, running.",
     "completion": "Let the shell complete commands.",
 }
@@ -251,10 +252,15 @@ COMMANDS: Final = (
     Command("user ls", "people:ls", "List the users.", alias="list"),
     Command("user show", "people:show", "Show one user and their tokens."),
     Command("user set", "people:put", "Change a user's role, or whether they are let in."),
+    Command("user link", "log_ins:link", "Let one identity at the provider log in as a user."),
+    Command("user unlink", "log_ins:unlink", "Let no identity at the provider log in as a user."),
+    Command("user pending", "log_ins:pending", "List refused log-ins that wait for a link."),
     Command("user rm", "people:rm", "Forget a user and revoke their tokens.", alias="remove"),
     Command("token create", "people:create_token", "Make a token and print it, this once."),
     Command("token ls", "people:ls_tokens", "List tokens, of people and of nodes.", alias="list"),
     Command("token revoke", "people:revoke_token", "Take tokens back, at once."),
+    Command("key rotate", "keys:rotate", "Seal all secrets with a fresh key."),
+    Command("key generate", "keys:generate", "Make a pair of keys for sealed backups."),
     Command("backup", "backup:backup", "Write the whole cluster into one file.", CLUSTER),
     Command("restore", "backup:restore", "Make the cluster of a backup in a directory.", CLUSTER),
     Command(

@@ -7,11 +7,18 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from corral.boot.settings import ENGINES
+from corral.cli.up_limits import Limits
+
+POLICY_HELP = (
+    "A field of the node's own policy, which no head can change, NAME=VALUE: root=allow, "
+    "min_uid=1000, uid_range=200000-265535, deny=ann,bob, tmp=shared, memory=all, "
+    "registries=ghcr.io, host_paths=/data; may be repeated."
+)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Care:
+class Care(Limits):
     """What the head keeps, and what it does by itself."""
 
     keep_days: Annotated[
@@ -48,16 +55,36 @@ class Care:
             "does (0).",
         ),
     ] = None
+    token_days: Annotated[
+        float | None,
+        Parameter(
+            name="--token-days",
+            help="Days after which a token ends that is made without an end of its own (30).",
+        ),
+    ] = None
+    operators_add_machines: Annotated[
+        bool | None,
+        Parameter(
+            name="--operators-add-machines",
+            negative="--admins-add-machines",
+            help="Let operators make join tokens, too: a machine is given the secrets and workdirs "
+            "of all users' jobs that are placed on it (admins alone).",
+        ),
+    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
         """As boot's Asked has them."""
         return {
+            **self.limits,
             "keep_days": self.keep_days,
             "keep_jobs": self.keep_jobs,
+            **self.bounds,
             "health": self.health,
             "check_hours": self.check_hours,
             "check_gangs": self.check_gangs,
+            "token_days": self.token_days,
+            "operators_add_machines": self.operators_add_machines,
         }
 
 
@@ -113,6 +140,10 @@ class Layout:
         str | None,
         Parameter(help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."),
     ] = None
+    policy: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", show_default=False, help=POLICY_HELP),
+    ] = ()
 
     @property
     def given(self) -> dict[str, Any]:
@@ -121,6 +152,7 @@ class Layout:
             "gpu_slices": self.gpu_slices,
             "labels": self.label or None,
             "topology": self.topology,
+            "policy": policy_of(self.policy),
         }
 
 
@@ -141,13 +173,23 @@ class Serving:
         Parameter(name="--tls-certificate", help="Certificate file, instead of one that is made."),
     ] = None
     tls_key: Annotated[Path | None, Parameter(name="--tls-key", help="Its key file.")] = None
+    trusted_proxy: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--trusted-proxy",
+            negative="",
+            show_default=False,
+            help="Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto "
+            "headers are believed; may be repeated (none).",
+        ),
+    ] = ()
 
     @property
     def given(self) -> dict[str, Any]:
         """As boot's Asked has them."""
         files = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
         named = {name: str(file.absolute()) if file else None for name, file in files.items()}
-        return {"host": self.host, **named}
+        return {"host": self.host, "trusted_proxies": self.trusted_proxy or None, **named}
 
 
 @Parameter(name="*")
@@ -162,11 +204,18 @@ class Watching:
             help="Run Prometheus, where it is installed, with Corral's rules of what to warn of.",
         ),
     ] = None
+    audit_syslog: Annotated[
+        str | None,
+        Parameter(
+            name="--audit-syslog",
+            help="Send the audit log to a syslog, too: udp://HOST:514 or unix:/dev/log.",
+        ),
+    ] = None
 
     @property
     def given(self) -> dict[str, Any]:
         """As boot's Asked has them."""
-        return {"monitoring": self.monitoring}
+        return {"monitoring": self.monitoring, "audit_syslog": self.audit_syslog}
 
 
 @Parameter(name="*")
@@ -260,6 +309,22 @@ class SignOn:
         ),
     ] = None
 
+    hosted_domain: Annotated[
+        str | None,
+        Parameter(
+            name="--oidc-hosted-domain",
+            help="With Google: the Workspace domain whose accounts may log in (--oidc-domain).",
+        ),
+    ] = None
+    create: Annotated[
+        bool | None,
+        Parameter(
+            name="--oidc-create",
+            negative="--no-oidc-create",
+            help="Whether the first log-in makes the user; else an admin links each.",
+        ),
+    ] = None
+
     @property
     def given(self) -> dict[str, Any]:
         """As boot's Asked has them."""
@@ -271,6 +336,8 @@ class SignOn:
             "oidc_role_claim": self.role_claim,
             "oidc_user_claim": self.user_claim,
             "oidc_domain": self.domain,
+            "oidc_hosted_domain": self.hosted_domain,
+            "oidc_create": self.create,
         }
 
 
@@ -300,6 +367,19 @@ class Others:
             help="A Python there that has Corral already: then nothing is installed.",
         ),
     ] = None
+
+
+def policy_of(words: tuple[str, ...]) -> dict[str, str] | None:
+    """NAME=VALUE, each, of a node's policy; None without any. Raises: SpecInvalid."""
+    from corral.domain.errors import SpecInvalid
+    from corral.domain.node_policy import NodePolicy, policy_with
+
+    for word in words:
+        if "=" not in word:
+            raise SpecInvalid(f"--policy {word[:60]} is not NAME=VALUE", hint="--policy root=allow")
+    given = {name.strip(): value for name, _, value in (word.partition("=") for word in words)}
+    policy_with(NodePolicy(), given)
+    return given or None
 
 
 def pairs_of(words: tuple[str, ...], engine: str | None = None) -> dict[str, str]:

@@ -14,9 +14,8 @@ from corral.client.calls import Call, Stream
 from corral.client.check_calls import AsyncChecks
 from corral.client.node_calls import AsyncNodes
 from corral.client.people_calls import AsyncPeople
+from corral.client.proving import async_http_client, was_refused
 from corral.client.request import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
     STREAM_NAP,
     STREAM_PATIENCE,
     Following,
@@ -30,6 +29,7 @@ from corral.client.sight_calls import AsyncSights
 from corral.client.spec import Spec, read_wished
 from corral.client.target import Target, Where, error_of, no_answer
 from corral.client.workdir import Snapshot, pack
+from corral.domain.errors import WrongHead
 
 if TYPE_CHECKING:
     import httpx2
@@ -169,6 +169,8 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
         from websockets.asyncio.client import connect
         from websockets.exceptions import InvalidStatus
 
+        from corral.wire.proven_socket import proven_socket
+
         path = calls.attach_path(
             job, rank=rank, shell=shell, rows=rows, columns=columns, command=command
         )
@@ -176,12 +178,14 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
             for left in reversed(range(self._where.heads)):
                 target, address, options = self._where.socket(path)
                 try:
+                    if target.needs_proof:
+                        options["sock"] = await proven_socket(target.url, target.challenge)
                     dialled = connect(address, **options)
                     connection = await stack.enter_async_context(dialled)
                     break
                 except InvalidStatus as error:
                     raise error_of(error.response.status_code, bytes(error.response.body)) from None
-                except OSError as error:
+                except (OSError, WrongHead) as error:
                     self._where.pass_over()
                     if not left:
                         raise no_answer(target, error) from None
@@ -264,8 +268,8 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
     async def secrets(self) -> "list[api.Secret]":
         return await self._call(calls.secrets())
 
-    async def set_secret(self, name: str, value: str) -> None:
-        await self._call(calls.set_secret(name, value))
+    async def set_secret(self, name: str, value: str, *, for_everybody: bool | None = None) -> None:
+        await self._call(calls.set_secret(name, value, for_everybody))
 
     async def drop_secret(self, name: str) -> None:
         await self._call(calls.drop_secret(name))
@@ -291,12 +295,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
 
     def _client(self, target: Target) -> "httpx2.AsyncClient":
         if target.is_tls not in self._http:
-            import httpx2
-
-            timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-            trusted = self._where.trust(target)
-            made = httpx2.AsyncClient(timeout=timeout, trust_env=False, verify=trusted)
-            self._http[target.is_tls] = made
+            self._http[target.is_tls] = async_http_client(self._where.trust(target))
         return self._http[target.is_tls]
 
     async def _call(self, call: Call[T]) -> T:
@@ -312,16 +311,16 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
                     json=call.json,
                     headers=headers(target),
                 )
-            except httpx2.TransportError as error:
-                refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
-                if nap is None or not worth_another_try(call, nap, refused=refused):
+                if nap is None or not worth_another_try(call, nap, refused=was_refused(error)):
                     raise no_answer(target, error) from None
                 await asyncio.sleep(nap)
                 continue
             if answer.status_code == 503 and nap is not None:
                 await asyncio.sleep(retry_after(answer.headers.get("Retry-After"), nap))
                 continue
+            self._where.note(answer.headers)
             if answer.status_code >= 400:
                 raise error_of(answer.status_code, answer.content)
             return call.read(body_of(answer.content))
@@ -348,7 +347,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
                             given_up = time.monotonic() + STREAM_PATIENCE
                             for value in following.feed(piece):
                                 yield value
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
                 if time.monotonic() > given_up:
                     raise no_answer(target, error) from None
@@ -375,7 +374,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
                         headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
                     )
                 break
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
                 if not left:
                     raise no_answer(target, error) from None

@@ -229,8 +229,11 @@ def secrets() -> "Call[list[api.Secret]]":
     )
 
 
-def set_secret(name: str, value: str) -> Call[None]:
-    return Call(method="PUT", path=_secret(name), json={"value": value}, read=_nothing)
+def set_secret(name: str, value: str, for_everybody: bool | None = None) -> Call[None]:
+    body: dict[str, Any] = {"value": value}
+    if for_everybody is not None:
+        body["for_everybody"] = for_everybody
+    return Call(method="PUT", path=_secret(name), json=body, read=_nothing)
 
 
 def drop_secret(name: str) -> Call[None]:

@@ -1,5 +1,6 @@
 """Calls about users, tokens and the audit log, as values; and both clients' methods for them."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from corral.client.calls import Call, quoted, read_as
@@ -16,8 +17,8 @@ def users() -> "Call[list[people.User]]":
     )
 
 
-def user(name: str) -> "Call[people.User]":
-    return Call(method="GET", path=_user(name), read=read_as("people.User"))
+def user(name: str) -> "Call[people.UserDetail]":
+    return Call(method="GET", path=_user(name), read=read_as("people.UserDetail"))
 
 
 def add_user(name: str, role: str) -> "Call[people.User]":
@@ -27,14 +28,44 @@ def add_user(name: str, role: str) -> "Call[people.User]":
     )
 
 
-def set_user(name: str, role: str | None, disabled: bool | None) -> "Call[people.User]":
-    body = {"role": role, "disabled": disabled}
+def set_user(
+    name: str,
+    role: str | None,
+    disabled: bool | None,
+    limits: Mapping[str, int | str | None] | None,
+) -> "Call[people.User]":
+    body = {"role": role, "disabled": disabled, "limits": limits or None}
     given = {key: value for key, value in body.items() if value is not None}
     return Call(method="PATCH", path=_user(name), json=given, read=read_as("people.User"))
 
 
-def remove_user(name: str) -> Call[None]:
-    return Call(method="DELETE", path=_user(name), read=lambda body: None, repeatable=False)
+def link_user(
+    name: str, issuer: str | None, subject: str | None, pending: str | None
+) -> "Call[people.User]":
+    body = {"issuer": issuer, "subject": subject, "pending": pending}
+    given = {key: value for key, value in body.items() if value is not None}
+    path = f"{_user(name)}/identity"
+    return Call(method="PUT", path=path, json=given, read=read_as("people.User"))
+
+
+def unlink_user(name: str) -> "Call[people.User]":
+    return Call(method="DELETE", path=f"{_user(name)}/identity", read=read_as("people.User"))
+
+
+def pending_log_ins() -> "Call[list[people.PendingLogIn]]":
+    read = read_as("people.PendingLogIns")
+    return Call(method="GET", path="/v1/log-ins", read=lambda body: read(body).pending)
+
+
+def remove_user(name: str) -> "Call[people.UserRemoved]":
+    read = read_as("people.UserRemoved")
+    return Call(method="DELETE", path=_user(name), read=read, repeatable=False)
+
+
+def rotate_key() -> "Call[people.KeyRotated]":
+    return Call(
+        method="POST", path="/v1/keys/rotate", read=read_as("people.KeyRotated"), repeatable=False
+    )
 
 
 def tokens() -> "Call[list[people.Token]]":
@@ -44,10 +75,12 @@ def tokens() -> "Call[list[people.Token]]":
 
 
 def create_token(
-    user: str | None, role: str | None, expires_seconds: float | None
+    user: str | None, role: str | None, expires_seconds: float | None, never_expires: bool = False
 ) -> "Call[people.TokenMade]":
     body = {"user": user, "role": role, "expires_seconds": expires_seconds}
-    given = {key: value for key, value in body.items() if value is not None}
+    given: dict[str, Any] = {key: value for key, value in body.items() if value is not None}
+    if never_expires:
+        given["never_expires"] = True
     read = read_as("people.TokenMade")
     return Call(method="POST", path="/v1/tokens", json=given, read=read, repeatable=False)
 
@@ -63,9 +96,10 @@ def create_link() -> "Call[people.LinkMade]":
 
 
 def audit(
-    user: str | None, since: float, before: int | None, limit: int
+    user: str | None, since: float, before: int | None, after: int | None, limit: int
 ) -> "Call[list[people.AuditEntry]]":
-    query: dict[str, Any] = {"user": user, "since": since, "before": before, "limit": limit}
+    query: dict[str, Any] = {"user": user, "since": since, "limit": limit}
+    query |= {"before": before, "after": after}
     given = {key: value for key, value in query.items() if value is not None}
     return Call(
         method="GET",
@@ -89,21 +123,50 @@ class SyncPeople:
         """All, or to those who may not see others, themselves."""
         return self._call(users())
 
-    def user(self, name: str) -> "people.User":
+    def user(self, name: str) -> "people.UserDetail":
         return self._call(user(name))
 
     def add_user(self, name: str, *, role: str = "user") -> "people.User":
         return self._call(add_user(name, role))
 
     def set_user(
-        self, name: str, *, role: str | None = None, disabled: bool | None = None
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        disabled: bool | None = None,
+        limits: Mapping[str, int | str | None] | None = None,
     ) -> "people.User":
-        """What is left out stays. A disabled user is let in no more; their jobs run on."""
-        return self._call(set_user(name, role, disabled))
+        """What is left out stays. A disabled user is let in no more; their jobs run on. `limits`:
+        quotas by name; None takes one away."""
+        return self._call(set_user(name, role, disabled, limits))
 
-    def remove_user(self, name: str) -> None:
-        """Forget the user and revoke their tokens."""
-        self._call(remove_user(name))
+    def rotate_key(self) -> "people.KeyRotated":
+        """Seal all secrets with a fresh key; tokens of jobs that run go on for 30 days."""
+        return self._call(rotate_key())
+
+    def link_user(
+        self,
+        name: str,
+        *,
+        issuer: str | None = None,
+        subject: str | None = None,
+        pending: str | None = None,
+    ) -> "people.User":
+        """Let one identity at the provider log in as the user: by both, or as it waits."""
+        return self._call(link_user(name, issuer, subject, pending))
+
+    def unlink_user(self, name: str) -> "people.User":
+        """Let no identity at the provider log in as the user."""
+        return self._call(unlink_user(name))
+
+    def pending_log_ins(self) -> "list[people.PendingLogIn]":
+        """Refused log-ins of the last day that no user is linked to."""
+        return self._call(pending_log_ins())
+
+    def remove_user(self, name: str) -> "people.UserRemoved":
+        """Forget the user, revoke their tokens and remove their secrets."""
+        return self._call(remove_user(name))
 
     def tokens(self) -> "list[people.Token]":
         """All, or to those who may not see others', their own; never a secret."""
@@ -115,9 +178,11 @@ class SyncPeople:
         user: str | None = None,
         role: str | None = None,
         expires_seconds: float | None = None,
+        never_expires: bool = False,
     ) -> "people.TokenMade":
-        """A new token, of the caller where no user is named. Its secret is answered this once."""
-        return self._call(create_token(user, role, expires_seconds))
+        """A new token, of the caller where no user is named. Its secret is answered this once. It
+        lasts for as long as the cluster's setting says (30 days) where no end is given."""
+        return self._call(create_token(user, role, expires_seconds, never_expires))
 
     def revoke_token(self, id: str) -> "people.Token":
         return self._call(revoke_token(id))
@@ -132,10 +197,12 @@ class SyncPeople:
         user: str | None = None,
         since: float = 0.0,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 1_000,
     ) -> "list[people.AuditEntry]":
-        """Who asked for what, newest first; `since` in wall-clock seconds since 1970."""
-        return self._call(audit(user, since, before, limit))
+        """Who asked for what, newest first; `since` in wall-clock seconds since 1970. With
+        `after` a number, the oldest first from there on."""
+        return self._call(audit(user, since, before, after, limit))
 
 
 class AsyncPeople:
@@ -147,19 +214,43 @@ class AsyncPeople:
     async def users(self) -> "list[people.User]":
         return await self._call(users())
 
-    async def user(self, name: str) -> "people.User":
+    async def user(self, name: str) -> "people.UserDetail":
         return await self._call(user(name))
+
+    async def rotate_key(self) -> "people.KeyRotated":
+        return await self._call(rotate_key())
 
     async def add_user(self, name: str, *, role: str = "user") -> "people.User":
         return await self._call(add_user(name, role))
 
     async def set_user(
-        self, name: str, *, role: str | None = None, disabled: bool | None = None
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        disabled: bool | None = None,
+        limits: Mapping[str, int | str | None] | None = None,
     ) -> "people.User":
-        return await self._call(set_user(name, role, disabled))
+        return await self._call(set_user(name, role, disabled, limits))
 
-    async def remove_user(self, name: str) -> None:
-        await self._call(remove_user(name))
+    async def link_user(
+        self,
+        name: str,
+        *,
+        issuer: str | None = None,
+        subject: str | None = None,
+        pending: str | None = None,
+    ) -> "people.User":
+        return await self._call(link_user(name, issuer, subject, pending))
+
+    async def unlink_user(self, name: str) -> "people.User":
+        return await self._call(unlink_user(name))
+
+    async def pending_log_ins(self) -> "list[people.PendingLogIn]":
+        return await self._call(pending_log_ins())
+
+    async def remove_user(self, name: str) -> "people.UserRemoved":
+        return await self._call(remove_user(name))
 
     async def tokens(self) -> "list[people.Token]":
         return await self._call(tokens())
@@ -170,8 +261,9 @@ class AsyncPeople:
         user: str | None = None,
         role: str | None = None,
         expires_seconds: float | None = None,
+        never_expires: bool = False,
     ) -> "people.TokenMade":
-        return await self._call(create_token(user, role, expires_seconds))
+        return await self._call(create_token(user, role, expires_seconds, never_expires))
 
     async def revoke_token(self, id: str) -> "people.Token":
         return await self._call(revoke_token(id))
@@ -185,6 +277,7 @@ class AsyncPeople:
         user: str | None = None,
         since: float = 0.0,
         before: int | None = None,
+        after: int | None = None,
         limit: int = 1_000,
     ) -> "list[people.AuditEntry]":
-        return await self._call(audit(user, since, before, limit))
+        return await self._call(audit(user, since, before, after, limit))

@@ -13,9 +13,8 @@ from corral.client.calls import Call, Stream
 from corral.client.check_calls import SyncChecks
 from corral.client.node_calls import SyncNodes
 from corral.client.people_calls import SyncPeople
+from corral.client.proving import http_client, was_refused
 from corral.client.request import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
     STREAM_NAP,
     STREAM_PATIENCE,
     Following,
@@ -29,6 +28,7 @@ from corral.client.sight_calls import SyncSights
 from corral.client.spec import Spec, Wished, read_wished
 from corral.client.target import Target, Where, error_of, no_answer
 from corral.client.workdir import Snapshot, pack
+from corral.domain.errors import WrongHead
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,8 +77,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
     def submit(self, spec: Spec, *, key: str | None = None) -> "list[api.Job]":
         """Queue the job or jobs of a spec: a mapping, several of them, or a file.
 
-        The workdir is uploaded first. They are durable when this returns. The same key again
-        answers with the first jobs.
+        The workdir goes first. They are durable on return; the same key answers with the first.
         """
         return self._call(calls.submit(self._ready(spec), key or secrets.token_hex(16)))
 
@@ -189,6 +188,8 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         from websockets.exceptions import InvalidStatus
         from websockets.sync.client import connect
 
+        from corral.wire.proven_http import proven_connection
+
         path = calls.attach_path(
             job, rank=rank, shell=shell, rows=rows, columns=columns, command=command
         )
@@ -196,12 +197,14 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
             for left in reversed(range(self._where.heads)):
                 target, address, options = self._where.socket(path)
                 try:
+                    if target.needs_proof:
+                        options["sock"] = proven_connection(target.url, target.challenge)
                     dialled = connect(address, **options)
                     connection = stack.enter_context(dialled)
                     break
                 except InvalidStatus as error:
                     raise error_of(error.response.status_code, bytes(error.response.body)) from None
-                except OSError as error:
+                except (OSError, WrongHead) as error:
                     self._where.pass_over()
                     if not left:
                         raise no_answer(target, error) from None
@@ -286,8 +289,9 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         """Names; a value is never answered."""
         return self._call(calls.secrets())
 
-    def set_secret(self, name: str, value: str) -> None:
-        self._call(calls.set_secret(name, value))
+    def set_secret(self, name: str, value: str, *, for_everybody: bool | None = None) -> None:
+        """Set it for one's own jobs or, by an admin, for everybody's; None: as it is."""
+        self._call(calls.set_secret(name, value, for_everybody))
 
     def drop_secret(self, name: str) -> None:
         self._call(calls.drop_secret(name))
@@ -311,12 +315,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
 
     def _client(self, target: Target) -> "httpx2.Client":
         if target.is_tls not in self._http:
-            import httpx2
-
-            timeout = httpx2.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
-            trusted = self._where.trust(target)
-            made = httpx2.Client(timeout=timeout, trust_env=False, verify=trusted)
-            self._http[target.is_tls] = made
+            self._http[target.is_tls] = http_client(self._where.trust(target))
         return self._http[target.is_tls]
 
     def _call(self, call: Call[T]) -> T:
@@ -332,16 +331,16 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
                     json=call.json,
                     headers=headers(target),
                 )
-            except httpx2.TransportError as error:
-                refused = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+            except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
-                if nap is None or not worth_another_try(call, nap, refused=refused):
+                if nap is None or not worth_another_try(call, nap, refused=was_refused(error)):
                     raise no_answer(target, error) from None
                 time.sleep(nap)
                 continue
             if answer.status_code == 503 and nap is not None:
                 time.sleep(retry_after(answer.headers.get("Retry-After"), nap))
                 continue
+            self._where.note(answer.headers)
             if answer.status_code >= 400:
                 raise error_of(answer.status_code, answer.content)
             return call.read(body_of(answer.content))
@@ -366,7 +365,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
                     for piece in answer.iter_raw() if answer.status_code < 400 else ():
                         given_up = time.monotonic() + STREAM_PATIENCE
                         yield from following.feed(piece)
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
                 if time.monotonic() > given_up:
                     raise no_answer(target, error) from None
@@ -391,7 +390,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
                         headers={**headers(target), "Content-Length": str(snapshot.size_bytes)},
                     )
                 break
-            except httpx2.TransportError as error:
+            except (httpx2.TransportError, WrongHead) as error:
                 self._where.pass_over()
                 if not left:
                     raise no_answer(target, error) from None

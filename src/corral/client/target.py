@@ -4,6 +4,8 @@ import json
 import os
 import re
 import ssl
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +21,7 @@ from corral.domain.errors import (
     Unauthorised,
     Unreachable,
 )
+from corral.wire.proof import Challenge, needs_proof
 from corral.wire.tls import trusting
 
 DEFAULT_DIR: Final = "~/.corral"
@@ -40,10 +43,15 @@ class Target:
     url: str
     token: str
     begin: str = "run: corral up"
+    needs_proof: bool = False
 
     @property
     def is_tls(self) -> bool:
         return self.url.startswith("https:")
+
+    def challenge(self, address: tuple[str, int]) -> Challenge:
+        """Return the question that the head must answer before the token is sent to it."""
+        return Challenge.by_token(self.url, self.token, address)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,12 +66,15 @@ class Where:
     token: str | None = None
     dir: str | Path | None = None
     _passed_over: int = field(default=0, init=False)
+    token_ends_at: float | None = field(default=None, init=False)  # said in its last days
+    _own: bool = field(default=False, init=False)  # the token is the directory's
 
     def target(self) -> Target:
         """Read anew at each connection: a head that came back may have another address.
 
         Raises: Unreachable when no head was ever started there; SpecInvalid on an odd address;
-            Unauthorised when there is no token for it, or what is given cannot be one.
+            Unauthorised when there is no token for it, or what is given cannot be one; InsecureHead
+            when the token would travel in clear to another machine.
         """
         given = self._given()
         urls = _addresses(given or self._head_url())
@@ -76,12 +87,24 @@ class Where:
         here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
         said = f"see that a head runs {here}; {_from_where(given)}" if given else self._begin()
         chosen = urls[self._passed_over % len(urls)]
-        return Target(url=chosen, token=self._token(urls if given else None), begin=said)
+        return Target(
+            url=chosen,
+            token=self._token(urls if given else None),
+            begin=said,
+            needs_proof=needs_proof(chosen),
+        )
 
     @property
     def heads(self) -> int:
         """How many there are to choose from."""
         return len(_addresses(self._given() or "-"))
+
+    def note(self, headers: Mapping[str, str]) -> None:
+        """Keep when the token ends, as an answer says; the directory's is renewed by its head."""
+        if self._own:
+            return
+        with suppress(KeyError, ValueError):
+            self.token_ends_at = float(headers["corral-token-ends"])
 
     def pass_over(self) -> None:
         """The head of the target did not answer: the next one is the target, if there is any."""
@@ -142,6 +165,7 @@ class Where:
     def _token(self, urls: list[str] | None) -> str:
         """What was given, else the directory's: that one is sent to no head but the directory's."""
         said = None if self.dir else os.environ.get("CORRAL_TOKEN")
+        self._own = not (self.token or said)
         if self.token or said:
             return _checked(self.token or said or "", "what was given" if self.token else _SAID)
         for url in urls or ():
@@ -183,8 +207,10 @@ def _from_where(url: str) -> str:
     return "its address is that of CORRAL_URL" if url == said else "its address was given"
 
 
-def no_answer(target: Target, error: Exception) -> Unreachable:
-    """The head is not there, or went away. That a connection was refused says no more than that."""
+def no_answer(target: Target, error: Exception) -> CorralError:
+    """Return the error of a head that is not there, or went away, or is another process."""
+    if isinstance(error, CorralError):
+        return error
     words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
     plain = not words or any(part in words.lower() for part in _NOBODY_THERE)
     why = "" if plain else f": {words}"

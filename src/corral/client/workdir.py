@@ -1,7 +1,8 @@
 """A workdir as a snapshot: one tar.gz that is the same for the same content.
 
-What .gitignore and .corralignore ignore stays out, and so do .git and __pycache__. Links are kept
-when they point inside. Owners, times and all mode bits but "executable" are left behind.
+What .gitignore and .corralignore ignore stays out, and so do .git and __pycache__. Credentials stay
+out unless a line of a .corralignore lets them in (`!.env`), directories of clusters always. Links
+are kept when they point inside. Owners, times and all mode bits but "executable" are left behind.
 """
 
 import gzip
@@ -12,10 +13,18 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from corral.client.credentials import (
+    cluster_around,
+    is_cluster,
+    is_credential,
+    left_out_text,
+    never_sent_text,
+    own_directories,
+)
 from corral.domain.errors import SpecInvalid, TooLarge
 from corral.domain.units import size_text
 
@@ -25,7 +34,8 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 512 * 1000**2
 MAX_FILES: Final = 100_000
 NEVER: Final = frozenset({".git", "__pycache__"})
-IGNORE_FILES: Final = (".gitignore", ".corralignore")  # the later one has the last word
+LET_IN: Final = ".corralignore"  # a `!` line in it lets a credential in
+IGNORE_FILES: Final = (".gitignore", LET_IN)  # the later one has the last word
 _PIECE: Final = 1024 * 1024
 
 
@@ -36,6 +46,7 @@ class Snapshot:
     sha256: str
     size_bytes: int
     file: IO[bytes]
+    notes: tuple[str, ...] = ()  # sentences about what was left out, for the person who submits
 
     def pieces(self) -> Iterator[bytes]:
         self.file.seek(0)
@@ -52,16 +63,41 @@ class _Entry:
     found: os.stat_result
 
 
+@dataclass(slots=True)
+class _Walk:
+    """Everything that a snapshot holds, and what it leaves out without having been asked to."""
+
+    root: Path
+    entries: list[_Entry] = field(default_factory=list)
+    credentials: list[str] = field(default_factory=list)
+    clusters: list[str] = field(default_factory=list)
+
+    def notes(self) -> tuple[str, ...]:
+        found = []
+        if self.credentials:
+            found.append(left_out_text(sorted(self.credentials), self.root))
+        if self.clusters:
+            found.append(never_sent_text(sorted(self.clusters)))
+        return tuple(found)
+
+
+_Specs = tuple[tuple[str, str, "GitIgnoreSpec"], ...]  # (folder, name of the file, its patterns)
+
+
+def notes_on(root: Path) -> tuple[str, ...]:
+    """Sentences about what a snapshot of the directory leaves out. Raises: as `pack`."""
+    return _walked(root).notes()
+
+
 @contextmanager
 def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
     """Pack the directory.
 
     Raises: SpecInvalid when it cannot be read or a link points outside, TooLarge above the cap.
     """
-    root = root.expanduser().resolve()
-    if not root.is_dir():
-        raise SpecInvalid(f"workdir {root} is no directory", hint=f"run: ls -ld {root}")
-    entries = sorted(_entries(root), key=lambda entry: entry.name)
+    walk = _walked(root)
+    root = walk.root
+    entries = sorted(walk.entries, key=lambda entry: entry.name)
     _check_size(root, entries, max_bytes)
     with tempfile.TemporaryFile(prefix="corral-workdir-") as file:
         with (
@@ -73,30 +109,60 @@ def pack(root: Path, *, max_bytes: int = MAX_BYTES) -> Iterator[Snapshot]:
         size_bytes = file.tell()
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        yield Snapshot(sha256=digest, size_bytes=size_bytes, file=file)
+        yield Snapshot(sha256=digest, size_bytes=size_bytes, file=file, notes=walk.notes())
 
 
-def _entries(root: Path) -> Iterator[_Entry]:
-    """Everything that is not ignored, without recursion: a tree may be deep."""
-    todo: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [("", ())]
+def _walked(root: Path) -> _Walk:
+    """Look through the directory, without recursion: a tree may be deep."""
+    root = root.expanduser().resolve()
+    if not root.is_dir():
+        raise SpecInvalid(f"workdir {root} is no directory", hint=f"run: ls -ld {root}")
+    around = cluster_around(root)
+    if around is not None:
+        raise SpecInvalid(
+            f"workdir {root} is in {around}, the directory of a cluster with its keys and tokens: "
+            "it is never sent",
+            hint="run it in the directory of your project, or name that: --workdir DIR",
+        )
+    walk, own = _Walk(root), own_directories()
+    todo: list[tuple[str, _Specs]] = [("", ())]
     while todo:
         folder, specs = todo.pop()
-        specs = (*specs, *_ignores(root / folder, folder))
-        for found in _scan(root / folder):
+        here = root / folder
+        specs = (*specs, *_ignores(here, folder))
+        scanned = _scan(here)
+        if folder and is_cluster(here, {found.name for found in scanned}, own):
+            walk.clusters.append(folder)
+            walk.entries = [one for one in walk.entries if f"{one.name}/" != folder]
+            continue
+        for found in scanned:
             name = f"{folder}{found.name}"
             is_folder = found.is_dir(follow_symlinks=False)
             if found.name in NEVER or _is_ignored(specs, name + "/" * is_folder):
                 continue
-            try:
-                state = found.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue  # of a program that runs here: it has gone meanwhile
-            except OSError as error:
-                raise _unreadable(Path(found.path), error) from None
+            state = _state_of(found)
+            if state is None:
+                continue
+            if is_credential(name, Path(found.path), state.st_mode) and not _is_let_in(
+                specs, name + "/" * is_folder
+            ):
+                walk.credentials.append(name + "/" * is_folder)
+                continue
             if is_folder or stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
-                yield _Entry(name=name, path=Path(found.path), found=state)
+                walk.entries.append(_Entry(name=name, path=Path(found.path), found=state))
             if is_folder:
                 todo.append((f"{name}/", specs))
+    return walk
+
+
+def _state_of(found: "os.DirEntry[str]") -> os.stat_result | None:
+    """None for a file of a program that runs here: it has gone meanwhile."""
+    try:
+        return found.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unreadable(Path(found.path), error) from None
 
 
 def _scan(folder: Path) -> list["os.DirEntry[str]"]:
@@ -114,27 +180,36 @@ def _unreadable(path: Path, error: OSError) -> SpecInvalid:
     )
 
 
-def _ignores(folder: Path, base: str) -> Iterator[tuple[str, "GitIgnoreSpec"]]:
+def _ignores(folder: Path, base: str) -> Iterator[tuple[str, str, "GitIgnoreSpec"]]:
     from pathspec import GitIgnoreSpec
 
     for name in IGNORE_FILES:
         path = folder / name
         try:
             if path.is_file():
-                yield base, GitIgnoreSpec.from_lines(path.read_text(errors="replace").splitlines())
+                lines = path.read_text(errors="replace").splitlines()
+                yield base, name, GitIgnoreSpec.from_lines(lines)
         except OSError as error:
             raise _unreadable(path, error) from None
         except ValueError as error:
             raise SpecInvalid(f"{path}: {error}", hint="correct this pattern") from None
 
 
-def _is_ignored(specs: Sequence[tuple[str, "GitIgnoreSpec"]], name: str) -> bool:
+def _is_ignored(specs: _Specs, name: str) -> bool:
     """The last pattern that says something decides, the deepest file's being last."""
     ignored = False
-    for base, spec in specs:
+    for base, _, spec in specs:
         said = spec.check_file(name.removeprefix(base)).include
         ignored = ignored if said is None else said
     return ignored
+
+
+def _is_let_in(specs: _Specs, name: str) -> bool:
+    """Whether a .corralignore has a `!` line for it. One of .gitignore is about git alone."""
+    return any(
+        file == LET_IN and spec.check_file(name.removeprefix(base)).include is False
+        for base, file, spec in specs
+    )
 
 
 def _check_size(root: Path, entries: Sequence[_Entry], max_bytes: int) -> None:

@@ -5,14 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-import structlog
-
 from corral.control.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.ids import QueueName
 from corral.domain.units import DAY_SECONDS, HOUR_SECONDS
 from corral.insight.alerts import Alert, AlertRules, Look, failed, standing
 from corral.insight.notices import Notice, Told, due
+from corral.ports.log import Log
 from corral.ports.notify import Receiver
 from corral.reconcile.draft import Draft
 from corral.reconcile.use import held_now, spent_now
@@ -21,7 +20,7 @@ STEP_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 60.0  # until a message is tried again that could not be handed over
 MOST_MOMENTS: Final = 1000
 PAGE: Final = 1000
-log = structlog.get_logger("corral.alerts")
+log = Log("corral.alerts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,12 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from functools import partial
 
-import structlog
-
+from corral.control import heard as words
 from corral.control.book import Book
 from corral.control.counts import Counts
+from corral.control.dropped import DroppedData
+from corral.control.granted import Granted
 from corral.control.growth import awaited
-from corral.control.heard import forget_steps, progress_of, take_back, take_engine, take_word
 from corral.control.hub import Hub
 from corral.control.intake import (
     Planned,
@@ -21,6 +21,7 @@ from corral.control.intake import (
     normal,
     plan,
 )
+from corral.control.isolation import Decided, decided
 from corral.control.keeping import Keeping
 from corral.control.learning import learned_of
 from corral.control.ledger import Ledger
@@ -30,15 +31,17 @@ from corral.control.serving import ServingClock, SteadyWall
 from corral.control.warnings import node_warnings
 from corral.domain.errors import Bug, InvariantBroken, StoreTrouble, TermLost, Trouble
 from corral.domain.facts import Facts, NodeFacts, Progress
-from corral.domain.ids import JobId, NodeId, Sequence, TokenId, UserName
+from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.job import Job, JobSpec
+from corral.domain.people import THE_HEAD, Speaker
 from corral.domain.retention import Retention
 from corral.domain.wanted import Wanted
 from corral.domain.wishes import Asked, Submit, Wish
-from corral.domain.world import Changes, World
+from corral.domain.world import Changes, Event, World
 from corral.health.rules import HealthRules
 from corral.ports.clock import Clock
 from corral.ports.engine import Engine, Placer
+from corral.ports.log import Log
 from corral.ports.store import Store
 from corral.reconcile import Now, Outcome, reconcile
 from corral.reconcile.chosen import candidates_of
@@ -46,7 +49,7 @@ from corral.reconcile.grant import ids_of
 from corral.reconcile.memo import Memo
 from corral.schedule.waiting import Reason
 
-log = structlog.get_logger("corral.control")
+log = Log("corral.control")
 
 LOOK_AT_ALL_SECONDS = 1.0
 LOOK_AT_TERM_SECONDS = 5.0  # an idle head commits nothing so often, to learn whether it still leads
@@ -78,7 +81,7 @@ class Control:
         self.placer = placer
         self.clock, self.health = clock, health
         self.hub, self.sensed, self.counts = Hub(), Sensed(lambda: self.world), Counts()
-        self.ledger = Ledger()
+        self.ledger, self.dropped = Ledger(), DroppedData()
         self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
         self.facts = Facts(idle=self.ledger.idle)
         self.reasons: Mapping[JobId, Reason] = {}
@@ -95,7 +98,7 @@ class Control:
         self._touched: set[JobId] = set()
         self._wishes_waiting = True
         self._wake = asyncio.Event()
-        self._granted: list[tuple[Sequence, asyncio.Future[None]]] = []
+        self._granted = Granted()
         self._looked_at_all = float("-inf")
         self._wrote_at = 0.0
         self._ticked_at = 0.0
@@ -113,7 +116,7 @@ class Control:
     # -- what comes in ---------------------------------------------------------------------------
 
     async def submit(
-        self, specs: Seq[JobSpec], *, key: str, by: UserName, token: TokenId | None = None
+        self, specs: Seq[JobSpec], *, key: str, by: UserName, speaker: Speaker = THE_HEAD
     ) -> list[Job]:
         """Queue the jobs, all or none. The same key again answers with the first ones."""
         asked = tuple(normal(self.world, spec) for spec in specs)
@@ -121,7 +124,7 @@ class Control:
         check_specs(self.world, asked, engine.cannot, engine.could_bring, engine.shown_by)
         check_moments(asked, self._wall.read())
         with self.keeping.sparing(asked):
-            wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, token=token)
+            wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, speaker=speaker)
             return await self._jobs_of(wish)
 
     async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
@@ -135,7 +138,7 @@ class Control:
     async def _jobs_of(self, wish: Wish) -> list[Job]:
         """What the wish has brought, once it is granted. Raises: Forgotten for a repeated one."""
         repeated, forgotten = wish.sequence <= self.world.granted, self.keeping.forgotten
-        await self._until_granted(wish)
+        await self._granted.wait(self.world, wish)
         jobs = [self.world.jobs.get(id) or await self.store.job(id) for id in ids_of(wish)]
         if None in jobs and (repeated or self.keeping.forgotten > forgotten):
             raise self.keeping.retention.refusal("what was submitted with this key")
@@ -143,18 +146,16 @@ class Control:
             raise Bug(f"wish {wish.sequence} could not be granted", hint="run: corral events")
         return [job for job in jobs if job is not None]
 
-    async def ask(self, asked: Asked, *, by: UserName, token: TokenId | None = None) -> Wish:
+    async def ask(self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD) -> Wish:
         """Take a wish about a job or a node; it is granted when this returns."""
         check_asked(self.world, asked, self.now())
-        wish = await self.acknowledge(asked, by=by, token=token)
-        await self._until_granted(wish)
+        wish = await self.acknowledge(asked, by=by, speaker=speaker)
+        await self._granted.wait(self.world, wish)
         return wish
 
-    async def acknowledge(
-        self, asked: Asked, *, by: UserName, token: TokenId | None = None
-    ) -> Wish:
+    async def acknowledge(self, asked: Asked, *, by: UserName, speaker: Speaker = THE_HEAD) -> Wish:
         """Make the wish durable: from here on it will be granted, whatever dies."""
-        wish = await self.store.wish(asked, by=by, at=self._wall.read(), token=token)
+        wish = await self.store.wish(asked, by=by, at=self._wall.read(), speaker=speaker)
         self._wishes_waiting = True
         self._wake.set()
         return wish
@@ -169,7 +170,7 @@ class Control:
 
     def hear(self, heard: NodeFacts) -> None:
         """Take in the whole word of an agent."""
-        touched = take_word(self.facts, heard)
+        touched = words.take_word(self.facts, heard)
         if touched is not None:
             self._touched |= touched
             self._wake.set()
@@ -177,6 +178,7 @@ class Control:
     def left(self, node: NodeId) -> None:
         """An agent's channel is closed: the engine is asked at once whether the node is dead."""
         log.info("agent_left", node=node)
+        self.facts.unheard.pop(node, None)
         self._wake.set()
 
     def wake(self) -> None:
@@ -199,12 +201,13 @@ class Control:
 
     def progress(self, job: Job) -> Progress | None:
         """The newest beat of the job's training loop, of its newest attempt."""
-        return progress_of(self.world, self.facts, job)
+        return words.progress_of(self.world, self.facts, job)
 
     def warnings(self) -> list[str]:
         """What an operator should know, as sentences."""
         said = [self.stopped_placing, self.failed_placing, self.trouble, self.engine.trouble]
         said += node_warnings(self.world.nodes.values())
+        said += self.dropped.warnings(self.now().wall)
         return [sentence for sentence in said if sentence]
 
     # -- the loop --------------------------------------------------------------------------------
@@ -256,36 +259,50 @@ class Control:
         wishes = await self._new_wishes()
         now = self.now()
         touched = self._take_touched(now.serving)
-        outcome = self._reconcile(wishes, now, touched)
-        changes = self.ledger.with_news(outcome.changes, self.world, self.facts, now)
-        self._excuse(outcome.frozen, now.serving)
+        news = self.ledger.news(self.world, self.facts, now)
+        news = replace(news, events=(*news.events, *self.dropped.take_events()))
+        outcome, changes, events = await self._decide(wishes, now, touched, news)
+        words.excuse(self.facts, outcome.frozen, now.serving - self._ticked_at)
+        self._ticked_at = now.serving
         self.reasons = self.reasons if outcome.reasons is None else outcome.reasons
-        if changes or now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS:
-            self.keeping.leaving(changes)
-            events = await self.store.commit(self.world.term, changes)
+        if events is not None:
             self.counts.take_in(self.world, changes)
             self.learning.take_in(self.world, changes, now)
             self.keeping.left(changes)
-            take_back(self.facts, self.sensed, changes)
+            words.take_back(self.facts, self.sensed, changes)
             self._wrote_at = now.serving
             self.hub.publish(events)
-        self._forget(touched)
-        self._announce()
+        if touched is None:  # once a second: what is over, and what sensors said too long ago
+            words.forget_steps(self.facts, self.world)
+            self.sensed.age(self.clock.wall())
+        self._granted.announce(self.world)
         self._push(changes, touched)
         self.trouble = ""
         self.counts.ticks.add(self.serving_seconds() - now.serving)
         return outcome.nap_seconds
 
-    def _excuse(self, frozen: Iterable[NodeId], serving: float) -> None:
-        """The silence of these nodes counts for nothing since the last tick."""
-        for node in frozen:
-            excused = self.facts.excused.get(node, 0.0)
-            self.facts.excused[node] = excused + serving - self._ticked_at
-        self._ticked_at = serving
+    async def _decide(
+        self, wishes: Seq[Wish], now: Now, touched: Iterable[JobId] | None, news: Changes
+    ) -> Decided:
+        """Reconcile and commit, where there is something to commit or the term must be looked at.
+        What no store can hold is decided anew without it."""
+        is_due = now.serving - self._wrote_at >= LOOK_AT_TERM_SECONDS
+
+        def reconciled(anew: bool) -> Outcome:
+            self._memo = Memo() if anew else self._memo
+            return self._reconcile(wishes, now, None if anew else touched)
+
+        async def commit(changes: Changes) -> Seq[Event] | None:
+            if not changes and not is_due:
+                return None
+            self.keeping.leaving(changes)
+            return await self.store.commit(self.world.term, changes)
+
+        return await decided(reconciled, commit, news, self.facts)
 
     def _observe(self) -> None:
         """Ask the engine which nodes are dead or gone, and whom it has placed where it places."""
-        take_engine(self.facts, self.world, self.engine.observe(), self.engine.gone())
+        words.take_engine(self.facts, self.world, self.engine.observe(), self.engine.gone())
         if self.placer is not None:
             self.facts = replace(self.facts, placing=self.placer.placing())
 
@@ -346,12 +363,6 @@ class Control:
             return None
         return touched
 
-    def _forget(self, touched: set[JobId] | None) -> None:
-        """Once a second: what is over, and what sensors said too long ago."""
-        if touched is None:
-            forget_steps(self.facts, self.world)
-            self.sensed.age(self.clock.wall())
-
     def _push(self, changes: Changes, touched: set[JobId] | None) -> None:
         """Let the engine have each word that has changed."""
         self._book.index(self.world, changes)
@@ -364,21 +375,6 @@ class Control:
                 self.engine.apply(wanted)
         if self.placer is not None and (touched is None or changes.jobs or changes.nodes):
             self.placer.offer(candidates_of(self.world))
-
-    async def _until_granted(self, wish: Wish) -> None:
-        """Wait for the tick that takes the wish in; the wish is durable whatever happens here."""
-        if self.world.granted < wish.sequence:
-            granted = asyncio.get_running_loop().create_future()
-            self._granted.append((wish.sequence, granted))
-            await granted
-
-    def _announce(self) -> None:
-        waiting, self._granted = self._granted, []
-        for sequence, granted in waiting:
-            if sequence > self.world.granted:
-                self._granted.append((sequence, granted))
-            elif not granted.done():
-                granted.set_result(None)
 
     async def _reload(self, why: str) -> None:
         """The world in memory is a cache: after a failed tick it is thrown away."""

@@ -11,8 +11,6 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Final
 
-import structlog
-
 from corral.control.control import Control
 from corral.control.suggest import changes_of
 from corral.domain.errors import Trouble
@@ -22,9 +20,11 @@ from corral.domain.ids import JobId, UserName
 from corral.domain.ids import Sequence as WishNumber
 from corral.domain.job import Job, JobSpec
 from corral.domain.moves import JobState
+from corral.domain.spec_content import without_commands
 from corral.domain.wishes import Submit, Wish
 from corral.domain.world import Event, World
 from corral.ports.foreteller import Foreteller
+from corral.ports.log import Log
 from corral.reconcile.draft import Draft
 from corral.reconcile.ending import ending_of
 from corral.reconcile.grant import grant_new
@@ -36,7 +36,7 @@ ROUND_SECONDS: Final = 0.5  # so often it is learned from what has happened
 MOST_A_ROUND: Final = 20  # ended jobs that are looked up
 REST: Final = 9.0  # a forecast that nobody has asked for is followed by so many times its own time
 FRESH_SECONDS: Final = 2.0
-log = structlog.get_logger("corral.control")
+log = Log("corral.control")
 
 
 class Forecasts:
@@ -66,7 +66,7 @@ class Forecasts:
         at, known = self._fresh.get(job.id, (float("-inf"), None))
         if known is not None and now - at < FRESH_SECONDS:
             return known
-        changes = changes_of(self._control.world, job.spec, job.owner)
+        changes = changes_of(self._control.world, without_commands(job.spec), job.owner)
         found = await self._forecast(_kept(self._control.world), job.id, changes)
         if len(self._fresh) >= MOST_JOBS:
             self._fresh.clear()
@@ -90,6 +90,7 @@ class Forecasts:
         wish = Wish(sequence=sequence, by=by, at=now.wall, asked=Submit(specs=tuple(specs), key=""))
         draft = Draft(world, self._control.facts, now)
         new = grant_new(draft, wish)
+        new = [replace(job, spec=without_commands(job.spec)) for job in new]
         world.jobs |= {job.id: job for job in new if not job.is_final}
         place = next((one for one in places if new[one].state == JobState.QUEUED), None)
         if place is None:
@@ -228,10 +229,12 @@ def _drained(news: "asyncio.Queue[Event | None]") -> list[Event] | None:
 
 def _kept(world: World) -> World:
     """The world as it is now, without what is over: rows never change, the books that hold them
-    do."""
+    do. Nothing large goes to the other process, which would have a copy for each job."""
+    large = (job for job in world.jobs.values() if job.spec.content_number is not None)
+    light = {job.id: replace(job, spec=without_commands(job.spec)) for job in large}
     return replace(
         world,
-        jobs=dict(world.jobs),
+        jobs={**world.jobs, **light},
         ended={},
         ended_at={},
         attempts=dict(world.attempts),

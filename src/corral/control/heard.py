@@ -75,6 +75,8 @@ def take_back(facts: Facts, sensed: Sensed, changes: Changes) -> None:
 
 def forget_steps(facts: Facts, world: World) -> None:
     """Those of attempts that are over or replaced, said again or not."""
+    for id in [id for id in facts.unrecordable if id not in world.jobs]:
+        del facts.unrecordable[id]
     for key in list(facts.stepped):
         job = world.jobs.get(key[0])
         if job is None or job.attempt != key[1]:
@@ -93,3 +95,9 @@ def progress_of(world: World, facts: Facts, job: Job) -> Progress | None:
         if seen.key == key and seen.progress is not None
     ]
     return max(beats, key=lambda beat: beat.step, default=None)
+
+
+def excuse(facts: Facts, frozen: Iterable[NodeId], seconds: float) -> None:
+    """These seconds of the nodes' silence count for nothing: too many others share it."""
+    for node in frozen:
+        facts.excused[node] = facts.excused.get(node, 0.0) + seconds

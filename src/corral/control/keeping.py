@@ -6,15 +6,14 @@ from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from typing import Final
 
-import structlog
-
 from corral.domain.ids import JobId
 from corral.domain.job import JobSpec
 from corral.domain.retention import Retention
 from corral.domain.world import Changes
+from corral.ports.log import Log
 from corral.reconcile.forget import MOST_AT_ONCE
 
-log = structlog.get_logger("corral.control")
+log = Log("corral.control")
 
 FORGET_SECONDS: Final = 5.0
 

@@ -6,11 +6,13 @@ as not measured, never as idle.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Final
 
 from corral.control.paces import Paces
 from corral.domain.account import Account, Amounts, by_day, summed
 from corral.domain.attempt import Allocation
+from corral.domain.bounds import share
 from corral.domain.facts import AttemptKey, Facts
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.job import Job
@@ -22,6 +24,7 @@ from corral.reconcile import Now
 
 FLUSH_SECONDS: Final = 60.0
 LONGEST_SECONDS: Final = 60.0  # that one sample speaks for: what is beyond was not measured
+MOST_WATTS: Final = 10_000.0  # of one GPU: what a sample says beyond it is no measurement
 IDLE_SHARE: Final = 0.05  # of a sample's time with a kernel; below, the GPU is idle
 INDEX_SECONDS: Final = 1.0  # so old may the list be of what each node holds
 
@@ -136,12 +139,10 @@ class Ledger:
             for (_, attempt, day, kind), (job, amounts) in sums
         )
 
-    def with_news(self, changes: Changes, world: World, facts: Facts, now: Now) -> Changes:
-        """With what is to be told of running jobs, and once a minute with what was summed."""
-        news = self.paces.look(world, facts, now.serving, now.wall)
-        if news:
-            changes = replace(changes, events=(*changes.events, *news))
-        return self.flushed(changes, now.wall)
+    def news(self, world: World, facts: Facts, now: Now) -> Changes:
+        """What is to be told of running jobs, and once a minute what was summed."""
+        events = tuple(self.paces.look(world, facts, now.serving, now.wall))
+        return self.flushed(Changes(events=events), now.wall)
 
     def flushed(self, changes: Changes, at: float) -> Changes:
         """With what was summed, once a minute. It goes out once: where the commit fails nobody
@@ -154,6 +155,18 @@ class Ledger:
         rows = tuple(self.waiting())
         self._sums = {}
         return replace(changes, accounts=_together((*changes.accounts, *rows))) if rows else changes
+
+
+def with_news(changes: Changes, news: Changes) -> Changes:
+    """The changes with these events and accounts."""
+    if not news:
+        return changes
+    accounts = (*changes.accounts, *news.accounts)
+    return replace(
+        changes,
+        events=(*changes.events, *news.events),
+        accounts=_together(accounts) if news.accounts else accounts,
+    )
 
 
 def _together(rows: Iterable[Account]) -> tuple[Account, ...]:
@@ -181,11 +194,12 @@ def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> Amounts:
     """What a whole GPU came to in so many seconds."""
     if not _reads(gpu):
         return Amounts()
+    joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0
     if gpu.utilisation is None:
         return Amounts(energy_joules=joules)
     return Amounts(
         measured_gpu_seconds=seconds,
-        used_gpu_seconds=gpu.utilisation * seconds,
+        used_gpu_seconds=share(gpu.utilisation) * seconds,
         idle_gpu_seconds=seconds if _is_idle(gpu) else 0.0,
         energy_joules=joules,
     )

@@ -186,6 +186,26 @@ def priorities_text(queue: Queue) -> str:
     return f"up to {priority_text(high)}" if high is not None else ""
 
 
+def ordinary_priority(tree: QueueTree, name: QueueName) -> int:
+    """Return the highest priority that users may ask for in the queue: the queue's own bound, or
+    that of a queue above it, else high. Operators are held to the bounds of queues alone."""
+    bounds = [queue.highest_priority for queue in tree.path(name)]
+    return min((one for one in bounds if one is not None), default=PRIORITIES["high"])
+
+
+def check_priorities(tree: QueueTree, specs: Sequence[JobSpec], user: UserName) -> None:
+    """Refuse a user's priorities above the ordinary range. Raises: Forbidden."""
+    for spec in specs:
+        most = ordinary_priority(tree, spec.queue)
+        if spec.priority > most and spec.priority > PRIORITIES["high"]:
+            raise Forbidden(
+                f"{spec.name} asks for priority {spec.priority:,}; users may ask for up to "
+                f"{priority_text(most)} ({most:,}) in queue {spec.queue}, operators for more",
+                hint=f"write: priority: {priority_text(most)}; or ask an operator to run, once it "
+                f"waits: corral set {spec.name} --priority {spec.priority}",
+            )
+
+
 def _check_size(queue: Queue, spec: JobSpec, whole_millis: int) -> None:
     """No wait cures a job that is larger than all that its queue or its user may ever have.
 

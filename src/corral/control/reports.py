@@ -2,9 +2,11 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from itertools import chain
 
 from corral.control.control import Control
+from corral.domain.account import Account
 from corral.domain.ids import JobId
 from corral.insight.present import Held, open_accounts
 from corral.insight.reports import Report, drained, report
@@ -19,10 +21,11 @@ async def report_of(
     last: int,
     job: JobId | None = None,
     limit: int = sys.maxsize,
+    shown: Callable[[Account], Account] | None = None,
 ) -> Report:
     """Of whole days (since 1970, UTC). `kind` and `by` as `insight.reports` has them. `job`: this
-    one's alone. `limit`: of its rows. All is summed beside the loop, on which beats and placement
-    wait.
+    one's alone. `limit`: of its rows. `shown`: each account as the reader may see it. All is summed
+    beside the loop, on which beats and placement wait.
     """
     store = control.store
     of_jobs = by == "job" or job is not None
@@ -36,6 +39,7 @@ async def report_of(
     def summed() -> Report:
         now = chain(open_accounts(held), waiting)
         live = (one for one in now if first <= one.day <= last and job in (None, one.job))
-        return report(kind, by, chain(drained(recorded), live), limit)
+        accounts = chain(drained(recorded), live)
+        return report(kind, by, accounts if shown is None else map(shown, accounts), limit)
 
     return await asyncio.to_thread(summed)

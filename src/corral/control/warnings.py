@@ -42,3 +42,18 @@ def _of_one(node: Node) -> Iterator[str]:
             f"node {node.id} has neither cgroups nor pid namespaces: what a rank forks can "
             "outlive it if agent and shim are killed together"
         )
+
+
+def account_warnings(nodes: Iterable[Node], users: int) -> Iterator[str]:
+    """The nodes on which all users' ranks have one account, where there are several users."""
+    sharing: dict[str, list[str]] = {}
+    for node in nodes:
+        if account := node.inventory.shared_account:
+            sharing.setdefault(account, []).append(node.id)
+    for account, ids in sharing.items() if users > 1 else ():
+        more = f" and {len(ids) - MOST_TOLD} more" if len(ids) > MOST_TOLD else ""
+        yield (
+            f"the ranks of all users run as {account} on {', '.join(ids[:MOST_TOLD])}{more}: they "
+            "can read each other's files and environment; only an agent that root starts keeps "
+            "users apart"
+        )

@@ -62,7 +62,8 @@ class Ailment:
     `attempts`: who was on the device at its last signal, which was noticed at `noticed_at` by the
     node's own clock. `recovery`: what the driver has named as its remedy. `excused`: a person lets
     the node work with it. `uuid`: of the GPU, where its index is not its own for good: then that is
-    what its holder called it at the last signal.
+    what its holder called it at the last signal. `confirmed` False: only the kernel's log says so,
+    which users can influence: it ends no job and closes no node.
     """
 
     kind: SignalKind
@@ -86,6 +87,7 @@ class Ailment:
     remedy: Remedy = Remedy.IGNORE
     bar: Bar = Bar.OPEN
     uuid: str = ""
+    confirmed: bool = True
 
     @property
     def key(self) -> AilmentKey:
@@ -108,7 +110,8 @@ class Ailment:
     def says(self) -> str:
         """For people: XID 79 on GPU 3; remedy: reboot."""
         times = f", {self.count} times" if self.count > 1 else ""
-        return f"{self.text}{times}; remedy: {self.remedy}"
+        unsure = "" if self.confirmed else "; the GPU's driver does not confirm it"
+        return f"{self.text}{times}{unsure}; remedy: {self.remedy}"
 
     @property
     def where(self) -> str:

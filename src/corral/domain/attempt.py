@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from corral.domain.culprits import is_own
 from corral.domain.failure import FailureKind
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.units import duration_text
@@ -119,7 +120,7 @@ class Attempt:
 
     `failed_on`: the node that its failure is blamed on; `failure` what it failed of, and `quote`
     the line of its log that shows it, for those who may read the log. `warned_at`: when its end was
-    announced.
+    announced. `images`: digests of the images that its ranks have run in; its nodes may differ.
     """
 
     job: JobId
@@ -148,11 +149,17 @@ class Attempt:
     relocated: bool = False  # it was, to be moved elsewhere
     protected_until: float | None = None  # it was the elder of its line: nobody buys its place
     gated: bool = False  # its ranks wait for the checks of its nodes
+    images: tuple[str, ...] = ()
     open_receipt: "Receipt | None" = None  # of what it took, while a victim is not seen gone yet
 
     @property
     def nodes(self) -> tuple[NodeId, ...]:
         return tuple(seat.node for seat in self.seats)
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether only the attempt's own processes say that the cluster is at fault."""
+        return self.cause == Cause.INFRA and is_own(self.culprit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

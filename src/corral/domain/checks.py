@@ -48,7 +48,8 @@ class CheckUp:
     Moments are the head's wall clock. `until`: what has not begun by then never will. `begun_at`:
     when the node was first told. `seconds`: what each long check may compute for. `paths`: the
     folders of DISK and DATA besides the node's own. `peer`: whom a LINK is to; `leads`: it listens
-    at `address` and `port`, and the other one dials. `gang`: the attempt whose ranks wait for it.
+    at `address` and `port`, and the other one dials; `secret` is known to these two and the head.
+    `gang`: the attempt whose ranks wait for it.
     """
 
     id: str
@@ -62,6 +63,7 @@ class CheckUp:
     leads: bool = False
     address: str = ""
     port: int = 0
+    secret: str = ""
     gang: AttemptKey | None = None
     begun_at: float | None = None
 

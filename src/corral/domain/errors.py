@@ -80,9 +80,13 @@ class Conflict(Refusal):
 
 
 class Unauthorised(Refusal):
-    """No token, or one that this cluster does not know."""
+    """No token, or one that this cluster does not know.
+
+    `about` names the token and its user where they are known; it is for the audit log alone.
+    """
 
     code = "unauthorised"
+    about: str = ""
 
 
 class TokenRevoked(Unauthorised):
@@ -107,6 +111,18 @@ class UserDisabled(Unauthorised):
     """The user of the token may ask for nothing now."""
 
     code = "user_disabled"
+
+
+class WrongHead(Refusal):
+    """The process that answers at the head's address is not the head that was meant."""
+
+    code = "wrong_head"
+
+
+class InsecureHead(Refusal):
+    """A token would travel in clear to another machine."""
+
+    code = "insecure_head"
 
 
 class Forbidden(Refusal):
@@ -173,3 +189,15 @@ class InvariantBroken(Bug):
     """A rule that always holds did not. Placement stops; cancels go on working."""
 
     code = "invariant_broken"
+
+
+class Unrecordable(InvariantBroken):
+    """Rows of a commit that no store can hold, each with the reason; nothing was written."""
+
+    code = "unrecordable"
+
+    def __init__(self, rows: Sequence[tuple[object, str]]) -> None:
+        first = rows[0][1] if rows else ""
+        more = f"; so are {len(rows) - 1} more rows" if len(rows) > 1 else ""
+        super().__init__(f"a row cannot be recorded: {first}{more}")
+        self.rows = tuple(rows)

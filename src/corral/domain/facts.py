@@ -61,9 +61,10 @@ class Seen:
 
     `exits` maps ranks (numbered over the gang) to their ends. `saves` are those that the head has
     not yet acknowledged. `trouble_is_infra` says who pays when the phase is REFUSED, and
-    `trouble_of` who is to blame, where that is not the node ("Slurm").
+    `trouble_of` who is to blame, where that is not the node ("Slurm", or OWN_PROGRAM).
     `ran_seconds` is how long its ranks have been up, by a clock that nobody can set. `tails`: what
-    ranks that failed have printed last.
+    ranks that failed have printed last. `image`: the digest of the image that its ranks run in.
+    `dropped`: messages of its ranks that the node did not take because they were out of bounds.
     """
 
     key: AttemptKey
@@ -77,6 +78,8 @@ class Seen:
     trouble_is_infra: bool = True
     trouble_of: str = ""
     tails: tuple[tuple[int, str], ...] = ()
+    image: str = ""
+    dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,8 @@ class Facts:
     clock, the training loop of an attempt was last heard to have made a step, on whatever node.
     `placing`: the word of an engine that places by itself; None: Corral places. `idle`: since when
     (wall clock) no GPU of an attempt runs anything; None: one does; absent: no sensor has said.
+    `unrecordable`: jobs of which something was said that no store can hold, and what; they fail.
+    `unheard`: nodes likewise, of whose inventory and signals nothing is taken in.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
@@ -127,3 +132,5 @@ class Facts:
     stepped: dict[AttemptKey, float] = field(default_factory=dict)
     placing: Placing | None = None
     idle: dict[AttemptKey, float | None] = field(default_factory=dict)
+    unrecordable: dict[JobId, str] = field(default_factory=dict)
+    unheard: dict[NodeId, str] = field(default_factory=dict)

@@ -111,6 +111,13 @@ class Service:
     target: float = 4.0
 
 
+class TokenScope(StrEnum):
+    """Rights of a job's own token."""
+
+    OWN = "own"  # on its own job, and on the other jobs of its array
+    SUBMIT = "submit"  # also those of its owner as a user: to submit, and on the owner's other jobs
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What was asked, already checked kindly by wire. Durations in seconds.
@@ -134,6 +141,7 @@ class JobSpec:
     warn: Warn = field(default_factory=Warn)
     env: Pairs = ()
     secrets: tuple[str, ...] = ()
+    token: TokenScope = TokenScope.OWN  # of the job's token, where `secrets` ask for one
     workdir: str | None = None  # digest of the snapshot
     setup: str | None = None
     per: Per = Per.NODE
@@ -150,6 +158,8 @@ class JobSpec:
     image: str | None = None  # OCI image or Apptainer file; None: the host's environment
     service: Service | None = None  # None: a job that ends by itself
     ray: bool = False  # its command runs once, on a Ray cluster that its nodes make
+    # number of the stored record that holds its large fields; None: they are stored with the job
+    content_number: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not is_name(self.name) or not self.run.strip():
@@ -205,6 +215,8 @@ class Job:
     infra_retries: int = 0
     user_retries: int = 0
     fruitless: int = 0  # user-class failures in a row without progress
+    claims: int = 0  # attempts that ended by a fault of the cluster, as only their ranks say
+    fruitless_claims: int = 0  # of these, the newest in a row without progress
     best_step: int = -1  # furthest step that any attempt reported
     served_seconds: float = 0.0  # of the attempts that are over, without what was lost
     waited_seconds: float = 0.0  # before each of its attempts

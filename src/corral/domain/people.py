@@ -12,14 +12,36 @@ from corral.domain.errors import (
     UserDisabled,
 )
 from corral.domain.ids import NodeId, TokenId, UserName
+from corral.domain.units import DAY_SECONDS
 
 _ANOTHER: Final = "get another: an admin may run: corral token create --user NAME"
 JOIN_LINE: Final = "corral node token"  # prints what to run on a machine that is to join
+ANOTHER_NODE: Final = (
+    "an operator may run: corral node rm NAME; then let the machine join again, by a new line of "
+    f"{JOIN_LINE}"
+)
 ANOTHER_JOIN: Final = (
     "a join token lasts 15 minutes and works once, where it was not made for more: get a new line, "
     f"an operator may run: {JOIN_LINE}"
 )
+NODE_TOKEN_SECONDS: Final = DAY_SECONDS  # that the token of a node, or of a directory, lasts
+RENEW_SECONDS: Final = NODE_TOKEN_SECONDS / 2  # after its making it is renewed
+RENEWABLE_SECONDS: Final = 30 * DAY_SECONDS  # after its end a node's token still gets another one
 HEAD: Final = UserName("(head)")  # in the audit log: the head itself; no user can be called so
+
+
+NOBODY: Final = UserName("(nobody)")  # in the audit log: a caller whom no token has let in
+
+
+class SpeakerKind(StrEnum):
+    """Kind of a caller: a node may have the name of a user."""
+
+    USER = "user"
+    NODE = "node"
+    JOIN = "join"  # a machine that shows a join token
+    JOB = "job"  # a job, by its own token
+    HEAD = "head"
+    NOBODY = "nobody"  # whoever shows no valid token
 
 
 class Role(StrEnum):
@@ -37,13 +59,30 @@ LADDER: Final = (Role.VIEWER, Role.USER, Role.OPERATOR, Role.ADMIN)  # each may 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderIdentity:
+    """One person at an OpenID Connect provider, by what the provider never gives to another."""
+
+    issuer: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody who owns jobs. Times are wall-clock seconds since 1970."""
+    """Somebody who owns jobs. Times are wall-clock seconds since 1970.
+
+    Args:
+        identity: The only identity at the provider that logs in as this user.
+        jobs_after: The newest request of the cluster when the user was added. Jobs of earlier
+            ones belong to an earlier user of this name.
+    """
 
     name: UserName
     role: Role
     created_at: float
     disabled: bool = False
+    identity: ProviderIdentity | None = None
+    jobs_after: int = 0
+    limits: tuple[tuple[str, int], ...] = ()  # quotas of their own, by name; else the cluster's
 
     def __post_init__(self) -> None:
         if self.role not in LADDER:
@@ -53,6 +92,14 @@ class User:
     def governs(self) -> bool:
         """Whether this user can mend whatever happens to the others."""
         return self.role == Role.ADMIN and not self.disabled
+
+
+class TokenKind(StrEnum):
+    """The one way in which a token is accepted."""
+
+    BEARER = "bearer"  # in an Authorization header
+    SESSION = "session"  # in the cookie of a browser
+    LINK = "link"  # in an Authorization header, to open a session and for nothing else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +120,8 @@ class Token:
     revoked_at: float | None = None
     used_at: float | None = None  # true within a minute
     uses_left: int | None = None
+    kind: TokenKind = TokenKind.BEARER
+    idle_seconds: float | None = None  # without a use for so long it ends
 
     def __post_init__(self) -> None:
         if (self.node is not None) != (self.role == Role.NODE):
@@ -82,10 +131,34 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEntry:
-    """Who asked for what, and what came of it. It holds no secret, and is never changed.
+class Speaker:
+    """How a caller has asked: by which token, as what kind of caller, and from where.
 
-    `token` None: the head itself, or a part of it. `detail`: what was set, or the refusal's code.
+    Args:
+        token: None for the head itself, and for a caller without a valid token.
+        source: Address of the peer; "" for the head itself.
+    """
+
+    token: TokenId | None = None
+    kind: SpeakerKind = SpeakerKind.HEAD
+    source: str = ""
+
+
+THE_HEAD: Final = Speaker()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One request, its caller and its result. It holds no secret, and is never changed.
+
+    Args:
+        token: None for the head itself, and for a caller without a valid token.
+        detail: The values that were set, or that the result depends on.
+        source: Address of the caller.
+        kind: Kind of the caller; "" in entries from before it was recorded.
+        code: Code of the refusal; "" for an accepted request.
+        count: Number of equal requests that this entry stands for.
+        link: Link of the hash chain; "" in entries from before the chain.
     """
 
     at: float
@@ -95,7 +168,28 @@ class AuditEntry:
     on: str
     accepted: bool = True
     detail: str = ""
-    number: int = 0  # given by the store
+    source: str = ""
+    kind: str = ""
+    code: str = ""
+    count: int = 1
+    number: int = 0  # given by the store, as is the link
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What a removed user leaves: secrets for everybody, which the remover owns from then on."""
+
+    secrets_removed: int
+    secrets_kept: int
+    tokens_revoked: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"secrets removed: {self.secrets_removed}, kept for everybody: {self.secrets_kept}, "
+            f"tokens revoked: {self.tokens_revoked}"
+        )
 
 
 def token_id(sha256: str) -> TokenId:
@@ -108,16 +202,23 @@ def lesser(one: Role, other: Role) -> Role:
     return min(one, other, key=LADDER.index)
 
 
-def role_of(token: Token, user: User | None, now: float) -> Role:
-    """What the token lets its bearer do now.
+def role_of(token: Token, user: User | None, now: float, *, renews: bool = False) -> Role:
+    """What the token lets its bearer do now. `renews`: to get another token in place of a node's
+    is allowed for some time after its end, so that a machine that was off comes back.
 
     Raises: TokenRevoked, TokenExpired, TokenUsed, UserDisabled, Unauthorised when its user is gone.
     """
-    another = ANOTHER_JOIN if token.role == Role.JOIN else _ANOTHER
+    another = {Role.JOIN: ANOTHER_JOIN, Role.NODE: ANOTHER_NODE}.get(token.role, _ANOTHER)
+    grace_seconds = RENEWABLE_SECONDS if renews and token.node is not None else 0.0
     if token.revoked_at is not None:
         raise TokenRevoked(f"the token {token.id} of {token.user} was revoked", hint=another)
-    if token.expires_at is not None and now >= token.expires_at:
+    if token.expires_at is not None and now >= token.expires_at + grace_seconds:
         raise TokenExpired(f"the token {token.id} of {token.user} has expired", hint=another)
+    last_use = max(token.created_at, token.used_at or 0.0)
+    if token.idle_seconds is not None and now - last_use >= token.idle_seconds:
+        raise TokenExpired(
+            f"the session of {token.user} was idle for too long", hint="log in again"
+        )
     if token.uses_left == 0:
         raise TokenUsed(f"the join token {token.id} was used already", hint=another)
     if token.node is not None:

@@ -1,6 +1,6 @@
 """What a job may ask of the nodes that it is placed on, beside what they must give."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -60,6 +60,24 @@ class Constraint:
 
     def __str__(self) -> str:
         return f"{self.label}{'!=' if self.negated else '='}{','.join(self.values)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountConstraint(Constraint):
+    """A job stays off the nodes that refuse its owner's account. `why`: a reason of one of them."""
+
+    owner: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"an account for {self.owner}"
+
+
+def off_refusing_nodes(nodes: Sequence[NodeId], owner: str, why: str) -> AccountConstraint:
+    """The constraint on a job whose owner these nodes refuse."""
+    return AccountConstraint(
+        label=NODE_LABEL, values=tuple(nodes), negated=True, owner=owner, why=why
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

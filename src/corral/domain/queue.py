@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from math import inf, isfinite
 from typing import Final
 
 from corral.domain.allowed import ROLES, Allowed, is_allowable
 from corral.domain.idle import IdleRule
-from corral.domain.ids import NAME_RULE, QueueName, is_name
+from corral.domain.ids import NAME_RULE, QueueName, UserName, is_name
 from corral.domain.job import DEFAULT_QUEUE
+from corral.domain.queue_policy import Policy as Policy
+from corral.domain.queue_policy import Preempt as Preempt
+from corral.domain.queue_policy import Visibility as Visibility
 from corral.domain.relocation import RelocationRule
 from corral.domain.units import counted_gpus, gpus_text
 
@@ -25,35 +27,6 @@ WEIGHT_RULE: Final = f"a weight is above 0 and at most {MOST_WEIGHT:,}, beside w
 
 Gpus = tuple[tuple[str, int], ...]  # (type or "any", thousandths of a GPU), sorted by type
 Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
-
-
-class Policy(StrEnum):
-    """In which order a queue lets its jobs start; a higher priority always goes first."""
-
-    DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by service
-    FIFO = "fifo"  # by age alone, and nobody passes one who has no room
-    FIFO_SKIP = "fifo-skip"  # by age, but who has no room lets others pass
-    SJF = "sjf"  # by how long the jobs of the same user, name and size have run
-    BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
-    CONSERVATIVE = "conservative"  # by age; all without room are, the first of the line first
-    SERVICE = "service"  # one's own first, then by service over all below it; who owes has no own
-
-    @property
-    def goes_by_age(self) -> bool:
-        return self in (Policy.FIFO, Policy.FIFO_SKIP, Policy.BACKFILL, Policy.CONSERVATIVE)
-
-    @property
-    def goes_by_service(self) -> bool:
-        """Whether a place in it can be bought."""
-        return self in (Policy.DEFAULT, Policy.SERVICE)
-
-
-class Preempt(StrEnum):
-    """Which jobs of a queue give way to a waiting one of it, by priority or by service."""
-
-    NEVER = "never"
-    SAVING = "saving"  # those with a checkpoint rule: they lose little
-    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +67,8 @@ class Queue:
 
     `nominal` is its own: it comes first there, and gets it back when others have borrowed it.
     `borrow_limit_millis` bounds what it may use beyond that of what others leave idle, and
-    `lend_limit_millis` how much of its own others may use meanwhile. `allow`: who may submit to it,
-    and to those below it that have no list themselves.
+    `lend_limit_millis` how much of its own others may use. `allow`: who may submit to it, and to
+    those below it without a list. `visibility` None is that above it. `operators`: also below it.
     """
 
     name: QueueName
@@ -113,6 +86,8 @@ class Queue:
     budget: Budget | None = None
     allow: Allowed | None = None
     idle: IdleRule | None = None  # else that of the nearest above it
+    visibility: Visibility | None = None
+    operators: tuple[UserName, ...] = ()
 
     @property
     def nominal_millis(self) -> int:
@@ -192,6 +167,28 @@ class QueueTree:
         """Who may submit to the queue: its own list, else the nearest above it; None: everybody."""
         lists = [queue.allow for queue in self.path(name) if queue.allow is not None]
         return lists[-1] if lists else None
+
+    def visibility(self, name: QueueName) -> Visibility:
+        """Return that of the nearest with one; a removed queue may have hidden jobs."""
+        if name not in self.by_name and self.hides:
+            return Visibility.OWN
+        found = [queue.visibility for queue in self.path(name) if queue.visibility is not None]
+        return found[-1] if found else Visibility.ALL
+
+    @cached_property
+    def hides(self) -> bool:  # any job from anybody
+        return any(queue.visibility not in (None, Visibility.ALL) for queue in self.queues)
+
+    def operated_by(self, user: UserName) -> Set[QueueName]:  # with all below them
+        return self._operated.get(user, frozenset())
+
+    @cached_property
+    def _operated(self) -> Mapping[UserName, Set[QueueName]]:
+        found: dict[UserName, set[QueueName]] = {}
+        for name, path in self._paths.items():
+            for user in (one for queue in path for one in queue.operators):
+                found.setdefault(user, set()).add(name)
+        return found
 
     def policy_of(self, name: QueueName) -> Policy:
         """Of the line that the queue's jobs wait in: that of the first queue with one for all."""
@@ -327,6 +324,9 @@ def _own_faults(queue: Queue) -> Iterator[Fault]:
     if odd is not None:
         text = f"{odd[:80]!r} is neither a user's name nor one of {', '.join(ROLES)}"
         yield fault("allow", text, "write: allow: [alice, bob]", "--allow alice,bob")
+    if not all(is_name(one) for one in queue.operators):
+        text = "one is not a valid user's name"
+        yield fault("operators", text, "write: operators: [alice]", "--operators alice")
     if queue.budget is not None:
         yield from (fault("budget", *one) for one in _budget_faults(queue.budget))
 

@@ -105,6 +105,8 @@ class Inventory:
     does. `shared` maps each declared shared path to the mark found in it. Two nodes share a path
     when they read the same mark there: that is the proof, and a promise in a settings file is not.
     `checks`: it can be put to the proof while nothing runs on it.
+    `shared_account`: the one account of all users' ranks; "" where each user has an account.
+    `refused_users`: users whose ranks the node's policy refuses, each with the reason.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -120,6 +122,8 @@ class Inventory:
     taken_memory_bytes: int = 0
     closed: str = ""
     checks: bool = False
+    shared_account: str = ""
+    refused_users: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if [gpu.index for gpu in self.gpus] != list(range(len(self.gpus))):

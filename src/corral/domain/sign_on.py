@@ -1,17 +1,35 @@
-"""Who somebody is by the word of an OpenID Connect provider: claims checked, a user, a role."""
+"""Log-in by an OpenID Connect provider: claims checked, an identity, a user, a role."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hmac import compare_digest
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from corral.domain.errors import Forbidden, SpecInvalid, Unauthorised
 from corral.domain.ids import NAME_RULE, UserName, is_name
-from corral.domain.people import LADDER, Role
+from corral.domain.people import LADDER, ProviderIdentity, Role, User
 
 LEEWAY_SECONDS: Final = 60.0  # that the provider's clock and ours may differ
 EVERYBODY: Final = "*"  # in the place of a group
 EMAIL: Final = "email"
+SUBJECT_LETTERS: Final = 255  # OpenID Connect Core 1.0, section 2
+# Entra gives each application another `sub`, and names are changed there: `tid` and `oid` stay.
+ENTRA: Final = (
+    "login.microsoftonline.com",
+    "login.microsoftonline.us",
+    "login.partner.microsoftonline.cn",
+    "sts.windows.net",
+)
+GOOGLE: Final = "accounts.google.com"
+# Accounts of common systems and services, beside those that the head's machine has itself.
+_SYSTEM: Final = """
+root toor daemon bin sys sync games man lp mail news uucp proxy www-data backup list irc gnats
+nobody nogroup systemd-network systemd-resolve messagebus syslog sshd ntp chrony polkitd rpc dbus
+munge slurm slurmd slurmctld postgres mysql redis ray kubelet containerd docker nginx monitoring
+prometheus
+"""
+RESERVED: Final = frozenset(_SYSTEM.split())
 SETTINGS: Final = "an admin compares --oidc-issuer and --oidc-client-id with the provider's"
 
 
@@ -21,10 +39,28 @@ class SignOnRefused(Unauthorised):
     code = "sign_on_refused"
 
 
+class IdentityNotLinked(Forbidden):
+    """The provider vouches for a person who is not linked to any user, and no user may be made."""
+
+    code = "identity_not_linked"
+
+    def __init__(self, message: str, *, identity: ProviderIdentity, name: UserName) -> None:
+        super().__init__(message)
+        self.identity = identity
+        self.name = name
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignOnRule:
-    """Whom a provider may name, and what they may do here. `roles`: groups and what each makes of
-    who is in it. `domain`: whose e-mail addresses are users, by what stands before the @."""
+    """People of a provider who may log in, and what they may do here.
+
+    Args:
+        roles: Groups, and the role of their members.
+        domain: Domain of the e-mail addresses that name users, by the part before the @.
+        hosted_domain: Google Workspace domain that the claim `hd` must name.
+        creates: Whether the first log-in makes the user.
+        reserved: Names of accounts that no first log-in may take.
+    """
 
     issuer: str
     client_id: str
@@ -32,6 +68,9 @@ class SignOnRule:
     role_claim: str = "groups"
     roles: tuple[tuple[str, Role], ...] = ()
     domain: str | None = None
+    hosted_domain: str | None = None
+    creates: bool = True
+    reserved: frozenset[str] = RESERVED
 
     def __post_init__(self) -> None:
         if not self.roles or any(role not in LADDER for _, role in self.roles):
@@ -76,6 +115,74 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if not isinstance(found, int | float) or isinstance(found, bool) or not abs(found) < 1e12:
         return None
     return float(found)
+
+
+def identity_in(claims: Mapping[str, Any], rule: SignOnRule) -> ProviderIdentity:
+    """Return the identity that the provider never gives to another person.
+
+    Raises: Forbidden where the token lacks its claims, or is of another Google domain.
+    """
+    _check_hosted_domain(claims, rule)
+    names = ("tid", "oid") if urlsplit(rule.issuer).hostname in ENTRA else ("sub",)
+    parts = [claims.get(name) for name in names]
+    for name, part in zip(names, parts, strict=True):
+        if not isinstance(part, str) or not part or not part.isascii() or not part.isprintable():
+            raise Forbidden(
+                f"the provider's ID token has no claim {name}, which identifies you",
+                hint=SETTINGS,
+            )
+    subject = "/".join(str(part) for part in parts)
+    if len(subject) > SUBJECT_LETTERS:
+        raise Forbidden(
+            f"the subject of the provider's ID token has {len(subject)} letters, more than "
+            f"{SUBJECT_LETTERS}",
+            hint=SETTINGS,
+        )
+    return ProviderIdentity(issuer=rule.issuer, subject=subject)
+
+
+def _check_hosted_domain(claims: Mapping[str, Any], rule: SignOnRule) -> None:
+    """Refuse accounts outside of the Google Workspace domain. Raises: Forbidden.
+
+    Source: Google Identity, "OpenID Connect", validation of the claim `hd`.
+    """
+    wanted = rule.hosted_domain
+    if wanted is None and urlsplit(rule.issuer).hostname == GOOGLE:
+        wanted = rule.domain
+    found = claims.get("hd")
+    if wanted is None or (isinstance(found, str) and found.lower() == wanted.lower()):
+        return
+    shown = found[:100] if isinstance(found, str) else "none"
+    raise Forbidden(
+        f"the account's hosted domain is {shown}; accounts of {wanted} log in here",
+        hint="log in with your organisation's account; or an admin runs: corral up "
+        "--oidc-hosted-domain DOMAIN",
+    )
+
+
+def user_for(
+    users: Iterable[User], identity: ProviderIdentity, claims: Mapping[str, Any], rule: SignOnRule
+) -> UserName:
+    """Return the user that the identity logs in as: the linked one, else a name to be made.
+
+    A name is only a proposal of the provider: it never selects a user that exists.
+    Raises: Forbidden, IdentityNotLinked.
+    """
+    known = {user.name: user for user in users}
+    linked = next((user for user in known.values() if user.identity == identity), None)
+    if linked is not None:
+        return linked.name
+    name = user_in(claims, rule)
+    if (user := known.get(name)) is not None:
+        whose = "is not linked to a log-in" if user.identity is None else "is linked to another"
+        why = f"there is a user {name} here who {whose}"
+    elif not rule.creates:
+        why = f"there is no user for {name}, and log-ins make none here"
+    elif name in rule.reserved:
+        why = f"{name} is the name of a system account: no log-in makes a user of it"
+    else:
+        return name
+    raise IdentityNotLinked(why, identity=identity, name=name)
 
 
 def user_in(claims: Mapping[str, Any], rule: SignOnRule) -> UserName:

@@ -48,7 +48,8 @@ class Signal:
     the node's agent. `uuid`: of the GPU, where its index is not its own for good, as on a lent
     node. `lasting`: it holds, and may have held before anybody looked.
     `recovery`: the action that the driver itself names (XID 154), "" for none. `checkup`: of which
-    round of checks it is a result; its last has the device OVER.
+    round of checks it is a result; its last has the device OVER. `confirmed` False: a line of the
+    kernel's log says so and the GPU's driver does not yet; no job of anybody is ended for it.
     """
 
     number: int
@@ -67,3 +68,4 @@ class Signal:
     told_by: NodeId | None = None
     uuid: str = ""
     lasting: bool = False
+    confirmed: bool = True

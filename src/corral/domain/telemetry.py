@@ -66,6 +66,7 @@ class GpuSample:
     remapped_uncorrected: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    needs_recovery: bool | None = None  # the driver names an action that would bring it back
     pcie_generation: int | None = None
     pcie_width: int | None = None
     pcie_generation_most: int | None = None

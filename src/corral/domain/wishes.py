@@ -93,13 +93,14 @@ class BarSuspects:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckNodes:
     """Put these nodes to the proof as soon as nothing runs there, within `patience_seconds`. LINK
-    is between each and the next, in a ring."""
+    is between each and the next, in a ring, which know each other by `secret`."""
 
     nodes: tuple[NodeId, ...]
     kinds: tuple[CheckKind, ...]
     paths: tuple[str, ...] = ()
     seconds: float = 5.0
     patience_seconds: float = 60.0
+    secret: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from corral.domain.account import Account
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, Seat, SeatState
@@ -23,6 +24,7 @@ from corral.domain.relocation import of_last_day
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.use import Debt, Reservation, Spent, Use
 
+Name = TypeVar("Name", bound=str)
 AllocationKey = tuple[JobId, AttemptNumber, NodeId]
 
 
@@ -87,10 +89,12 @@ class _Index:
         default_factory=lambda: {state: {} for state in JobState}
     )
     with_deadline: dict[JobId, Job] = field(default_factory=dict)
-    in_queue: dict[QueueName, int] = field(default_factory=dict)  # how many
+    in_queue: dict[QueueName, int] = field(default_factory=dict)
+    of_user: dict[UserName, int] = field(default_factory=dict)
 
     def put(self, job: Job) -> None:
         self.in_queue[job.spec.queue] = self.in_queue.get(job.spec.queue, 0) + 1
+        self.of_user[job.owner] = self.of_user.get(job.owner, 0) + 1
         self.by_state[job.state][job.id] = job
         if job.spec.start_by is not None:
             self.with_deadline[job.id] = job
@@ -98,9 +102,14 @@ class _Index:
     def drop(self, job: Job) -> None:
         del self.by_state[job.state][job.id]
         self.with_deadline.pop(job.id, None)
-        self.in_queue[job.spec.queue] -= 1
-        if not self.in_queue[job.spec.queue]:
-            del self.in_queue[job.spec.queue]
+        _count_down(self.in_queue, job.spec.queue)
+        _count_down(self.of_user, job.owner)
+
+
+def _count_down(counts: dict[Name, int], key: Name) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,6 +150,10 @@ class World:
     def queues_named(self) -> Set[QueueName]:
         """Queues that unfinished jobs are in. From now on only `apply` may change them."""
         return self._indexed().in_queue.keys()
+
+    def unfinished_of(self, user: UserName) -> int:
+        """How many unfinished jobs the user has. From now on only `apply` may change them."""
+        return self._indexed().of_user.get(user, 0)
 
     def held_gpu_millis(self, seat: Seat) -> int:
         """What of its node's GPUs nobody else may have meanwhile: all, where it is exclusive."""

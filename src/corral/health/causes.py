@@ -21,6 +21,7 @@ from corral.health.waits import awaited, behind, inner_end, streams
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
 SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
 EARLIER_SECONDS: Final = 0.001
+TAIL_CHARACTERS: Final = 16_384  # of a rank's log; agents send a quarter of that
 BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 _ABORT, _KILL, _TERM = 6, 9, 15
 _CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})  # ILL, TRAP, BUS, FPE, SEGV, SYS beside
@@ -56,7 +57,8 @@ class _Read:
 
 def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     """What the ranks of a gang failed of; None where none of them failed."""
-    ends = [inner for end in ends for inner in _unfolded(end)]
+    short = [replace(end, tail=end.tail[-TAIL_CHARACTERS:]) for end in ends]
+    ends = [inner for end in short for inner in _unfolded(end)]
     failed = [_read(end, end.exit) for end in ends if end.exit and not end.exit.clean]
     if not failed:
         return None

@@ -60,6 +60,8 @@ def explanation(
     failed: F, exit_code: int | None, ailment: Ailment, before_seconds: float
 ) -> Explains | None:
     """How this explains an end of that class, so long after it was noticed; None: not at all."""
+    if not ailment.confirmed:
+        return None
     kind, code = ailment.kind, ailment.code
     if kind == SignalKind.SILENT and ailment.gpu is not None:
         rule: Explains | None = _GPU

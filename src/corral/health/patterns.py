@@ -23,6 +23,7 @@ class Pattern:
     of_peers: bool = False
 
 
+LINE_CHARACTERS: Final = 300  # of a line: the time that a pattern takes may grow with its square
 MACHINE: Final = frozenset(  # what is wrong with machines, whatever the program says beside it
     {F.GPU_MEMORY, F.GPU_FAULT, F.GPU_MISSING, F.SHARED_MEMORY, F.DISK_FULL, F.STORAGE}
     | {F.HOST_MEMORY, F.FABRIC}
@@ -77,7 +78,7 @@ PATTERNS: Final = (
     ),
     _of(
         F.GPU_MEMORY,
-        r"(CUDA|HIP|XPU|GPU|cuda\w*|device)[\w .:]*\bout of memory",
+        r"(CUDA|HIP|XPU|GPU|device)[\w .:]*\bout of memory",
         r"(torch|cuda|cupy|rmm)[\w.]*OutOfMemoryError",
         r"OutOfMemoryError: (CUDA|HIP|XPU)",
         r"(CUDA_ERROR|hipError|cudaError)\w*_?(Out_?Of_?Memory|MemoryAllocation)",
@@ -389,6 +390,7 @@ PATTERNS: Final = (
 
 @lru_cache(maxsize=4096)  # the ranks of a gang print the same
 def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
-    """The first that the line has the words of."""
+    """The first that the line has the words of, in what is looked at of a line."""
+    line = line[:LINE_CHARACTERS]
     wanted = (one for one in PATTERNS if not machine_only or one.kind in MACHINE)
     return next((one for one in wanted if one.words.search(line)), None)

@@ -7,17 +7,21 @@ over several lines, as a cause within a chain, or once more by the launcher that
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
-LINE_CHARACTERS: Final = 300
+from corral.health.patterns import LINE_CHARACTERS
+
 LAST_LINES: Final = 15
 FRESH_LINES: Final = 8  # an error that stands so near to the end was the last thing it told
+MOST_RAISED: Final = 50  # the newest; who raises more tells nothing by the older ones
 ERROR_LINES: Final = 12  # of one message; more is a listing
 
 _COLOURS: Final = re.compile(r"\x1b(\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9])")
-_BOXES: Final = re.compile(r"^[│┃|]\s?(.*?)\s*[│┃|]$|^[╭╰┏┗─━╮╯┓┛]+$")
+_SIDES: Final = "│┃|"  # of a box around a line
+_RIMS: Final = frozenset("╭╰┏┗─━╮╯┓┛")
 _DRESS: Final = re.compile(
-    r"^(?:\[(?:rank|default)\d+\]:\s?"  # torch, torchrun
+    r"(?:\[(?:rank|default)\d+\]:\s?"  # torch, torchrun
     r"|\((?:[\w.:-]+ )?(?:pid|rank)=\d+[^)]*\)\s?"  # Ray, vLLM
     r"|\d{1,5}: (?=\S)"  # srun --label
     r"|(?:ERROR|CRITICAL|FATAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]+\]\s?"  # vLLM's logger
@@ -35,8 +39,8 @@ _IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in atexit)")
 _ENDS: Final = re.compile(r"^(\[[EWI]\d|frame #|Exception raised from|terminate called)")
 _WRAPPED: Final = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|"
-    r"See root cause above|exited unexpectedly|process\w* (has )?(died|failed|terminated)\b|"
-    r"RayTaskError|ActorDiedError|SystemExit|^Caught \w+ in |^EOFError$",
+    r"See root cause above|exited unexpectedly|process\w{0,9} (has )?(died|failed|terminated)\b|"
+    r"RayTaskError|ActorDiedError|SystemExit|^Caught \w{1,99} in |^EOFError$",
     re.IGNORECASE,
 )
 _OWN: Final = re.compile(  # Python's words for a mistake of the program: no machine raises them
@@ -101,12 +105,13 @@ class Printed:
         return next((line for line in reversed(self.last) if _SHAPED.search(line)), "")
 
 
+@lru_cache(maxsize=256)  # a failed attempt is looked at again and again until it is over
 def printed(tail: str) -> Printed:
     text = _plain(tail)
     lines = [_cut(line) for line in text.split("\n") if line.strip()]
     last = [line for line in lines[-LAST_LINES:] if not _WARNS.search(line)]
     warnings = [line for line in lines[-LAST_LINES:] if _WARNS.search(line)]
-    return Printed(text, tuple(_raised(text)), tuple(last), tuple(warnings))
+    return Printed(text, tuple(_raised(text))[-MOST_RAISED:], tuple(last), tuple(warnings))
 
 
 def _plain(tail: str) -> str:
@@ -120,11 +125,14 @@ def _shown(row: str) -> str:
 
 
 def _undressed(row: str) -> str:
-    if (boxed := _BOXES.match(row.strip())) is not None:
-        return boxed[1] or ""
-    while (dress := _DRESS.match(row)) is not None and dress.end():
-        row = row[dress.end() :]
-    return row
+    inner, at = row.strip(), 0
+    if len(inner) > 1 and inner[0] in _SIDES and inner[-1] in _SIDES:
+        return (inner[2:-1] if inner[1:2].isspace() else inner[1:-1]).rstrip()
+    if inner and _RIMS.issuperset(inner):
+        return ""
+    while (dress := _DRESS.match(row, at)) is not None and dress.end() > at:
+        at = dress.end()
+    return row[at:]
 
 
 def _cut(line: str) -> str:
@@ -147,7 +155,7 @@ def _raised(text: str) -> Iterator[Raised]:
         elif _TRACEBACK.match(row):
             inside, chain = True, chain + 1
         elif not error and (at := _FRAME.match(row)) is not None:
-            frame = f"{at[1]}:{at[2]}"
+            frame = f"{at[1][-LINE_CHARACTERS:]}:{at[2][:LINE_CHARACTERS]}"
         elif error:
             error.append(_cut(row))
         elif (inside and row[:1].strip() and _RAISED.match(row)) or _BARE.match(row):

@@ -97,8 +97,9 @@ def _take(
         return
     unit = signal.uuid or signal.gpu
     key = (signal.kind, signal.code, unit, signal.device)
-    known[key] = _again(known.get(key), noticed, now, rules)
-    if signal.recovery and named_by_driver(signal.recovery) == Remedy.IGNORE:
+    old = known.get(key)
+    known[key] = _confirmed(old, signal, now) or _again(old, noticed, now, rules)
+    if signal.confirmed and signal.recovery and named_by_driver(signal.recovery) == Remedy.IGNORE:
         back = [one for one in known.values() if one.unit == unit and one.remedy in BY_BOOT]
         known.update((one.key, _mend(one, now)) for one in back)  # the driver says: none is needed
 
@@ -109,6 +110,14 @@ def _shown(one: Ailment, passed: Signal) -> bool:
         return one.device == passed.device and one.gpu == passed.gpu
     proof = passed.device in (CheckKind.MATMUL, OVER)
     return one.remedy == Remedy.DEEP_TEST and proof and passed.gpu in (None, one.gpu)
+
+
+def _confirmed(old: Ailment | None, signal: Signal, now: float) -> Ailment | None:
+    """Return what the driver has confirmed meanwhile; None for a signal that is a new one."""
+    is_same = old is not None and not old.confirmed and old.noticed_at == signal.at
+    if old is None or not is_same or not signal.confirmed:
+        return None
+    return replace(old, confirmed=True, last=now)
 
 
 def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules) -> Ailment:
@@ -131,6 +140,7 @@ def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
             recovery=signal.recovery,
             settles_at=now + settle if settle else None,
             uuid=signal.uuid,
+            confirmed=signal.confirmed,
         )
     late = now - old.last >= rules.outbreak_seconds and not signal.lasting
     anew = old.mended_at is not None or late
@@ -150,6 +160,7 @@ def _again(old: Ailment | None, noticed: Noticed, now: float, rules: HealthRules
         settles_at=now + settle if settle and anew else old.settles_at,
         mended_at=None,
         excused=False,
+        confirmed=signal.confirmed or (old.confirmed and old.mended_at is None),
     )
 
 
@@ -195,6 +206,8 @@ def _judged(
     if not one.is_live:
         return one
     remedy, bar = _remedy(one, others, now, rules, rule_of(one.kind, one.code, family(one.gpu)))
+    if not one.confirmed:
+        bar = min(bar, Bar.AVOID, key=lambda bar: bar.rank)
     return one if (one.remedy, one.bar) == (remedy, bar) else replace(one, remedy=remedy, bar=bar)
 
 
@@ -230,7 +243,7 @@ def _named(one: Ailment, others: Sequence[Ailment]) -> Remedy | None:
     """What the driver has named for this GPU about then."""
     if one.kind != SignalKind.XID:
         return None
-    words = [one.recovery] if one.code == XID_RECOVERY else []
+    words = [one.recovery] if one.code == XID_RECOVERY and one.confirmed else []
     words += [near.recovery for near in _near(one, others) if near.code == XID_RECOVERY]
     found = [remedy for remedy in map(named_by_driver, words) if remedy is not None]
     return max(found, key=lambda remedy: remedy.rank, default=None)
@@ -243,6 +256,7 @@ def _near(one: Ailment, others: Sequence[Ailment]) -> list[Ailment]:
         for other in others
         if other is not one
         and other.is_live
+        and other.confirmed
         and other.unit == one.unit
         and abs(other.last - one.last) < NEAR_SECONDS
     ]
@@ -262,7 +276,13 @@ def _climbed(remedy: Remedy, times: int) -> Remedy:
 def _struck(
     one: Ailment, others: Sequence[Ailment], now: float, family: FamilyOf
 ) -> Iterable[Struck]:
-    if not one.is_live or one.excused or one.struck >= one.last or not _is_settled(one, now):
+    if (
+        not one.is_live
+        or not one.confirmed
+        or one.excused
+        or one.struck >= one.last
+        or not _is_settled(one, now)
+    ):
         return
     jobs = rule_of(one.kind, one.code, family(one.gpu)).jobs
     spared = _named(one, others) == Remedy.IGNORE or one.remedy == Remedy.IGNORE

@@ -9,33 +9,43 @@ from typing import Final
 
 from corral.domain.attempt import Exit
 
+# Ranks print what they like: each repeat below has an end, so that time grows with the text alone.
+_TASK: Final = r"\s{0,9}(?:/job:\w{1,99}/replica:\d{1,9})?/task:(\d{1,9})"
 _AWAITED: Final = {  # each names ranks that did not come; before it a word that is soon looked for
-    "monitoredBarrier": re.compile(r"\bRanks? (\d+(?:, ?\d+)*) failed to pass monitoredBarrier"),
-    "issing rank": re.compile(r"\b[Mm]issing ranks?:? \[?(\d+(?:, ?\d+)*)"),
-    "imed out task": re.compile(r"imed out task names:\s*(?:/job:\w+/replica:\d+)?/task:(\d+)"),
-    "sending heartbeats": re.compile(
-        r"sending heartbeats\):\s*(?:/job:\w+/replica:\d+)?/task:(\d+)"
+    "monitoredBarrier": re.compile(
+        r"\bRanks? (\d{1,9}(?:, ?\d{1,9})*) failed to pass monitoredBarrier"
     ),
-    "heartbeat timeout": re.compile(r"/task:(\d+)\W{0,3} heartbeat timeout"),
-    "Rank ": re.compile(r"\bRank (\d+) (?:is|was) (?:lost|dead|gone)\b"),
+    "issing rank": re.compile(r"\b[Mm]issing ranks?:? \[?(\d{1,9}(?:, ?\d{1,9})*)"),
+    "imed out task": re.compile(rf"imed out task names:{_TASK}"),
+    "sending heartbeats": re.compile(rf"sending heartbeats\):{_TASK}"),
+    "heartbeat timeout": re.compile(r"/task:(\d{1,9})\W{0,3} heartbeat timeout"),
+    "Rank ": re.compile(r"\bRank (\d{1,9}) (?:is|was) (?:lost|dead|gone)\b"),
 }
 _ENQUEUED: Final = re.compile(
-    r"\[PG (?:ID )?([^\]]*?),? ?Rank \d+\].*?last enqueued (?:NCCL )?work: (\d+)"
+    r"\[PG (?:ID )?([^\]]{0,100}?),? ?Rank \d{1,9}\].{0,300}?"
+    r"last enqueued (?:NCCL )?work: (\d{1,18})"
 )
-_TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d+)")
-_TORCHRUN: Final = re.compile(r"Root Cause.*?rank\s*:\s*(\d+) .*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
-_NAMED: Final = re.compile(r"^\[(?:rank|default)(\d+)\]:")
+_TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18})")
+_ROOT: Final = (
+    "Root Cause"  # of torchrun's report: within so many characters it tells of the worker
+)
+_ROOT_CHARACTERS: Final = 4096
+_ROOT_RANK: Final = re.compile(r"rank\s{0,9}:\s{0,9}(\d{1,9}) ")
+_ROOT_CODE: Final = re.compile(r"exitcode\s{0,9}:\s{0,9}(-?\d{1,9})")
+_NAMED: Final = re.compile(r"^\[(?:rank|default)(\d{1,9})\]:")
 _LAUNCHERS: Final = (  # how the worker of a launcher ended that itself ends otherwise
-    re.compile(r"exits with return code = (-\d+)"),  # DeepSpeed
-    re.compile(r"CalledProcessError: .* died with <Signals\.\w+: (\d+)>"),  # subprocess
+    re.compile(r"exits with return code = (-\d{1,9})"),  # DeepSpeed
     re.compile(
-        r"(?:exited on|terminated by|killed by|terminated with) signal (?:SIG\w+ )?\(?(\d+)"
+        r"CalledProcessError: .{0,500} died with <Signals\.\w{1,9}: (\d{1,9})>"
+    ),  # subprocess
+    re.compile(
+        r"(?:exited on|terminated by|killed by|terminated with) signal (?:SIG\w{1,9} )?\(?(\d{1,9})"
     ),
-    re.compile(r"exit ?codes? of the workers? (?:are|is) \{?\w*\((-\d+)\)"),  # joblib
+    re.compile(r"exit ?codes? of the workers? (?:are|is) \{?\w{0,9}\((-\d{1,9})\)"),  # joblib
 )
-_BY_NUMBER: Final = re.compile(r"\b(?:exit|return)\w* ?(?:code|status)?\W{1,3}-(\d{1,2})\b")
+_BY_NUMBER: Final = re.compile(r"\b(?:exit|return)\w{0,9} ?(?:code|status)?\W{1,3}-(\d{1,2})\b")
 _CHILDREN: Final = re.compile(  # the same, where it names the signal by its word
-    r"(?:\*\*\* \[[^\]]*\]|\b(?:exited on|terminated by|killed by|terminated with"
+    r"(?:\*\*\* \[[^\]]{0,200}\]|\b(?:exited on|terminated by|killed by|terminated with"
     r"|died (?:with|from|by|of))(?: signal)?:?) (?:Signals\.)?(SIG[A-Z]+|Killed|Terminated|Aborted|"
     r"Segmentation fault|Bus error|Floating point exception|Illegal instruction)\b"
 )
@@ -87,11 +97,9 @@ def streams(text: str) -> dict[int, str]:
 def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
     """Of who tells which of its workers failed first: that one's rank (None: it does not say) and
     end; `exit` itself where nobody tells. `last`: what it told last; earlier ones were outlived."""
-    if (match := _TORCHRUN.search(text)) is not None:
-        code = int(match[2])
-        if code >= 0 and exit.code is None:
-            return int(match[1]), exit
-        return int(match[1]), _ended(exit, code)
+    if (root := _root_cause(text)) is not None:
+        rank, code = root
+        return rank, exit if code >= 0 and exit.code is None else _ended(exit, code)
     for words in _LAUNCHERS if exit.code is not None else ():
         if (match := words.search(text)) is not None:
             return None, _ended(exit, -abs(int(match[1])))
@@ -100,6 +108,15 @@ def inner_end(text: str, exit: Exit, last: str = "") -> tuple[int | None, Exit]:
     if exit.code is not None and (numbered := _BY_NUMBER.search(last)):
         return None, _ended(exit, -int(numbered[1]))
     return None, exit
+
+
+def _root_cause(text: str) -> tuple[int, int] | None:
+    """Return the rank that torchrun saw fail first, and its exit code."""
+    begin = text.find(_ROOT)
+    report = text[begin : begin + _ROOT_CHARACTERS] if begin >= 0 else ""
+    rank = _ROOT_RANK.search(report)
+    code = _ROOT_CODE.search(report, rank.end()) if rank is not None else None
+    return None if rank is None or code is None else (int(rank[1]), int(code[1]))
 
 
 def _ended(exit: Exit, code: int) -> Exit:

@@ -1,10 +1,11 @@
 """Durable memory of who may ask, and of what was asked."""
 
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from typing import Protocol
 
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import AuditEntry, Role, Token, User
+from corral.domain.people import AuditEntry, ProviderIdentity, Removed, Role, Token, User
 
 Identity = tuple[Token, User | None]  # a node's token has no user; nor has one whose user is gone
 
@@ -17,7 +18,11 @@ class People(Protocol):
     """
 
     async def add_user(self, user: User, *, entry: AuditEntry) -> bool:
-        """False when there is a user of this name: that one stays as it is."""
+        """False when there is a user of this name: that one stays as it is. Jobs that were
+        submitted before belong to an earlier user of the name (`User.jobs_after`).
+
+        Raises: Conflict when the user's identity logs in as another.
+        """
         ...
 
     async def change_user(
@@ -26,16 +31,29 @@ class People(Protocol):
         *,
         role: Role | None = None,
         disabled: bool | None = None,
+        limits: Mapping[str, int | None] | None = None,
         entry: AuditEntry,
     ) -> User | None:
-        """The user afterwards; None when there is none of this name.
+        """The user afterwards; None when there is none of this name. `limits`: quotas of their own
+        by name; None takes one away, and others stay.
 
         Raises: Conflict when nobody would be left who is an admin.
         """
         ...
 
-    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> bool:
-        """Forget the user and revoke what tokens they have; False when there is none.
+    async def link_user(
+        self, name: UserName, *, identity: ProviderIdentity | None, entry: AuditEntry
+    ) -> User | None:
+        """The user, who logs in by this identity and no other; None when there is none.
+
+        Raises: Conflict when the identity logs in as another user.
+        """
+        ...
+
+    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> Removed | None:
+        """Forget the user, revoke their tokens and remove their secrets; None when there is none.
+        Secrets for everybody stay, and belong to whom the entry names. The counts are the detail of
+        the entry.
 
         Raises: Conflict when nobody would be left who is an admin.
         """
@@ -67,12 +85,30 @@ class People(Protocol):
         """
         ...
 
+    async def renew_token(
+        self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
+    ) -> Token | None:
+        """Add a token in the place of another, which ends within a day; older ones of the same
+        node are forgotten. The token that was replaced; None when there is none to replace.
+
+        Raises: TokenRevoked when it has been replaced before, by a token that is in use.
+        """
+        ...
+
     async def use_token(self, id: TokenId, *, at: float) -> None:
         """Note that it was used then."""
         ...
 
+    async def token(self, id: TokenId) -> Token | None:
+        """The token with this id, also one that is over."""
+        ...
+
     async def tokens(self) -> Seq[Token]:
         """By id; also those that are over."""
+        ...
+
+    async def token_digests(self) -> Collection[str]:
+        """The SHA-256 of each token, also of those that are over."""
         ...
 
     async def identity(self, sha256: str) -> Identity | None:
@@ -93,7 +129,9 @@ class People(Protocol):
         by: UserName | None = None,
         since: float = 0.0,
         before: int | None = None,
+        after: int | None = None,
         limit: int,
     ) -> Seq[AuditEntry]:
-        """Entries at or after `since` with a number below `before`, newest first."""
+        """Entries at or after `since` with a number below `before`, the newest first; or, with
+        `after`, those with a number above it, the oldest first."""
         ...

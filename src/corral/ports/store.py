@@ -8,13 +8,14 @@ from typing import Final, Protocol
 from corral.domain.account import Account
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.forecast import Ran, Told
-from corral.domain.ids import JobId, NodeId, QueueName, TokenId, UserName
+from corral.domain.ids import JobId, NodeId, QueueName, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
 from corral.domain.listed import ListedJob
 from corral.domain.moves import JobState
-from corral.domain.people import AuditEntry
+from corral.domain.people import THE_HEAD, AuditEntry, Speaker
+from corral.domain.quota import Holdings
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
 from corral.ports.people import People
@@ -87,8 +88,19 @@ class Store(People, Protocol):
         """What the first head has said about it, this one if nobody has: all hold to that."""
         ...
 
+    async def agreed(self, what: str) -> str | None:
+        """What heads have agreed on about it; None: nothing yet."""
+        ...
+
+    async def change_agreed(
+        self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
+    ) -> bool:
+        """Replace what is agreed (None: nothing) if it still is `was`, with the line of it in the
+        audit log. Whether it was."""
+        ...
+
     async def wish(
-        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+        self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> Wish:
         """Append a wish, and its line of the audit log, durably.
 
@@ -209,6 +221,20 @@ class Store(People, Protocol):
         """The newest of those rows, oldest first. A job that is forgotten takes its row along."""
         ...
 
+    async def holdings(self, owner: UserName) -> Holdings:
+        """What is stored for this user, but for jobs and logs."""
+        ...
+
+    async def add_upload(
+        self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
+    ) -> None:
+        """Count the snapshot for this user; one that counts for somebody stays theirs."""
+        ...
+
+    async def drop_uploads(self, digests: Seq[str]) -> None:
+        """These snapshots are gone, and count for nobody."""
+        ...
+
     async def put_secret(
         self,
         name: str,
@@ -216,13 +242,25 @@ class Store(People, Protocol):
         *,
         by: UserName,
         at: float,
+        for_everybody: bool | None = None,
         entry: AuditEntry | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Keep it instead of the one of this name. `for_everybody`: it serves the jobs of all
+        users; None: as the one before it, or its owner's alone."""
+        ...
 
     async def secret(self, name: str) -> bytes | None: ...
 
     async def secrets(self) -> Seq[tuple[str, UserName, float]]:
         """(name, set by, when) of each secret; never a value."""
+        ...
+
+    async def secrets_for_everybody(self) -> Set[str]:
+        """Names of those that serve the jobs of all users."""
+        ...
+
+    async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
+        """Replace a sealed value if it still is `was`. Whether it was."""
         ...
 
     async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool: ...

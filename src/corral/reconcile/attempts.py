@@ -3,9 +3,11 @@
 from dataclasses import dataclass, replace
 
 from corral.domain.attempt import Allocation, Attempt, Cause, Exit, Save, SeatState
+from corral.domain.culprits import OWN_PROGRAM
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.failure import FailureKind
 from corral.domain.ids import NodeId
+from corral.domain.image import is_digest
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
@@ -15,6 +17,7 @@ from corral.reconcile.explained import explained
 from corral.reconcile.records import count_end
 from corral.reconcile.service import attempt_seconds
 
+UNRECORDABLE = "Unrecordable"  # the reason code of a job of which no store can hold what was said
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
 
 
@@ -52,7 +55,8 @@ def seen_at(draft: Draft, node: NodeId, key: AttemptKey) -> Seen | None:
         return None
     for seen in heard.seen:  # no generator: thousands of seats are looked at each second
         if seen.key == key:
-            return seen
+            bare = key[0] in draft.facts.unrecordable
+            return Seen(key=key, phase=seen.phase) if bare else seen
     return None
 
 
@@ -64,11 +68,25 @@ def see_attempt(draft: Draft, job: Job) -> None:
     key = (job.id, attempt.number)
     parts = [Part(one, seen_at(draft, one.seat.node, key)) for one in draft.seats_of(attempt)]
     _take_saves(draft, job, attempt, parts)
+    if job.spec.image is not None:
+        attempt = _take_images(draft, attempt, parts)
     if job.state in (JobState.STARTING, JobState.RUNNING):
-        _live(draft, job, attempt, parts)
+        if (why := draft.facts.unrecordable.get(job.id)) is not None:
+            _fail_unrecordable(draft, job, attempt, why)
+        else:
+            _live(draft, job, attempt, parts)
     job = draft.job(job.id) or job
     if job.state in (JobState.STOPPING, JobState.RECOVERING):
         _ending(draft, job, attempt, parts)
+
+
+def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+    """Something was said of it that no store can hold: it ends, and its user reads why."""
+    blame(
+        draft, attempt, cause=Cause.USER, culprit=f"job {job.id}", evidence=why, node=None,
+        failure=FailureKind.COMMAND,
+    )  # fmt: skip
+    draft.move(job, JobEvent.RANKS_FAILED, reason=why, code=UNRECORDABLE)
 
 
 def ran_seconds(draft: Draft, attempt: Attempt) -> float:
@@ -207,7 +225,8 @@ def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:
         if part.seen is not None and part.seen.trouble:
             cause = Cause.INFRA if part.seen.trouble_is_infra else Cause.USER
             other = part.seen.trouble_of
-            node = part.allocation.seat.node if not other else None
+            here = other in ("", OWN_PROGRAM)
+            node = part.allocation.seat.node if here else None
             told, culprit = part.seen.trouble, other or f"node {node}"
             own = [end for end in ends if end[3] is part and cause == Cause.USER]
             at, _, exit, _ = min(own, key=lambda end: end[:2], default=(None, 0, None, part))
@@ -300,6 +319,15 @@ def _take_saves(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> 
             known[key] = save
             text = f"{job.spec.name}: checkpoint of step {save.step} committed"
             draft.tell("checkpoint", text, job=job.id, attempt=save.attempt)
+
+
+def _take_images(draft: Draft, attempt: Attempt, parts: list[Part]) -> Attempt:
+    """Record the digests that nodes report, in their order and each once."""
+    reported = [part.seen.image for part in parts if part.seen and part.seen.image]
+    images = tuple(dict.fromkeys((*attempt.images, *filter(is_digest, reported))))
+    if images == attempt.images or len(images) > len(attempt.seats):
+        return attempt
+    return draft.put_attempt(replace(attempt, images=images))
 
 
 def _quarantine(draft: Draft, job: Job, save: Save, why: str) -> None:

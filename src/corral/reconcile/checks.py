@@ -4,6 +4,7 @@ A node is checked while nothing runs on it. Nobody who waits is kept from it for
 that it has, and its agent ends the check at once when something is to run (0060).
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -51,10 +52,15 @@ def ask_checks(draft: Draft, wish: Wish, asked: CheckNodes) -> None:
         for place, (first, second) in enumerate(ring([node.id for node in there])):
             link = CheckUp(
                 id=f"{wish.sequence}.{place}", kinds=(CheckKind.LINK,), by=wish.by, at=now,
-                until=until, seconds=asked.seconds,
+                until=until, seconds=asked.seconds, secret=_secret_of(asked.secret, place),
             )  # fmt: skip
             _want(draft, first, replace(link, peer=second, leads=True))
             _want(draft, second, replace(link, peer=first))
+
+
+def _secret_of(secret: str, place: int) -> str:
+    """Return the secret of one link, which says nothing of those of the others."""
+    return hashlib.sha256(f"{secret} {place}".encode()).hexdigest()
 
 
 def ring(nodes: list[NodeId]) -> list[tuple[NodeId, NodeId]]:

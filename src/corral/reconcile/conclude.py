@@ -8,6 +8,7 @@ from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
 from corral.domain.relocation import RELOCATION
 from corral.domain.units import MILLIS_PER_GPU
+from corral.reconcile.attempts import UNRECORDABLE
 from corral.reconcile.draft import Draft
 from corral.reconcile.giving import settle
 from corral.reconcile.records import count_end
@@ -16,6 +17,10 @@ from corral.reconcile.settling import is_settling
 
 DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
+# A program can claim a fault of the cluster by its exit code or by what it prints. Real faults that
+# nothing else shows are few; with more, the job's own budget pays.
+MOST_CLAIMS: Final = 100
+MOST_FRUITLESS_CLAIMS: Final = 10  # in a row without progress
 MOST_KEPT: Final = 8  # failures that are remembered of a node, and nodes of a job
 
 _STOPPED: Final = {
@@ -97,10 +102,14 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
     if attempt.ended_at is None:
         attempt = draft.put_attempt(replace(attempt, ended_at=draft.now.wall, cause=Cause.INFRA))
     draft.receipts.append(_receipt(draft, attempt, "failure"))
-    if attempt.cause == Cause.USER:
+    if attempt.cause == Cause.USER or attempt.is_claim:
         count_end(draft, job, attempt, failed=True)
     job = _remember(job, attempt)
-    if attempt.cause == Cause.USER:
+    if attempt.is_claim:
+        job = _with_claim(job, attempt)
+    if (why := draft.facts.unrecordable.get(job.id)) is not None:
+        _give_up(draft, job, attempt, why, UNRECORDABLE)
+    elif attempt.cause == Cause.USER or _claims_too_often(job, attempt):
         _charge_user(draft, job, attempt)
     else:
         _charge_infra(draft, job, attempt)
@@ -117,9 +126,10 @@ def _remember(job: Job, attempt: Attempt) -> Job:
 
 
 def _suspect(draft: Draft, attempt: Attempt) -> None:
-    """All jobs take a node last that was to blame for a fault of the cluster's."""
+    """Let all jobs take a node last that was to blame for a fault of the cluster. What only a
+    job's own ranks claim is no proof against a node: statistics over users judge that."""
     node = draft.node(attempt.failed_on) if attempt.failed_on is not None else None
-    if node is not None and attempt.cause == Cause.INFRA:
+    if node is not None and attempt.cause == Cause.INFRA and not attempt.is_claim:
         failed_at = (*node.failed_at, attempt.ended_at or draft.now.wall)[-MOST_KEPT:]
         draft.nodes[node.id] = replace(node, failed_at=failed_at)
 
@@ -152,6 +162,17 @@ def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
         _give_up(draft, job, attempt, used, "NodeFail")
     else:
         _retry(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
+
+
+def _with_claim(job: Job, attempt: Attempt) -> Job:
+    progressed = (attempt.last_step or -1) > job.best_step
+    fruitless = 1 if progressed else job.fruitless_claims + 1
+    return replace(job, claims=job.claims + 1, fruitless_claims=fruitless)
+
+
+def _claims_too_often(job: Job, attempt: Attempt) -> bool:
+    too_many = job.claims > MOST_CLAIMS or job.fruitless_claims > MOST_FRUITLESS_CLAIMS
+    return attempt.is_claim and too_many
 
 
 def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:

@@ -16,7 +16,7 @@ from corral.reconcile.ends import holds_seconds
 from corral.reconcile.place import waiting_of
 from corral.reconcile.preempt import reserved_of
 from corral.reconcile.promises import promised_of
-from corral.reconcile.queued import shared_paths
+from corral.reconcile.queued import OfNodes
 from corral.reconcile.rooms import suspicion_of
 from corral.reconcile.service import ended_before, live_of, restart_seconds
 from corral.reconcile.use import held_now, judge_budgets, past_of, stripped_of
@@ -274,7 +274,7 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
         job.id: _life(job, max(0.0, draft.now.wall - attempt.placed_at))
         for job, attempt in on_nodes
     }
-    paths = shared_paths(draft)
+    of_nodes = OfNodes.of(draft)
     heard = draft.facts.nodes.keys() - draft.facts.awaited
     nodes = draft.all_nodes()
     present = Present(
@@ -283,10 +283,10 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
         tree=draft.tree,
         past=past_of(draft, held),
         holders=[
-            _holder(draft, job, attempt, waiting_of(draft, job, over, paths))
+            _holder(draft, job, attempt, waiting_of(draft, job, over, of_nodes))
             for job, attempt in on_nodes
         ],
-        waiting=[waiting_of(draft, job, over, paths) for job in waiting],
+        waiting=[waiting_of(draft, job, over, of_nodes) for job in waiting],
         reserved=reserved_of(draft),
         promised=promised_of(draft),
         closed=frozenset(nodes.keys() - heard),

@@ -15,7 +15,7 @@ from corral.domain.wishes import Wish
 from corral.domain.world import Changes, World
 from corral.health.liveness import next_deadline_seconds
 from corral.health.rules import HealthRules
-from corral.reconcile.attempts import ran_seconds, see_attempt
+from corral.reconcile.attempts import UNRECORDABLE, ran_seconds, see_attempt
 from corral.reconcile.checks import gate_gangs, see_checks
 from corral.reconcile.conclude import DRAIN, conclude
 from corral.reconcile.draft import Draft, Now
@@ -88,6 +88,7 @@ def reconcile(
     grant(draft, wishes)
     for id in sorted(_moved(draft, health, touched)):
         _guarded(draft, id, _one_job)
+    _hold_unrecordable(draft)
     see_blame(draft, health)
     see_checks(draft, health, whole=touched is None)
     see_stale(draft)
@@ -136,6 +137,13 @@ def _guarded(draft: Draft, id: JobId, step: Callable[[Draft, Job], None]) -> Non
     except Exception as error:
         draft.go_back(mark)
         draft.quarantine(job, error)
+
+
+def _hold_unrecordable(draft: Draft) -> None:
+    """A job that waits, and of which no store can hold what is to be recorded, is held."""
+    for id, why in draft.facts.unrecordable.items():
+        if (job := draft.job(id)) is not None and job.state == JobState.QUEUED:
+            draft.move(job, JobEvent.QUARANTINED, reason=why, code=UNRECORDABLE)
 
 
 def _end_late_ones(draft: Draft, reasons: Mapping[JobId, Reason]) -> None:

@@ -23,7 +23,10 @@ def see_nodes(draft: Draft) -> set[JobId]:
     """Take in inventories, boots and verdicts; the jobs that this touches."""
     touched: set[JobId] = set()
     held = Held(draft)
+    unheard = draft.facts.unheard
     for heard in draft.facts.nodes.values():
+        if heard.node in unheard:
+            continue  # no store can hold what it says of itself
         if _take_in(draft, heard):
             touched |= _lose(
                 draft,
@@ -162,6 +165,6 @@ def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:
     heard = draft.facts.nodes.get(node)
     key = (attempt.job, attempt.number)
     for seen in heard.seen if heard is not None else ():
-        if seen.key == key and seen.progress is not None:
+        if seen.key == key and seen.progress is not None and key[0] not in draft.facts.unrecordable:
             step = max(seen.progress.step, attempt.last_step or 0)
             draft.put_attempt(replace(attempt, last_step=step))

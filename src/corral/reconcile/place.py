@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final, TypedDict
 
 from corral.domain.attempt import Allocation, Attempt
@@ -11,6 +12,7 @@ from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
 from corral.domain.job import Job, JobSpec
 from corral.domain.moves import ON_NODES, JobEvent, JobState
 from corral.domain.node import Node
+from corral.domain.place import PlaceRule
 from corral.domain.queue import Policy
 from corral.domain.units import duration_text
 from corral.reconcile.chosen import chosen_now
@@ -24,7 +26,7 @@ from corral.reconcile.preempt import (
     take_in,
 )
 from corral.reconcile.promises import promise_reasons, promised_of, take_promises
-from corral.reconcile.queued import Queued, shared_paths
+from corral.reconcile.queued import OfNodes, Queued
 from corral.reconcile.relocate import movables_of
 from corral.reconcile.roster import lent_to, roster_of
 from corral.reconcile.service import restart_seconds
@@ -113,18 +115,18 @@ def _movables(draft: Draft, over: frozenset[QueueName]) -> Callable[[], Movables
     rule = draft.tree.relocation
     if rule is None:
         return None
-    paths = shared_paths(draft)
-    return lambda: movables_of(draft, rule, over, lambda job: waiting_of(draft, job, over, paths))
+    nodes = OfNodes.of(draft)
+    return lambda: movables_of(draft, rule, over, lambda job: waiting_of(draft, job, over, nodes))
 
 
 def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Groups:
     """All that wait now, as the scheduler sees them."""
-    paths = shared_paths(draft)
+    nodes = OfNodes.of(draft)
 
     def guarded(job: Job) -> Waiting | None:
         """A bug met on one job holds that job and lets all the others be placed."""
         try:
-            return waiting_of(draft, job, over, paths)
+            return waiting_of(draft, job, over, nodes)
         except Exception as error:
             draft.quarantine(job, error)
             return None
@@ -132,11 +134,8 @@ def queued_gangs(draft: Draft, over: frozenset[QueueName], queued: Queued) -> Gr
     return queued.of(draft, over, guarded)
 
 
-def waiting_of(
-    draft: Draft, job: Job, over: frozenset[QueueName], shared: frozenset[str]
-) -> Waiting:
-    """The job as the scheduler sees it. `over`: queues whose budget is spent; `shared`: paths that
-    nodes share."""
+def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNodes) -> Waiting:
+    """The job as the scheduler sees it. `over`: queues whose budget is spent."""
     rule, attempt = job.spec.checkpoint, draft.attempt(job.id)
     return Waiting(
         job=job.id,
@@ -146,13 +145,13 @@ def waiting_of(
         since=job.since,
         pinned_to=job.pinned_to,
         shared_path=rule.path if rule else None,
-        sharing=covering(shared, rule.path) if rule else None,
+        sharing=covering(nodes.shared, rule.path) if rule else None,
         mark=_mark_of_saves(draft, job),
         array=job.array,
         array_limit=job.spec.array_limit,
         queue=job.spec.queue,
         user=job.owner,
-        place=job.spec.place,
+        place=_place_of(job, nodes),
         kin=job.spec.kin,
         avoid=frozenset(job.failed_on),
         likes=_nodes_of_last(draft, job),
@@ -164,6 +163,12 @@ def waiting_of(
         waited_seconds=job.waited_seconds,
         **_asked_by_order(draft, job),
     )
+
+
+def _place_of(job: Job, nodes: OfNodes) -> PlaceRule:
+    """The job's rule, without the nodes that refuse its owner."""
+    refused, rule = nodes.refused.get(job.owner), job.spec.place
+    return rule if refused is None else replace(rule, constraints=(*rule.constraints, refused))
 
 
 def whole_gpus(nodes: Iterable[Node], spec: JobSpec) -> int:

@@ -4,16 +4,49 @@ A row of a job that is still the same object needs no second look, so a tick cos
 Only what gangs are made of beside their own rows, the basis, makes all of them be made anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from corral.domain.ids import JobId, QueueName
+from corral.domain.ids import JobId, NodeId, QueueName
 from corral.domain.job import Job
 from corral.domain.moves import JobState
+from corral.domain.place import AccountConstraint, off_refusing_nodes
 from corral.reconcile.draft import Draft
 from corral.schedule import Groups, Shares, Waiting
 
 Basis = tuple[object, ...]
 Make = Callable[[Job], Waiting | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OfNodes:
+    """What of all nodes a waiting job is made of.
+
+    `shared`: paths that nodes declare as shared. `refused`: for each user whom nodes refuse an
+    account, the constraint on the user's jobs.
+    """
+
+    shared: frozenset[str]
+    refused: Mapping[str, AccountConstraint]
+
+    @classmethod
+    def of(cls, draft: Draft) -> "OfNodes":
+        inventories = {node.id: node.inventory for node in draft.all_nodes().values()}
+        shared = frozenset(path for one in inventories.values() for path, _ in one.shared)
+        refusing = [(id, one.refused_users) for id, one in inventories.items() if one.refused_users]
+        return cls(shared, _refused_owners(refusing))
+
+
+def _refused_owners(
+    refusing: Iterable[tuple[NodeId, tuple[tuple[str, str], ...]]],
+) -> Mapping[str, AccountConstraint]:
+    nodes: dict[str, list[NodeId]] = {}
+    reasons: dict[str, str] = {}
+    for id, users in refusing:
+        for user, why in users:
+            nodes.setdefault(user, []).append(id)
+            reasons.setdefault(user, f"node {id}: {why}")
+    return {user: off_refusing_nodes(ids, user, reasons[user]) for user, ids in nodes.items()}
 
 
 class Queued:
@@ -32,7 +65,7 @@ class Queued:
 
     def of(self, draft: Draft, over: frozenset[QueueName], make: Make) -> Groups:
         """All gangs that wait now. `make` answers None where it has met a fault of ours."""
-        basis = (draft.tree, over, shared_paths(draft))
+        basis = (draft.tree, over, OfNodes.of(draft))
         if not _is_same(basis, self._basis):
             self._basis, self._jobs, self._groups = basis, {}, Groups()
             self._have_saves = set()
@@ -67,12 +100,6 @@ class Queued:
         self._jobs.pop(id, None)
         self._have_saves.discard(id)
         self._groups.drop(id)
-
-
-def shared_paths(draft: Draft) -> frozenset[str]:
-    """What nodes declare as shared, whether all of them do or one."""
-    nodes = draft.all_nodes().values()
-    return frozenset(path for node in nodes for path, _ in node.inventory.shared)
 
 
 def _is_same(basis: Basis, other: Basis) -> bool:

@@ -57,7 +57,7 @@ def explains(ailment: Ailment, node: NodeId, attempt: Attempt) -> bool:
     there the node may know nothing any more: then whose seat it was tells, from its placing on."""
     until = attempt.ended_at if attempt.ended_at is not None else float("inf")
     at = ailment.noticed_at
-    if not _is_open(attempt) or at > until + CLOCKS_SECONDS:
+    if not ailment.confirmed or not _is_open(attempt) or at > until + CLOCKS_SECONDS:
         return False
     if ailment.attempts:
         return (attempt.job, attempt.number) in ailment.attempts

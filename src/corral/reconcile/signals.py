@@ -1,6 +1,7 @@
 """What nodes have noticed of themselves: each signal is taken in once."""
 
-from corral.domain.facts import NodeFacts
+from corral.domain.facts import AttemptKey, NodeFacts
+from corral.domain.ids import NodeId
 from corral.reconcile.checks import take_results
 from corral.reconcile.draft import Draft
 
@@ -15,7 +16,16 @@ def take_signals(draft: Draft, heard: NodeFacts) -> None:
         return
     for signal in (one for one in new if not one.checkup):
         text = f"node {node.id}: {signal.text}"
-        job, attempt = signal.attempts[0] if signal.attempts else (None, None)
+        own = (key for key in signal.attempts if _was_on(draft, node.id, key))
+        job, attempt = next(own, (None, None))
         draft.tell(f"signal_{signal.kind}", text, node=node.id, job=job, attempt=attempt)
     node = draft.nodes[node.id] = node.taking(new)
     draft.noticed[node.id] = take_results(draft, node, tuple(new))
+
+
+def _was_on(draft: Draft, node: NodeId, key: AttemptKey) -> bool:
+    """Whether the attempt has a seat on the node, or had one at its end."""
+    if draft.allocation((*key, node)) is not None:
+        return True
+    newest = draft.attempt(key[0])
+    return newest is not None and newest.number == key[1] and node in newest.nodes

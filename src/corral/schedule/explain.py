@@ -7,7 +7,7 @@ from typing import Final
 from corral.domain.attempt import Seat
 from corral.domain.ids import JobId
 from corral.domain.moment import moment_text
-from corral.domain.place import Level, Mode, PlaceRule
+from corral.domain.place import AccountConstraint, Level, Mode, PlaceRule
 from corral.domain.queue import Policy, QueueTree
 from corral.domain.resources import Shape, forms_of
 from corral.domain.units import MILLIS_PER_GPU, gpus_text
@@ -88,8 +88,9 @@ def never_fits(rule: PlaceRule, shape: Shape, fleet: Fleet) -> Reason | None:
     anywhere = PlaceRule(constraints=rule.constraints)
     admitted = fleet.could_hold(shape, anywhere)
     if admitted < shape.nodes:
+        refused = any(isinstance(one, AccountConstraint) for one in rule.constraints)
         return Reason(
-            code="BadConstraints",
+            code="NoAccount" if refused else "BadConstraints",
             sentence=f"it asks for {_nodes(shape.nodes)} with {_listed(rule)}; of the {holding} "
             f"that could hold its part {admitted} {'is' if admitted == 1 else 'are'} such",
             suggestions=_about_labels(rule, fleet),
@@ -270,6 +271,9 @@ def _about_labels(rule: PlaceRule, fleet: Fleet) -> tuple[str, ...]:
     """What the labels that it names are on the nodes that are there."""
     said = []
     for one in rule.constraints:
+        if isinstance(one, AccountConstraint):
+            said.append(one.why)
+            continue
         values = fleet.values_of(one.label)
         if values:
             said.append(f"{one.label} is {', '.join(values[:5])} on the nodes that have it")

@@ -5,8 +5,9 @@ from collections.abc import Sequence as Seq
 from enum import StrEnum
 
 from corral.domain.errors import StoreTrouble
-from corral.domain.ids import JobId, TokenId, UserName
+from corral.domain.ids import JobId, UserName
 from corral.domain.job import Job
+from corral.domain.people import THE_HEAD, Speaker
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
 from corral.simulate.stage import Stage
@@ -51,12 +52,12 @@ class Database(MemoryStore):
         return await super().lead(known=known)
 
     async def wish(
-        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+        self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> Wish:
         await self._take_time()
         self._check_disk()
         await self._crash(Point.BEFORE_WISH)
-        wish = await super().wish(asked, by=by, at=at, token=token)
+        wish = await super().wish(asked, by=by, at=at, speaker=speaker)
         await self._crash(Point.AFTER_WISH)
         await self._take_time()
         return wish

@@ -1,11 +1,12 @@
 """The ledger in the tables: what a commit brings is added to what is there, in its transaction."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, bindparam, select
 
 from corral.domain.account import Account, summed
+from corral.domain.errors import InvariantBroken
 from corral.domain.ids import JobId
 from corral.store import codec
 from corral.store.dialects import Batch, Put, texts_of
@@ -18,6 +19,15 @@ _KNOWN: Final = {
     table: select(table.c.record, table.c.crc).where(table.c.key.in_(select(_keys.c.value)))
     for table in (accounts, account_days)
 }
+
+
+def check(rows: Iterable[Account]) -> Iterator[tuple[object, str]]:
+    """Yield the rows that no record can hold, each with the reason."""
+    for row in rows:
+        try:
+            _row(codec.text_of(row.key), row)
+        except InvariantBroken as error:
+            yield row, error.message
 
 
 def add(connection: Connection, batch: Batch, rows: Iterable[Account], known: Set[JobId]) -> None:

@@ -23,6 +23,7 @@ from corral.store.schema import agreed, head, heads, jobs, leader, metadata, rec
 TERMS: Final = 1_000_000  # heads that may have led since the backup was made
 WISHES: Final = 10_000
 BATCH: Final = 1_000
+OLDEST: Final = "0009"  # schemas from here on differ by added tables and columns alone
 
 
 def lines_of(connection: Connection) -> Iterator[bytes]:
@@ -82,10 +83,12 @@ def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
     try:
         name, row = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
         table = metadata.tables[name]
-        if row.keys() != set(table.columns.keys()):
+        later = {column.name for column in table.columns if column.nullable} - row.keys()
+        if row.keys() | later != set(table.columns.keys()):
             raise KeyError(name)
+        row |= dict.fromkeys(later)
         for column in table.columns:
-            if isinstance(column.type, LargeBinary):
+            if isinstance(column.type, LargeBinary) and row[column.name] is not None:
                 row[column.name] = base64.b64decode(row[column.name], validate=True)
     except (msgspec.MsgspecError, KeyError, ValueError, TypeError) as error:
         raise StoreTrouble(

@@ -1,8 +1,9 @@
 """Rows as JSON text with a checksum. What does not read back the same is never written."""
 
+import re
 import zlib
-from collections.abc import Iterable
-from typing import Final, Generic, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -15,6 +16,7 @@ from corral.domain.job import Job
 from corral.domain.listed import ListedJob
 from corral.domain.node import Node
 from corral.domain.queue import QueueTree
+from corral.domain.spec_content import SpecContent
 from corral.domain.use import Debt, Reservation, Spent, Use
 from corral.domain.wishes import (
     Asked,
@@ -31,6 +33,7 @@ from corral.domain.wishes import (
     Suspend,
 )
 from corral.domain.world import Event
+from corral.store.submissions import Submission
 
 Row = TypeVar("Row")
 Sealed = tuple[str, int]  # the record, and its CRC-32
@@ -39,6 +42,12 @@ RECOVER: Final = (
     "keep a copy of the file and of its -wal; then restore a backup, or salvage what can be read "
     "with: sqlite3 FILE .recover | sqlite3 NEW"
 )
+
+
+_NUL: Final = r"\u0000"
+_ESCAPED_NUL: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not after an escaped backslash
+MOST_COLUMN_BYTES: Final = 2_000  # of a text that is a key: PostgreSQL indexes at most 2,704
+_LEAST_INTEGER, _MOST_INTEGER = -(2**63), 2**63 - 1
 
 
 class Codec(Generic[Row]):
@@ -97,9 +106,25 @@ DEBT: Final = Codec("debt", Debt)
 RESERVATION: Final = Codec("reservation", Reservation)
 TOLD: Final = Codec("forecast", Told)
 IMPORTED: Final = Codec("imported job", Imported)
+CONTENT: Final = Codec("spec", SpecContent)
+
+Recorded = (
+    Submission
+    | Cancel
+    | Suspend
+    | Resume
+    | Requeue
+    | SetJob
+    | SetNode
+    | BarSuspects
+    | CheckNodes
+    | SetLabels
+    | SetQueues
+)
 
 _ASKED: Final = {
-    "submit": Codec("submit", Submit),
+    "submit": Codec("submit", Submit),  # of stores before schema 0012: one spec for each job
+    "submission": Codec("submit", Submission),
     "cancel": Codec("cancel", Cancel),
     "suspend": Codec("suspend", Suspend),
     "resume": Codec("resume", Resume),
@@ -111,8 +136,8 @@ _ASKED: Final = {
     "set_labels": Codec("set_labels", SetLabels),
     "set_queues": Codec("set_queues", SetQueues),
 }
-_KINDS: Final[dict[type[Asked], str]] = {
-    Submit: "submit",
+_KINDS: Final[dict[type[Recorded], str]] = {
+    Submission: "submission",
     Cancel: "cancel",
     Suspend: "suspend",
     Resume: "resume",
@@ -124,6 +149,19 @@ _KINDS: Final[dict[type[Asked], str]] = {
     SetLabels: "set_labels",
     SetQueues: "set_queues",
 }
+
+
+def check_columns(columns: Mapping[str, Any]) -> None:
+    """Refuse what no column can hold, of a row whose record has been made already.
+
+    Raises: InvariantBroken.
+    """
+    for name, value in columns.items():
+        if isinstance(value, int) and not _LEAST_INTEGER <= value <= _MOST_INTEGER:
+            raise InvariantBroken(f"{name} is an integer of {value.bit_length()} bits")
+        is_key = isinstance(value, str) and name != "record"
+        if is_key and (len(value) > MOST_COLUMN_BYTES or "\0" in value):
+            raise InvariantBroken(f"{name} is too long for a key, or holds a NUL")
 
 
 def check(kind: str, text: str, crc: int) -> None:
@@ -138,27 +176,47 @@ def crc_of(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-def write_asked(asked: Asked) -> tuple[str, str]:
+def write_asked(asked: Recorded) -> tuple[str, str]:
     """(kind, record) of what was asked.
 
     Raises: SpecInvalid when it holds what cannot be recorded: nothing has been acknowledged yet.
     """
     kind = _KINDS[type(asked)]
-    codec: Codec[Asked] = _ASKED[kind]  # type: ignore[assignment]
+    codec: Codec[Recorded] = _ASKED[kind]  # type: ignore[assignment]
+    record, _ = _write_new(codec, asked)
+    return kind, record
+
+
+def write_content(content: SpecContent) -> Sealed:
+    """Return the record of a spec's large fields. Raises: SpecInvalid, as write_asked does."""
+    return _write_new(CONTENT, content)
+
+
+def _write_new(codec: Codec[Row], row: Row) -> Sealed:
     try:
-        record, _ = codec.write(asked)
+        record, crc = codec.write(row)
     except InvariantBroken as error:
         raise SpecInvalid(
             error.message, hint="use valid Unicode text and finite numbers only"
         ) from error
-    return kind, record
+    if has_nul(record):
+        raise SpecInvalid(
+            "a text of the request holds a NUL, which no program can be given",
+            hint="take the NUL (\\u0000) out of it",
+        )
+    return record, crc
 
 
-def read_asked(kind: str, record: str) -> Asked:
+def has_nul(record: str) -> bool:
+    """Whether a text of the record holds a NUL: PostgreSQL cannot read such a record as JSON."""
+    return _NUL in record and _ESCAPED_NUL.search(record) is not None
+
+
+def read_asked(kind: str, record: str) -> Asked | Submission:
     """What was asked. Raises: StoreTrouble when it cannot be read."""
     if kind not in _ASKED:
         raise StoreTrouble(f"a wish of an unknown kind is recorded: {kind!r}", hint=RECOVER)
-    codec: Codec[Asked] = _ASKED[kind]  # type: ignore[assignment]
+    codec: Codec[Asked | Submission] = _ASKED[kind]  # type: ignore[assignment]
     return codec.decode(record)
 
 

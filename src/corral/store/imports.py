@@ -7,7 +7,8 @@ from sqlalchemy import Connection, bindparam, func, select, tuple_
 
 from corral.domain.imported import Imported
 from corral.domain.people import AuditEntry
-from corral.store import codec, people
+from corral.store import codec
+from corral.store.audit import add_entry
 from corral.store.dialects import Put, put, texts_of
 from corral.store.schema import imported
 
@@ -24,7 +25,7 @@ def keep(connection: Connection, rows: Seq[Imported], entry: AuditEntry) -> int:
     before = _count(connection)
     for first in range(0, len(rows), BATCH):
         put(connection, _ADD, [_row(one) for one in rows[first : first + BATCH]])
-    people.add_entry(connection, entry)
+    add_entry(connection, entry)
     return _count(connection) - before
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar, cast
@@ -133,12 +133,15 @@ class Writer(Reader):
     Each member has a savepoint of its own: one that fails takes nothing of its neighbours with it.
     """
 
-    def __init__(self, database: Database, *, name: str) -> None:
+    def __init__(
+        self, database: Database, *, name: str, options: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(database, name=name)
         self.counts = Counts()
+        self._options = options or {}
 
     def _connect(self) -> Connection:
-        return self._database.connect(write=True)
+        return self._database.connect(write=True).execution_options(**self._options)
 
     def _batches(self) -> Iterator[list[Member]]:
         open_ = True

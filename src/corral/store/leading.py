@@ -4,10 +4,12 @@ hold to."""
 from collections.abc import Sequence as Seq
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, select, update
 
 from corral.domain.errors import TermLost
 from corral.domain.leadership import HeadSeen, Leader
+from corral.domain.people import AuditEntry
+from corral.store.audit import add_entry
 from corral.store.dialects import Batch, Put, put
 from corral.store.schema import agreed, head, heads
 from corral.store.schema import leader as table
@@ -69,6 +71,32 @@ def agree(connection: Connection, what: str, said: str) -> str:
     put(connection, _AGREE, [dict(what=what, said=said)])
     found: str = connection.execute(select(agreed.c.said).where(agreed.c.what == what)).scalar_one()
     return found
+
+
+def agreed_on(connection: Connection, what: str) -> str | None:
+    found: str | None = connection.execute(
+        select(agreed.c.said).where(agreed.c.what == what)
+    ).scalar_one_or_none()
+    return found
+
+
+def change_agreed(
+    connection: Connection, what: str, was: str | None, now: str | None, entry: AuditEntry | None
+) -> bool:
+    changed = _change_agreed(connection, what, was, now)
+    if changed and entry is not None:
+        add_entry(connection, entry)
+    return changed
+
+
+def _change_agreed(connection: Connection, what: str, was: str | None, now: str | None) -> bool:
+    if was is None:
+        if now is None:
+            return agreed_on(connection, what) is None
+        return put(connection, _AGREE, [dict(what=what, said=now)]) > 0
+    same = (agreed.c.what == what) & (agreed.c.said == was)
+    change = delete(agreed) if now is None else update(agreed).values(said=now)
+    return connection.execute(change.where(same)).rowcount > 0
 
 
 def _write(connection: Connection, now: Leader) -> None:

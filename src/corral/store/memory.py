@@ -17,7 +17,6 @@ from corral.domain.ids import (
     NodeId,
     QueueName,
     Sequence,
-    TokenId,
     UserName,
     sequence_of,
 )
@@ -26,7 +25,7 @@ from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
 from corral.domain.listed import ListedJob, listed
 from corral.domain.node import Node
-from corral.domain.people import AuditEntry
+from corral.domain.people import THE_HEAD, AuditEntry, Speaker
 from corral.domain.queue import QueueTree
 from corral.domain.relocation import of_last_day
 from corral.domain.use import Debt, Reservation, Spent, Use
@@ -34,7 +33,7 @@ from corral.domain.wishes import Asked, Wish
 from corral.domain.world import AllocationKey, Changes, Event, World
 from corral.ports.store import ALL, Which
 from corral.store.codec import text_of
-from corral.store.memory_people import MemoryPeople
+from corral.store.memory_uses import MemoryUses
 from corral.store.people_rules import entry_of
 from corral.store.rules import (
     KEEP_EVENTS,
@@ -60,7 +59,7 @@ def _key(row: Account) -> str:
     return text_of(row.key)
 
 
-class MemoryStore(MemoryPeople):
+class MemoryStore(MemoryUses):
     """Keeps ports.Store's contract but for durability. Several heads may share one."""
 
     def __init__(
@@ -77,7 +76,6 @@ class MemoryStore(MemoryPeople):
         self._term = 0
         self._leader = Leader(term=0)
         self._granted = Sequence(0)
-        self._newest_wish = Sequence(0)
         self._newest_event = 0
         self._wishes: dict[Sequence, Wish] = {}
         self._keys: dict[tuple[UserName, str], Wish] = {}
@@ -97,7 +95,6 @@ class MemoryStore(MemoryPeople):
         self._accounts: dict[JobId, dict[AccountKey, Account]] = {}
         self._days: dict[AccountKey, Account] = {}
         self._imported: dict[str, Imported] = {}
-        self._secrets: dict[str, tuple[bytes, UserName, float]] = {}
         self._heads: dict[str, HeadSeen] = {}
         self._agreed: dict[str, str] = {}
 
@@ -150,6 +147,21 @@ class MemoryStore(MemoryPeople):
     async def agree(self, what: str, said: str) -> str:
         return self._agreed.setdefault(what, said)
 
+    async def agreed(self, what: str) -> str | None:
+        return self._agreed.get(what)
+
+    async def change_agreed(
+        self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
+    ) -> bool:
+        if self._agreed.get(what) != was:
+            return False
+        self._agreed.pop(what, None)
+        if now is not None:
+            self._agreed[what] = now
+        if entry is not None:
+            self._add_entry(entry)
+        return True
+
     def _load(self, job: Job, world: World) -> None:
         world.jobs[job.id] = job
         attempts = self._attempts.get(job.id)
@@ -160,7 +172,7 @@ class MemoryStore(MemoryPeople):
             world.saves[job.id] = resumable
 
     async def wish(
-        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+        self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> Wish:
         key = key_of(asked)
         if key is not None and (by, key) in self._keys:
@@ -170,7 +182,7 @@ class MemoryStore(MemoryPeople):
         self._wishes[wish.sequence] = wish
         if key is not None:
             self._keys[by, key] = wish
-        self._add_entry(entry_of(wish, token))
+        self._add_entry(entry_of(wish, speaker))
         return wish
 
     async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
@@ -361,31 +373,6 @@ class MemoryStore(MemoryPeople):
     async def told(self, *, limit: int) -> Seq[Told]:
         rows = sorted(self._told.values(), key=lambda row: (row.at, row.job))
         return rows[max(0, len(rows) - max(0, limit)) :]
-
-    async def put_secret(
-        self,
-        name: str,
-        sealed: bytes,
-        *,
-        by: UserName,
-        at: float,
-        entry: AuditEntry | None = None,
-    ) -> None:
-        self._secrets[name] = (sealed, by, at)
-        if entry is not None:
-            self._add_entry(entry)
-
-    async def secret(self, name: str) -> bytes | None:
-        return self._secrets[name][0] if name in self._secrets else None
-
-    async def secrets(self) -> Seq[tuple[str, UserName, float]]:
-        return [(name, by, at) for name, (_, by, at) in sorted(self._secrets.items())]
-
-    async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
-        gone = self._secrets.pop(name, None) is not None
-        if gone and entry is not None:
-            self._add_entry(entry)
-        return gone
 
     async def close(self) -> None:
         """Nothing to let go of: the next head goes on with what is here."""

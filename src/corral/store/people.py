@@ -4,23 +4,33 @@ What changes somebody's rights and the line of it in the log are one transaction
 """
 
 import hmac
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection, Row, bindparam, delete, select, update
 
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import AuditEntry, Role, Token, User
+from corral.domain.people import AuditEntry, ProviderIdentity, Removed, Role, Token, User
 from corral.ports.people import Identity
+from corral.store.audit import add_entry
 from corral.store.codec import Codec
 from corral.store.dialects import Put, put
-from corral.store.people_rules import check_governed, check_name_free, spent, used_later
-from corral.store.people_schema import audit, tokens, users
+from corral.store.people_rules import (
+    changed,
+    check_governed,
+    check_identity_free,
+    check_name_free,
+    renewed,
+    spent,
+    used_later,
+)
+from corral.store.people_schema import tokens, users
+from corral.store.schema import head, secrets
 
 USER: Final = Codec("user", User)
 TOKEN: Final = Codec("token", Token)
-ENTRY: Final = Codec("line of the audit log", AuditEntry)
 
 _ADD_USER: Final = Put(users, only_new=True)
 _SET_USER: Final = (
@@ -35,9 +45,10 @@ _SET_TOKEN: Final = (
     .values(record=bindparam("new_record"), crc=bindparam("new_crc"))
 )
 _FORGET_TOKEN: Final = delete(tokens).where(tokens.c.id == bindparam("of_id"))
-ADD_ENTRY: Final = Put(audit)
+_NEWEST_WISH: Final = select(head.c.newest_wish)
 _USERS: Final = select(users.c.record, users.c.crc).order_by(users.c.name)
 _TOKENS: Final = select(tokens.c.record, tokens.c.crc).order_by(tokens.c.id)
+_DIGESTS: Final = select(tokens.c.sha256)
 _WHO: Final = select(
     tokens.c.sha256, tokens.c.record, tokens.c.crc, users.c.record, users.c.crc
 ).select_from(tokens.outerjoin(users, users.c.name == tokens.c.user))
@@ -46,32 +57,14 @@ _IDENTITIES: Final = _WHO.where(tokens.c.sha256.in_(bindparam("digests", expandi
 _AT_ONCE: Final = 500  # a statement has no end of parameters on no engine
 
 
-def add_entry(connection: Connection, entry: AuditEntry) -> None:
-    put(connection, ADD_ENTRY, [entry_row(entry)])
-
-
-def entry_row(entry: AuditEntry) -> dict[str, Any]:
-    record, crc = ENTRY.write(entry)
-    return dict(at=entry.at, by=entry.by, record=record, crc=crc)
-
-
-def entries(
-    connection: Connection, by: UserName | None, since: float, before: int | None, limit: int
-) -> list[AuditEntry]:
-    query = select(audit.c.number, audit.c.record, audit.c.crc).where(audit.c.at >= since)
-    if by is not None:
-        query = query.where(audit.c.by == by)
-    if before is not None:
-        query = query.where(audit.c.number < before)
-    found = connection.execute(query.order_by(audit.c.number.desc()).limit(max(0, limit))).all()
-    return [replace(ENTRY.read(record, crc), number=number) for number, record, crc in found]
-
-
 def all_users(connection: Connection) -> list[User]:
     return [USER.read(record, crc) for record, crc in connection.execute(_USERS).all()]
 
 
 def add_user(connection: Connection, user: User, entry: AuditEntry) -> bool:
+    if user.identity is not None:
+        check_identity_free(all_users(connection), user.name, user.identity)
+    user = replace(user, jobs_after=connection.execute(_NEWEST_WISH).scalar_one())
     record, crc = USER.write(user)
     row = dict(name=user.name, record=record, crc=crc)
     added = put(connection, _ADD_USER, [row]) > 0
@@ -85,35 +78,64 @@ def change_user(
     name: UserName,
     role: Role | None,
     disabled: bool | None,
+    limits: Mapping[str, int | None] | None,
     entry: AuditEntry,
 ) -> User | None:
     known = {user.name: user for user in all_users(connection)}
     before = known.get(name)
     if before is None:
         return None
-    after = replace(
-        before,
-        role=before.role if role is None else role,
-        disabled=before.disabled if disabled is None else disabled,
-    )
+    after = changed(before, role, disabled, limits)
     check_governed(known.values(), before, after)
-    record, crc = USER.write(after)
-    connection.execute(_SET_USER, dict(of_name=name, new_record=record, new_crc=crc))
+    _set_user(connection, after)
     add_entry(connection, entry)
     return after
 
 
-def remove_user(connection: Connection, name: UserName, at: float, entry: AuditEntry) -> bool:
+def link_user(
+    connection: Connection, name: UserName, identity: ProviderIdentity | None, entry: AuditEntry
+) -> User | None:
     known = {user.name: user for user in all_users(connection)}
     if name not in known:
-        return False
-    check_governed(known.values(), known[name], None)
-    for token in all_tokens(connection):
-        if token.user == name and token.node is None and token.revoked_at is None:
-            _set_token(connection, replace(token, revoked_at=at))
-    connection.execute(delete(users).where(users.c.name == name))
+        return None
+    if identity is not None:
+        check_identity_free(known.values(), name, identity)
+    after = replace(known[name], identity=identity)
+    _set_user(connection, after)
     add_entry(connection, entry)
-    return True
+    return after
+
+
+def _set_user(connection: Connection, user: User) -> None:
+    record, crc = USER.write(user)
+    connection.execute(_SET_USER, dict(of_name=user.name, new_record=record, new_crc=crc))
+
+
+def remove_user(
+    connection: Connection, name: UserName, at: float, entry: AuditEntry
+) -> Removed | None:
+    known = {user.name: user for user in all_users(connection)}
+    if name not in known:
+        return None
+    check_governed(known.values(), known[name], None)
+    valid = [
+        token
+        for token in all_tokens(connection)
+        if token.user == name and token.node is None and token.revoked_at is None
+    ]
+    for token in valid:
+        _set_token(connection, replace(token, revoked_at=at))
+    own = secrets.c.by == name
+    removed = Removed(
+        tokens_revoked=len(valid),
+        secrets_removed=connection.execute(
+            delete(secrets).where(own, secrets.c.everybody == 0)
+        ).rowcount,
+        secrets_kept=connection.execute(update(secrets).where(own).values(by=entry.by)).rowcount,
+    )
+    connection.execute(delete(users).where(users.c.name == name))
+    add_entry(connection, replace(entry, detail=removed.text))
+    return removed
 
 
 def all_tokens(connection: Connection) -> list[Token]:
@@ -134,14 +156,14 @@ def _set_token(connection: Connection, token: Token) -> None:
     connection.execute(_SET_TOKEN, dict(of_id=token.id, new_record=record, new_crc=crc))
 
 
-def _token_of_id(connection: Connection, id: TokenId) -> Token | None:
+def token_of_id(connection: Connection, id: TokenId) -> Token | None:
     query = select(tokens.c.record, tokens.c.crc).where(tokens.c.id == id)
     row = connection.execute(query).one_or_none()
     return TOKEN.read(*row) if row is not None else None
 
 
 def revoke_token(connection: Connection, id: TokenId, at: float, entry: AuditEntry) -> Token | None:
-    token = _token_of_id(connection, id)
+    token = token_of_id(connection, id)
     if token is None or token.revoked_at is not None:
         return token
     revoked = replace(token, revoked_at=at)
@@ -160,7 +182,7 @@ def forget_token(connection: Connection, id: TokenId, entry: AuditEntry) -> bool
 def spend_token(
     connection: Connection, id: TokenId, made: Token, at: float, entry: AuditEntry
 ) -> Token | None:
-    left = spent(_token_of_id(connection, id), at)
+    left = spent(token_of_id(connection, id), at)
     if left is None:
         return None
     check_name_free(all_tokens(connection), made)
@@ -169,10 +191,28 @@ def spend_token(
     return left
 
 
+def renew_token(
+    connection: Connection, id: TokenId, made: Token, at: float, entry: AuditEntry
+) -> Token | None:
+    found = renewed(all_tokens(connection), id, made, at)
+    if found is None:
+        return None
+    before, forgotten = found
+    _set_token(connection, before)
+    for one in forgotten:
+        connection.execute(_FORGET_TOKEN, dict(of_id=one))
+    add_token(connection, made, entry)
+    return before
+
+
 def use_token(connection: Connection, id: TokenId, at: float) -> None:
-    token = _token_of_id(connection, id)
+    token = token_of_id(connection, id)
     if token is not None and (used := used_later(token, at)) is not token:
         _set_token(connection, used)
+
+
+def token_digests(connection: Connection) -> list[str]:
+    return list(connection.execute(_DIGESTS).scalars())
 
 
 def identity(connection: Connection, sha256: str) -> Identity | None:

@@ -1,12 +1,21 @@
 """What every store holds to about users, tokens and the audit log."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from corral.domain.errors import Conflict
-from corral.domain.ids import TokenId, job_id
-from corral.domain.people import AuditEntry, Token, User
+from corral.domain.errors import Conflict, TokenRevoked
+from corral.domain.ids import TokenId, UserName, job_id
+from corral.domain.people import (
+    ANOTHER_NODE,
+    NODE_TOKEN_SECONDS,
+    AuditEntry,
+    ProviderIdentity,
+    Role,
+    Speaker,
+    Token,
+    User,
+)
 from corral.domain.place import label_text
 from corral.domain.wishes import (
     BarSuspects,
@@ -38,6 +47,32 @@ def check_governed(users: Iterable[User], before: User, after: User | None) -> N
         )
 
 
+def check_identity_free(users: Iterable[User], name: UserName, identity: ProviderIdentity) -> None:
+    """Refuse an identity that logs in as another user already. Raises: Conflict."""
+    for user in users:
+        if user.identity == identity and user.name != name:
+            raise Conflict(
+                f"{identity.subject} of {identity.issuer} logs in as {user.name} already",
+                hint=f"first run: corral user unlink {user.name}",
+            )
+
+
+def changed(
+    user: User,
+    role: Role | None,
+    disabled: bool | None,
+    limits: Mapping[str, int | None] | None,
+) -> User:
+    """Return the user with what is given; None leaves it as it is."""
+    own = {**dict(user.limits), **(limits or {})}
+    return replace(
+        user,
+        role=user.role if role is None else role,
+        disabled=user.disabled if disabled is None else disabled,
+        limits=tuple(sorted((name, most) for name, most in own.items() if most is not None)),
+    )
+
+
 def spent(token: Token | None, at: float) -> Token | None:
     """The join token, used once more; None when it lets in nobody (any more)."""
     if token is None or not token.uses_left or token.revoked_at is not None:
@@ -45,6 +80,32 @@ def spent(token: Token | None, at: float) -> Token | None:
     if token.expires_at is not None and at >= token.expires_at:
         return None
     return replace(token, uses_left=token.uses_left - 1)
+
+
+def renewed(
+    tokens: Iterable[Token], id: TokenId, made: Token, at: float
+) -> tuple[Token, list[TokenId]] | None:
+    """Replace a token of a node, or of a cluster's directory, by `made`.
+
+    Returns: the earlier token, which now ends as well, and the tokens of the node that are to be
+        forgotten; None when there is nothing to renew.
+    Raises: TokenRevoked when a later token of the node has been used already: then this one was
+        copied.
+    """
+    tokens = list(tokens)
+    before = next((token for token in tokens if token.id == id), None)
+    if before is None or before.revoked_at is not None or made.node != before.node:
+        return None
+    others = [one for one in tokens if one.node == before.node and one.id not in (id, made.id)]
+    siblings = [] if before.node is None else others
+    if any(one.created_at > before.created_at and one.used_at is not None for one in siblings):
+        raise TokenRevoked(
+            f"the token {id} of {before.user} was replaced by a later one, which is in use",
+            hint=f"if this is the machine that it is for, its token was copied: {ANOTHER_NODE}",
+        )
+    ends = at + NODE_TOKEN_SECONDS
+    earlier = replace(before, expires_at=min(before.expires_at or ends, ends))
+    return earlier, [one.id for one in siblings]
 
 
 def check_name_free(tokens: Iterable[Token], made: Token) -> None:
@@ -65,10 +126,19 @@ def used_later(token: Token, at: float) -> Token:
     return token if (token.used_at or 0.0) >= at else replace(token, used_at=at)
 
 
-def entry_of(wish: Wish, token: TokenId | None) -> AuditEntry:
+def entry_of(wish: Wish, speaker: Speaker) -> AuditEntry:
     """The audit log's line of an acknowledged wish."""
     what, on, detail = _words(wish)
-    return AuditEntry(at=wish.at, by=wish.by, token=token, what=what, on=on, detail=detail)
+    return AuditEntry(
+        at=wish.at,
+        by=wish.by,
+        token=speaker.token,
+        what=what,
+        on=on,
+        detail=detail,
+        source=speaker.source,
+        kind=speaker.kind,
+    )
 
 
 def _words(wish: Wish) -> tuple[str, str, str]:

@@ -25,6 +25,8 @@ audit: Final = Table(
     Column("at", Float, nullable=False),
     Column("by", TEXT, nullable=False),
     *record_columns(),
+    Column("link", TEXT),  # of the hash chain; none in rows from before it
+    Column("seal", TEXT),
     Index("audit_at", "at"),
     Index("audit_by", "by", "number"),
 )

@@ -1,10 +1,20 @@
 """What is asked of the tables: each a function of a connection, run on one of the lanes."""
 
 import re
-from collections.abc import Sequence as Seq
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Integer, Select, and_, bindparam, func, or_, select, tuple_
+from sqlalchemy import (
+    Connection,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    func,
+    or_,
+    select,
+    true,
+    tuple_,
+)
 
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.errors import StoreTrouble
@@ -17,7 +27,8 @@ from corral.domain.relocation import RELOCATION, of_last_day
 from corral.domain.wishes import Wish
 from corral.domain.world import Event, World
 from corral.ports.store import Which
-from corral.store import codec
+from corral.store import codec, spec_rows
+from corral.store.audit import NEWEST, Tail
 from corral.store.codec import Codec, Row
 from corral.store.dialects import larger_of, text_at
 from corral.store.rules import NEWEST_NAMES, is_part
@@ -33,12 +44,12 @@ from corral.store.schema import (
     receipts,
     reservations,
     saves,
-    secrets,
     spending,
     told,
     usage,
     wishes,
 )
+from corral.store.submissions import Submission
 
 _OLDEST_FIRST: Final = (jobs.c.submitted, jobs.c.place, jobs.c.id)
 _NEWEST_FIRST: Final = tuple(column.desc() for column in _OLDEST_FIRST)
@@ -79,6 +90,12 @@ _HEAD: Final = select(
 )
 
 
+_tail: Final = NEWEST.subquery()
+_HEAD_AND_TAIL: Final = _HEAD.add_columns(_tail.c.number, _tail.c.link).select_from(
+    head.outerjoin(_tail, true())
+)
+
+
 def read_head(connection: Connection) -> Head:
     *columns, crc = connection.execute(_HEAD).one()
     found = Head(*columns)
@@ -86,9 +103,22 @@ def read_head(connection: Connection) -> Head:
     return found
 
 
+def read_head_and_tail(connection: Connection) -> tuple[Head, Tail]:
+    """The head's row, and the newest entry of the audit log, by one question."""
+    *columns, crc, number, link = connection.execute(_HEAD_AND_TAIL).one()
+    found = Head(*columns)
+    codec.check("head", codec.text_of(found), crc)
+    return found, Tail(number or 0, link)
+
+
 def _rows(connection: Connection, query: Select[Any], of: Codec[Row]) -> list[Row]:
     found = connection.execute(query).all()  # no cursor stays open by a damaged row
     return [of.read(record, crc) for record, crc in found]
+
+
+def _whole(connection: Connection, query: Select[Any]) -> list[Job]:
+    """Jobs with all of their specs."""
+    return spec_rows.whole(connection, _rows(connection, query, codec.JOB))
 
 
 def world(connection: Connection) -> World:
@@ -96,7 +126,7 @@ def world(connection: Connection) -> World:
     now = read_head(connection)
     found = World(cluster=now.cluster, term=now.term, granted=now.granted)
     unfinished = _JOBS.where(jobs.c.final == 0).order_by(*_OLDEST_FIRST)
-    found.jobs = {job.id: job for job in _rows(connection, unfinished, codec.JOB)}
+    found.jobs = {job.id: job for job in _whole(connection, unfinished)}
     for id, state, since in connection.execute(_OVER).all():
         found.ended[JobId(id)], found.ended_at[JobId(id)] = state_of(state), _moment(since)
     tries = _rows(connection, _newest_attempts(), codec.ATTEMPT)
@@ -169,17 +199,21 @@ def _resumable(connection: Connection) -> dict[JobId, tuple[Save, ...]]:
 
 def wishes_after(connection: Connection, after: int) -> list[Wish]:
     found = connection.execute(_WISHES_AFTER, {"after": after}).all()
-    return [_wish(*row) for row in found]
+    return [_wish(connection, *row) for row in found]
 
 
 def wish_of_key(connection: Connection, by: UserName, key: str) -> Wish | None:
     row = connection.execute(_WISH_OF_KEY, {"user": by, "its_key": key}).one_or_none()
-    return _wish(*row) if row is not None else None
+    return _wish(connection, *row) if row is not None else None
 
 
-def _wish(sequence: int, by: str, at: float, kind: str, record: str, crc: int) -> Wish:
+def _wish(
+    connection: Connection, sequence: int, by: str, at: float, kind: str, record: str, crc: int
+) -> Wish:
     codec.check("wish", codec.text_of((sequence, by, at, kind, record)), crc)
     asked = codec.read_asked(kind, record)
+    if isinstance(asked, Submission):
+        asked = spec_rows.submit_of(connection, sequence, asked)
     return Wish(sequence=Sequence(sequence), by=UserName(by), at=at, asked=asked)
 
 
@@ -210,13 +244,13 @@ def _of_these(query: Select[Any], which: Which) -> Select[Any]:
 
 
 def job_of_id(connection: Connection, id: JobId) -> Job | None:
-    found = _rows(connection, _JOBS.where(jobs.c.id == id), codec.JOB)
+    found = _whole(connection, _JOBS.where(jobs.c.id == id))
     return found[0] if found else None
 
 
 def job_of_name(connection: Connection, name: str, by: UserName | None) -> Job | None:
     query = _of(_JOBS.where(jobs.c.name == name), by).order_by(*_NEWEST_FIRST)
-    found = _rows(connection, query.limit(1), codec.JOB)
+    found = _whole(connection, query.limit(1))
     return found[0] if found else None
 
 
@@ -244,7 +278,7 @@ def jobs_of_array(connection: Connection, of: str, by: UserName | None) -> list[
 
 def _jobs_submitted(connection: Connection, sequence: int) -> list[Job]:
     query = _JOBS.where(jobs.c.submitted == sequence).order_by(*_OLDEST_FIRST)
-    return _rows(connection, query, codec.JOB)
+    return _whole(connection, query)
 
 
 def newest_names(connection: Connection) -> list[str]:
@@ -308,13 +342,3 @@ def events_after(
     query = query.order_by(number.desc() if newest else number).limit(max(0, limit))
     found = _rows(connection, query, codec.EVENT)
     return found[::-1] if newest else found
-
-
-def secret_of(connection: Connection, name: str) -> bytes | None:
-    found = connection.execute(select(secrets.c.sealed).where(secrets.c.name == name))
-    return cast(bytes | None, found.scalar_one_or_none())
-
-
-def secret_names(connection: Connection) -> Seq[tuple[str, UserName, float]]:
-    query = select(secrets.c.name, secrets.c.by, secrets.c.at).order_by(secrets.c.name)
-    return [(name, UserName(by), at) for name, by, at in connection.execute(query)]

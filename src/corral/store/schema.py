@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-REVISION: Final = "0009"  # of the schema below, and of the newest migration
+REVISION: Final = "0012"  # of the schema below, and of the newest migration
 APPLICATION_ID: Final = 0x434F5252  # "CORR" in the file's header
 
 INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")  # a checksum has 32 bits
@@ -127,6 +127,28 @@ jobs: Final = Table(
     Index("jobs_age", "submitted", "place", "id"),
     Index("jobs_name", "name", "submitted", "place", "id"),
     Index("jobs_unfinished", "submitted", "place", "id", **only(text("final = 0"))),
+)
+
+specs: Final = Table(
+    "specs",  # large fields of specs, once a submission; its jobs refer to them by number
+    metadata,
+    Column("submitted", INTEGER, nullable=False),
+    Column("number", INTEGER, nullable=False),
+    Column("owner", TEXT, nullable=False),
+    Column("bytes", INTEGER, nullable=False),
+    *record_columns(),
+    UniqueConstraint("submitted", "number", name="specs_key"),
+    Index("specs_owner", "owner", "bytes"),
+)
+
+uploads: Final = Table(
+    "uploads",  # workdir snapshots, and whose quota each counts against
+    metadata,
+    Column("sha256", TEXT, primary_key=True),
+    Column("owner", TEXT, nullable=False),
+    Column("bytes", INTEGER, nullable=False),
+    Column("at", Float, nullable=False),
+    Index("uploads_owner", "owner", "bytes"),
 )
 
 attempts: Final = Table(
@@ -260,4 +282,5 @@ secrets: Final = Table(
     Column("sealed", LargeBinary, nullable=False),
     Column("by", TEXT, nullable=False),
     Column("at", Float, nullable=False),
+    Column("everybody", INTEGER, nullable=False, server_default=text("0")),
 )

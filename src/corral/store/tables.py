@@ -8,17 +8,20 @@ from sqlalchemy import Connection
 from corral.domain.account import Account
 from corral.domain.attempt import Attempt, Receipt, Save
 from corral.domain.forecast import Ran, Told
-from corral.domain.ids import JobId, NodeId, TokenId, UserName
+from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.imported import Imported
 from corral.domain.job import Job
 from corral.domain.leadership import HeadSeen, Leader
 from corral.domain.listed import ListedJob
-from corral.domain.people import AuditEntry
+from corral.domain.people import THE_HEAD, AuditEntry, Speaker
+from corral.domain.quota import Holdings
 from corral.domain.wishes import Asked, Wish
 from corral.domain.world import Changes, Event, World
 from corral.ports.store import ALL, Which
-from corral.store import accounts, imports, leading, reads, writes
+from corral.store import accounts, imports, leading, reads, secret_rows, uses, writes
+from corral.store.audit import SEAL_OPTION, Seal
 from corral.store.database import Database
+from corral.store.event_sizes import EventSizes
 from corral.store.lanes import Counts, Reader, Writer
 from corral.store.tables_people import TablePeople
 
@@ -30,10 +33,13 @@ class TableStore(TablePeople):
     questions, and listings, so that a long listing delays neither a commit nor a look-up.
     """
 
-    def __init__(self, database: Database, *, keep_events: int, keep_keys: int) -> None:
+    def __init__(
+        self, database: Database, *, keep_events: int, keep_keys: int, seal: Seal | None = None
+    ) -> None:
         self._keep_events = keep_events
         self._keep_keys = keep_keys
-        self._writer = Writer(database, name="store-writer")
+        self._event_sizes = EventSizes()
+        self._writer = Writer(database, name="store-writer", options={SEAL_OPTION: seal})
         self._quick = Reader(database, name="store-quick")
         self._listing = Reader(database, name="store-listing")
 
@@ -66,10 +72,18 @@ class TableStore(TablePeople):
     async def agree(self, what: str, said: str) -> str:
         return await self._writer.ask(lambda db: leading.agree(db, what, said))
 
+    async def agreed(self, what: str) -> str | None:
+        return await self._quick.ask(lambda db: leading.agreed_on(db, what))
+
+    async def change_agreed(
+        self, what: str, *, was: str | None, now: str | None, entry: AuditEntry | None = None
+    ) -> bool:
+        return await self._writer.ask(lambda db: leading.change_agreed(db, what, was, now, entry))
+
     async def wish(
-        self, asked: Asked, *, by: UserName, at: float, token: TokenId | None = None
+        self, asked: Asked, *, by: UserName, at: float, speaker: Speaker = THE_HEAD
     ) -> Wish:
-        return await self._writer.ask(lambda db: writes.wish(db, asked, by, at, token))
+        return await self._writer.ask(lambda db: writes.wish(db, asked, by, at, speaker))
 
     async def wish_of(self, key: str, *, by: UserName) -> Wish | None:
         return await self._quick.ask(lambda db: reads.wish_of_key(db, by, key))
@@ -78,7 +92,7 @@ class TableStore(TablePeople):
         return await self._writer.ask(lambda db: reads.wishes_after(db, after))
 
     async def commit(self, term: int, changes: Changes) -> Seq[Event]:
-        keep = (self._keep_events, self._keep_keys)
+        keep = (self._keep_events, self._keep_keys, self._event_sizes)
         return await self._writer.ask(lambda db: writes.commit(db, term, changes, *keep))
 
     async def jobs(
@@ -149,6 +163,17 @@ class TableStore(TablePeople):
     async def told(self, *, limit: int) -> Seq[Told]:
         return await self._listing.ask(lambda db: reads.newest_told(db, limit))
 
+    async def holdings(self, owner: UserName) -> Holdings:
+        return await self._quick.ask(lambda db: uses.holdings(db, owner))
+
+    async def add_upload(
+        self, sha256: str, size_bytes: int, *, by: UserName, at: float, entry: AuditEntry
+    ) -> None:
+        await self._writer.ask(lambda db: uses.add_upload(db, sha256, size_bytes, by, at, entry))
+
+    async def drop_uploads(self, digests: Seq[str]) -> None:
+        await self._writer.ask(lambda db: uses.drop_uploads(db, digests))
+
     async def put_secret(
         self,
         name: str,
@@ -156,18 +181,27 @@ class TableStore(TablePeople):
         *,
         by: UserName,
         at: float,
+        for_everybody: bool | None = None,
         entry: AuditEntry | None = None,
     ) -> None:
-        await self._writer.ask(lambda db: writes.put_secret(db, name, sealed, by, at, entry))
+        await self._writer.ask(
+            lambda db: secret_rows.put_secret(db, name, sealed, by, at, for_everybody, entry)
+        )
 
     async def secret(self, name: str) -> bytes | None:
-        return await self._quick.ask(lambda db: reads.secret_of(db, name))
+        return await self._quick.ask(lambda db: secret_rows.secret_of(db, name))
 
     async def secrets(self) -> Seq[tuple[str, UserName, float]]:
-        return await self._quick.ask(reads.secret_names)
+        return await self._quick.ask(secret_rows.secret_names)
+
+    async def secrets_for_everybody(self) -> Set[str]:
+        return await self._quick.ask(secret_rows.names_for_everybody)
+
+    async def seal_anew(self, name: str, *, was: bytes, now: bytes) -> bool:
+        return await self._writer.ask(lambda db: secret_rows.seal_anew(db, name, was, now))
 
     async def drop_secret(self, name: str, *, entry: AuditEntry | None = None) -> bool:
-        return await self._writer.ask(lambda db: writes.drop_secret(db, name, entry))
+        return await self._writer.ask(lambda db: secret_rows.drop_secret(db, name, entry))
 
     async def close(self) -> None:
         """Finish what waits; then the connections go."""

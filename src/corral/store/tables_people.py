@@ -1,11 +1,12 @@
 """The part of the store on tables that knows users, tokens and the audit log."""
 
+from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 
 from corral.domain.ids import TokenId, UserName
-from corral.domain.people import AuditEntry, Role, Token, User
+from corral.domain.people import AuditEntry, ProviderIdentity, Removed, Role, Token, User
 from corral.ports.people import Identity
-from corral.store import people
+from corral.store import audit, people
 from corral.store.lanes import Reader, Writer
 
 
@@ -25,13 +26,19 @@ class TablePeople:
         *,
         role: Role | None = None,
         disabled: bool | None = None,
+        limits: Mapping[str, int | None] | None = None,
         entry: AuditEntry,
     ) -> User | None:
         return await self._writer.ask(
-            lambda db: people.change_user(db, name, role, disabled, entry)
+            lambda db: people.change_user(db, name, role, disabled, limits, entry)
         )
 
-    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> bool:
+    async def link_user(
+        self, name: UserName, *, identity: ProviderIdentity | None, entry: AuditEntry
+    ) -> User | None:
+        return await self._writer.ask(lambda db: people.link_user(db, name, identity, entry))
+
+    async def remove_user(self, name: UserName, *, at: float, entry: AuditEntry) -> Removed | None:
         return await self._writer.ask(lambda db: people.remove_user(db, name, at, entry))
 
     async def users(self) -> Seq[User]:
@@ -51,11 +58,22 @@ class TablePeople:
     ) -> Token | None:
         return await self._writer.ask(lambda db: people.spend_token(db, id, made, at, entry))
 
+    async def renew_token(
+        self, id: TokenId, made: Token, *, at: float, entry: AuditEntry
+    ) -> Token | None:
+        return await self._writer.ask(lambda db: people.renew_token(db, id, made, at, entry))
+
     async def use_token(self, id: TokenId, *, at: float) -> None:
         await self._writer.ask(lambda db: people.use_token(db, id, at))
 
+    async def token(self, id: TokenId) -> Token | None:
+        return await self._quick.ask(lambda db: people.token_of_id(db, id))
+
     async def tokens(self) -> Seq[Token]:
         return await self._quick.ask(people.all_tokens)
+
+    async def token_digests(self) -> Collection[str]:
+        return await self._quick.ask(people.token_digests)
 
     async def identity(self, sha256: str) -> Identity | None:
         return await self._quick.ask(lambda db: people.identity(db, sha256))
@@ -64,7 +82,7 @@ class TablePeople:
         return await self._quick.ask(lambda db: people.identities(db, digests))
 
     async def record(self, entry: AuditEntry) -> None:
-        await self._writer.ask(lambda db: people.add_entry(db, entry))
+        await self._writer.ask(lambda db: audit.add_entry(db, entry))
 
     async def audit(
         self,
@@ -72,6 +90,9 @@ class TablePeople:
         by: UserName | None = None,
         since: float = 0.0,
         before: int | None = None,
+        after: int | None = None,
         limit: int,
     ) -> Seq[AuditEntry]:
-        return await self._listing.ask(lambda db: people.entries(db, by, since, before, limit))
+        return await self._listing.ask(
+            lambda db: audit.entries(db, by, since, before, after, limit)
+        )

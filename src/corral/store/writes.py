@@ -1,24 +1,27 @@
 """What is written to the tables: each a function of a connection, run on the writer's lane."""
 
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save
-from corral.domain.errors import TermLost
+from corral.domain.errors import InvariantBroken, TermLost, Unrecordable
 from corral.domain.forecast import Told
-from corral.domain.ids import ClusterId, JobId, Sequence, TokenId, UserName
+from corral.domain.ids import ClusterId, JobId, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.moves import JobState
 from corral.domain.node import Node
-from corral.domain.people import AuditEntry
+from corral.domain.people import Speaker
 from corral.domain.queue import QueueTree
 from corral.domain.use import Debt, Reservation, Spent, Use
-from corral.domain.wishes import Asked, Wish
+from corral.domain.wishes import Asked, Submit, Wish
 from corral.domain.world import Changes, Event, World
-from corral.store import accounts, codec, leading, people, reads
+from corral.store import accounts, codec, leading, reads, spec_rows
+from corral.store.audit import ADD_ENTRY, entry_row
 from corral.store.dialects import Batch, Put, put, smaller_of, texts_of
+from corral.store.event_sizes import EventSizes
 from corral.store.people_rules import entry_of
 from corral.store.reads import Head
 from corral.store.rules import age, check, jobs_named_in, key_of
@@ -35,7 +38,6 @@ from corral.store.schema import (
     receipts,
     reservations,
     saves,
-    secrets,
     spending,
     told,
     usage,
@@ -44,6 +46,10 @@ from corral.store.schema import (
 from corral.store.schema import (
     accounts as accounts_table,
 )
+from corral.store.submissions import folded
+
+Row = TypeVar("Row")
+Columns = dict[str, Any]
 
 PRUNE_ROWS: Final = (
     500  # more than this many old events never go in one commit, unless it adds more
@@ -61,7 +67,6 @@ _PUT_USE: Final = Put(usage, ("queue", "user"))
 _PUT_SPENT: Final = Put(spending, ("queue",))
 _PUT_DEBTS: Final = Put(debts, ("queue",))
 _PUT_RESERVATIONS: Final = Put(reservations, ("job",))
-_PUT_SECRET: Final = Put(secrets, ("name",))
 _PUT_TOLD: Final = Put(told, ("job",))
 _PUT_HEAD: Final = Put(head, ("id",))
 _ADD_WISH: Final = Put(wishes)
@@ -120,32 +125,38 @@ def lead(connection: Connection, known: int | None) -> World:
     if known is not None and now.term > known:
         raise TermLost(f"term {now.term} leads now, not term {known}")
     put_head(connection, now._replace(term=now.term + 1))
+    spec_rows.forget_unmade(connection)
     return reads.world(connection)
 
 
-def wish(
-    connection: Connection, asked: Asked, by: UserName, at: float, token: TokenId | None
-) -> Wish:
+def wish(connection: Connection, asked: Asked, by: UserName, at: float, speaker: Speaker) -> Wish:
     key = key_of(asked)
     first = reads.wish_of_key(connection, by, key) if key is not None else None
     if first is not None:
         return first
-    now = reads.read_head(connection)
+    now, tail = reads.read_head_and_tail(connection)
     sequence = Sequence(now.newest_wish + 1)
-    kind, record = codec.write_asked(asked)
+    recorded, contents = folded(asked) if isinstance(asked, Submit) else (asked, [])
+    kind, record = codec.write_asked(recorded)
     crc = codec.crc_of(codec.text_of((sequence, by, float(at), kind, record)))
     row = dict(sequence=sequence, by=by, at=at, key=key, kind=kind, record=record, crc=crc)
     made = Wish(sequence=sequence, by=by, at=at, asked=asked)
     batch = Batch(connection)
     batch.put(_ADD_WISH, [row])
+    spec_rows.add(batch, sequence, by, contents)
     batch.put(_PUT_HEAD, [_head(now._replace(newest_wish=sequence))])
-    batch.put(people.ADD_ENTRY, [people.entry_row(entry_of(made, token))])
+    batch.put(ADD_ENTRY, [entry_row(connection, entry_of(made, speaker), tail)])
     batch.send()
     return made
 
 
 def commit(
-    connection: Connection, term: int, changes: Changes, keep_events: int, keep_keys: int
+    connection: Connection,
+    term: int,
+    changes: Changes,
+    keep_events: int,
+    keep_keys: int,
+    sizes: EventSizes,
 ) -> Seq[Event]:
     now = reads.read_head(connection)
     if term != now.term:
@@ -160,12 +171,13 @@ def commit(
     granted = now.granted if changes.granted is None else changes.granted
     then = now._replace(granted=granted, newest_event=now.newest_event + len(numbered))
     batch = Batch(connection)
-    _write(batch, changes)
+    _write(batch, changes, numbered)
     accounts.add(connection, batch, changes.accounts, states.keys() | {j.id for j in changes.jobs})
-    batch.put(_ADD_EVENTS, [_event(event) for event in numbered])
     _move_on(batch, now, then, keep_keys)
     if numbered:
-        _prune(batch, then.newest_event - keep_events, len(numbered))
+        too_large = sizes.oldest(connection, now.newest_event, len(numbered))
+        too_old = max(then.newest_event - keep_events, too_large)
+        _prune(batch, too_old, len(numbered))
     batch.send()
     return numbered
 
@@ -187,25 +199,63 @@ def _states(connection: Connection, named: set[JobId]) -> dict[JobId, JobState]:
     }
 
 
-def _write(batch: Batch, changes: Changes) -> None:
+def _write(batch: Batch, changes: Changes, numbered: Seq[Event]) -> None:
     """Jobs first, for the others refer to them. Of forgotten ones, all that belongs to them, then
-    they; the keys of their submissions stay a while."""
-    batch.put(_PUT_JOBS, [_job(row) for row in changes.jobs])
-    batch.put(_PUT_ATTEMPTS, [_attempt(row) for row in changes.attempts])
-    batch.put(_PUT_ALLOCATIONS, [_allocation(row) for row in changes.allocations])
-    batch.put(_PUT_NODES, [_node(row) for row in changes.nodes])
+    they; the keys of their submissions stay a while. Raises: Unrecordable."""
+    rows = _Rows()
+    trees = (changes.queues,) if changes.queues else ()
+    before = (
+        (_PUT_JOBS, rows.of(_job, changes.jobs)),
+        (_PUT_ATTEMPTS, rows.of(_attempt, changes.attempts)),
+        (_PUT_ALLOCATIONS, rows.of(_allocation, changes.allocations)),
+        (_PUT_NODES, rows.of(_node, changes.nodes)),
+    )
+    after = (
+        (_PUT_SAVES, rows.of(_save, changes.saves)),
+        (_PUT_RECEIPTS, rows.of(_receipt, changes.receipts)),
+        (_PUT_QUEUES, rows.of(_queues, trees)),
+        (_PUT_USE, rows.of(_use, changes.uses)),
+        (_PUT_SPENT, rows.of(_spent, changes.spent)),
+        (_PUT_DEBTS, rows.of(_debt, changes.debts)),
+        (_PUT_RESERVATIONS, rows.of(_reservation, changes.reservations)),
+    )
+    of_events = rows.of(_event, numbered)
+    rows.wrong.extend(accounts.check(changes.accounts))
+    rows.check()
+    for what, made in before:
+        batch.put(what, made)
     if changes.removed:
         batch.run(_REMOVE_NODES, {"ids": codec.text_of(changes.removed)})
-    batch.put(_PUT_SAVES, [_save(row) for row in changes.saves])
-    batch.put(_PUT_RECEIPTS, [_receipt(row) for row in changes.receipts])
-    batch.put(_PUT_QUEUES, [_queues(changes.queues)] if changes.queues else [])
-    batch.put(_PUT_USE, [_use(row) for row in changes.uses])
-    batch.put(_PUT_SPENT, [_spent(row) for row in changes.spent])
-    batch.put(_PUT_DEBTS, [_debt(row) for row in changes.debts])
-    batch.put(_PUT_RESERVATIONS, [_reservation(row) for row in changes.reservations])
+    for what, made in after:
+        batch.put(what, made)
     if changes.forgotten:
         for statement in _FORGET_JOBS:
             batch.run(statement, {"ids": codec.text_of(changes.forgotten)})
+        spec_rows.forget(batch, changes.forgotten)
+    batch.put(_ADD_EVENTS, of_events)
+
+
+class _Rows:
+    """Makes columns of rows, and remembers the rows of which none can be made."""
+
+    def __init__(self) -> None:
+        self.wrong: list[tuple[object, str]] = []
+
+    def of(self, columns_of: Callable[[Row], Columns], rows: Iterable[Row]) -> list[Columns]:
+        made = []
+        for row in rows:
+            try:
+                columns = columns_of(row)
+                codec.check_columns(columns)
+                made.append(columns)
+            except InvariantBroken as error:
+                self.wrong.append((row, error.message))
+        return made
+
+    def check(self) -> None:
+        """Raises: Unrecordable."""
+        if self.wrong:
+            raise Unrecordable(self.wrong)
 
 
 def _prune(batch: Batch, oldest: int, added: int) -> None:
@@ -215,7 +265,7 @@ def _prune(batch: Batch, oldest: int, added: int) -> None:
 
 
 def _job(row: Job) -> dict[str, Any]:
-    record, crc = codec.JOB.write(row)
+    record, crc = codec.JOB.write(spec_rows.stored(row))
     submitted, place, id = age(row)
     columns = dict(id=id, submitted=submitted, place=place, name=row.spec.name)
     return dict(**columns, state=row.state, final=int(row.is_final), record=record, crc=crc)
@@ -289,23 +339,3 @@ def tell(connection: Connection, rows: Seq[Told], void: Seq[JobId]) -> None:
 def _told(row: Told) -> dict[str, Any]:
     record, crc = codec.TOLD.write(row)
     return dict(job=row.job, at=row.at, record=record, crc=crc)
-
-
-def put_secret(
-    connection: Connection,
-    name: str,
-    sealed: bytes,
-    by: UserName,
-    at: float,
-    entry: AuditEntry | None,
-) -> None:
-    put(connection, _PUT_SECRET, [dict(name=name, sealed=sealed, by=by, at=at)])
-    if entry is not None:
-        people.add_entry(connection, entry)
-
-
-def drop_secret(connection: Connection, name: str, entry: AuditEntry | None) -> bool:
-    gone = connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0
-    if gone and entry is not None:
-        people.add_entry(connection, entry)
-    return gone

@@ -1,5 +1,6 @@
 """Which save to begin from, on all ranks the same, and loading it once it has been verified."""
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,12 @@ class DoesNotFit(Refusal):
     """A whole save, but of another model or optimizer than those given."""
 
     code = "checkpoint_does_not_fit"
+
+
+class NotTrusted(Refusal):
+    """A whole save that other accounts can change, and that would run code when loaded."""
+
+    code = "checkpoint_not_trusted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +88,21 @@ def choose(
 def load(candidate: Candidate, holder: Holder) -> dict[str, Any]:
     """Put a verified save into the holder's objects; answers with what is common to all ranks.
 
-    Raises: DoesNotFit when the model or the optimizer is another.
+    Raises: DoesNotFit when the model or the optimizer is another; NotTrusted when the save would
+    run code that other accounts may have put there.
     """
     reader = Reader(candidate.path)
-    metadata = reader.read_metadata()
-    template = holder.template(metadata)
     try:
+        metadata = reader.read_metadata()
+        template = holder.template(metadata)
         fill(template, reader, metadata)
         return holder.restore(template)
+    except pickle.UnpicklingError as error:
+        raise NotTrusted(
+            f"the save of step {candidate.step} lies where other accounts can change it, and holds "
+            f"more than tensors and plain values: {str(error).splitlines()[0]}",
+            hint=f"let its owner resume it, or copy it after a look: cp -r {candidate.path} DIR",
+        ) from error
     except (RuntimeError, ValueError, KeyError) as error:
         raise DoesNotFit(
             f"the save of step {candidate.step} is whole, but not of this model: {error}",

@@ -32,6 +32,7 @@ from torch.futures import Future
 
 from corral.train.group import Gang
 from corral.train.manifest import FileEntry, digest
+from corral.train.unpickle import WeightsOnlyPlanner, index_of, may_be_changed_by_others
 
 INDEX: Final = "index.pickle"
 FILE_BYTES: Final = 64 * 1024 * 1024  # a file this long is full: readers hash several at once
@@ -226,12 +227,16 @@ class Reader(StorageReader):
         self._path = Path(path)
         self._places: dict[MetadataIndex, Place] = {}
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         if checkpoint_id is not None:
             self._path = Path(checkpoint_id)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        metadata = pickle.loads((self._path / INDEX).read_bytes())
+        metadata = index_of((self._path / INDEX).read_bytes())
         assert isinstance(metadata, Metadata)
         metadata.storage_meta = metadata.storage_meta or StorageMeta()
         return metadata
@@ -290,9 +295,11 @@ class Reader(StorageReader):
 def fill(template: dict[str, Any], reader: Reader, metadata: Metadata) -> None:
     """Read into the template all that it asks for, this rank's shards only.
 
-    Raises: RuntimeError or ValueError when the save does not have it, or in another shape.
+    Raises: RuntimeError or ValueError when the save does not have it, or in another shape;
+    pickle.UnpicklingError when others can change the save and it holds more than plain values.
     """
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planners = WeightsOnlyPlanner if may_be_changed_by_others(reader.path) else DefaultLoadPlanner
+    planner = planners(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(template, metadata, is_coordinator=False)
     reader.set_up_storage_reader(metadata, is_coordinator=False)
     reader.read_data(planner.finish_plan(planner.create_local_plan()), planner).wait()

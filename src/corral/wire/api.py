@@ -142,7 +142,11 @@ class JobSignal(Asked):
 
 
 class SecretValue(Asked):
+    """A secret's value. `for_everybody`: it serves the jobs of all users, not of its owner alone;
+    null leaves that as it is."""
+
     value: Annotated[str, Field(min_length=1, max_length=65_536)]
+    for_everybody: bool | None = None
 
 
 class NodeLabels(Asked):
@@ -243,6 +247,7 @@ class JobDetail(Job):
     run: str | None  # None, as workdir: it is another's, and not to be seen
     per: str
     workdir: str | None
+    image: str | None = None
     bottleneck: Bottleneck | None = None
     begins_at: float | None  # not before; null: at once
     starts_by: float | None  # it ends when it has not run by then
@@ -376,6 +381,7 @@ class Secret(Answer):
     name: str
     by: str
     at: float
+    for_everybody: bool = False
 
 
 class Secrets(Answer):

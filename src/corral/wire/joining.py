@@ -13,8 +13,11 @@ __all__ = [
     "NodeJoin",
     "NodeJoined",
     "RayInvitation",
+    "TokenRenew",
+    "TokenRenewed",
 ]
 
+RENEW = "/v1/agents/token"
 USES = 1
 MOST_USES = 1_000
 SECONDS = 900.0
@@ -75,6 +78,21 @@ class NodeJoin(BaseModel):
 
     node: Annotated[str, Field(max_length=1_000)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class TokenRenew(BaseModel):
+    """A node asks for another token. `sha256` is the hash of the one that it has made."""
+
+    model_config = _ASKED
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class TokenRenewed(Answer):
+    """The token counts from now on; the one that was shown still counts until `earlier_until`."""
+
+    expires_at: float
+    earlier_until: float
 
 
 class NodeJoined(Answer):

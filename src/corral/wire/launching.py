@@ -37,7 +37,6 @@ def shim_spec_of(launch: Launch, settings: NodeSettings) -> ShimSpec:
         env=of_attempt(launch, settings),
         rank_env=[of_rank(launch, index) for index in range(ranks)],
         ranks=list(range(first, first + ranks)),
-        user=launch.owner or None,
         containment=settings.containment or "",
         group="",
         pids=PIDS_PER_GPU * max(ranks, len(launch.seat.gpus)),

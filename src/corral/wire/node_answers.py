@@ -148,12 +148,16 @@ def _busy(node: nodes.Node, sensed: NodeSample) -> list[float | None]:
 class NodeDetail(Node):
     """One node whole (`corral node show`). `sample`: what its sensors said last; None when they
     have said nothing since the head was started. `checks`: what active checks have shown last;
-    `checkups`: which are before it; `checked_at`: when it was last checked as a whole."""
+    `checkups`: which are before it; `checked_at`: when it was last checked as a whole.
+    `shared_account`: the one account of all users' ranks; "" where each user has an account.
+    `refused_users`: users whose ranks its policy refuses, and why."""
 
     boot: str
     devices: list[NodeGpu]
     containment: str
     private_root: bool
+    shared_account: str = ""
+    refused_users: dict[str, str] = {}
     gpu_shares: bool
     shared: list[str]
     ailments: list[NodeAilment] = []

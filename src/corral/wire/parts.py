@@ -173,10 +173,11 @@ class Attempt(Answer):
     resume_step: int | None
     last_step: int | None
     idle_since: float | None = None  # none of its GPUs runs anything
+    images: list[str] = []  # digests of the images that its ranks ran in
 
     @classmethod
     def of(cls, one: attempts.Attempt, *, whole: bool = True) -> Self:
-        own: dict[str, Any] = {"nodes": list(one.nodes), "next": ""}
+        own: dict[str, Any] = {"nodes": list(one.nodes), "next": "", "images": list(one.images)}
         own |= {"seats": [Seat.of(seat) for seat in one.seats]}
         own |= {"quote": one.quote if whole else ""}
         if one.failure is not None:

@@ -2,15 +2,20 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from corral.domain import people
 from corral.wire.parts import Answer
+from corral.wire.quotas import QuotaRow
 
 __all__ = [
     "Audit",
     "AuditEntry",
+    "IdentityLink",
+    "KeyRotated",
     "LinkMade",
+    "PendingLogIn",
+    "PendingLogIns",
     "RoleName",
     "Session",
     "Token",
@@ -19,6 +24,8 @@ __all__ = [
     "Tokens",
     "User",
     "UserAdd",
+    "UserDetail",
+    "UserRemoved",
     "UserSet",
     "Users",
 ]
@@ -37,23 +44,50 @@ class UserAdd(BaseModel):
 
 
 class UserSet(BaseModel):
-    """What is left out stays as it is."""
+    """What is left out stays as it is. `limits`: quotas of their own by name, 500 or "10GB"; null
+    takes one away, and the limit of the cluster holds again."""
 
     model_config = _ASKED
 
     role: RoleName | None = None
     disabled: bool | None = None
+    limits: Annotated[dict[str, int | str | None], Field(max_length=100)] | None = None
+
+
+class IdentityLink(BaseModel):
+    """The identity that may log in: issuer and subject, or the id of a log-in that waits."""
+
+    model_config = _ASKED
+
+    issuer: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    subject: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    pending: Annotated[str, Field(min_length=1, max_length=40)] | None = None
+
+    @model_validator(mode="after")
+    def _check_one_way(self) -> Self:
+        both = self.issuer is not None and self.subject is not None
+        if both == (self.pending is not None) or (self.issuer is None) != (self.subject is None):
+            raise ValueError("give issuer and subject, or pending")
+        return self
 
 
 class TokenCreate(BaseModel):
-    """`user` None: the caller. `role` None: that of the user. Without an end it lasts until it is
-    revoked, but no longer than the token that makes another for its own user."""
+    """`user` None: the caller. `role` None: that of the user. Without `expires_seconds` it lasts as
+    long as the cluster's setting says, with `never_expires` until it is revoked, but no longer than
+    the token that makes another for its own user."""
 
     model_config = _ASKED
 
     user: Annotated[str, Field(min_length=1, max_length=63)] | None = None
     role: RoleName | None = None
     expires_seconds: Annotated[float, Field(ge=1.0, le=LONGEST_SECONDS)] | None = None
+    never_expires: bool = False
+
+    @model_validator(mode="after")
+    def _check_one_end(self) -> Self:
+        if self.never_expires and self.expires_seconds is not None:
+            raise ValueError("give expires_seconds or never_expires")
+        return self
 
 
 class User(Answer):
@@ -63,16 +97,57 @@ class User(Answer):
     role: str
     disabled: bool
     created_at: float
+    issuer: str | None = None
+    subject: str | None = None
 
     @classmethod
     def of(cls, user: people.User) -> Self:
         return cls(
-            name=user.name, role=user.role, disabled=user.disabled, created_at=user.created_at
+            name=user.name,
+            role=user.role,
+            disabled=user.disabled,
+            created_at=user.created_at,
+            issuer=None if user.identity is None else user.identity.issuer,
+            subject=None if user.identity is None else user.identity.subject,
         )
+
+
+class UserDetail(User):
+    """One user, with what they use and may use."""
+
+    quotas: list[QuotaRow]
+
+    @classmethod
+    def with_quotas(cls, user: people.User, quotas: list[QuotaRow]) -> Self:
+        return cls(**User.of(user).model_dump(), quotas=quotas)
 
 
 class Users(Answer):
     users: list[User]
+
+
+class UserRemoved(Answer):
+    """A removed user, and what became of theirs. Kept secrets serve everybody's jobs, and belong to
+    whoever removed the user."""
+
+    name: str
+    secrets_removed: int
+    secrets_kept: int
+    tokens_revoked: int
+
+
+class PendingLogIn(Answer):
+    """A log-in that waits to be linked. `name` is the user that the provider proposes."""
+
+    id: str
+    name: str
+    issuer: str
+    subject: str
+    at: float
+
+
+class PendingLogIns(Answer):
+    pending: list[PendingLogIn]
 
 
 class Token(Answer):
@@ -121,21 +196,40 @@ class TokenMade(Answer):
     expires_at: float | None
 
 
+class KeyRotated(Answer):
+    """The key that seals now, by its id. `sealed`: values sealed anew; `unreadable`: values that no
+    key opens; `earlier_until`: until then tokens of jobs that run now are taken."""
+
+    key: str
+    sealed: int
+    unreadable: int
+    earlier_until: float
+
+
 class Tokens(Answer):
     tokens: list[Token]
 
 
 class AuditEntry(Answer):
-    """Who asked for what, by which token, and what came of it. Numbers rise."""
+    """One request, its caller and its result. Numbers rise.
+
+    `kind` is user, node, join, job, head or nobody; "" in entries from before it was recorded, as
+    `link`. `count` is the number of equal requests that the entry stands for.
+    """
 
     number: int
     at: float
     by: str
+    kind: str
     token: str | None
+    source: str
     what: str
     on: str
     accepted: bool
+    code: str
     detail: str
+    count: int
+    link: str
 
     @classmethod
     def of(cls, entry: people.AuditEntry) -> Self:

@@ -44,11 +44,14 @@ class QueueRow(Answer):
 
 
 class UserRow(Answer):
-    """What one user holds in a queue, and has used of it and given back."""
+    """What one user holds in a queue, and has used of it and given back. `jobs`: the user's
+    unfinished jobs in all queues, and `max_jobs` the limit; null to who may not see the user."""
 
     user: str
     used: float
     used_gpu_hours: float
+    jobs: int | None = None
+    max_jobs: int | None = None
 
 
 class KeptRow(Answer):

@@ -25,6 +25,8 @@ def form_of(queue: domain.Queue) -> dict[str, Any]:
         "max_duration": _written(queue.longest_seconds),
         "priorities": None if low is None or high is None else [_word(low), _word(high)],
         "allow": None if queue.allow is None else list(queue.allow),
+        "visibility": queue.visibility,
+        "operators": list(queue.operators) or None,
         "idle": _idle_form(queue.idle) if queue.idle is not None else None,
         "policy": queue.policy if queue.policy != domain.Policy.DEFAULT else None,
         "preempt": queue.preempt if queue.preempt != domain.Preempt.SAVING else None,

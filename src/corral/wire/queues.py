@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from corral.domain import queue as domain
 from corral.domain.allowed import ROLES, Allowed, is_allowable
 from corral.domain.idle import IdleRule
-from corral.domain.ids import QueueName
+from corral.domain.ids import QueueName, UserName
 from corral.domain.relocation import PAUSE_SECONDS, RelocationRule
 from corral.domain.units import DAY_SECONDS, MILLIS_PER_GPU
 from corral.domain.wishes import SetQueues
@@ -23,6 +23,11 @@ from corral.wire.spec import QUEUES
 KIND: Final = QUEUES
 MOST_GPUS: Final = 1_000_000
 BORROW_ONLY: Final = "borrow-only"
+_WORDS: Final = {
+    "policy": domain.Policy,
+    "preempt": domain.Preempt,
+    "visibility": domain.Visibility,
+}
 _EXAMPLES: Final = {
     "queues": "queues: [{name: research, gpus: 8}]",
     "name": "name: research",
@@ -97,6 +102,14 @@ def _allow(value: Any) -> Allowed:
     if odd is not None:
         text = f"{shown(odd)} is neither a user's name nor one of {', '.join(ROLES)}"
         raise Wrong(text, "write: allow: [alice, bob]")
+    return tuple(sorted(set(names)))
+
+
+def _operators(value: Any) -> tuple[str, ...]:
+    """Users in [alice, bob] and alice."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise Wrong(f"{shown(value)} is not a list of users", "write: operators: [alice]")
     return tuple(sorted(set(names)))
 
 
@@ -194,6 +207,8 @@ class Queue(_Part):
         tuple[int, int] | None, BeforeValidator(reader(_priorities), list[str | int])
     ] = None
     allow: Annotated[Allowed | None, BeforeValidator(reader(_allow), str | list[str])] = None
+    visibility: domain.Visibility | None = None
+    operators: Annotated[tuple[str, ...], BeforeValidator(reader(_operators), list[str])] = ()
     idle: Annotated[IdleRule | None, BeforeValidator(reader(_idle), dict[str, str])] = None
     policy: domain.Policy = domain.Policy.DEFAULT
     preempt: domain.Preempt = domain.Preempt.SAVING
@@ -325,8 +340,8 @@ def _problem(error: dict[str, Any]) -> Problem:
         example = _EXAMPLES.get(field, f"{field}: ...")
         return Problem(where=where, text="is missing", hint=f"add: {example}")
     example = _EXAMPLES.get(field) or _EXAMPLES["queues"]
-    if field in ("policy", "preempt"):
-        words = domain.Policy if field == "policy" else domain.Preempt
+    if field in _WORDS:
+        words = _WORDS[field]
         text = f"{shown(error.get('input'))} is no {field}"
         return Problem(where=where, text=text, hint=f"write one of: {', '.join(words)}")
     text = f"{shown(error.get('input'))} is not what belongs here"
@@ -357,6 +372,8 @@ def _to_domain(one: Queue, parent: str | None) -> domain.Queue:
         highest_priority=high,
         allow=one.allow,
         idle=one.idle,
+        visibility=one.visibility,
+        operators=tuple(UserName(name) for name in one.operators),
         policy=one.policy,
         preempt=one.preempt,
         budget=_budget(one.budget) if one.budget is not None else None,

@@ -16,9 +16,12 @@ from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, bytes_of, second
 MAX_GPUS: Final = 1024  # a node
 MAX_NODES: Final = 100_000
 MAX_COMMAND: Final = 100_000  # characters: the kernel takes 131,072 bytes in one argument
+MAX_ENVIRONMENT: Final = (
+    1024 * 1024
+)  # bytes of all variables: the kernel takes 2 MiB with a command
 MAX_SECONDS: Final = 3650 * 86400.0
 MAX_AMOUNT: Final = 10**12  # GPU-hours or money: more than anybody has
-OWN_TOKEN: Final = "CORRAL_TOKEN"  # the secret that is the job's own token (decision 0030)
+OWN_TOKEN: Final = "CORRAL_TOKEN"  # the secret that is the job's own token (decision 0072)
 SET_BY_CORRAL: Final = frozenset(
     (
         "MASTER_ADDR",
@@ -325,7 +328,14 @@ def environment(value: Any) -> tuple[tuple[str, str], ...]:
     """Variables and their values, sorted by name."""
     if not isinstance(value, Mapping):
         raise Wrong(f"{shown(value)} is not names and values", "write: env: {NAME: value}")
-    return tuple(sorted((_variable(key), _env_value(key, one)) for key, one in value.items()))
+    found = tuple(sorted((_variable(key), _env_value(key, one)) for key, one in value.items()))
+    size = sum(len(key) + len(one.encode()) + 2 for key, one in found)  # as KEY=VALUE and a NUL
+    if size > MAX_ENVIRONMENT:
+        raise Wrong(
+            f"{len(found):,} variables have {size:,} bytes together; {MAX_ENVIRONMENT:,} are taken",
+            "put large values into a file of the workdir",
+        )
+    return found
 
 
 def _variable(key: object) -> str:

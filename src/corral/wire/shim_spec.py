@@ -15,7 +15,9 @@ WORKDIR_FILE: Final = "workdir.tar.gz"  # beside it, where the job has a workdir
 class ShimSpec:
     """One attempt on one node. `env` is shared by its ranks, `rank_env` each one's own.
 
-    `user` None: the account that Corral runs as. `devices`: the only GPUs it may open; None: all.
+    `account`: the fields of the account that ranks run as; None: that of the shim.
+    `apart`: how they are kept apart from other users' processes; None: they are not.
+    `devices`: majors of GPUs, each with the only minors it may open; None: all.
     `image`: an ImageRoot; None: the node as it is. `beside`: a folder beside `work` that is its
     user's too.
     """
@@ -30,13 +32,14 @@ class ShimSpec:
     env: dict[str, str]
     rank_env: list[dict[str, str]]
     ranks: list[int]  # their numbers in the gang
-    user: str | None
     containment: str
     group: str  # a name that no other attempt on the machine has
     pids: int
     cpu_millis: int
     memory_bytes: int
-    devices: list[int] | None = None
+    account: dict[str, Any] | None = None
+    apart: dict[str, Any] | None = None
+    devices: list[tuple[int, list[int]]] | None = None
     image: dict[str, Any] | None = None
     beside: str | None = None
 

@@ -295,6 +295,7 @@ class Spec(_Section):
     secrets: Annotated[
         tuple[str, ...], *_as(read.secrets, {"type": "array", "items": {"type": "string"}})
     ] = ()
+    token: Annotated[Literal["own", "submit"] | None, *_word("token", "own", "submit")] = None
     workdir: Annotated[str | None, *_text("path", "workdir: .")] = None
     setup: Annotated[str | None, *_as(reader(read.command, field="setup"), _COMMAND)] = None
     per: Annotated[Literal["node", "gpu"], *_word("per", "node", "gpu")] = "node"

@@ -21,10 +21,12 @@ from corral.domain.job import (
     Per,
     Retry,
     Service,
+    TokenScope,
 )
 from corral.domain.moment import Warn
 from corral.domain.place import Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
+from corral.domain.spec_content import size_of
 from corral.wire import spec as shapes
 from corral.wire.array import MOST
 from corral.wire.read import OWN_TOKEN
@@ -32,6 +34,8 @@ from corral.wire.reading import Parsed, Problem, refusal
 from corral.wire.spec import RAY, Spec
 
 MOST_AFTERS: Final = 100_000
+MOST_CHARACTERS: Final = 512 * 1000**2  # of all jobs of a submission
+Element = tuple[str, int | None]  # name and index of a job
 
 
 def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
@@ -45,12 +49,44 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
     afters = 0
     for place, one in enumerate(parsed):
         after = tuple(_afters(one, places))
-        for name, index in _elements(one):
-            afters += len(after)
-            job = _job(one.spec, name, index, after)
-            jobs.append(job if index is None else replace(job, array_place=place))
-    check_waits(afters, parsed[0].document.source)
+        elements = list(_elements(one))
+        afters += len(after) * len(elements)
+        check_waits(afters, parsed[0].document.source)
+        jobs += _unfolded(_job(one.spec, *elements[0], after), place, elements)
+    check_size(jobs, parsed[0].document.source)
     return tuple(jobs)
+
+
+def _unfolded(first: JobSpec, place: int, elements: Sequence[Element]) -> Iterator[JobSpec]:
+    """Yield the jobs of one spec; those of an array share everything but name and index."""
+    if first.array_index is None:
+        yield first
+        return
+    first = replace(first, array_place=place)
+    for name, index in elements:
+        yield replace(first, name=name, array_index=index)
+
+
+def check_size(jobs: Sequence[JobSpec], source: str) -> None:
+    """Refuse specs that are too large for so many jobs, each of which is sent to its nodes whole.
+
+    Raises: SpecInvalid.
+    """
+    sizes: dict[tuple[int, int], int] = {}  # jobs of an array share their fields
+    total = 0
+    for job in jobs:
+        shared = (id(job.env), id(job.run))
+        if shared not in sizes:
+            sizes[shared] = size_of(job)
+        total += sizes[shared]
+    if total > MOST_CHARACTERS:
+        each = total // len(jobs)
+        raise SpecInvalid(
+            f"{source}: {len(jobs):,} jobs with specs of {each:,} characters on average are "
+            f"{total:,} characters; {MOST_CHARACTERS:,} are taken at once",
+            hint=f"submit at most {MOST_CHARACTERS // each:,} of these jobs at once, or put large "
+            "values of env into a file of the workdir",
+        )
 
 
 def check_waits(afters: int, source: str) -> None:
@@ -63,7 +99,7 @@ def check_waits(afters: int, source: str) -> None:
         )
 
 
-def _elements(one: Parsed) -> Iterator[tuple[str, int | None]]:
+def _elements(one: Parsed) -> Iterator[Element]:
     """(name, index) of each job that the spec means."""
     spec = one.spec
     if spec.array is None:
@@ -176,6 +212,7 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
         warn=Warn(signal=spec.warn.signal, before_seconds=spec.warn.before),
         env=spec.env,
         secrets=_secrets(spec),
+        token=TokenScope(spec.token or TokenScope.OWN),
         workdir=spec.workdir,
         setup=spec.setup,
         per=Per(spec.per),
@@ -195,9 +232,11 @@ def _job(spec: Spec, name: str, index: int | None, after: tuple[After, ...]) -> 
 
 
 def _secrets(spec: Spec) -> tuple[str, ...]:
-    """By the job's own token the nodes of a Ray program know each other (decision 0042)."""
-    needed = (OWN_TOKEN,) if spec.kind == RAY and OWN_TOKEN not in spec.secrets else ()
-    return (*spec.secrets, *needed)
+    """The job's own token is one of them where `token` asks for it, and for a Ray program, whose
+    nodes know each other by it (decision 0042)."""
+    needed = spec.token is not None or spec.kind == RAY
+    own = (OWN_TOKEN,) if needed and OWN_TOKEN not in spec.secrets else ()
+    return (*spec.secrets, *own)
 
 
 def _place(spec: Spec) -> PlaceRule:

@@ -1,25 +1,31 @@
 """A node's unpacked images: by content, once, the longest unused making room."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
+from corral.agent.account import Account
 from corral.agent.image import tools
-from corral.agent.image.keep import KEPT, USED, Images
+from corral.agent.image.keep import KEPT, USED, Images, digest_in_use
 from corral.agent.image.root import ImageRoot
 from corral.agent.image.tools import ImageTrouble, apptainer_words
+from corral.domain.node_policy import NodePolicy
+from tests.agent.image.archives import docker_archive
 
+OWN = f"account-{os.geteuid()}"
 PODMAN = """#!/bin/sh
-echo "$@" >> {log}
+[ "$(id -u)" = 65534 ] && exit 1
+echo "$@" auth=$(basename $(dirname ${REGISTRY_AUTH_FILE:-none/x})) >> {log}
 case "$1 $2" in
   "image inspect") [ -e {there}/$3 ] || exit 125; cat {there}/$3 ;;
   "pull --quiet")
     case "$3" in
-      private*) echo "Error: access denied" >&2; exit 125 ;;
+      private*|*/private*) echo "Error: access denied" >&2; exit 125 ;;
       far*) echo "Error: dial tcp: i/o timeout" >&2; exit 125 ;;
     esac
-    echo "sha256:$3 [\\"PATH=/image/bin\\"]" > {there}/$3; echo $3 ;;
+    echo "sha256:$(basename $3) [\\"PATH=/image/bin\\"]" > {there}/$(basename $3); basename $3 ;;
   "create "*) echo container ;;
   "export container") tar -c -C {files} . ;;
   "rm --force") ;;
@@ -46,9 +52,13 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-def ready(images: Images, name: str, key: str, node_dir: Path) -> ImageRoot:
+def ready(
+    images: Images, name: str, key: str, node_dir: Path, account: Account | None = None
+) -> ImageRoot:
     user = node_dir / "attempts" / key / USED
-    return images.ready(name, seen=("/shared",), work="/work", gpu=False, user=user)
+    return images.ready(
+        name, seen=("/shared",), work="/work", gpu=False, user=user, account=account
+    )
 
 
 def test_an_image_is_pulled_and_unpacked_once(tmp_path: Path, log: Path) -> None:
@@ -69,7 +79,7 @@ def test_those_that_nobody_runs_in_make_room(tmp_path: Path, log: Path) -> None:
     (node_dir / "attempts" / "j1.1" / USED).unlink()
     (node_dir / "attempts" / "j3.1" / USED).unlink()
     ready(images, "another", "j99.1", node_dir)
-    left = {folder.name for folder in (node_dir / "images").iterdir()}
+    left = {folder.name for folder in (node_dir / "images" / OWN).iterdir()}
     assert left == {f"image{number}" for number in range(KEPT) if number != 1} | {"another"}
 
 
@@ -85,7 +95,7 @@ def test_agents_that_share_a_folder_unpack_once_and_spare_what_the_other_runs_in
     for number in range(1, KEPT + 1):
         os.utime(root, (number, number))
         ready(Images(first, shared), f"image{number}", "j2.1", first)
-    left = {folder.name for folder in shared.iterdir() if folder.is_dir()}
+    left = {folder.name for folder in (shared / OWN).iterdir()}
     assert left == {"image0", *(f"image{number}" for number in range(2, KEPT + 1))}
 
 
@@ -104,7 +114,7 @@ def test_who_pays_for_a_pull_that_fails(tmp_path: Path, log: Path, name: str, in
 
 
 def test_an_unpacking_that_was_cut_short_is_begun_anew(tmp_path: Path, log: Path) -> None:
-    left = tmp_path / "n1" / "images" / "one.partial"
+    left = tmp_path / "n1" / "images" / OWN / "one.partial"
     left.mkdir(parents=True)
     (left / "half").touch()
     root = ready(Images(tmp_path / "n1"), "one", "j1.1", tmp_path / "n1").root
@@ -139,3 +149,70 @@ def test_a_call_that_takes_too_long_is_given_up(
     with pytest.raises(ImageTrouble, match="podman image takes over 0.2 s") as caught:
         ready(Images(tmp_path / "n1"), "one", "j1.1", tmp_path / "n1")
     assert caught.value.infra
+
+
+def test_unpacked_images_are_closed_to_all_but_the_agent(tmp_path: Path, log: Path) -> None:
+    folder = tmp_path / "n1" / "images"
+    folder.mkdir(parents=True, mode=0o755)
+    (folder / "of-an-older-version").mkdir()
+    ready(Images(tmp_path / "n1"), "one", "j1.1", tmp_path / "n1")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not (folder / "of-an-older-version").exists()
+
+
+def test_the_policy_of_the_node_says_which_registries(tmp_path: Path, log: Path) -> None:
+    policy = NodePolicy(registries=("nvcr.io/nvidia",), host_paths=("/data",))
+    images = Images(tmp_path / "n1", policy=lambda: policy)
+    for name in ("ubuntu:24.04", "oci-archive:/root/x.tar", "nvcr.io/nvidiax/torch"):
+        with pytest.raises(ImageTrouble, match="its policy does not allow") as caught:
+            ready(images, name, "j1.1", tmp_path / "n1")
+        assert caught.value.infra is False
+    assert not log.exists()
+    assert ready(images, "nvcr.io/nvidia/torch", "j1.1", tmp_path / "n1").root
+
+
+OTHER = Account(name="corral-nobody", uid=65534, groups=(65534,), home="/", shell="/bin/sh")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs for other accounts")
+
+
+@needs_root
+def test_what_roots_podman_has_is_not_offered_to_other_accounts(tmp_path: Path, log: Path) -> None:
+    """The image is pulled anew, without root's credentials, and its files are the account's."""
+    tmp_path.chmod(0o755)
+    (tmp_path / "there" / "docker.io/library").mkdir(parents=True)
+    (tmp_path / "there" / "docker.io/library/private").write_text("sha256:abc []")
+    images = Images(tmp_path / "n1")
+    with pytest.raises(ImageTrouble, match="access denied"):
+        ready(images, "private", "j1.1", tmp_path / "n1", OTHER)
+    root = Path(ready(images, "one", "j1.1", tmp_path / "n1", OTHER).root)
+    assert root.parent.name == "account-65534"
+    assert (root / "file").stat().st_uid == 65534
+    asked = log.read_text()
+    assert "image inspect docker.io/library/private" not in asked
+    assert "pull --quiet docker.io/library/one auth=corral-image-" in asked
+    assert ready(images, "one", "j2.1", tmp_path / "n1", OTHER).root == str(root)
+    assert log.read_text().count("pull --quiet docker.io/library/one") == 1
+
+
+@needs_root
+def test_an_archive_is_opened_as_the_account_of_the_job(tmp_path: Path) -> None:
+    archive = tmp_path / "x.tar"
+    docker_archive(archive, {"file": b"secret"})
+    archive.chmod(0o600)
+    images = Images(tmp_path / "n1")
+    name = f"docker-archive:{archive}"
+    with pytest.raises(ImageTrouble, match="Permission denied") as caught:
+        ready(images, name, "j1.1", tmp_path / "n1", OTHER)
+    assert caught.value.infra is False
+    own = ready(images, name, "j1.1", tmp_path / "n1")
+    assert (Path(own.root) / "file").read_bytes() == b"secret"
+    assert own.env == {"FROM": "the image"}
+
+
+def test_an_attempt_says_which_image_it_runs_in(tmp_path: Path) -> None:
+    archive = tmp_path / "x.tar"
+    docker_archive(archive, {"file": b"1"})
+    root = ready(Images(tmp_path / "n1"), f"docker-archive:{archive}", "j1.1", tmp_path / "n1")
+    assert root.digest.startswith("sha256:")
+    assert digest_in_use(tmp_path / "n1" / "attempts" / "j1.1") == root.digest
+    assert digest_in_use(tmp_path / "n1" / "attempts" / "j2.1") == ""

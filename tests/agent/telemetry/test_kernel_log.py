@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from corral.agent.telemetry.kernel_log import Bus, KernelLog, bus_of, happening_of
+from corral.agent.telemetry.kernel_log import Bus, KernelLog, bus_of, happening_of, record_of
 from corral.agent.telemetry.words import Happening
 from corral.domain.signals import SignalKind
 from tests.patience import PATIENCE_SECONDS
@@ -60,9 +60,26 @@ def gpu_at(bus: Bus) -> int | None:
     ],
 )
 def test_a_line_of_a_fault_is_told_and_no_other(line: str, told: Told | None) -> None:
-    found = happening_of(line, gpu_at, 1.0)
+    found = happening_of(record_of(line), gpu_at, 1.0)
     seen = found and (found.kind, found.code, found.gpu, found.device, found.recovery)
     assert seen == told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "overlayfs: failed to resolve 'NVRM: Xid (PCI:0000:3b:00): 79, pid=1, fallen': -2",
+        "overlay: ./NVRM: Xid (PCI:0000:3b:00): 79, x",
+        "audit: type=1400 comm='nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal'",
+        "EDAC MC0: 1 UE [4242]: segfault at 0 ip 00007f sp 00007f error 4 in (a page:0x1[55+1000]",
+        "XFS (sda1): [4242]: segfault at 0 ip 00007f in I/O error shut down[55e+1000]",
+        "traps: NVRM[77] general protection fault ip:7f in NVRM: Xid (PCI:0000:3b:00): 79, x[0+1]",
+        "FAT-fs (loop0): error, I/O error, dev sda, sector 1",
+    ],
+)
+def test_text_that_a_user_has_put_into_a_line_reports_no_fault(line: str) -> None:
+    assert happening_of(line, gpu_at, 1.0) is None
+    assert happening_of(record_of(f"[ 12.3] {line}"), gpu_at, 1.0) is None
 
 
 PLACES: dict[Bus, int] = {(0, 0x3B, 0): 2, (0, 0xDC, 0): 7, (0x18, 1, 0): 4, (0, 0x68, 0): 3}
@@ -71,7 +88,7 @@ LINES = yaml.safe_load(Path(__file__).with_name("kernel_lines.yaml").read_text()
 
 @pytest.mark.parametrize("row", LINES, ids=lambda row: row["line"][:40])
 def test_lines_of_real_kernels_are_told_or_left(row: dict[str, Any]) -> None:
-    found = happening_of(row["line"], PLACES.get, 1.0)
+    found = happening_of(record_of(row["line"]), PLACES.get, 1.0)
     seen = found and [found.kind, found.code, found.gpu, found.device, found.recovery]
     assert seen == row["tells"]
 
@@ -109,6 +126,21 @@ async def test_records_of_the_kernel_are_told_from_their_number_on() -> None:
         await asyncio.sleep(0.05)
     await came(told, 1)
     assert [one.code for one in told] == [12]
+
+
+async def test_a_record_that_a_program_wrote_to_the_log_reports_no_fault() -> None:
+    told = list[Happening]()
+    kernel, log = os.openpty()
+    tty.setraw(log)
+    follows = KernelLog(Path(os.ttyname(log)), gpu_at, told.append)
+    follows.follow(0)
+    for number, priority in ((1, 12), (2, 14), (3, 4)):  # 12 and 14 are of the facility "user"
+        text = f"NVRM: Xid (PCI:0000:3b:00): {number}, x"
+        os.write(kernel, f"{priority},{number},123,-;{text}\n".encode())
+        while follows.place != number:
+            await asyncio.sleep(0.005)
+    await came(told, 1)
+    assert [one.code for one in told] == [3]
 
 
 async def test_a_log_is_read_on_from_where_it_was_read_to(tmp_path: Path) -> None:

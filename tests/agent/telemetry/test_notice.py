@@ -193,3 +193,50 @@ def test_one_word_of_a_driver_by_two_ways_is_one_signal() -> None:
 
 def replace_at(word: Happening, at: float, gpu: int = 3) -> Happening:
     return Happening(at=at, kind=word.kind, text=word.text, code=word.code, gpu=gpu)
+
+
+LINE = Happening(
+    at=1001.0, kind=SignalKind.XID, text="GPU 3: XID 79", code=79, gpu=3, confirmed=False
+)
+
+
+def test_a_line_of_the_kernels_log_is_confirmed_by_the_drivers_event() -> None:
+    memory, alone = hear(Memory(), LINE)
+    memory, event = hear(memory, replace_at(LINE, 1002.0))
+    _, again = hear(memory, replace_at(LINE, 1003.0))
+    assert [one.confirmed for one in alone] == [False]
+    assert [(one.confirmed, one.at) for one in event] == [(True, 1001.0)]
+    assert again == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "confirms"),
+    [
+        (gpu(lost=True), True),
+        (gpu(silent=True), True),
+        (gpu(needs_recovery=True), True),
+        (gpu(ecc_volatile_uncorrected=1), True),
+        (gpu(remap_failed=True), True),
+        ({"gpus": ()}, True),
+        (gpu(), False),
+        (gpu(ecc_volatile_corrected=LIMITS.ecc_corrected), False),
+        (port(up=False), False),
+    ],
+)
+def test_a_line_of_the_kernels_log_is_confirmed_by_a_gpu_that_is_hurt(
+    change: dict[str, Any], confirms: bool
+) -> None:
+    memory, _ = notice(Memory(), NODE)
+    memory, _ = hear(memory, LINE)
+    memory, signals = notice(memory, later(NODE, **change))
+    lines = [(one.kind, one.code, one.confirmed) for one in signals if one.code == LINE.code]
+    assert lines == [(SignalKind.XID, 79, True)] * confirms
+    assert len(memory.waiting) == (0 if confirms else 1)
+
+
+def test_a_line_that_no_driver_confirms_is_waited_for_no_longer() -> None:
+    memory, _ = notice(Memory(), NODE)
+    memory, _ = hear(memory, LINE)
+    memory, _ = notice(memory, later(NODE, LIMITS.confirm_seconds + 2.0))
+    _, signals = notice(memory, later(NODE, LIMITS.confirm_seconds + 12.0, **gpu(lost=True)))
+    assert [one.kind for one in signals] == [SignalKind.GPU_LOST]

@@ -76,7 +76,10 @@ class Tenant:
     def submit(self, run: str, *, name: str = "contract", **more: Any) -> str:
         """The job's id. It takes little of a node unless told otherwise."""
         asked = {"resources": {"cpu": 0.5, "memory": "64MB"}, "grace": "2s", **more}
-        id = self.house.submit(name, run, **asked)
+        return self.keep(self.house.submit(name, run, **asked))
+
+    def keep(self, id: str) -> str:
+        """The id of a job that is to be over when the test is."""
         self._ids.append(id)
         return id
 

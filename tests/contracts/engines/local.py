@@ -65,6 +65,11 @@ class Local:
 
 @contextmanager
 def landlord() -> Iterator[Local]:
-    words = ("--nodes", "2", "--gpus", "2", "--pretend", "--reboot", "1")
+    words: tuple[str, ...] = ("--nodes", "2", "--gpus", "2", "--pretend", "--reboot", "1")
+    words += (
+        "--policy",
+        "uid_range=200000-200999",
+    )  # where root starts it, others' ranks have these
     with house(*words, "--host", own_loopback()) as made:
+        made.root.parent.chmod(0o755)  # as the folders are in which clusters of root lie
         yield Local(house=made)

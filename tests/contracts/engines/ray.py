@@ -12,7 +12,11 @@ from tests.patience import own_loopback
 from tests.ray_cluster import RayHouse, ray_house
 from tests.scenarios.house import House, until
 
-EXCEPTIONS: Final[dict[str, str]] = {}
+EXCEPTIONS: Final = {
+    "test_a_user_reaches_nothing_of_another_users_ranks": "the ranks of all users have "
+    "the account that started Ray, which `corral status` names by node; where that is root, a user "
+    "with an account on the machine has it, as on the local engine",
+}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -239,6 +239,12 @@ def test_secrets_are_replaced_listed_without_their_values_and_dropped(place: Pla
         assert await store.secret("B") == b"\x00sealed"
         assert await store.secret("C") is None
         assert await store.secrets() == [("A", "bob", 3.5), ("B", ANN, 1.5)]
+        assert await store.secrets_for_everybody() == set()
+        await store.put_secret("B", b"shared", by=ANN, at=4.5, for_everybody=True)
+        await store.put_secret("B", b"again", by=ANN, at=4.5)  # it stays so until that is said
+        assert await store.secrets_for_everybody() == {"B"}
+        await store.put_secret("B", b"mine", by=ANN, at=4.5, for_everybody=False)
+        assert await store.secrets_for_everybody() == set()
         assert await store.drop_secret("A") is True
         assert await store.drop_secret("A") is False
         assert await store.secret("A") is None

@@ -1,19 +1,32 @@
 """Users, tokens and the audit log, on every store."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from corral.domain.errors import Conflict
+from corral.domain.errors import Conflict, TokenRevoked
 from corral.domain.ids import JobId, NodeId, TokenId, UserName
-from corral.domain.people import AuditEntry, Role, Token, User, token_id
+from corral.domain.people import (
+    NODE_TOKEN_SECONDS,
+    AuditEntry,
+    ProviderIdentity,
+    Removed,
+    Role,
+    Speaker,
+    SpeakerKind,
+    Token,
+    User,
+    token_id,
+)
 from corral.domain.wishes import Cancel, SetNode
 from corral.ports.store import Store
 from tests.contracts.stores.conftest import Place
 from tests.store.rows import ANN, submit
 
 BOB = UserName("bob")
+T1 = Speaker(token=TokenId("t1"), kind=SpeakerKind.USER, source="192.0.2.7")
 AB, CD = "ab" * 32, "cd" * 32
 
 
@@ -49,6 +62,47 @@ def test_a_user_is_added_once_changed_and_removed(place: Place) -> None:
         assert not await store.remove_user(BOB, at=2.0, entry=entry("user.remove"))
         assert await store.users() == [user()]
         assert await said(store) == ["user.add"] * 2 + ["user.set"] * 2 + ["user.remove"]
+
+    place.run(scenario)
+
+
+def test_a_removed_user_leaves_only_secrets_for_everybody_and_no_job_to_the_next(
+    place: Place,
+) -> None:
+    async def scenario(store: Store) -> None:
+        await store.lead()
+        await store.add_user(user(), entry=entry())
+        await store.add_user(user(BOB, Role.ADMIN), entry=entry())
+        await store.add_token(token(CD, BOB), entry=entry())
+        await store.put_secret("OWN", b"x", by=BOB, at=1.0)
+        await store.put_secret("ALL", b"x", by=BOB, at=1.0, for_everybody=True)
+        await store.put_secret("ANNS", b"x", by=ANN, at=1.0)
+        wish = await store.wish(submit("first"), by=BOB, at=1.0)
+        removed = await store.remove_user(BOB, at=2.0, entry=entry("user.remove"))
+        assert removed == Removed(secrets_removed=1, secrets_kept=1, tokens_revoked=1)
+        assert await store.secrets() == [("ALL", ANN, 1.0), ("ANNS", ANN, 1.0)]
+        assert (await store.audit(limit=1))[0].detail == removed.text
+        await store.add_user(user(BOB, Role.USER), entry=entry())
+        assert [one.jobs_after for one in await store.users()] == [0, wish.sequence]
+
+    place.run(scenario)
+
+
+def test_an_identity_at_the_provider_belongs_to_one_user(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        one, other = (ProviderIdentity(issuer="https://a", subject=sub) for sub in ("1", "2"))
+        await store.add_user(user(identity=one), entry=entry())
+        await store.add_user(user(BOB, Role.USER), entry=entry())
+        with pytest.raises(Conflict, match="logs in as ann"):
+            await store.link_user(BOB, identity=one, entry=entry("user.link"))
+        with pytest.raises(Conflict, match="logs in as ann"):
+            await store.add_user(user(UserName("eve"), identity=one), entry=entry())
+        linked = await store.link_user(BOB, identity=other, entry=entry("user.link"))
+        assert linked == user(BOB, Role.USER, identity=other)
+        await store.link_user(ANN, identity=None, entry=entry("user.unlink"))
+        assert await store.users() == [user(), user(BOB, Role.USER, identity=other)]
+        assert await store.link_user(UserName("eve"), identity=one, entry=entry()) is None
+        assert await said(store) == ["user.add"] * 2 + ["user.link", "user.unlink"]
 
     place.run(scenario)
 
@@ -152,12 +206,15 @@ def test_the_newest_use_of_a_token_is_kept(place: Place) -> None:
 def test_every_wish_has_its_line_and_a_repeated_one_no_second(place: Place) -> None:
     async def scenario(store: Store) -> None:
         for _ in range(2):
-            await store.wish(submit("gpt", key="k"), by=ANN, at=1.0, token=TokenId("t1"))
-        await store.wish(Cancel(job=JobId("j1")), by=BOB, at=2.0, token=TokenId("t2"))
+            await store.wish(submit("gpt", key="k"), by=ANN, at=1.0, speaker=T1)
+        await store.wish(
+            Cancel(job=JobId("j1")), by=BOB, at=2.0, speaker=Speaker(token=TokenId("t2"))
+        )
         await store.wish(SetNode(node=NodeId("n1"), to="drain"), by=BOB, at=3.0)
         drained, cancelled, submitted = await store.audit(limit=9)
         assert (submitted.what, submitted.on, submitted.detail) == ("job.submit", "j1", "gpt")
         assert (submitted.by, submitted.token, submitted.number) == (ANN, "t1", 1)
+        assert (submitted.kind, submitted.source) == ("user", "192.0.2.7")
         assert (cancelled.what, cancelled.on, cancelled.at) == ("job.cancel", "j1", 2.0)
         assert (drained.what, drained.on, drained.token) == ("node.drain", "n1", None)
 
@@ -216,6 +273,32 @@ def test_a_join_token_is_spent_in_one_step_with_the_node_it_lets_in(place: Place
         assert await store.spend_token(join.id, other, at=2.0, entry=entry("twice")) is None
         assert await store.identity(other.sha256) is None
         assert await said(store) == ["node.token", "node.join"]
+
+    place.run(scenario)
+
+
+def test_a_node_token_is_replaced_in_one_step_and_older_ones_are_forgotten(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        first, other = of_node(AB), of_node("0f" * 32, "w2")
+        second = replace(of_node(CD), created_at=5.0, expires_at=9.0)
+        third = replace(of_node("ef" * 32), created_at=7.0)
+        for one in (first, other):
+            await store.add_token(one, entry=entry("node.join"))
+        before = await store.renew_token(first.id, second, at=5.0, entry=entry("token.renew"))
+        assert before == replace(first, expires_at=5.0 + NODE_TOKEN_SECONDS)
+        assert await store.token(first.id) == before
+        await store.use_token(second.id, at=6.0)
+        with pytest.raises(TokenRevoked, match="replaced by a later one"):
+            await store.renew_token(first.id, third, at=7.0, entry=entry("no"))
+        left = await store.renew_token(second.id, third, at=7.0, entry=entry("token.renew"))
+        assert left == replace(second, used_at=6.0)
+        assert {one.id for one in await store.tokens()} == {second.id, third.id, other.id}
+        assert await store.token(first.id) is None
+        await store.revoke_token(third.id, at=8.0, entry=entry("token.revoke"))
+        fourth = of_node("aa" * 32)
+        for id in (third.id, first.id, other.id):  # revoked, unknown, and another node's
+            assert await store.renew_token(id, fourth, at=9.0, entry=entry("no")) is None
+        assert "no" not in await said(store)
 
     place.run(scenario)
 

@@ -75,6 +75,18 @@ def test_a_gang_meets_at_the_address_of_its_first_pod_and_leaves_nothing(ours: T
     ours.until_nothing_is_left()
 
 
+def test_a_pod_has_no_root_and_gains_no_privilege(ours: Team) -> None:
+    look = "id -u; id -g; grep -E 'CapBnd|CapEff|NoNewPrivs' /proc/self/status; echo $USER; : > ~/x"
+    id = ours.house.submit("plain", look)
+    assert ours.house.until_over(id).state == "DONE"
+    said = ours.house.logs(id).split()
+    assert said[:2] == ["1000", "1000"]
+    status = dict(zip(said[2:-1:2], said[3:-1:2], strict=True))
+    assert int(status["CapEff:"], 16) == int(status["CapBnd:"], 16) == 0
+    assert status["NoNewPrivs:"] == "1"
+    ours.until_nothing_is_left()
+
+
 def test_a_job_runs_in_its_own_image(ours: Team) -> None:
     id = ours.house.submit("own", "cat /etc/of-the-image", image="other:1")
     ours.house.until_over(id)

@@ -32,7 +32,8 @@ def test_settings_are_read_as_they_are_typed() -> None:
 @pytest.mark.parametrize(
     "given",
     [{"imagee": "x"}, {"host_network": "perhaps"}, {"call_seconds": "0"}, {"call_seconds": "soon"},
-     {"claims": "data"}, {"secrets": "keys:relative"}, {"nodes": "gpu"}, {"extra": "rdma/hca"}],
+     {"claims": "data"}, {"secrets": "keys:relative"}, {"nodes": "gpu"}, {"extra": "rdma/hca"},
+     {"security": "none"}, {"run_as": "0:0"}, {"run_as": "1000"}],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_a_way_out(given: dict[str, str]) -> None:
     with pytest.raises(SpecInvalid) as refused:
@@ -45,6 +46,26 @@ def test_a_job_without_an_image_is_refused_where_the_cluster_has_none() -> None:
         render.job_of(CLUSTER, gang(), GPUS, KubernetesSettings())
     own = render.job_of(CLUSTER, gang(image="mine:1"), GPUS, KubernetesSettings())
     assert "mine:1" in str(own.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("security", "non_root", "privileged", "dropped"),
+    [("restricted", True, False, ["ALL"]), ("baseline", None, False, None),
+     ("privileged", None, True, None)],
+)  # fmt: skip
+def test_only_an_explicit_setting_lets_a_pod_be_root(
+    security: str, non_root: bool | None, privileged: bool, dropped: list[str] | None
+) -> None:
+    settings = KubernetesSettings(image="x:1", security=security)
+    spec = render.job_of(CLUSTER, gang(), GPUS, settings).to_dict()["spec"]["template"]["spec"]
+    own = spec["containers"][0]["securityContext"]
+    pod = spec.get("securityContext", {})
+    assert pod.get("runAsNonRoot") is non_root
+    assert own["privileged"] is privileged
+    assert own.get("capabilities", {}).get("drop") == dropped
+    assert spec["automountServiceAccountToken"] is False
+    restricted = {"allowPrivilegeEscalation": False} if security != "privileged" else {}
+    assert restricted.items() <= own.items()
 
 
 def test_a_gang_whose_gpus_have_several_names_cannot_be_one_job() -> None:

@@ -24,6 +24,13 @@ ADDED = {  # tables, by the schema that brought them; 0004 is the first that Pos
     "0007": ("imported",),
     "0008": ("debts",),
     "0009": ("accounts", "account_days"),
+    "0010": (),
+    "0011": (),
+    "0012": ("specs", "uploads"),
+}
+COLUMNS_ADDED = {
+    "0010": (("audit", "link"), ("audit", "seal")),
+    "0011": (("secrets", "everybody"),),
 }
 ON_POSTGRES = [dump for dump in RELEASED if dump.stem >= "schema-0004"]
 
@@ -34,6 +41,9 @@ def take_back(url: str, revision: str) -> None:
     with psycopg.connect(url) as raw:
         for table in later:
             raw.execute(f"DROP TABLE {table}")
+        for at, columns in COLUMNS_ADDED.items():
+            for table, column in columns if at > revision else ():
+                raw.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         raw.execute("UPDATE alembic_version SET version_num = %s", (revision,))
 
 

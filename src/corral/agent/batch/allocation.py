@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from corral.agent.batch import names
-from corral.agent.batch.frames import Frames, Message, Stranger, key_of
-from corral.agent.batch.helper import FIRST, HELPER
+from corral.agent.batch.frames import FIRST, HELPER, Frames, Message, Stranger, key_of
+from corral.agent.batch.known_env import without_known
 from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
 from corral.agent.batch.tasks import Tasks
 from corral.wire.slurm.hostlist import expand
@@ -37,6 +37,7 @@ class Allocation:
         self._own = own
         self._hosts = expand(own["SLURM_JOB_NODELIST"])
         self._helpers: dict[int, Frames] = {}
+        self._known_env: dict[int, Mapping[str, str]] = {}  # digests of what a helper has
         self._names: list[set[str]] = [{host} for host in self._hosts]
         self._names[0].add(own["CORRAL_NODE"])
         self._changed = threading.Condition()
@@ -74,9 +75,11 @@ class Allocation:
 
     def _helper(self, frames: Frames) -> None:
         try:
-            frames.greet(key_of(self._own["CORRAL_TOKEN"]), own=FIRST, other=HELPER)
+            from corral.agent.batch.encryption import Encryption  # a job of one node needs none
+
+            frames.greet(self._key, own=FIRST, other=HELPER, seal=Encryption)
             heard = frames.receive()
-        except (OSError, EOFError, Stranger):
+        except (OSError, EOFError, ValueError, Stranger):
             heard = None
         if heard is None or not 0 < heard[0].get("place", 0) < len(self._hosts):
             frames.close()
@@ -85,6 +88,7 @@ class Allocation:
         with self._changed:
             self._helpers[place] = frames
             self._names[place].add(str(heard[0]["node"]))
+            self._known_env[place] = heard[0].get("has", {})
             self._changed.notify_all()
         while (heard := frames.receive()) is not None:
             self._tell(*heard)
@@ -158,11 +162,16 @@ class Allocation:
                 "task_gpus": message["task_gpus"] or self._plan.task_gpus,
             }
             if place:
-                self._helpers[place].send(part)
+                env, same = without_known(part["env"], self._known_env[place], self._key)
+                self._helpers[place].send({**part, "env": env, "same": same})
             else:
                 step.local = Tasks(part, self._own, self._tell)
                 step.local.start()
         return number
+
+    @property
+    def _key(self) -> bytes:
+        return key_of(self._own["CORRAL_TOKEN"])
 
     def _is_host(self, name: str) -> bool:
         """Names of nodes come before addresses."""

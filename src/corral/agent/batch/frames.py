@@ -1,5 +1,9 @@
-"""Messages over a socket: each a JSON object and bytes; and the proof that both ends belong to one
-attempt, by a key that neither sends."""
+"""Messages over a socket: each a JSON object and bytes.
+
+Over a network both ends first prove that they belong to one attempt, by a key that neither sends.
+From then on each message is sealed by keys of this connection alone, one for each direction, and a
+counter: a message that was changed, repeated, left out or brought by another ends the connection.
+"""
 
 import hashlib
 import hmac
@@ -8,18 +12,72 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 GREETING_SECONDS: Final = 20.0
 _SIZES: Final = struct.Struct(">II")
 _PROOF_BYTES: Final = 32
+FIRST: Final = b"first node, sealed"  # the parts in the talk between nodes of a batch job
+HELPER: Final = b"helper, sealed"
 Message = dict[str, Any]
 
 
 class Stranger(Exception):
     """The other end has not the key of the attempt."""
+
+
+class Seal(Protocol):
+    """Protection of the messages of one connection, in both directions."""
+
+    extra_bytes: int
+
+    def close(self, sizes: bytes, body: bytes) -> bytes:
+        """Return the next message to send, `extra_bytes` longer."""
+
+    def open(self, sizes: bytes, sealed: bytes) -> bytes:
+        """Return the body of the next message. Raises: Tampered."""
+
+
+class Tampered(Exception):
+    """A message is not what the other end has sent next."""
+
+
+class Signature:
+    """Authentication without encryption, for messages that hold no secret; of the standard library
+    alone, for a job's own Python."""
+
+    extra_bytes = _PROOF_BYTES
+
+    def __init__(self, send_key: bytes, receive_key: bytes) -> None:
+        self._keys = send_key, receive_key
+        self._sent = self._received = 0
+
+    def close(self, sizes: bytes, body: bytes) -> bytes:
+        tag = _tag(self._keys[0], self._sent, sizes, body)
+        self._sent += 1
+        return body + tag
+
+    def open(self, sizes: bytes, sealed: bytes) -> bytes:
+        body, tag = sealed[:-_PROOF_BYTES], sealed[-_PROOF_BYTES:]
+        if not hmac.compare_digest(tag, _tag(self._keys[1], self._received, sizes, body)):
+            raise Tampered
+        self._received += 1
+        return body
+
+
+class _NoSeal:
+    """A Unix socket, which only the job's own account can open."""
+
+    extra_bytes = 0
+
+    def close(self, sizes: bytes, body: bytes) -> bytes:
+        return body
+
+    def open(self, sizes: bytes, sealed: bytes) -> bytes:
+        return sealed
 
 
 class Frames:
@@ -28,12 +86,14 @@ class Frames:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._sending = threading.Lock()
+        self._seal: Seal = _NoSeal()
 
     def send(self, message: Message, data: bytes = b"") -> None:
         """Raises: OSError when the other end is gone."""
         head = json.dumps(message, separators=(",", ":")).encode()
         with self._sending:
-            self._connection.sendall(_SIZES.pack(len(head), len(data)) + head + data)
+            sizes = _SIZES.pack(len(head), len(data))
+            self._connection.sendall(sizes + self._seal.close(sizes, head + data))
 
     def receive(self) -> tuple[Message, bytes] | None:
         """The next message; None when there comes no more. Raises: ValueError for what is none."""
@@ -42,9 +102,14 @@ class Frames:
             head, data = _SIZES.unpack(sizes)
             if head + data > MOST_BYTES:
                 raise ValueError(f"a message of {head + data:,} bytes")
-            message: Message = json.loads(self._exactly(head))
-            return message, self._exactly(data)
+            sealed = self._exactly(head + data + self._seal.extra_bytes)
+            body = self._seal.open(sizes, sealed)
+            message: Message = json.loads(body[:head])
+            return message, body[head:]
         except (EOFError, OSError):
+            return None
+        except Tampered:
+            self.close()
             return None
 
     def close(self) -> None:
@@ -61,9 +126,14 @@ class Frames:
             found += piece
         return bytes(found)
 
-    def greet(self, key: bytes, *, own: bytes, other: bytes) -> None:
+    def greet(
+        self, key: bytes, *, own: bytes, other: bytes, seal: Callable[[bytes, bytes], Seal]
+    ) -> None:
         """Each side proves the key over what the other has drawn, and over its own part in the
-        talk. Raises: Stranger, OSError, EOFError."""
+        talk. `seal` is made of a key for each direction, which this connection alone has.
+
+        Raises: Stranger, OSError, EOFError.
+        """
         self._connection.settimeout(GREETING_SECONDS)
         drawn = os.urandom(_PROOF_BYTES)
         self._connection.sendall(drawn)
@@ -72,6 +142,18 @@ class Frames:
         if not hmac.compare_digest(self._exactly(_PROOF_BYTES), _proof(key, other, drawn)):
             raise Stranger("it has not the key of this attempt")
         self._connection.settimeout(None)
+        self._seal = seal(
+            _direction_key(key, own, drawn, theirs), _direction_key(key, other, theirs, drawn)
+        )
+
+
+def _direction_key(key: bytes, sender: bytes, of_sender: bytes, of_receiver: bytes) -> bytes:
+    said = b"corral frames\x00" + sender + b"\x00" + of_sender + of_receiver
+    return hmac.new(key, said, hashlib.sha256).digest()
+
+
+def _tag(key: bytes, number: int, sizes: bytes, body: bytes) -> bytes:
+    return hmac.new(key, number.to_bytes(8, "big") + sizes + body, hashlib.sha256).digest()
 
 
 def _proof(key: bytes, part: bytes, drawn: bytes) -> bytes:

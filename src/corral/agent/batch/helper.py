@@ -1,26 +1,32 @@
 """Every node of a batch job but the first: it joins the first, and runs its part of each step."""
 
-import os
 import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from corral.agent.batch.frames import Frames, Stranger, key_of
+from corral.agent.batch.encryption import Encryption
+from corral.agent.batch.frames import FIRST, HELPER, Frames, Stranger, key_of
+from corral.agent.batch.known_env import digests_of, with_known
 from corral.agent.batch.tasks import Tasks
 
 TRY_SECONDS: Final = 0.1
 SLOWEST_TRY_SECONDS: Final = 2.0
-FIRST: Final = b"first"
-HELPER: Final = b"helper"
 LOST: Final = 1  # the first node has gone without a word
 
 
 def help_first(own: Mapping[str, str]) -> int:
     """Do what the first node says, until it says that all is over. The exit code."""
     frames = _joined(own)
-    frames.send({"type": "here", "place": int(own["SLURM_NODEID"]), "node": own["CORRAL_NODE"]})
+    frames.send(
+        {
+            "type": "here",
+            "place": int(own["SLURM_NODEID"]),
+            "node": own["CORRAL_NODE"],
+            "has": digests_of(own, key_of(own["CORRAL_TOKEN"])),
+        }
+    )
     steps: dict[int, Tasks] = {}
 
     def say(message: dict[str, object], data: bytes) -> None:
@@ -34,7 +40,8 @@ def help_first(own: Mapping[str, str]) -> int:
             code = 0
             break
         if message["type"] == "step":
-            steps[message["step"]] = Tasks(message, own, say)
+            env = with_known(message["env"], message.get("same"), own)
+            steps[message["step"]] = Tasks({**message, "env": env}, own, say)
             steps[message["step"]].start()
         elif message["step"] in steps:
             _pass_on(steps[message["step"]], message, data)
@@ -59,7 +66,7 @@ def _joined(own: Mapping[str, str]) -> Frames:
     while True:
         try:
             frames = Frames(socket.create_connection(address, timeout=10.0))
-            frames.greet(key_of(os.environ["CORRAL_TOKEN"]), own=HELPER, other=FIRST)
+            frames.greet(key_of(own["CORRAL_TOKEN"]), own=HELPER, other=FIRST, seal=Encryption)
             return frames
         except (OSError, EOFError, Stranger):
             time.sleep(pause_seconds)

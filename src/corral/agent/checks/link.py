@@ -1,7 +1,7 @@
 """The link between two nodes: an all-reduce of one GPU of each, or what stands in for it.
 
-The leader listens, the other dials; each says what it can do, and both do the best that both can:
-NCCL on GPUs, gloo on CPUs, or without PyTorch a plain stream of bytes.
+The leader listens, the other dials, and both prove themselves. Each says what it can do, and both
+do the best that both can: NCCL on GPUs, gloo on CPUs, or without PyTorch a plain stream of bytes.
 """
 
 import json
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from corral.agent.checks.greeting import NotProven, accepted, dialled
 from corral.agent.checks.rates import rate_text
 from corral.agent.checks.torch_proof import (
     MISSING,
@@ -56,14 +57,15 @@ def _met(checkup: CheckUp, here: tuple[str, int]) -> socket.socket:
     if checkup.leads:
         family = socket.AF_INET6 if ":" in here[0] else socket.AF_INET
         with socket.create_server(here, family=family) as server:
-            server.settimeout(MEET_SECONDS)
-            talk, _ = server.accept()
+            talk = accepted(server, checkup.secret, MEET_SECONDS)
         talk.settimeout(MEET_SECONDS)
         return talk
     deadline = time.monotonic() + MEET_SECONDS
     while True:
         try:
-            return socket.create_connection(here, timeout=MEET_SECONDS)
+            return dialled(here, checkup.secret, MEET_SECONDS)
+        except NotProven:
+            raise
         except ConnectionError:
             if time.monotonic() > deadline:
                 raise

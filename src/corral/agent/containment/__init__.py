@@ -16,6 +16,7 @@ from corral.agent.containment.base import (
     Limits,
     Memory,
 )
+from corral.agent.containment.namespace import Furnish
 from corral.agent.processes import Process
 
 __all__ = [
@@ -53,18 +54,47 @@ def probe(wanted: str | None = None) -> Found:
     raise AssertionError("a subreaper is always to be had")
 
 
-def create(kind: str, *, name: str, mark: str, limits: Limits) -> Containment:
+def create(
+    kind: str, *, name: str, mark: str, limits: Limits, furnish: Furnish | None = None
+) -> Containment:
     """Make one for this process's children to enter. Raises: OSError; never for a subreaper.
 
-    `name` is unique on the machine; `mark` is "NAME=value" in every rank's environment.
+    `name` is unique on the machine; `mark` is "NAME=value" in every rank's environment. `furnish`:
+    its processes are in a pid namespace too, and this mounts what is their own there.
     """
     if kind == CGROUP:
-        return cgroup.create(cgroup.own_hierarchy(), name, limits)
+        apart = None if furnish is None else _namespace(furnish)
+        group = cgroup.create(cgroup.own_hierarchy(), name, limits)
+        if isinstance(apart, str):
+            group.warnings = (*group.warnings, apart)
+        else:
+            group.namespace = apart
+        return group
     if kind == PID_NAMESPACE:
-        return namespace.create(limits)
+        return namespace.create(limits, furnish)
     if kind == ENGINE:
         return subreaper.inside_engine(mark)
     return subreaper.create(mark, limits)
+
+
+def _namespace(furnish: Furnish) -> namespace.PidNamespace | str:
+    """One for a group's processes; else a sentence that says why there is none."""
+    try:
+        return namespace.create(Limits(), furnish)
+    except OSError as trouble:
+        return f"users see each other's processes and /tmp here: {trouble}"
+
+
+def settle(group: Containment) -> int | None:
+    """Wait until it is whole. Returns: the mount namespace of its processes, open as a descriptor;
+    None where that is the shim's. Raises: OSError."""
+    inner = group.namespace if isinstance(group, cgroup.Cgroup) else group
+    if not isinstance(inner, namespace.PidNamespace):
+        return None
+    inner.settle()
+    if isinstance(group, cgroup.Cgroup):
+        group.warnings = (*group.warnings, *inner.warnings)
+    return inner.view
 
 
 def recorded(record: Mapping[str, Any]) -> Containment:

@@ -19,12 +19,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Zeros and None ask for no limit. `devices`: minors of the only NVIDIA GPUs to be opened."""
+    """Zeros and None ask for no limit. `devices`: of these majors only the minors may be opened."""
 
     pids: int = 0
     cpu_millis: int = 0
     memory_bytes: int = 0
-    devices: tuple[int, ...] | None = None
+    devices: Mapping[int, Sequence[int]] | None = None
 
 
 class Memory(NamedTuple):

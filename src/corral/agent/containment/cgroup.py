@@ -13,7 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from corral.agent.containment import device_filter
 from corral.agent.containment.base import CGROUP, Limits, Memory
+from corral.agent.containment.namespace import PidNamespace
 from corral.agent.processes import lives, send
 
 PARENT: Final = "corral"
@@ -22,8 +24,6 @@ _V1: Final = ("freezer", "pids", "memory", "cpu", "devices")
 _V2: Final = ("memory", "pids", "cpu")
 _FREEZE_SECONDS: Final = 0.3
 _CPU_PERIOD_MICROS: Final = 100_000
-_NVIDIA_MAJOR: Final = 195
-_NVIDIA_SHARED: Final = (254, 255)  # modeset and control: every user of a GPU needs them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +116,17 @@ def hand_on(folder: Path) -> set[str]:
 
 @dataclass(slots=True, kw_only=True)
 class Cgroup:
-    """One group, in as many folders as there are hierarchies. The first one holds it together."""
+    """One group, in as many folders as there are hierarchies. The first one holds it together.
+
+    `namespace`: the pid namespace in which its processes are as well, where they are kept apart
+    from those of other users.
+    """
 
     version: int
     folders: Sequence[Path]
     warnings: Sequence[str] = ()
     kind: str = CGROUP
+    namespace: PidNamespace | None = None
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -134,6 +139,8 @@ class Cgroup:
     def enter(self) -> None:
         for folder in self.folders:
             _write(f"{folder}/cgroup.procs", "0")
+        if self.namespace is not None:
+            self.namespace.enter()
 
     def pids(self) -> list[int]:
         members = self._members()
@@ -160,6 +167,9 @@ class Cgroup:
         return None if folder is None else _memory_1(folder)
 
     def remove(self) -> None:
+        if self.namespace is not None:
+            self.namespace.remove()
+            self.namespace = None
         for folder in self.folders:
             for inner in reversed(_tree(folder)):
                 with suppress(OSError):
@@ -265,8 +275,13 @@ def _create_2(place: Hierarchy, name: str, limits: Limits) -> Cgroup:
     missing = [at for at, files in wanted.items() if files and at not in controllers]
     for at, files in wanted.items():
         _write_all(folder, files if at in controllers else ())
-    missing += ["devices"] * (limits.devices is not None)
-    return Cgroup(version=2, folders=[folder], warnings=_cannot(missing))
+    warnings = _cannot(missing)
+    if limits.devices is not None:
+        try:
+            device_filter.attach(folder, limits.devices)
+        except OSError as trouble:
+            warnings.append(f"ranks may open GPUs of other jobs here: {trouble}")
+    return Cgroup(version=2, folders=[folder], warnings=warnings)
 
 
 def _quota(limits: Limits) -> int:
@@ -274,9 +289,11 @@ def _quota(limits: Limits) -> int:
 
 
 def _devices(limits: Limits) -> list[tuple[str, str]]:
-    own = (*(limits.devices or ()), *_NVIDIA_SHARED)
-    allowed = [("devices.allow", f"c {_NVIDIA_MAJOR}:{minor} rwm") for minor in own]
-    return [("devices.deny", f"c {_NVIDIA_MAJOR}:* rwm"), *allowed]
+    found = []
+    for major, minors in (limits.devices or {}).items():
+        found.append(("devices.deny", f"c {major}:* rwm"))
+        found += [("devices.allow", f"c {major}:{minor} rwm") for minor in minors]
+    return found
 
 
 _FILES_1: Final = {

@@ -7,7 +7,7 @@ dies with the shim. Without root it takes a user namespace too, in which ids sta
 import ctypes
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,16 +18,20 @@ from corral.agent.processes import Process, descendants, send
 
 CLONE_NEWPID: Final = 0x20000000
 PR_SET_PDEATHSIG: Final = 1
+Furnish = Callable[[], None]
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(slots=True, kw_only=True)
 class PidNamespace:
-    """`shim` is the parent of its first process; `view`: that one's mounts, with its own /proc."""
+    """`shim` is the parent of its first process; `view`: that one's mounts, with its own /proc.
+    `ready`: where the first process reports its mounts, until `settle` has read it.
+    """
 
     shim: int
     first: Process
     view: int | None = None
+    ready: int | None = None
     warnings: Sequence[str] = ()
     kind: str = PID_NAMESPACE
 
@@ -42,6 +46,19 @@ class PidNamespace:
     def enter(self) -> None:
         if self.view is not None and _libc.setns(self.view, mounts.CLONE_NEWNS) != 0:
             raise OSError(ctypes.get_errno(), "a rank cannot join its namespace")
+
+    def settle(self) -> None:
+        """Wait until the mounts are there. Called once, before anything enters."""
+        assert self.ready is not None
+        answer = os.read(self.ready, 300)
+        os.close(self.ready)
+        self.ready = None
+        if answer == b"view":
+            self.view = os.open(f"/proc/{self.first.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            why = answer.decode(errors="replace") or "its first process has ended"
+            said = f"ranks see the machine's /proc and /tmp, not their own: {why}"
+            self.warnings = (*self.warnings, said)
 
     def pids(self) -> list[int]:
         """While the shim lives, without the first process: that one waits for the shim to reap."""
@@ -65,30 +82,32 @@ class PidNamespace:
             self.view = None
 
 
-def create(limits: Limits) -> PidNamespace:
-    """Move this process's future children to a namespace. Raises: OSError where that may not be."""
-    _unshare(CLONE_NEWPID)
+def create(limits: Limits, furnish: Furnish | None = None) -> PidNamespace:
+    """Move this process's future children to a namespace, whose mounts are there after `settle`.
+
+    Args:
+        furnish: mounts more in the namespace, beside its own /proc.
+
+    Raises: OSError where that may not be.
+    """
+    if furnish is None:
+        _unshare(CLONE_NEWPID)
+    elif _libc.unshare(CLONE_NEWPID) != 0:  # in a user namespace no rank could change its account
+        raise OSError(ctypes.get_errno(), "no pid namespace is to be had by root here")
     ready, done = os.pipe2(os.O_CLOEXEC)
     shim = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.close(ready)
-        _be_first(done)
+        _be_first(done, furnish)
     os.close(done)
-    answer = os.read(ready, 64)
-    os.close(ready)
     first = Process.find(pid)
     if first is None:
         raise OSError("the first process of the namespace has ended at once")
-    view = None
     warnings = []
     if limits.memory_bytes:
         warnings.append("no limit on memory can be held here: there is no cgroup for it")
-    if answer == b"view":
-        view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    else:
-        warnings.append("ranks see the machine's /proc, not their own")
-    return PidNamespace(shim=shim, first=first, view=view, warnings=warnings)
+    return PidNamespace(shim=shim, first=first, ready=ready, warnings=warnings)
 
 
 def try_out() -> str:
@@ -121,15 +140,17 @@ def _unshare(flag: int) -> None:
             file.write(content)
 
 
-def _be_first(done: int) -> None:
-    """Mount a /proc of the namespace, then reap for ever."""
+def _be_first(done: int, furnish: Furnish | None) -> None:
+    """Mount what the namespace has of its own, then reap for ever."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
         mounts.own_mounts()
         mounts.mount("proc", "/proc", "proc", mounts.MS_NOSUID | mounts.MS_NODEV)
+        if furnish is not None:
+            furnish()
         os.write(done, b"view")
-    except OSError:
-        os.write(done, b"plain")
+    except OSError as trouble:
+        os.write(done, f"{trouble}"[:300].encode())
     os.closerange(0, 1024)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:

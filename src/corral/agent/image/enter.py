@@ -25,7 +25,9 @@ def enter_image(image: ImageRoot) -> None:
     """Called once, in a process with one thread. Raises: OSError."""
     upper = Path(image.upper)
     root = upper / "root"
-    root.mkdir(mode=0o755, parents=True, exist_ok=True)
+    upper.mkdir(mode=0o700, parents=True, exist_ok=True)
+    root.mkdir(mode=0o755, exist_ok=True)
+    below = os.stat(image.root)
     user = mounts.own_mounts()
     flags = mounts.MS_NODEV | mounts.MS_NOSUID
     try:
@@ -34,6 +36,8 @@ def enter_image(image: ImageRoot) -> None:
         mounts.mount("tmpfs", str(upper), "tmpfs", flags, _UPPER_BYTES)
         root.mkdir(mode=0o755)
         mounts.overlay(image.root, upper, str(root), user=user, flags=flags)
+    with suppress(PermissionError):  # the image's own folder is its owner's to write to
+        os.chown(root, below.st_uid, below.st_gid)
     for path in (*KERNEL, *NETWORK, *image.seen):
         if os.path.exists(path):
             _show(str(root), path, path)

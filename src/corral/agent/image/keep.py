@@ -1,43 +1,78 @@
-"""A node's unpacked images: each once, found again by its content, the oldest making room."""
+"""A node's unpacked images: each once for each account, the oldest making room.
+
+An image belongs to the account whose job asked for it, and is unpacked by that account: nobody runs
+in files that another's tool has brought. The folder is closed to all but the agent; the shim enters
+it before it changes to the account.
+"""
 
 import fcntl
+import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from corral.agent.image import tools
+from corral.agent.image import tools, unpacking
+from corral.agent.image.account import Account
 from corral.agent.image.root import ImageRoot
 from corral.agent.image.tools import Found, ImageTrouble
-from corral.domain.image import ImageKind, image_of
+from corral.domain.image import Image, ImageKind, image_of
+from corral.domain.node_policy import NodePolicy
 
 KEPT: Final = 10
-USED: Final = "image.used"  # in an attempt's folder: the id of the image that it runs in
+USED: Final = "image.used"  # in an attempt's folder: id and digest of the image that it runs in
 LOCK: Final = ".lock"
+PULLED: Final = "pulled.json"  # in an account's folder: what the agent has pulled for it
 _PARTIAL: Final = ".partial"
+_ACCOUNT: Final = "account-"
 
 
 class Images:
     """In the node's folder `images`, or in one that agents share whose folders lie side by side.
-    Used in threads; one image is fetched at a time."""
 
-    def __init__(self, node_dir: Path, shared: Path | None = None) -> None:
+    Used in threads; one image of an account is fetched at a time.
+
+    Args:
+        policy: reads what the node's administrator lets images come from.
+    """
+
+    def __init__(
+        self,
+        node_dir: Path,
+        shared: Path | None = None,
+        *,
+        policy: Callable[[], NodePolicy] = NodePolicy,
+    ) -> None:
         self._folder = node_dir / "images" if shared is None else shared
-        self._is_shared = shared is not None
         self._nodes = (node_dir.parent, f"*/attempts/*/{USED}")
         if shared is None:
             self._nodes = (node_dir, f"attempts/*/{USED}")
-        self._lock = Lock()
+        self._policy = policy
+        self._locks: defaultdict[int, Lock] = defaultdict(Lock)
+        self._own_tools: dict[tuple[str, int], bool] = {}
 
     def ready(
-        self, text: str, *, seen: tuple[str, ...], work: str, gpu: bool, user: Path
+        self,
+        text: str,
+        *,
+        seen: tuple[str, ...],
+        work: str,
+        gpu: bool,
+        user: Path,
+        account: Account | None = None,
     ) -> ImageRoot:
-        """The image as a rank enters it, but for `upper`. `user`: a file in the attempt's folder,
-        which says that it is in use for as long as it lies there.
+        """The image as a rank enters it, but for `upper`.
+
+        Args:
+            user: a file in the attempt's folder, which says that the image is in use for as long
+                as it lies there.
+            account: the account that the job's ranks run as; None: the agent's own.
 
         Raises: ImageTrouble, OSError.
         """
@@ -45,60 +80,141 @@ class Images:
             image = image_of(text)
         except ValueError as wrong:
             raise ImageTrouble(str(wrong), infra=False) from None
+        if refusal := self._policy().refuses_image(image.name):
+            raise ImageTrouble(f"this node does not run the image: {refusal}", infra=False)
         if image.kind == ImageKind.APPTAINER:
             tool = tools.tool_of(tools.APPTAINER_TOOLS, image.name)
-            if not os.path.exists(image.name):
-                raise ImageTrouble(f"there is no file {image.name} on this node", infra=False)
+            if not tools.may_read(image.path, account):
+                raise ImageTrouble(f"the job's account cannot read {image.path} here", infra=False)
             words = tools.apptainer_words(tool, image.name, seen=seen, work=work, gpu=gpu)
             return ImageRoot(words=words)
-        with self._lock, self._alone():
-            tool = tools.oci_tool(image.name)
-            known = tools.found(tool, image.name)
-            root = self._unpacked(tool, known)
+        with self._alone(account) as folder:
+            known, unpack = self._found(image, folder, account)
+            root = self._unpacked(folder, known, unpack)
             user.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            user.write_text(known.id)
+            user.write_text(f"{known.id}\n{_digest(known)}\n")
         libraries = tools.driver_libraries() if gpu else []
-        return ImageRoot(root=str(root), seen=seen, libraries=libraries, env=known.env)
+        return ImageRoot(
+            root=str(root), seen=seen, libraries=libraries, env=known.env, digest=_digest(known)
+        )
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Among the agents that share the folder. Raises: OSError."""
-        if not self._is_shared:
-            yield
-            return
+    def _alone(self, account: Account | None) -> Iterator[Path]:
+        """The account's folder, among threads and agents that share it. Raises: OSError."""
+        uid = account.uid if account is not None else os.geteuid()
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = self._folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise PermissionError(f"{self._folder} is not this account's own folder")
-        with (self._folder / LOCK).open("a") as lock:
+        _check_own(self._folder)
+        self._folder.chmod(0o700)
+        folder = self._folder / f"{_ACCOUNT}{uid}"
+        with self._locks[uid], (self._folder / f"{LOCK}-{uid}").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            folder.mkdir(mode=0o700, exist_ok=True)
+            yield folder
 
-    def _unpacked(self, tool: str, known: Found) -> Path:
-        root = self._folder / known.id
+    def _found(
+        self, image: Image, folder: Path, account: Account | None
+    ) -> tuple[Found, Callable[[Path], None]]:
+        """What the image is, and how its files get into a folder. Raises: ImageTrouble."""
+        if image.kind == ImageKind.ARCHIVE:
+            known = unpacking.described(image, account)
+            return known, lambda into: unpacking.unpack_archive(image, into, account)
+        tool = tools.oci_tool(image.name)
+        owner = account
+        if account is None or self._has_own(tool, account):
+            name = image.reference if self._lists_registries else image.name
+            known = tools.found(tool, name, account)
+        else:
+            known, owner = self._pulled(tool, image, folder), None
+        return known, lambda into: unpacking.unpack_found(
+            tool, known.id, into, name=image.name, owner=owner, account=account
+        )
+
+    @property
+    def _lists_registries(self) -> bool:
+        """Whether an administrator has named the registries that may be pulled from."""
+        return self._policy().registries is not None
+
+    def _has_own(self, tool: str, account: Account) -> bool:
+        key = (tool, account.uid)
+        if key not in self._own_tools:
+            self._own_tools[key] = tools.is_own_tool(tool, account)
+        return self._own_tools[key]
+
+    def _pulled(self, tool: str, image: Image, folder: Path) -> Found:
+        """The image by the agent's own tool, on behalf of another account.
+
+        What the agent has by that name is not asked for, nor are its credentials used unless an
+        operator has listed the registry: an account is given what the registry gives to all.
+        """
+        notes = folder / PULLED
+        known = _read_notes(notes)
+        if (noted := known.get(image.reference)) and (folder / noted.id).exists():
+            return noted
+        found = tools.pulled(tool, image.reference, credentials=self._lists_registries)
+        kept = {name: one for name, one in known.items() if (folder / one.id).exists()}
+        kept[image.reference] = found
+        fresh = notes.with_suffix(".new")
+        fresh.write_text(json.dumps({name: asdict(one) for name, one in kept.items()}))
+        fresh.rename(notes)
+        return found
+
+    def _unpacked(self, folder: Path, known: Found, unpack: Callable[[Path], None]) -> Path:
+        root = folder / known.id
         if not root.exists():
-            self._make_room()
-            partial = self._folder / f"{known.id}{_PARTIAL}"
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(mode=0o755, parents=True)
+            self._make_room(folder)
+            partial = folder / f"{known.id}{_PARTIAL}"
+            _remove(partial)
+            partial.mkdir(mode=0o700)
             try:
-                tools.unpack(tool, known.id, partial)
-                partial.chmod(0o755)
+                unpack(partial)
                 partial.rename(root)
             finally:
-                shutil.rmtree(partial, ignore_errors=True)
+                _remove(partial)
         os.utime(root)  # when it was last asked for
         return root
 
-    def _make_room(self) -> None:
-        """Those that nobody runs in go, the longest unused first."""
-        if not self._folder.exists():
-            return
-        there = self._folder.iterdir()
-        unpacked = [one for one in there if one.is_dir() and not one.name.endswith(_PARTIAL)]
-        folder, users = self._nodes
-        used = {file.read_text() for file in folder.glob(users)}
+    def _make_room(self, folder: Path) -> None:
+        """Remove images of the account that nothing runs in, the longest unused first; and those
+        of the time when an image was unpacked for all accounts together."""
+        nodes, users = self._nodes
+        used = {text.split("\n")[0] for file in nodes.glob(users) if (text := file.read_text())}
+        for one in self._folder.iterdir():
+            if not one.name.startswith((_ACCOUNT, LOCK)) and one.name not in used:
+                _remove(one)
+        unpacked = [
+            one for one in folder.iterdir() if one.is_dir() and not one.name.endswith(_PARTIAL)
+        ]
         idle = [one for one in unpacked if one.name not in used]
         idle.sort(key=lambda one: one.stat().st_mtime)
         for one in idle[: max(len(unpacked) - KEPT + 1, 0)]:
-            shutil.rmtree(one, ignore_errors=True)
+            _remove(one)
+
+
+def digest_in_use(attempt: Path) -> str:
+    """The digest of the image that an attempt runs in, by its folder; "" for none."""
+    with suppress(OSError):
+        lines = (attempt / USED).read_text().splitlines()
+        return lines[1] if len(lines) > 1 else ""
+    return ""
+
+
+def _digest(known: Found) -> str:
+    return known.digest or f"sha256:{known.id}"
+
+
+def _check_own(folder: Path) -> None:
+    """Raises: PermissionError when it is another's, or a link."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is not this account's own folder")
+
+
+def _read_notes(notes: Path) -> dict[str, Found]:
+    try:
+        return {name: Found(**one) for name, one in json.loads(notes.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)

@@ -11,7 +11,7 @@ class ImageRoot:
 
     `seen` are folders and files of the node that are seen inside, at the same place; `libraries`
     are the GPU driver's, which are seen in `LIBRARIES`. `words` come before the rank's own, for an
-    image that a program of its own runs; then the others are empty.
+    image that a program of its own runs; then the others are empty. `digest` names its content.
     """
 
     root: str = ""
@@ -20,6 +20,7 @@ class ImageRoot:
     libraries: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     words: Sequence[str] = ()
+    digest: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -1,22 +1,31 @@
-"""The programs that fetch and unpack images, by their command lines. Each call is bounded in time.
+"""The programs that fetch images, by their command lines. Each call is bounded in time.
 
 Command lines: podman(1) and docker(1) for OCI images, apptainer(1) for its own; all are the same in
-every version of the last years.
+every version of the last years. Each runs as an account of the node: the agent's own where that is
+None.
 """
 
 import json
+import os
+import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from corral.agent.image.account import Account
 
 OCI_TOOLS: Final = ("podman", "docker")
 APPTAINER_TOOLS: Final = ("apptainer", "singularity")
 PULL_SECONDS: Final = 3600.0
 ANSWER_SECONDS: Final = 60.0
 NEVER: Final = ("manifest unknown", "not found", "denied", "unauthorized", "invalid reference")
+ID: Final = re.compile(r"\w[\w.-]{0,127}", re.ASCII)  # it becomes the name of a folder
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_FORMAT: Final = "{{.Id}} {{json .Config.Env}} {{json .RepoDigests}}"
 
 
 class ImageTrouble(Exception):
@@ -29,10 +38,11 @@ class ImageTrouble(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """An image that the tool has. `id` names its content."""
+    """An image that the tool has. `id` names its content, `digest` how a registry names it."""
 
     id: str
-    env: Mapping[str, str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
 
 
 def tool_of(names: Sequence[str], image: str) -> str:
@@ -50,49 +60,82 @@ def oci_tool(image: str) -> str:
     if shutil.which("podman"):
         return "podman"
     tool = tool_of(OCI_TOOLS, image)
-    asked = subprocess.run(
-        [tool, "version"], capture_output=True, text=True, timeout=ANSWER_SECONDS
-    )
+    asked = _call([tool, "version"], ANSWER_SECONDS)
     if asked.returncode != 0:
-        raise ImageTrouble(f"docker does not answer: {_last(asked.stderr)}", infra=True)
+        raise ImageTrouble(f"docker does not answer: {last_line(asked.stderr)}", infra=True)
     return tool
 
 
-def found(tool: str, image: str) -> Found:
-    """The image as the tool has it, pulled when it is not there. Raises: ImageTrouble."""
-    known = _inspect(tool, image)
+def is_own_tool(tool: str, account: Account) -> bool:
+    """Whether the account can use the tool itself: rootless podman, or docker's socket."""
+    words = [tool, "info"] if tool == "podman" else [tool, "version"]
+    try:
+        return _call(words, ANSWER_SECONDS, account).returncode == 0
+    except (ImageTrouble, OSError):
+        return False
+
+
+def found(tool: str, image: str, account: Account | None = None) -> Found:
+    """The image as the account has it, pulled when it is not there. Raises: ImageTrouble."""
+    known = _inspect(tool, image, account)
     if known is None:
-        pulled = _call([tool, "pull", "--quiet", image], PULL_SECONDS)
-        if pulled.returncode != 0:
-            said = _last(pulled.stderr)
-            never = any(word in pulled.stderr.lower() for word in NEVER)
-            raise ImageTrouble(f"the image {image} cannot be pulled: {said}", infra=not never)
-        # an archive is known by the id that the pull has told
-        known = _inspect(tool, image) or _inspect(tool, pulled.stdout.strip())
+        pulled = _call([tool, "pull", "--quiet", image], PULL_SECONDS, account)
+        _check_pull(image, pulled)
+        known = _inspect(tool, image, account) or _inspect(tool, pulled.stdout.strip(), account)
     if known is None:
         raise ImageTrouble(f"{tool} has pulled {image} and does not know it", infra=True)
     return known
 
 
-def unpack(tool: str, id: str, into: Path) -> None:
-    """The image's files into the folder, with their owners where this account may give them.
+def pulled(tool: str, reference: str, *, credentials: bool) -> Found:
+    """The image as its registry has it now, whatever this account has under that name.
 
-    Raises: ImageTrouble, OSError.
+    Args:
+        credentials: whether the account's own credentials for the registry are used. Without them
+            nothing is given away that not everybody may pull.
+
+    Raises: ImageTrouble.
     """
-    made = _call([tool, "create", id, "true"], ANSWER_SECONDS)
+    with tempfile.TemporaryDirectory(prefix="corral-image-") as empty:
+        words = [tool, "pull", "--quiet", reference]
+        extra = {}
+        if not credentials:
+            Path(empty, "config.json").write_text("{}")
+            extra = {"REGISTRY_AUTH_FILE": f"{empty}/config.json", "DOCKER_CONFIG": empty}
+        done = _call(words, PULL_SECONDS, extra=extra)
+    _check_pull(reference, done)
+    known = _inspect(tool, done.stdout.strip() or reference, None)
+    if known is None:
+        raise ImageTrouble(f"{tool} has pulled {reference} and does not know it", infra=True)
+    return known
+
+
+def created(tool: str, id: str, account: Account | None) -> str:
+    """A container of the image, which never runs. Raises: ImageTrouble."""
+    made = _call([tool, "create", id, "true"], ANSWER_SECONDS, account)
     if made.returncode != 0:
-        raise ImageTrouble(f"{tool} create fails: {_last(made.stderr)}", infra=True)
-    container = made.stdout.split()[-1]
-    try:
-        with subprocess.Popen(
-            [tool, "export", container], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        ) as export:
-            words = ["tar", "-x", "-p", "--numeric-owner", "-C", str(into)]
-            tar = subprocess.run(words, stdin=export.stdout, capture_output=True, text=True)
-        if export.returncode != 0 or tar.returncode != 0:
-            raise ImageTrouble(f"the image cannot be unpacked: {_last(tar.stderr)}", infra=True)
-    finally:
-        _call([tool, "rm", "--force", container], ANSWER_SECONDS)
+        raise ImageTrouble(f"{tool} create fails: {last_line(made.stderr)}", infra=True)
+    return made.stdout.split()[-1]
+
+
+def removed(tool: str, container: str, account: Account | None) -> None:
+    _call([tool, "rm", "--force", container], ANSWER_SECONDS, account)
+
+
+def export_of(tool: str, container: str, account: Account | None) -> "subprocess.Popen[bytes]":
+    """A process that writes the container's files as a tar stream to its stdout."""
+    return subprocess.Popen(
+        [tool, "export", container],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        **_as(account),
+    )
+
+
+def may_read(path: str, account: Account | None) -> bool:
+    """Whether the account may read this file."""
+    return _call(["test", "-r", path], ANSWER_SECONDS, account).returncode == 0
 
 
 def apptainer_words(
@@ -114,27 +157,80 @@ def driver_libraries() -> list[str]:
     return sorted(set(ours))
 
 
-def _inspect(tool: str, image: str) -> Found | None:
-    words = [tool, "image", "inspect", image, "--format", "{{.Id}} {{json .Config.Env}}"]
-    asked = _call(words, ANSWER_SECONDS)
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it does not say why"
+
+
+def _check_pull(image: str, done: "subprocess.CompletedProcess[str]") -> None:
+    """Raises: ImageTrouble."""
+    if done.returncode == 0:
+        return
+    never = any(word in done.stderr.lower() for word in NEVER)
+    said = last_line(done.stderr)
+    raise ImageTrouble(f"the image {image} cannot be pulled: {said}", infra=not never)
+
+
+def _inspect(tool: str, image: str, account: Account | None) -> Found | None:
+    words = [tool, "image", "inspect", image, "--format", _FORMAT]
+    asked = _call(words, ANSWER_SECONDS, account)
     if asked.returncode != 0:
         return None
-    id, _, text = asked.stdout.strip().partition(" ")
-    pairs = [one.partition("=") for one in json.loads(text or "null") or ()]
-    env = {name: value for name, _, value in pairs}
-    return Found(id=id.removeprefix("sha256:"), env=env)
+    try:
+        return _found_in(asked.stdout.strip())
+    except (ValueError, TypeError, AttributeError) as wrong:
+        raise ImageTrouble(f"{tool} describes {image} in an unknown way", infra=True) from wrong
 
 
-def _call(words: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":
+def _found_in(text: str) -> Found:
+    """Raises: ValueError, TypeError, AttributeError."""
+    id, _, rest = text.partition(" ")
+    id = id.removeprefix("sha256:")
+    if ID.fullmatch(id) is None:
+        raise ValueError("its id is no name")
+    decoder = json.JSONDecoder()
+    env, end = decoder.raw_decode(rest) if rest else (None, 0)
+    digests, _ = decoder.raw_decode(rest[end:].strip()) if rest[end:].strip() else (None, 0)
+    pairs = [str(one).partition("=") for one in env or ()]
+    known = [str(one).partition("@")[2] for one in digests or ()]
+    return Found(
+        id=id, env={name: value for name, _, value in pairs}, digest=known[0] if known else ""
+    )
+
+
+def _call(
+    words: Sequence[str],
+    seconds: float,
+    account: Account | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> "subprocess.CompletedProcess[str]":
     """Raises: ImageTrouble when it takes too long."""
     try:
         return subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            **_as(account, extra),
         )
     except subprocess.TimeoutExpired:
         raise ImageTrouble(f"{words[0]} {words[1]} takes over {seconds:g} s", infra=True) from None
 
 
-def _last(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it does not say why"
+def _as(account: Account | None, extra: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Arguments of `subprocess` that run a program as the account, with nothing of the agent's."""
+    if account is None:
+        return {"env": {**os.environ, **extra}} if extra else {}
+    env = {**account.env, "PATH": os.environ.get("PATH", _PATH), **(extra or {})}
+    runtime = f"/run/user/{account.uid}"
+    if os.path.isdir(runtime):
+        env["XDG_RUNTIME_DIR"] = runtime
+    return {
+        "user": account.uid,
+        "group": account.groups[0],
+        "extra_groups": account.groups,
+        "env": env,
+        "cwd": "/",
+        "umask": 0o077,
+    }

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from corral.agent.batch.frames import Frames, Stranger
+from corral.agent.batch.frames import Frames, Signature, Stranger
 from corral.agent.ray_program.local import LocalRay, check_ray, how_ended, starting
 from corral.agent.ray_program.member import Member
 from corral.agent.ray_program.other import FIRST, OTHER
@@ -87,7 +87,7 @@ class Others:
 
     def _serve(self, frames: Frames) -> None:
         try:
-            frames.greet(self._member.key, own=FIRST, other=OTHER)
+            frames.greet(self._member.key, own=FIRST, other=OTHER, seal=Signature)
             heard = frames.receive()
         except (OSError, EOFError, ValueError, Stranger):
             heard = None

@@ -5,13 +5,13 @@ import threading
 import time
 from typing import Final
 
-from corral.agent.batch.frames import Frames, Stranger
+from corral.agent.batch.frames import Frames, Signature, Stranger
 from corral.agent.ray_program.local import LocalRay, check_ray, starting
 from corral.agent.ray_program.member import Member
 from corral.agent.ray_program.refuse import CannotRun
 
-FIRST: Final = b"first"
-OTHER: Final = b"other"
+FIRST: Final = b"first node, signed"
+OTHER: Final = b"other node, signed"
 TRY_SECONDS: Final = 0.1
 SLOWEST_TRY_SECONDS: Final = 2.0
 LOOK_SECONDS: Final = 0.2
@@ -57,7 +57,7 @@ def _joined(member: Member) -> Frames:
     while True:
         try:
             frames = Frames(socket.create_connection(member.first, timeout=CONNECT_SECONDS))
-            frames.greet(member.key, own=OTHER, other=FIRST)
+            frames.greet(member.key, own=OTHER, other=FIRST, seal=Signature)
             return frames
         except (OSError, EOFError, Stranger):
             time.sleep(pause_seconds)

@@ -50,20 +50,24 @@ class Inside:
             mounts.enter_namespaces(self.namespaces)
 
 
-def inside_of(image: Mapping[str, Any] | None) -> Inside:
-    """Made once, by the shim. Raises: OSError when the image cannot be entered."""
+def inside_of(image: Mapping[str, Any] | None, view: int | None = None) -> Inside:
+    """Made once, by the shim. `view`: the mount namespace of the attempt, open as a descriptor, in
+    which the image is entered; None: the shim's own.
+
+    Raises: OSError when the image cannot be entered.
+    """
     if image is None:
         return Inside()
     root = ImageRoot(**image)
-    return Inside(image=root, namespaces=_namespaces(root) if root.root else {})
+    return Inside(image=root, namespaces=_namespaces(root, view) if root.root else {})
 
 
-def _namespaces(image: ImageRoot) -> dict[str, int]:
+def _namespaces(image: ImageRoot, view: int | None) -> dict[str, int]:
     """A child enters the image, its namespaces are opened, and it is not needed any more."""
     said, say = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _enter_and_wait(image, say)
+        _enter_and_wait(image, view, say)
     os.close(say)
     try:
         with os.fdopen(said, "rb", buffering=0) as answer:
@@ -76,9 +80,11 @@ def _namespaces(image: ImageRoot) -> dict[str, int]:
         os.waitpid(pid, 0)
 
 
-def _enter_and_wait(image: ImageRoot, say: int) -> None:
+def _enter_and_wait(image: ImageRoot, view: int | None, say: int) -> None:
     """In the child, which never returns from here."""
     try:
+        if view is not None:
+            mounts.enter_namespaces({"mnt": view})
         enter_image(image)
         os.write(say, b"\n")
         while True:

@@ -6,7 +6,11 @@ from typing import Final
 from corral.agent.journal import Journal
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.state import Record, State
+from corral.domain.bounds import MOST_SAVES, OutOfBounds
+from corral.domain.budget import Budget
 
+SAVES_PER_SECOND: Final = 2  # of all ranks together
+BURST_SAVES: Final = 200
 RETRY_SECONDS: Final = 0.5  # a full disk
 RESERVE_BYTES: Final = 8192  # of the journal, for what must be written on a full disk
 RESERVE_RANK_BYTES: Final = 512
@@ -37,11 +41,19 @@ class Ledger:
         self._warn = warn
         self._unwritten: list[Record] = []
         self._retries = False
+        self._saves = Budget(SAVES_PER_SECOND, BURST_SAVES)
 
     def record(self, record: Record) -> None:
         """Nobody hears of it before it is on the disk."""
         self._unwritten.append(record)
         self._write()
+
+    def save(self, record: Record) -> None:
+        """Record a save, as far as the bounds allow. Raises: OutOfBounds."""
+        if not (self.state.has_room and self._saves.take(1, self._loop.now())):
+            most = f"{MOST_SAVES} that the head has not recorded"
+            raise OutOfBounds(f"more than {SAVES_PER_SECOND} saves a second, or {most}")
+        self.record(record)
 
     @property
     def only_saves_wait(self) -> bool:

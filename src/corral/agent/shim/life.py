@@ -1,31 +1,37 @@
 """The life of one attempt on a node: setup, ranks, their ends, and nothing left after them."""
 
 import os
-import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from corral.agent import containment
+from corral.agent.account import Account
 from corral.agent.capture import RankLog
 from corral.agent.clocks import since_boot, wall
 from corral.agent.journal import Journal
 from corral.agent.processes import catches, send
 from corral.agent.shim import attach, whom
+from corral.agent.shim.drops import Drops
+from corral.agent.shim.exits import Exits
 from corral.agent.shim.grace import SHELL, Grace
 from corral.agent.shim.inside import Inside
 from corral.agent.shim.ledger import Ledger, reserve_bytes
 from corral.agent.shim.line import Line, Message
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.rank import Rank, tell_end
-from corral.agent.shim.spawn import Account, Child
+from corral.agent.shim.spawn import Child
 from corral.agent.shim.state import Record, State, save_record
+from corral.domain import bounds
+from corral.domain.culprits import OWN_PROGRAM
 from corral.wire.shim_spec import ShimSpec
 
 PEER_GRACE_SECONDS: Final = 1.0  # for what remains when a rank has failed, or all have ended
 GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
-WHY_LETTERS: Final = 1000  # of a rank's own reason not to run
+LONGEST_GRACE: Final = 1e9  # seconds
+WINDOW: Final = ("rows", "columns")  # of a terminal
+MOST_CELLS: Final = 1_000  # in either direction
 MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
@@ -60,9 +66,11 @@ class Life:
         self._warned = False
         self._gathers = False
         self._finishing = False
-        self._oom_explained = 0
+        self._exits = Exits(group, logs)
+        self._drops = Drops(loop, self._say_dropped)
         self._trouble = ""
         self._infra = True
+        self._trouble_of = ""
 
     @property
     def state(self) -> State:
@@ -154,13 +162,13 @@ class Life:
         if rank is self._setup:
             self._take_setup(rank)
             return
-        record = self._exit_record(rank)
+        record = self._exits.record(rank, stops=self._grace.runs)
         self._ledger.record(self._with_trouble(record))
         if record["code"] != 0 and not self._grace.runs:
             self._end(PEER_GRACE_SECONDS, f"rank {rank.number} has failed", save=False)
 
     def _take_setup(self, setup: Rank) -> None:
-        record = self._exit_record(setup)
+        record = self._exits.record(setup, stops=self._grace.runs)
         if self._grace.runs:
             return
         if record["code"] == 0:
@@ -178,39 +186,21 @@ class Life:
         """Its descriptors go; what it left in the background stays, the ranks may need it."""
         setup.close()
 
-    def _exit_record(self, rank: Rank) -> Record:
-        assert rank.status is not None
-        code = os.waitstatus_to_exitcode(rank.status)
-        memory = self._group.memory()
-        killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        unexplained = memory is not None and memory.oom_kills > self._oom_explained
-        oom = code != 0 and unexplained and (killed or not self._grace.runs)
-        self._oom_explained += oom
-        record: Record = {
-            "type": "exit",
-            "rank": rank.number,
-            "code": code if code >= 0 else None,
-            "signal": -code if code < 0 else None,
-            "out_of_memory": oom,
-            "at": wall(),
-        }
-        if oom and memory is not None:
-            record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
-            self._logs[rank.number].say(
-                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes of a limit "
-                f"of {memory.limit_bytes}"
-            )
-        return record
-
     def _with_trouble(self, record: Record) -> Record:
         """An end and why are told at once: nobody may take the exit code for the whole of it."""
         if not self._trouble or self.state.trouble:
             return record
-        return {**record, "trouble": self._trouble, "infra": self._infra}
+        return {
+            **record,
+            "trouble": self._trouble,
+            "infra": self._infra,
+            "trouble_of": self._trouble_of,
+        }
 
-    def _fail(self, trouble: str, *, infra: bool) -> None:
+    def _fail(self, trouble: str, *, infra: bool, by: str = "") -> None:
+        """End the attempt. `by`: who reports the trouble, where that is not Corral itself."""
         if not self._trouble:
-            self._trouble, self._infra = trouble, infra
+            self._trouble, self._infra, self._trouble_of = trouble, infra, by
         self._end(PEER_GRACE_SECONDS, trouble, save=False)
 
     def _end(self, grace_seconds: float, why: str, *, save: bool) -> None:
@@ -255,6 +245,7 @@ class Life:
                 "at": wall(),
                 "trouble": self._trouble,
                 "infra": self._infra,
+                "trouble_of": self._trouble_of,
                 "progress": self.state.progress,
             }
         )
@@ -278,6 +269,7 @@ class Life:
                 line.send({"type": "warning", "text": sentence})
 
     def _publish(self) -> None:
+        self.state.dropped = self._drops.count
         for line in list(self._lines):
             if line.watches:
                 line.renew(self.state.message)
@@ -286,7 +278,7 @@ class Life:
         if len(self._lines) >= MOST_LINES:
             connection.close()
             return
-        line = Line(self._loop, connection, self._heard, self._lines_closed)
+        line = Line(self._loop, connection, self._heard, self._lines_closed, self._drops.note)
         self._lines.append(line)
         if watches:
             self._watched(line)
@@ -307,19 +299,22 @@ class Life:
             if self._stop is not None:
                 line.send(self._stop)
         elif kind == "progress":
-            self.state.take_progress(message, wall())
+            self.state.take_progress(message, wall(), self.spec.ranks)
             self._gather()
         elif kind == "save":
-            self._ledger.record(save_record(message, self.spec.attempt, wall()))
+            self._ledger.save(save_record(message, self.spec.attempt, wall()))
         elif kind == "refuse":
             infra = message.get("infra") is True
-            self._fail(str(message["why"])[:WHY_LETTERS], infra=infra)
+            why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
+            self._fail(why, infra=infra, by=OWN_PROGRAM)
         elif kind == "committed":
             self._committed(message)
         elif kind == "stop":
-            self._end(
-                float(message["grace_seconds"]), str(message["why"]), save=bool(message["save"])
+            grace_seconds = bounds.number(
+                "grace_seconds", message["grace_seconds"], most=LONGEST_GRACE
             )
+            why = bounds.cut(str(message["why"]), bounds.SENTENCE_LETTERS)
+            self._end(grace_seconds, why, save=bool(message["save"]))
         elif kind == "warn":
             self._warn_ranks(message)
         elif kind == "signal":
@@ -340,6 +335,10 @@ class Life:
             if line.is_rank and message["save"]:
                 line.send({"type": "save"})
 
+    def _say_dropped(self, sentence: str) -> None:
+        self._first_log.say(sentence)
+        self._gather()
+
     def _gather(self) -> None:
         if not self._gathers:
             self._gathers = True
@@ -350,7 +349,7 @@ class Life:
         self._publish()
 
     def _committed(self, message: Message) -> None:
-        steps = [int(step) for step in message["steps"]]
+        steps = [bounds.integer("step", step) for step in message["steps"]]
         self.state.acknowledge(self.spec.attempt, steps)
         for line in self._lines:
             if line.is_rank:
@@ -378,7 +377,7 @@ class Life:
         env = {**own_env, "TERM": str(message.get("term") or "xterm-256color")}
         child = self._child_on(words, env, terminal=True)
         try:
-            rows, columns = int(message["rows"]), int(message["columns"])
+            rows, columns = (min(max(1, int(message[one])), MOST_CELLS) for one in WINDOW)
             self._shells[attach.open_shell(child, connection, rows, columns)] = connection
         except OSError as trouble:
             self._warn(f"no shell could be opened: {trouble}")

@@ -3,14 +3,17 @@
 import json
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final
 
 from corral.agent.shim.loop import Loop
+from corral.domain.budget import Budget
 
 LINE_BYTES: Final = 1024 * 1024  # a longer line is no message
 UNSENT_BYTES: Final = 4 * 1024 * 1024  # who reads so slowly is hung up on
-NO_MESSAGE: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+BYTES_PER_SECOND: Final = 256 * 1024  # of one connection; what is beyond is dropped
+BURST_BYTES: Final = 8 * LINE_BYTES
+MESSAGES_PER_SECOND: Final = 100
+BURST_MESSAGES: Final = 2_000
 Message = dict[str, Any]
 
 
@@ -23,7 +26,9 @@ class Line:
         connection: socket.socket,
         heard: Callable[["Line", Message], None],
         closed: Callable[["Line"], None],
+        dropped: Callable[[str], None] = lambda why: None,
     ) -> None:
+        """`dropped` is called for each message that is not taken, with the reason."""
         connection.setblocking(False)
         self.connection = connection
         self.is_open = True
@@ -32,6 +37,9 @@ class Line:
         self._loop = loop
         self._heard = heard
         self._closed = closed
+        self._dropped = dropped
+        self._bytes = Budget(BYTES_PER_SECOND, BURST_BYTES)
+        self._messages = Budget(MESSAGES_PER_SECOND, BURST_MESSAGES)
         self._received = bytearray()
         self._unsent = bytearray()
         self._newest: bytes | None = None
@@ -65,17 +73,36 @@ class Line:
             return
         except OSError:
             data = b""
-        self._received += data
-        if not data or len(self._received) > LINE_BYTES:
+        if not data:
             self.close()
             return
-        while self.is_open and b"\n" in self._received:
-            text, _, rest = self._received.partition(b"\n")
-            self._received = rest
-            with suppress(*NO_MESSAGE):
-                message = json.loads(text)
-                if isinstance(message, dict):
-                    self._heard(self, message)
+        *whole, rest = (bytes(self._received) + data).split(b"\n")
+        self._received = bytearray(rest)
+        for text in whole:
+            if not self.is_open:
+                return
+            self._take(text)
+        if len(self._received) > LINE_BYTES:
+            self._dropped(f"a line is longer than {LINE_BYTES:,} bytes")
+            self.close()
+
+    def _take(self, text: bytes) -> None:
+        """Take one message; whatever a rank sends, the shim goes on."""
+        now = self._loop.now()
+        if not (self._bytes.take(len(text) + 1, now) and self._messages.take(1, now)):
+            self._dropped(f"more than {MESSAGES_PER_SECOND} messages a second")
+            return
+        try:
+            message = json.loads(text)
+            if not isinstance(message, dict):
+                raise ValueError("a message is a JSON object")
+            self._heard(self, message)
+        except RecursionError:
+            self._dropped("it is nested too deeply")
+        except KeyError as missing:
+            self._dropped(f"{missing.args[0]!r} is missing")
+        except Exception as error:
+            self._dropped(str(error))
 
     def _write(self) -> None:
         if not self.is_open:

@@ -5,8 +5,10 @@ import selectors
 import time
 from collections.abc import Callable
 from itertools import count
+from typing import Final
 
 Call = Callable[[], None]
+LONGEST_SECONDS: Final = 3600.0  # that a selector is asked to wait; then it is asked again
 
 
 class Loop:
@@ -45,7 +47,7 @@ class Loop:
         while self._going:
             wait_seconds = None
             if self._due:
-                wait_seconds = max(0.0, self._due[0][0] - self.now())
+                wait_seconds = min(max(0.0, self._due[0][0] - self.now()), LONGEST_SECONDS)
             for key, events in self._selector.select(wait_seconds):
                 if key.fd not in self._selector.get_map():
                     continue  # let go of by a call of this round

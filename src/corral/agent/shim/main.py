@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Final
 
 from corral.agent import containment
+from corral.agent.account import Account, account_from
 from corral.agent.capture import RankLog
 from corral.agent.clocks import wall
 from corral.agent.journal import FILE, Journal
 from corral.agent.processes import Process, myself
+from corral.agent.shim.apart import Apart
 from corral.agent.shim.inside import inside_of
 from corral.agent.shim.ledger import reserve_bytes
 from corral.agent.shim.life import Life
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.names import PID_FILE, SOCKET
-from corral.agent.shim.spawn import Account, account
 from corral.agent.shim.state import Record
 from corral.wire.shim_spec import ShimSpec, decode_shim_spec
 
@@ -91,22 +92,22 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> Life:
         pids=spec.pids,
         cpu_millis=spec.cpu_millis,
         memory_bytes=spec.memory_bytes,
-        devices=None if spec.devices is None else tuple(spec.devices),
+        devices=None if spec.devices is None else {one: tuple(own) for one, own in spec.devices},
     )
     group = _contain(spec, limits, logs[spec.ranks[0]].say)
     journal.append(launch_record(spec, group, me))
-    user = account(spec.user)
+    user = account_from(spec.account)
     if user is not None:
-        if user.name != spec.user:
-            said = f"this machine has no account {spec.user}: the ranks run as {user.name}"
-            logs[spec.ranks[0]].say(said)
         os.chown(folder, -1, user.groups[0])
         folder.chmod(0o710)  # the way to its own work, and to nobody else's
         folder.parent.chmod(0o711)
         (folder / "logs").chmod(0o700)
         for one in (spec.work, *([spec.beside] if spec.beside else [])):
             _give(Path(one), user)
-    return Life(spec, loop, journal, group, logs, user, inside_of(spec.image))
+    view = containment.settle(group)
+    return Life(
+        spec, loop, journal, group, logs, user, inside_of(spec.image, view if spec.apart else None)
+    )
 
 
 def launch_record(spec: ShimSpec, group: containment.Containment, shim: Process) -> Record:
@@ -132,9 +133,12 @@ def _contain(
 ) -> containment.Containment:
     """The planned containment, or the next weaker one that works now."""
     mark = f"CORRAL_SOCKET={spec.folder}/{SOCKET}"
+    furnish = Apart(**spec.apart).furnish if spec.apart is not None else None
     for kind in containment.from_on(spec.containment):
         try:
-            return containment.create(kind, name=spec.group, mark=mark, limits=limits)
+            return containment.create(
+                kind, name=spec.group, mark=mark, limits=limits, furnish=furnish
+            )
         except OSError as trouble:
             say(f"no {kind} to keep the processes in: {trouble}")
     raise OSError("no containment is to be had")

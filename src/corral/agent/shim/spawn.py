@@ -3,7 +3,6 @@
 import ctypes
 import fcntl
 import os
-import pwd
 import signal
 import struct
 import termios
@@ -12,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from corral.agent.account import Account
 from corral.agent.containment import Containment
 from corral.agent.shim.inside import Inside
 
@@ -19,57 +19,8 @@ OOM_SCORE: Final = 200  # above the agent's: the kernel is to choose a rank firs
 UMASK: Final = 0o022
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_NO_NEW_PRIVS: Final = 38
-NOBODY: Final = "nobody"
-SHELL: Final = "/bin/sh"
-LETS_NOBODY_IN: Final = ("/nologin", "/false")  # as shells: the ranks run all the same
 _SAY: Final = 3  # where a failure is said
 _libc: Final = ctypes.CDLL(None, use_errno=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """Whom ranks run as when Corral is root. `groups` has the main one first."""
-
-    name: str
-    uid: int
-    groups: tuple[int, ...]
-    home: str
-    shell: str
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {
-            "USER": self.name, "LOGNAME": self.name, "HOME": self.home, "SHELL": self.shell,
-        }  # fmt: skip
-
-
-def account(name: str | None) -> Account | None:
-    """The account to change to; None: it may or need not be done. Whom this machine does not know
-    is nobody here, for else they would be root.
-
-    Raises: OSError when there is not even a nobody.
-    """
-    if name is None or os.geteuid() != 0:
-        return None
-    try:
-        entry = pwd.getpwnam(name)
-    except (KeyError, ValueError):
-        return _nobody(name)
-    if entry.pw_uid == 0:
-        return None
-    groups = os.getgrouplist(name, entry.pw_gid)
-    main_first = (entry.pw_gid, *(group for group in groups if group != entry.pw_gid))
-    shell = SHELL if entry.pw_shell.endswith(LETS_NOBODY_IN) else entry.pw_shell
-    return Account(name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=shell)
-
-
-def _nobody(instead_of: str) -> Account:
-    try:
-        entry = pwd.getpwnam(NOBODY)
-    except KeyError:
-        raise OSError(f"this machine has no account {instead_of} to run ranks as") from None
-    groups = (entry.pw_gid,)
-    return Account(name=NOBODY, uid=entry.pw_uid, groups=groups, home="/tmp", shell=SHELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,29 @@
 """What a shim says of its attempt: whole each time. The same is read from its journal."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Container, Iterable
+from math import isfinite
+from typing import Any, Final
+
+from corral.domain.bounds import (
+    MOST_LOSS,
+    MOST_MOMENT,
+    MOST_RANKS,
+    MOST_SAVES,
+    PATH_LETTERS,
+    SENTENCE_LETTERS,
+    OutOfBounds,
+    cut,
+    field,
+    integer,
+    number,
+    text,
+)
 
 Record = dict[str, Any]
+SPENT: Final = ("data_seconds", "compute_seconds", "save_seconds")
+PACE: Final = ("rank", "step", "data_seconds", "compute_seconds", "wait_seconds")
+NOT_WITHIN: Final = (ValueError, KeyError, TypeError)
+TROUBLE: Final = frozenset({"trouble", "infra", "trouble_of"})  # of the attempt, in a rank's record
 
 
 class State:
@@ -18,6 +38,8 @@ class State:
         self.saves: list[Record] = []
         self.trouble = ""
         self.infra = True
+        self.trouble_of = ""
+        self.dropped = 0  # messages of ranks that were out of bounds
 
     def take(self, record: Record) -> None:
         """Records of a kind that is not known here are for newer shims."""
@@ -28,23 +50,42 @@ class State:
             if self.phase == "starting":
                 self.phase = "up"
         elif kind == "exit":
-            told = {name: one for name, one in record.items() if name not in ("trouble", "infra")}
+            told = {name: one for name, one in record.items() if name not in TROUBLE}
             self.exits[int(record["rank"])] = _without_type(told)
             if record.get("trouble"):
-                self.trouble, self.infra = str(record["trouble"]), bool(record["infra"])
+                self._take_trouble(record)
         elif kind == "save":
-            self.saves.append(_without_type(record))
+            self._take_save(_without_type(record))
         elif kind == "ended":
             self.phase = "ended"
-            self.progress = record.get("progress") or self.progress
-            self.trouble, self.infra = str(record["trouble"]), bool(record["infra"])
+            self.progress = progress_within(record.get("progress")) or self.progress
+            self._take_trouble(record)
 
-    def take_progress(self, message: Record, at: float) -> None:
-        """A rank's beat: it is the newest of all, and that rank's own pace is kept beside those of
-        the others. Raises: ValueError, KeyError, TypeError."""
+    def _take_trouble(self, record: Record) -> None:
+        self.trouble, self.infra = str(record["trouble"]), bool(record["infra"])
+        self.trouble_of = str(record.get("trouble_of", ""))
+
+    def _take_save(self, save: Record) -> None:
+        """An older shim may have written down what is out of bounds."""
+        if is_within(save) and self.has_room:
+            self.saves.append(save)
+        else:
+            self.dropped += 1
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one save more may wait until the head has recorded it."""
+        return len(self.saves) < MOST_SAVES
+
+    def take_progress(self, message: Record, at: float, own: Container[int]) -> None:
+        """Take a rank's progress: it is the newest of all, and the pace of that rank is kept beside
+        the others. `own`: the ranks of this node. Raises: OutOfBounds, KeyError."""
         ranks = {pace[0]: pace for pace in (self.progress or {}).get("ranks", ())}
         pace = pace_record(message)
-        ranks[pace[0]] = pace
+        if pace[0] in own:
+            ranks[pace[0]] = pace
+        elif message.get("rank") is not None:
+            raise OutOfBounds(f"rank {pace[0]} does not run on this node")
         self.progress = progress_record(message, at) | {
             "ranks": [ranks[one] for one in sorted(ranks)]
         }
@@ -70,6 +111,8 @@ class State:
             "saves": self.saves,
             "trouble": self.trouble,
             "infra": self.infra,
+            "trouble_of": self.trouble_of,
+            "dropped": self.dropped,
         }
 
 
@@ -81,47 +124,70 @@ def of_journal(records: Iterable[Record]) -> State:
 
 
 def save_record(message: Record, attempt: int, at: float) -> Record:
-    """A rank's word of a save as it is journaled. Raises: ValueError, KeyError, TypeError."""
+    """Return the journal's record of a save that a rank has sent. Raises: OutOfBounds, KeyError."""
     return {
         "type": "save",
-        "attempt": int(message.get("attempt", attempt)),
-        "step": int(message["step"]),
-        "path": str(message["path"]),
-        "manifest_sha256": str(message.get("manifest_sha256", "")),
-        "size_bytes": int(message.get("size_bytes", 0)),
-        "seconds": float(message.get("seconds", 0.0)),
-        "stall_seconds": float(message.get("stall_seconds", 0.0)),
-        "quarantined": str(message.get("quarantined") or ""),
-        "at": at,
+        "attempt": integer("attempt", field(message, "attempt", attempt), least=1),
+        "step": integer("step", message["step"], least=0),
+        "path": text("path", message["path"], letters=PATH_LETTERS),
+        "manifest_sha256": text("manifest_sha256", field(message, "manifest_sha256", "")),
+        "size_bytes": integer("size_bytes", field(message, "size_bytes", 0), least=0),
+        "seconds": number("seconds", field(message, "seconds", 0.0)),
+        "stall_seconds": number("stall_seconds", field(message, "stall_seconds", 0.0)),
+        "quarantined": cut(_sentence(message.get("quarantined")), SENTENCE_LETTERS),
+        "at": number("at", at, most=MOST_MOMENT),
     }
 
 
 def progress_record(message: Record, at: float) -> Record:
-    """The newest progress. Raises: ValueError, KeyError, TypeError."""
-
-    def number(name: str, default: float | None) -> float | None:
-        value = message.get(name)
-        return default if value is None else float(value)
-
-    until = message.get("until")
+    """Return the newest progress. A loss that is not finite is none. Raises: OutOfBounds,
+    KeyError."""
+    until, rate, loss = (message.get(name) for name in ("until", "samples_per_second", "loss"))
+    diverged = isinstance(loss, float) and not isfinite(loss)
     return {
-        "step": int(message["step"]),
-        "first_step": int(message.get("first_step", 0)),
-        "until": None if until is None else int(until),
-        "loss": number("loss", None),
-        "samples_per_second": number("samples_per_second", None),
-        "data_seconds": number("data_seconds", 0.0),
-        "compute_seconds": number("compute_seconds", 0.0),
-        "save_seconds": number("save_seconds", 0.0),
-        "at": at,
+        "step": integer("step", message["step"], least=0),
+        "first_step": integer("first_step", field(message, "first_step", 0), least=0),
+        "until": None if until is None else integer("until", until),
+        "loss": None if loss is None or diverged else number("loss", loss, most=MOST_LOSS),
+        "samples_per_second": None if rate is None else number("samples_per_second", rate),
+        **{name: number(name, field(message, name, 0.0)) for name in SPENT},
+        "at": number("at", at, most=MOST_MOMENT),
     }
 
 
 def pace_record(message: Record) -> list[float]:
-    """Rank, step, and its seconds of data, of steps without them, and of those of waiting."""
+    """Return rank, step, and its seconds of data, of steps without them, and of waiting. Raises:
+    OutOfBounds, KeyError."""
     names = ("data_seconds", "compute_seconds", "wait_seconds")
-    seconds = (float(message.get(name) or 0.0) for name in names)
-    return [int(message.get("rank") or 0), int(message["step"]), *seconds]
+    seconds = (number(name, field(message, name, 0.0)) for name in names)
+    rank = integer("rank", field(message, "rank", 0), least=0)
+    return [rank, integer("step", message["step"], least=0), *seconds]
+
+
+def is_within(save: Record) -> bool:
+    """Whether a save that was written down, maybe by an older shim, is within bounds."""
+    try:
+        save_record(save, save["attempt"], save["at"])
+    except NOT_WITHIN:
+        return False
+    return True
+
+
+def progress_within(record: Record | None) -> Record | None:
+    """Return the progress that a shim, maybe an older one, has sent; None out of bounds."""
+    if not record:
+        return None
+    try:
+        ranks = [
+            pace_record(dict(zip(PACE, pace, strict=True))) for pace in record.get("ranks") or ()
+        ]
+        return progress_record(record, record["at"]) | {"ranks": ranks[:MOST_RANKS]}
+    except NOT_WITHIN:
+        return None
+
+
+def _sentence(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _without_type(record: Record) -> Record:

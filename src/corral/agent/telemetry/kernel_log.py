@@ -1,7 +1,9 @@
-"""What the kernel's log tells of faults: XIDs of GPUs, SXIDs of NVSwitches, memory and disks.
+"""Faults in the kernel's log: XIDs of GPUs, SXIDs of NVSwitches, memory and disks.
 
 The log is /dev/kmsg, whose records are numbered, or a file that grows; each is read on from where
-it was read to.
+it was read to. Any user can make the kernel print text of their choice inside a line (the name of
+a process, of a file, of an overlay's folder), so a pattern counts only at the beginning of a
+record that the kernel itself wrote.
 """
 
 import os
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from corral.agent.clocks import wall
 from corral.agent.telemetry.words import Happening
 from corral.domain.signals import CORRECTED, FULL, UNCORRECTED, SignalKind
@@ -24,13 +28,22 @@ LOOK_SECONDS: Final = 0.5  # between two looks at a file
 RECORD_BYTES: Final = 8192  # the longest of /dev/kmsg
 CHUNK_BYTES: Final = 65536
 
+NEEDS_CONFIRMATION: Final = frozenset({SignalKind.XID, SignalKind.SXID})
 FELL_OFF_THE_BUS: Final = 79  # the XID that the driver does not print where it never had the GPU
 
 # Sources: NVIDIA, "XID Errors" and "Fabric Manager user guide"; Linux, drivers/edac, block, nvme,
 # ext4, xfs, amdgpu/amdgpu_ras.c, mm/oom_kill.c, mm/memory-failure.c, net/sunrpc; Lustre, ptlrpc.
-_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d+)(?:, )?(.*)")
+_XID: Final = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:]+)[^)]*\): (\d{1,6})(?:, )?(.*)")
+_OF_A_PROCESS: Final = re.compile(r".{0,15}\[\d+\][: ]")  # its name is its user's choice
+_KERNEL_FACILITY: Final = 0  # a record that a program writes to /dev/kmsg has another
+_PRIORITY_BITS: Final = 3
+# What dmesg, journalctl and syslog put before a record in a file.
+_BEFORE_RECORD: Final = re.compile(
+    r"(?:kern *:\w+ *: (?=[\d\[]))?(?:\[[^\]]*\] |\d{4}-\d\d-\d\dT\S+ (?:\S+ kernel: )?"
+    r"|[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S+ kernel: (?:\[[^\]]*\] )?)?"
+)
 _PROCESS: Final = re.compile(r"^(?:pid=[^,]*(?:, |$))?(?:name=[^,]*(?:, |$))?")
-_SXID: Final = re.compile(r"(nvidia-nvswitch\d+): SXid \([^)]*\): (\d+)(?:, )?(.*)")
+_SXID: Final = re.compile(r"(nvidia-nvswitch\d{1,6}): SXid \([^)]*\): (\d{1,6})(?:, )?(.*)")
 _RECOVERY: Final = re.compile(r"recovery action changed from .* to 0x[0-9a-f]+ \(([^)]+)\)", re.I)
 _LOST: Final = re.compile(
     r"NVRM: (?:The NVIDIA )?GPU ([0-9a-fA-F:]+)\.\d.*fallen off the bus", re.DOTALL
@@ -39,28 +52,33 @@ _AMD: Final = re.compile(
     r"amdgpu ([0-9a-f:]+)\.\d:.*?(?:[1-9]\d* (?:new )?(un)?correctable hardware errors|"
     r"(un)correctable hardware error\(ERREVENT)(.*)"
 )
-_EDAC: Final = re.compile(r"EDAC (MC\d+): (?:(\d+) )?([CU])E (.*)")
+_EDAC: Final = re.compile(r"EDAC (MC\d{1,6}): (?:(\d{1,9}) )?([CU])E (.*)")
 _MEMORY: Final = re.compile(r"Memory failure: 0x[0-9a-f]+: (.*)")
-_FULL: Final = re.compile(r"Out of memory: Kill(?:ed)? process (\d+) \(([^)]*)\)")  # not of a group
+_FULL: Final = re.compile(
+    r"Out of memory: Kill(?:ed)? process (\d{1,9}) \(([^)]*)\)"
+)  # not of a group
 _SERVER: Final = re.compile(
     r"nfs: (server \S+) not responding|ceph: (mds\d+) (?:hung|caps went stale)"
     r"|LustreError?: .*?Connection to (\S+) .*?was lost"
 )
 _NO_DISK: Final = r"(?!(?:fd|sr|loop|ram)\d)"  # drives without a medium complain at every start
 _BLOCK: Final = re.compile(
-    rf"(?:(?:I/O|critical medium) error, dev {_NO_DISK}([\w-]+)"
+    r"(?:(?:blk_update_request: |print_req_error: )?"
+    rf"(?:I/O|critical medium) error, dev {_NO_DISK}([\w-]+)"
     rf"|Buffer I/O error on dev(?:ice)? {_NO_DISK}([\w-]+)"
     r"|(?:EXT4-fs|BTRFS) (?:error|critical) \(device ([\w-]+)\)"
     r"|EXT4-fs \(([\w-]+)\): (?=Remounting filesystem read-only)"
     r"|XFS \(([\w-]+)\): (?=.*(?:I/O error|[Cc]orruption|shutting down|shut down))"
     r"|nvme (nvme\d+): (?=controller is down)"
-    r"|\b(nvme\w+): I/O Cmd(?=.*I/O Error))(.*)"
+    r"|(nvme\w+): I/O Cmd(?=.*I/O Error))(.*)"
 )
 
 
 def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
-    """What a line tells; None when it tells of no fault."""
-    if found := _XID.search(text):
+    """Return the fault that a record of the kernel reports; None where it reports none."""
+    if _OF_A_PROCESS.match(text):
+        return None
+    if found := _XID.match(text):
         bus = bus_of(found[1])
         gpu = None if bus is None else gpu_at(bus)
         recovery = _RECOVERY.search(found[3])
@@ -74,7 +92,7 @@ def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> H
             device="" if gpu is not None else found[1],
             recovery=recovery[1].removesuffix(" Required") if recovery else "",
         )
-    if found := _SXID.search(text):
+    if found := _SXID.match(text):
         words = f"{found[1]}: SXID {found[2]}" + _more(found[3])
         return Happening(
             at=at, kind=SignalKind.SXID, text=words, code=int(found[2]), device=found[1]
@@ -84,9 +102,9 @@ def happening_of(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> H
 
 def _of_gpu(text: str, gpu_at: Callable[[Bus], int | None], at: float) -> Happening | None:
     """What is told of a GPU without a number."""
-    if found := _LOST.search(text):
+    if found := _LOST.match(text):
         kind, code, words = SignalKind.XID, FELL_OFF_THE_BUS, "has fallen off the bus"
-    elif found := _AMD.search(text):
+    elif found := _AMD.match(text):
         code = UNCORRECTED if found[2] or found[3] else CORRECTED
         kind, words = SignalKind.ECC, f"{'un' if code else ''}corrected errors{found[4].rstrip()}"
     else:
@@ -105,27 +123,33 @@ def _more(words: str) -> str:
 
 
 def _of_machine(text: str, at: float) -> Happening | None:
-    if found := _EDAC.search(text):
+    if found := _EDAC.match(text):
         code = UNCORRECTED if found[3] == "U" else CORRECTED
         word = "uncorrected" if code else "corrected"
         said = f"{found[2] or 1} {word} errors of the machine's memory: {found[4].strip()}"
         return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=code, device=found[1])
-    if found := _MEMORY.search(text):
+    if found := _MEMORY.match(text):
         said = f"the machine's memory fails: {found[1]}"
         return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=UNCORRECTED)
-    if found := _FULL.search(text):
+    if found := _FULL.match(text):
         said = f"the machine's memory was full: the kernel killed {found[2]} (process {found[1]})"
         return Happening(at=at, kind=SignalKind.MEMORY, text=said, code=FULL)
-    if found := _SERVER.search(text):
+    if found := _SERVER.match(text):
         server = next(one for one in found.groups() if one)
         said = f"storage does not answer: {server}"
         return Happening(at=at, kind=SignalKind.SILENT, text=said, device=server)
-    if found := _BLOCK.search(text):
+    if found := _BLOCK.match(text):
         *disks, more = found.groups()
         disk = next(one for one in disks if one)
         said = f"disk {disk}: errors{more.rstrip()}"
         return Happening(at=at, kind=SignalKind.DISK_ERRORS, text=said, device=disk)
     return None
+
+
+def record_of(line: str) -> str:
+    """Return the record of a line in a file, without the time and host before it."""
+    found = _BEFORE_RECORD.match(line)
+    return line[found.end() :] if found else line
 
 
 def bus_of(text: str) -> Bus | None:
@@ -138,12 +162,17 @@ def bus_of(text: str) -> Bus | None:
 
 @dataclass(slots=True)
 class KernelLog:
-    """Followed in a thread. `place`: how far it has been read, a record's number or a byte; None
-    until that is known."""
+    """Log that is followed in a thread.
+
+    `place`: how far it has been read, a record's number or a byte; None until that is known.
+    `confirms`: whether the GPUs' driver reports its faults by another way too, which must then
+    confirm what the log says of a GPU.
+    """
 
     file: Path
     gpu_at: Callable[[Bus], int | None]
     tell: Callable[[Happening], None]
+    confirms: Callable[[], bool] = lambda: False
     place: int | None = None
     _after: int | None = None
     _follows: bool = False
@@ -161,7 +190,10 @@ class KernelLog:
                 self.place = place
                 found = happening_of(text, self.gpu_at, wall())
                 if found is not None:
-                    self.tell(found)
+                    of_gpu = found.kind in NEEDS_CONFIRMATION
+                    self.tell(
+                        msgspec.structs.replace(found, confirmed=not (of_gpu and self.confirms()))
+                    )
 
     def _records(self) -> Iterator[tuple[int, str]]:
         """Of /dev/kmsg. Source: Linux, Documentation/ABI/testing/dev-kmsg."""
@@ -179,9 +211,10 @@ class KernelLog:
             except BrokenPipeError:  # some were overwritten before they were read
                 continue
             head, _, text = record.partition(";")
-            number = int(head.split(",")[1])
+            priority, number = (int(field) for field in head.split(",")[:2])
+            is_kernel = priority >> _PRIORITY_BITS == _KERNEL_FACILITY
             if self._after is None or number > self._after:
-                yield number, text.partition("\n")[0]
+                yield number, text.partition("\n")[0] if is_kernel else ""
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         """Of a file that grows. One that is not there yet is read from its beginning; so is one
@@ -201,6 +234,6 @@ class KernelLog:
                     *lines, rest = (rest + data).split(b"\n")
                     rest = rest[-RECORD_BYTES:]
                     for line in lines:
-                        yield at - len(rest), line.decode("utf-8", "replace")
+                        yield at - len(rest), record_of(line.decode("utf-8", "replace"))
                     continue
             time.sleep(LOOK_SECONDS)

@@ -25,6 +25,7 @@ class Limits:
     clock_seconds: float = 0.5
     clock_lasting_seconds: float = 15.0  # one slow round trip is no offset
     again_seconds: float = 300.0  # what lasts is told again so often: health lets go of the rest
+    confirm_seconds: float = 60.0  # a driver that has not confirmed a line by then never will
     twice_seconds: float = 5.0  # the same word within so long came by another way
 
 

@@ -7,7 +7,9 @@ lasted for as long as its limit says, and again each few minutes for as long as 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
+from corral.agent.telemetry.confirming import confirmed_by
 from corral.agent.telemetry.limits import LIMITS, Limits
 from corral.agent.telemetry.notice_gpu import gpu_holding, gpu_risen
 from corral.agent.telemetry.notice_machine import machine_holding, port_risen, silences
@@ -16,18 +18,22 @@ from corral.agent.telemetry.words import Happening
 from corral.domain.signals import Signal, SignalKind
 from corral.domain.telemetry import GpuSample, NodeSample
 
+MOST_WAITING: Final = 64  # lines of the kernel's log that wait for the driver; the oldest go
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What must be known of the past. `since`: since when each thing holds; `told`: when it was
     told last; `words`: when each word of a driver came last. By the node's wall clock.
-    `log_read_to`: how far the kernel's log has been read."""
+    `log_read_to`: how far the kernel's log has been read. `waiting`: signals of that log which the
+    GPUs' driver has not confirmed, by the keys of their words."""
 
     past: Past = field(default_factory=Past)
     since: Mapping[str, float] = field(default_factory=dict)
     told: Mapping[str, float] = field(default_factory=dict)
     words: Mapping[str, float] = field(default_factory=dict)
     log_read_to: int | None = None
+    waiting: Mapping[str, Signal] = field(default_factory=dict)
 
 
 def notice(
@@ -37,7 +43,8 @@ def notice(
     found = list(_risen(memory.past, sample, limits))
     since: dict[str, float] = {}
     told: dict[str, float] = {}
-    for one in _holding(memory.past, sample, limits):
+    holding = list(_holding(memory.past, sample, limits))
+    for one in holding:
         since[one.key] = memory.since.get(one.key, sample.at)
         last = memory.told.get(one.key)
         if last is not None and sample.at - last < limits.again_seconds:
@@ -49,17 +56,28 @@ def notice(
         if key not in since and _is_unknown(key, sample):  # neither holds nor is over
             since[key] = memory.since[key]
             told |= {key: memory.told[key]} if key in memory.told else {}
+    shown = [*found, *(one.signal for one in holding)]
+    confirmed = confirmed_by(memory.waiting, sample, shown)
+    waiting = {
+        key: signal
+        for key, signal in memory.waiting.items()
+        if key not in confirmed and abs(sample.at - signal.at) < limits.confirm_seconds
+    }
     past = memory.past.after(sample)
-    return replace(memory, past=past, since=since, told=told), tuple(found)
+    memory = replace(memory, past=past, since=since, told=told, waiting=waiting)
+    return memory, (*found, *confirmed.values())
 
 
 def hear(
     memory: Memory, happening: Happening, limits: Limits = LIMITS
 ) -> tuple[Memory, tuple[Signal, ...]]:
-    """A word of a driver or of the kernel; the same one by another way is no second one."""
+    """Take in a report of a driver or of the kernel; the same one by another way is not reported
+    again, unless it confirms what the kernel's log alone had said."""
     key = f"{happening.kind}/{happening.code}/{happening.gpu}/{happening.device}"
     key += f"/{happening.recovery}"
-    last = memory.words.get(key)
+    last, waiting = memory.words.get(key), dict(memory.waiting)
+    if happening.confirmed and (unsure := waiting.pop(key, None)) is not None:
+        return replace(memory, waiting=waiting), (replace(unsure, confirmed=True),)
     if last is not None and abs(happening.at - last) < limits.twice_seconds:
         return memory, ()
     recent = {
@@ -75,8 +93,12 @@ def hear(
         gpu=happening.gpu,
         device=happening.device,
         recovery=happening.recovery,
+        confirmed=happening.confirmed,
     )
-    return replace(memory, words={**recent, key: happening.at}), (found,)
+    if not happening.confirmed:
+        waiting = dict(list({**waiting, key: found}.items())[-MOST_WAITING:])
+    words = {**recent, key: happening.at}
+    return replace(memory, words=words, waiting=waiting), (found,)
 
 
 def _risen(past: Past, sample: NodeSample, limits: Limits) -> Iterator[Signal]:

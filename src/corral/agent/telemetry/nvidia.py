@@ -44,6 +44,7 @@ class Nvidia:
     _opened_at: float = float("-inf")
     _hurt_at: float | None = None
     _hangs_at: float = float("-inf")
+    _listens: bool = False
     _said: str = ""
 
     def __post_init__(self) -> None:
@@ -65,6 +66,9 @@ class Nvidia:
         long_ago = time.monotonic() - OPEN_AGAIN_SECONDS
         hurt = self._hurt_at is not None and self._hurt_at <= long_ago
         return hurt and self._hangs_at <= long_ago  # a thread that hangs there keeps it from ending
+
+    def confirms(self) -> bool:
+        return self._listens
 
     def at(self, bus: tuple[int, int, int]) -> int | None:
         """Corral's index of the GPU at this place of the PCI bus."""
@@ -110,6 +114,7 @@ class Nvidia:
         except pynvml.NVMLError as trouble:
             self._say(f"NVML tells no events: {trouble}")
             return
+        self._listens = True
         while True:
             try:
                 event = pynvml.nvmlEventSetWait_v2(waiting, WAIT_MILLISECONDS)

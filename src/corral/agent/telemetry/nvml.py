@@ -77,6 +77,7 @@ class Device:
             pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
             (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ALL_LINKS),
             (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ALL_LINKS),
+            pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
         )
         sent, received = self._over_pcie(fields[1], fields[2])
         links = tuple(_kibibytes(one) for one in fields[3:5])
@@ -107,6 +108,7 @@ class Device:
             remapped_uncorrected=remapped[1],
             remap_pending=None if remapped[2] is None else bool(remapped[2]),
             remap_failed=None if remapped[3] is None else bool(remapped[3]),
+            needs_recovery=None if fields[5] is None else bool(fields[5]),
             pcie_generation=ask("CurrPcieLinkGeneration"),
             pcie_width=ask("CurrPcieLinkWidth"),
             pcie_generation_most=ask("MaxPcieLinkGeneration"),

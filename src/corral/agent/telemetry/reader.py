@@ -60,7 +60,7 @@ class Reader:
         self.source = source_of(self.settings, self.node_dir, self.tell)
         self._ports = Part(lambda: ports(root))
         if (log := kernel_log(self.settings, self.node_dir)) is not None:
-            self._log = KernelLog(log, self.source.at, self.tell)
+            self._log = KernelLog(log, self.source.at, self.tell, self.source.confirms)
         own = self.node_dir.parent if is_part(self.settings.node) else self.node_dir
         for path in dict.fromkeys(
             (str(own), *self.settings.shared)

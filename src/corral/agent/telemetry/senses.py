@@ -92,7 +92,8 @@ class Senses:
             await self.helper.close()
 
     def look_soon(self) -> None:
-        """Somebody's rank has failed here: whether the machine shows why is read at once."""
+        """Read the sensors at once: a rank has failed here, or a line of the kernel's log waits for
+        the driver to confirm it."""
         self._soon.set()
 
     async def look(self) -> None:
@@ -120,6 +121,8 @@ class Senses:
     def _happened(self, happening: Happening) -> None:
         memory, signals = hear(self.notebook.memory, happening)
         self._keep(memory, signals)
+        if memory.waiting:
+            self.look_soon()
 
     def _keep(self, memory: Memory, signals: Iterable[Signal]) -> None:
         """Remember it, and tell what is to be told."""
@@ -128,7 +131,8 @@ class Senses:
             signals = [one for one in signals if may_tell(one)]
             uuids = {gpu.index: gpu.uuid for gpu in self.sample.gpus} if self.sample else {}
         told = tuple(self._with_attempts(_named(one, uuids)) for one in signals)
-        self.notebook.take(memory, told)
+        waiting = {key: self._with_attempts(one) for key, one in memory.waiting.items()}
+        self.notebook.take(replace(memory, waiting=waiting), told)
         if told:
             self._wake()
 
@@ -152,7 +156,7 @@ class Senses:
     def _with_attempts(self, signal: Signal) -> Signal:
         """With those that run on the device now; else those that have ended there and are not yet
         settled, which the same fault may have ended."""
-        if self.attempts is None:
+        if self.attempts is None or signal.attempts:
             return signal
         launches = self.attempts.launches
         phases = {one.key: one.phase for one in self.attempts.seen()}

@@ -40,6 +40,11 @@ class Source(Protocol):
         """Corral's index of the GPU at this place of the PCI bus."""
         ...
 
+    def confirms(self) -> bool:
+        """Whether the driver reports faults by itself, so that the kernel's log alone is not
+        believed."""
+        ...
+
     def gone(self) -> bool:
         """Whether a reader that is begun anew would see more."""
         ...
@@ -92,6 +97,9 @@ class PretendGpus:
         there = any(gpu.index == bus[1] for gpu in self.model.gpus)
         return bus[1] if there and bus[::2] == (0, 0) else None
 
+    def confirms(self) -> bool:
+        return False
+
     def gone(self) -> bool:
         return False
 
@@ -114,6 +122,9 @@ class AmdGpus:
 
     def at(self, bus: Bus) -> int | None:
         return None  # the kernel's log names XIDs of NVIDIA's only
+
+    def confirms(self) -> bool:
+        return False
 
     def gone(self) -> bool:
         return False

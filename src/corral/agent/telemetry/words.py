@@ -38,7 +38,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True, tag="happening"):
-    """Something that a driver or the kernel has told once. `gpu` is Corral's index."""
+    """Fault that a driver or the kernel has reported once. `gpu` is Corral's index.
+
+    `confirmed` False: a line of the kernel's log, which the GPU's driver has still to confirm.
+    """
 
     at: float
     kind: SignalKind
@@ -47,6 +50,7 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, tag="happening"):
     gpu: int | None = None
     device: str = ""
     recovery: str = ""
+    confirmed: bool = True
 
 
 Said = Reading | Happening

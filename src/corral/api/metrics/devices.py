@@ -8,13 +8,16 @@ Source: NVIDIA dcgm-exporter, etc/default-counters.csv; names of fields: DCGM AP
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Final
 
+from corral.api.sight import HIDDEN
 from corral.catalog.fault_codes import rule_of
 from corral.domain.ids import NodeId
+from corral.domain.job import Job
 from corral.domain.node import Liveness, Node
 from corral.domain.signals import SignalKind
-from corral.domain.telemetry import GpuSample, NodeSample
+from corral.domain.telemetry import GpuSample, NodeSample, PortSample
 from corral.domain.world import World
 
 MEBIBYTE: Final = 2**20
@@ -59,6 +62,10 @@ def _summed(counts: list[int]) -> int | None:
     return sum(counts) if counts else None
 
 
+def _millis(value: float | None) -> int | None:
+    return None if value is None or not isfinite(value * 1000) else round(value * 1000)
+
+
 def _kilobytes(rate: float | None) -> float | None:
     return None if rate is None else round(rate / 1000, 1)
 
@@ -77,7 +84,7 @@ GPUS: Final = (
            lambda gpu: gpu.power_limit_watts),
     Series("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter",
            "Total energy consumption since the driver was loaded (in mJ).",
-           lambda gpu: None if gpu.energy_joules is None else round(gpu.energy_joules * 1000)),
+           lambda gpu: _millis(gpu.energy_joules)),
     Series("DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "gauge", "PCIe sent (in KB/s).",
            lambda gpu: _kilobytes(gpu.pcie_sent_bytes_per_second)),
     Series("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "gauge", "PCIe received (in KB/s).",
@@ -165,30 +172,47 @@ NODES: Final = (
                lambda node: [(f',path="{escaped(disk.path)}"', disk.total_bytes)
                              for disk in node.disks if not disk.silent]),
     NodeSeries("corral_node_port_up", "Whether a network port has a link.",
-               lambda node: [(f',port="{escaped(port.name)}",kind="{port.kind}"', port.up)
-                             for port in node.ports]),
+               lambda node: [(_labels_of_port(port), port.up) for port in node.ports]),
     NodeSeries("corral_node_port_bits_per_second", "Speed of a network port.",
-               lambda node: [(f',port="{escaped(port.name)}",kind="{port.kind}"',
-                              port.bits_per_second) for port in node.ports]),
+               lambda node: [(_labels_of_port(port), port.bits_per_second)
+                             for port in node.ports]),
 )  # fmt: skip
 
 
+def _labels_of_port(port: PortSample) -> str:
+    return f',port="{escaped(port.name)}",kind="{escaped(port.kind)}"'
+
+
 def escaped(text: str) -> str:
-    """A label's value. Source: OpenMetrics 1.0, section "Text format"."""
+    """A label's value; of what no line may hold, a question mark.
+
+    Source: OpenMetrics 1.0, section "Text format".
+    """
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else "?" for one in text)
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def shown(value: float) -> str:
-    return str(int(value)) if isinstance(value, bool) else repr(value)
+    """A value as both formats write it.
+
+    Source: OpenMetrics 1.0, section "Numbers": NaN, +Inf and -Inf are its words.
+    """
+    if isinstance(value, bool):
+        return str(int(value))
+    if isfinite(value):
+        return repr(value)
+    return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"
 
 
-def holders(world: World) -> dict[tuple[NodeId, int], str]:
-    """The labels of who holds each GPU."""
+def holders(world: World, seen: Callable[[Job], bool]) -> dict[tuple[NodeId, int], str]:
+    """The labels of who holds each GPU; of a job that is not seen, its queue alone."""
     found: dict[tuple[NodeId, int], list[tuple[str, str, str]]] = {}
     for one in world.allocations.values():
         job = world.jobs.get(one.job)
         if job is not None:
-            who = (str(job.id), str(job.owner), str(job.spec.queue))
+            names = (str(job.id), str(job.owner)) if seen(job) else (HIDDEN, HIDDEN)
+            who = (*names, str(job.spec.queue))
             for index in one.seat.gpus:
                 found.setdefault((one.seat.node, index), []).append(who)
     return {key: _labels_of(who) for key, who in found.items()}
@@ -206,11 +230,15 @@ def heard(world: World, samples: Mapping[NodeId, NodeSample]) -> dict[NodeId, No
 
 
 def gpu_families(
-    world: World, samples: Mapping[NodeId, NodeSample], *, counters: bool
+    world: World,
+    samples: Mapping[NodeId, NodeSample],
+    *,
+    counters: bool,
+    seen: Callable[[Job], bool] = lambda job: True,
 ) -> Iterator[str]:
     """The text of one family after the other. `counters`: the format knows counters whose names
     have no `_total`; OpenMetrics does not, and there they are `unknown`."""
-    found = _labelled(world, samples)
+    found = _labelled(world, samples, seen)
     labelled = [(f"{{{labels}}} ", gpu) for _, labels, gpu in found]
     for series in GPUS:
         of, name = series.of, series.name
@@ -229,10 +257,10 @@ def gpu_families(
 
 
 def _labelled(
-    world: World, samples: Mapping[NodeId, NodeSample]
+    world: World, samples: Mapping[NodeId, NodeSample], seen: Callable[[Job], bool]
 ) -> list[tuple[Node, str, GpuSample]]:
     """All GPUs that are heard of, and their labels without braces."""
-    nobody, held = ',job="",user="",queue=""', holders(world)
+    nobody, held = ',job="",user="",queue=""', holders(world, seen)
     return [
         (
             world.nodes[node],

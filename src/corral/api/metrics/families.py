@@ -1,21 +1,97 @@
-"""Families of the library's, in one call each."""
+"""Families of the head's own series, and their text in both formats that Prometheus reads.
 
-from collections.abc import Iterable
+Sources: OpenMetrics 1.0, "Text format"; Prometheus, "Exposition formats", text 0.0.4.
+"""
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
+from corral.api.metrics.devices import escaped
+
+OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PLAIN_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 Rows = Iterable[tuple[tuple[str, ...], float]]
+Buckets = Sequence[tuple[str, float]]  # upper bound as text, "+Inf" last, and the count up to it
 
 
-def gauge(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Metric:
-    family = GaugeMetricFamily(name, help, labels=labels)
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line: what follows the family's name, its labels, its value."""
+
+    suffix: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family. `kind`: gauge, counter, histogram or info."""
+
+    name: str
+    kind: str
+    help: str
+    samples: tuple[Sample, ...]
+
+    def text(self, *, is_open: bool) -> str:
+        """Return its lines. The older format names counters and infos by their samples."""
+        name, kind = self.name, self.kind
+        if not is_open and kind in _PLAIN_FORMS:
+            suffix, kind = _PLAIN_FORMS[kind]
+            name += suffix
+        head = f"# HELP {name} {_help(self.help, is_open)}\n# TYPE {name} {kind}\n"
+        return head + "".join(_line(self.name, one) for one in self.samples)
+
+
+_PLAIN_FORMS: Final = {"counter": ("_total", "counter"), "info": ("_info", "gauge")}
+
+
+def gauge(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Family:
+    return Family(name, "gauge", help, tuple(_samples("", rows, labels)))
+
+
+def counter(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Family:
+    return Family(name, "counter", help, tuple(_samples("_total", rows, labels)))
+
+
+def info(name: str, help: str, values: Mapping[str, str]) -> Family:
+    return Family(name, "info", help, (Sample("_info", values, 1.0),))
+
+
+def histogram(
+    name: str,
+    help: str,
+    rows: Iterable[tuple[tuple[str, ...], Buckets, float]],
+    labels: tuple[str, ...] = (),
+) -> Family:
+    """Each row: values of the labels, cumulative buckets, and the sum of what was observed."""
+    samples = []
+    for values, buckets, total in rows:
+        own = dict(zip(labels, values, strict=True))
+        samples += [Sample("_bucket", {**own, "le": bound}, count) for bound, count in buckets]
+        samples += [Sample("_count", own, buckets[-1][1]), Sample("_sum", own, total)]
+    return Family(name, "histogram", help, tuple(samples))
+
+
+def _samples(suffix: str, rows: Rows, labels: tuple[str, ...]) -> Iterator[Sample]:
     for values, value in rows:
-        family.add_metric(values, value)
-    return family
+        yield Sample(suffix, dict(zip(labels, values, strict=True)), value)
 
 
-def counter(name: str, help: str, rows: Rows, labels: tuple[str, ...] = ()) -> Metric:
-    family = CounterMetricFamily(name, help, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
+def _line(name: str, one: Sample) -> str:
+    words = ",".join(f'{label}="{escaped(value)}"' for label, value in sorted(one.labels.items()))
+    labels = f"{{{words}}}" if words else ""
+    return f"{name}{one.suffix}{labels} {_number(one.value)}\n"
+
+
+def _number(value: float) -> str:
+    if value != value:
+        return "NaN"
+    if abs(value) == float("inf"):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(float(value))
+
+
+def _help(text: str, is_open: bool) -> str:
+    plain = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return plain.replace('"', '\\"') if is_open else plain

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from prometheus_client.core import Metric
-
-from corral.api.metrics.families import counter, gauge
+from corral.api.metrics.families import Family, counter, gauge
 from corral.domain.account import AMOUNTS, Amounts
 from corral.domain.ids import QueueName
 from corral.insight.reports import Report, other_gpu_seconds
@@ -21,7 +19,7 @@ CAME_OF: Final = {  # what an attempt's seconds are, each of one kind
 SENSED: Final = {name: name for name in ("measured", "used", "idle")}
 
 
-def gpu_seconds(amounts: Mapping[QueueName, Amounts]) -> Iterator[Metric]:
+def gpu_seconds(amounts: Mapping[QueueName, Amounts]) -> Iterator[Family]:
     """Counters of what has been written down. An attempt's life is when it ends, what sensors say
     each minute."""
     by_kind = ("queue", "kind")
@@ -48,7 +46,7 @@ def _rows(
             yield (str(queue), kind), one[place]
 
 
-def goodput(report: Report) -> Iterator[Metric]:
+def goodput(report: Report) -> Iterator[Family]:
     """Of what was held today and yesterday (UTC), and is held now as if it ended well. A queue that
     held nothing has none."""
     rows = [((row.name,), share) for row in report.rows if (share := _share(row.amounts)) >= 0]

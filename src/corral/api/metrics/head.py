@@ -4,15 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.core import (
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
-
 from corral.api import views
-from corral.api.metrics.families import counter, gauge
+from corral.api.metrics.families import Family, counter, gauge, histogram, info
 from corral.api.metrics.goodput import goodput, gpu_seconds
 from corral.api.queues import Look
 from corral.control import Control
@@ -29,7 +22,7 @@ QUEUES: Final = (  # a field of wire.queue_answers.QueueRow each
 )
 
 
-class HeadSeries(Collector):
+class HeadSeries:
     """What one head knows at the moment when it is asked. `disk`: (free, whole) of its
     directory's, in bytes. `goodput`: a report of today and yesterday by queue; None: there is
     none."""
@@ -47,14 +40,15 @@ class HeadSeries(Collector):
         self._version = version
         self._disk = disk
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         control = self._control
         world = control.world
-        about = InfoMetricFamily("corral", "The cluster and its head.")
-        about.add_metric(
-            (), {"version": self._version, "cluster": world.cluster, "engine": control.engine.name}
-        )
-        yield about
+        about = {
+            "version": self._version,
+            "cluster": str(world.cluster),
+            "engine": control.engine.name,
+        }
+        yield info("corral", "The cluster and its head.", about)
         yield gauge("corral_term", "How often a head has begun to lead.", [((), world.term)])
         yield from _jobs(world, control.now().wall)
         yield from _queues(Look(control))
@@ -74,7 +68,7 @@ class HeadSeries(Collector):
             yield gauge("corral_head_disk_bytes", "Of the cluster's directory.", [((), total)])
 
 
-def _jobs(world: World, now: float) -> Iterator[Metric]:
+def _jobs(world: World, now: float) -> Iterator[Family]:
     states: Counter[tuple[str, ...]] = Counter(
         (str(job.spec.queue), job.state.value) for job in world.jobs.values()
     )
@@ -94,7 +88,7 @@ def _jobs(world: World, now: float) -> Iterator[Metric]:
     )
 
 
-def _queues(look: Look) -> Iterator[Metric]:
+def _queues(look: Look) -> Iterator[Family]:
     rows = look.rows()
     for field, name, help in QUEUES:
         found = [((row.name,), float(getattr(row, field))) for row in rows]
@@ -117,7 +111,7 @@ def _queues(look: Look) -> Iterator[Metric]:
     )
 
 
-def _nodes(world: World) -> Iterator[Metric]:
+def _nodes(world: World) -> Iterator[Family]:
     found: Counter[tuple[str, ...]] = Counter()
     for node in world.nodes.values():
         work = "drained" if node.draining else "cordoned" if node.cordoned else "open"
@@ -132,7 +126,7 @@ def _nodes(world: World) -> Iterator[Metric]:
     )
 
 
-def _counts(control: Control) -> Iterator[Metric]:
+def _counts(control: Control) -> Iterator[Family]:
     counts = control.counts
     by_queue = ("queue",)
     submitted = [((str(queue),), n) for queue, n in counts.submitted.items()]
@@ -149,6 +143,13 @@ def _counts(control: Control) -> Iterator[Metric]:
     yield counter("corral_lost_gpu_seconds", "Work lost by interruptions.", lost, ("kind",))
     signals = [((kind,), n) for kind, n in counts.signals.items()]
     yield counter("corral_signals", "What nodes have noticed.", signals, ("kind",))
+    kinds = [((kind,), n) for kind, n in control.dropped.counts.items()]
+    yield counter(
+        "corral_dropped_data",
+        "Data of ranks and nodes that was out of bounds and was not taken.",
+        kinds,
+        ("kind",),
+    )
     yield counter("corral_checkpoints", "Saves that were committed.", [((), counts.saves)])
     yield counter(
         "corral_checkpoint_seconds", "From first byte to fsync.", [((), counts.save_seconds)]
@@ -160,14 +161,10 @@ def _counts(control: Control) -> Iterator[Metric]:
     )
     yield counter("corral_checkpoint_bytes", "Saved.", [((), counts.saved_bytes)])
     yield counter("corral_commits", "Decisions that were written down.", [((), counts.commits)])
-    waits = HistogramMetricFamily(
-        "corral_wait_seconds", "From submit to the first place.", labels=("queue",)
+    waits = [((str(queue),), one.cumulative(), one.total) for queue, one in counts.waits.items()]
+    yield histogram("corral_wait_seconds", "From submit to the first place.", waits, by_queue)
+    yield histogram(
+        "corral_tick_seconds",
+        "From what is seen to what is committed and told.",
+        [((), counts.ticks.cumulative(), counts.ticks.total)],
     )
-    for queue, wait in counts.waits.items():
-        waits.add_metric((str(queue),), wait.cumulative(), wait.total)
-    yield waits
-    ticks = HistogramMetricFamily(
-        "corral_tick_seconds", "From what is seen to what is committed and told."
-    )
-    ticks.add_metric((), counts.ticks.cumulative(), counts.ticks.total)
-    yield ticks

@@ -7,15 +7,15 @@ from contextlib import suppress
 from itertools import chain
 
 from fastapi import APIRouter, Request
-from prometheus_client import CollectorRegistry
-from prometheus_client import exposition as plain
-from prometheus_client.openmetrics import exposition as open_metrics
 from starlette.responses import StreamingResponse
 
 from corral.api.house import House
-from corral.api.jobs import Within
+from corral.api.jobs import Asker, Within
+from corral.api.metrics.connections import connection_series
 from corral.api.metrics.devices import gpu_families, node_families
+from corral.api.metrics.families import OPEN_METRICS, PLAIN_TEXT
 from corral.api.metrics.head import HeadSeries
+from corral.api.sight import Sight, sight_of
 from corral.control import Control
 from corral.control.reports import report_of
 from corral.domain.account import day_of
@@ -27,11 +27,12 @@ END = b"# EOF\n"
 
 
 @router.get("/metrics", response_class=StreamingResponse)
-async def metrics(request: Request, house: Within) -> StreamingResponse:
+async def metrics(request: Request, house: Within, caller: Asker) -> StreamingResponse:
     """Series of the head, of its nodes and of all GPUs, as they are now."""
     is_open = wants_open_metrics(request.headers.get("accept", ""))
-    kind = open_metrics.CONTENT_TYPE_LATEST if is_open else plain.CONTENT_TYPE_PLAIN_0_0_4
-    return StreamingResponse(_text(house, is_open), media_type=kind)
+    kind = OPEN_METRICS if is_open else PLAIN_TEXT
+    text = _text(house, is_open, sight_of(house.control, caller))
+    return StreamingResponse(text, headers={"content-type": kind})
 
 
 def wants_open_metrics(accept: str) -> bool:
@@ -39,19 +40,17 @@ def wants_open_metrics(accept: str) -> bool:
     return "text/plain" not in accept or "application/openmetrics-text" in accept
 
 
-async def _text(house: House, is_open: bool) -> AsyncIterator[bytes]:
+async def _text(house: House, is_open: bool, sight: Sight) -> AsyncIterator[bytes]:
     """A family at a time: agents are heard between two."""
-    registry = CollectorRegistry(auto_describe=False)
     control, settings = house.control, house.settings
     series = HeadSeries(
         control, version=settings.version, disk=_disk_of(house), goodput=await _goodput(control)
     )
-    registry.register(series)
-    latest = open_metrics.generate_latest if is_open else plain.generate_latest
-    yield latest(registry).removesuffix(END)
+    own = chain(series.collect(), connection_series(settings.connections))
+    yield "".join(family.text(is_open=is_open) for family in own).encode()
     families: Iterator[str] = chain(
         node_families(control.world, control.sensed.newest),
-        gpu_families(control.world, control.sensed.newest, counters=not is_open),
+        gpu_families(control.world, control.sensed.newest, counters=not is_open, seen=sight.job),
     )
     for family in families:
         yield family.encode()

@@ -4,16 +4,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from corral.boot.alerts.senders import receiver_of
 from corral.boot.settings import write_atomically
 from corral.control.alerting import Asked, Remembered
 from corral.domain.errors import CorralError
+from corral.ports.log import Log
 from corral.wire.alerts import read_alerts
 from corral.wire.reading import read_documents
 
-log = structlog.get_logger("corral.alerts")
+log = Log("corral.alerts")
 
 
 class AlertFiles:

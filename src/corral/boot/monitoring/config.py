@@ -9,6 +9,17 @@ import yaml
 RULES: Final = Path(__file__).with_name("rules.yml")
 
 
+def web_config(user: str, password: str) -> str:
+    """Return web.yml: who may read what Prometheus keeps, on a machine that others use too.
+
+    Source: Prometheus, "HTTPS and authentication"; passwords are kept as bcrypt hashes.
+    """
+    import bcrypt  # of the extra `monitoring`
+
+    hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=10)).decode()
+    return yaml.safe_dump({"basic_auth_users": {user: hashed}})
+
+
 def scrape_config(url: str, *, token_file: str, rules_file: str, ca_file: str | None = None) -> str:
     """prometheus.yml. `honor_labels`: the label `job` is Corral's job and not Prometheus's."""
     address = urlsplit(url)

@@ -10,19 +10,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-import structlog
-
-from corral.boot.monitoring.config import RULES, scrape_config
+from corral.boot.monitoring.config import RULES, scrape_config, web_config
 from corral.boot.settings import ClusterDir, ClusterSettings, once, write_atomically
 from corral.boot.tls import makes_own
 from corral.domain.errors import Conflict
 from corral.engines.local.processes import Process, reap, spawn
+from corral.ports.log import Log
 
 PROGRAM: Final = "prometheus"
+USER: Final = "corral"
 KEPT_DAYS: Final = 90
 KEPT_BYTES: Final = "10GB"
 AGAIN_SECONDS: Final = 10.0
-log = structlog.get_logger("corral.monitoring")
+log = Log("corral.monitoring")
 
 
 def check_prometheus() -> None:
@@ -44,10 +44,18 @@ class Prometheus:
     _again_at: float = field(default=0.0)
 
     @property
-    def secret(self) -> str:
-        """The token that the head lets it in by: a viewer's, made once, 0600."""
+    def token(self) -> Path:
+        """File of the token that the head lets it in by; Prometheus reads it at each scrape."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return once(self.folder / "token", secrets.token_urlsafe(32).encode()).decode()
+        return self.folder / "token"
+
+    @property
+    def password_file(self) -> Path:
+        """Password that its pages and its API ask the user `corral` for; made once, 0600."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = self.folder / "password"
+        once(file, secrets.token_urlsafe(24).encode())
+        return file
 
     @property
     def url(self) -> str:
@@ -79,11 +87,16 @@ class Prometheus:
         write_atomically(rules, RULES.read_text())
         config = scrape_config(
             head_url,
-            token_file=str(self.folder / "token"),
+            token_file=str(self.token),
             rules_file=str(rules),
             ca_file=str(self.ca_file) if self.ca_file is not None else None,
         )
         write_atomically(self.folder / "prometheus.yml", config)
+        write_atomically(self._web_file, web_config(USER, self.password_file.read_text().strip()))
+
+    @property
+    def _web_file(self) -> Path:
+        return self.folder / "web.yml"
 
     @property
     def _pid_file(self) -> Path:
@@ -102,6 +115,7 @@ class Prometheus:
             f"--storage.tsdb.retention.time={KEPT_DAYS}d",
             f"--storage.tsdb.retention.size={KEPT_BYTES}",
             f"--web.listen-address={self.url.removeprefix('http://')}",
+            f"--web.config.file={self._web_file}",
         ]
         try:
             pid = spawn(words, dict(os.environ), self.folder / "prometheus.log")

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from corral.client.calls import Stream
 from corral.client.request import STREAM_NAP, STREAM_PATIENCE, Following
 from corral.client.target import Target, Where, error_of, no_answer
+from corral.domain.errors import WrongHead
+from corral.wire.proven_http import connection_to
 
 TIMEOUT_SECONDS: Final = 60.0
 TRIES: Final = 5
@@ -68,8 +70,8 @@ class Head:
                 with closing(_connection(target, self.where)) as connection:
                     answer = _sent(connection, target, method, path, query, body)
                     content = answer.read()
-            except (OSError, http.client.HTTPException) as trouble:
-                refused = isinstance(trouble, ConnectionRefusedError)
+            except (OSError, http.client.HTTPException, WrongHead) as trouble:
+                refused = isinstance(trouble, ConnectionRefusedError | WrongHead)
                 self.where.pass_over()
                 if not left or (method != "GET" and not refused):
                     raise no_answer(target, trouble) from None
@@ -103,7 +105,7 @@ class Head:
                     while answer.status < 400 and (piece := answer.read1(PIECE)):
                         given_up = time.monotonic() + STREAM_PATIENCE
                         yield from following.feed(piece)
-            except (OSError, http.client.HTTPException) as trouble:
+            except (OSError, http.client.HTTPException, WrongHead) as trouble:
                 self.where.pass_over()
                 if time.monotonic() > given_up:
                     raise no_answer(target, trouble) from None
@@ -122,12 +124,8 @@ class Head:
 
 
 def _connection(target: Target, where: Where) -> http.client.HTTPConnection:
-    parts = urlsplit(target.url)
-    host = parts.hostname or "127.0.0.1"
-    if parts.scheme == "https":
-        trust = where.trust(target)
-        return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_SECONDS, context=trust)
-    return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
+    trusted = where.trust(target) if target.is_tls else None
+    return connection_to(target.url, target.token, timeout=TIMEOUT_SECONDS, trusted=trusted)
 
 
 def _sent(

@@ -13,6 +13,7 @@ from typing import Final
 from lightkube.models.batch_v1 import JobSpec
 from lightkube.models.core_v1 import (
     Affinity,
+    Capabilities,
     ConfigMapVolumeSource,
     Container,
     EmptyDirVolumeSource,
@@ -28,10 +29,13 @@ from lightkube.models.core_v1 import (
     PersistentVolumeClaimVolumeSource,
     PodAffinityTerm,
     PodAntiAffinity,
+    PodSecurityContext,
     PodSpec,
     PodTemplateSpec,
     ResourceRequirements,
+    SeccompProfile,
     SecretVolumeSource,
+    SecurityContext,
     Toleration,
     Volume,
     VolumeMount,
@@ -53,11 +57,18 @@ from corral.engines.kubernetes.names import (
     name_of,
 )
 from corral.engines.kubernetes.nodes import HOSTNAME
-from corral.engines.kubernetes.settings import AGENT_BYTES, KubernetesSettings
+from corral.engines.kubernetes.settings import (
+    AGENT_BYTES,
+    BASELINE,
+    PRIVILEGED,
+    RESTRICTED,
+    KubernetesSettings,
+)
 from corral.engines.lending.values import PartFiles
 
 PART: Final = "/corral/part"  # node.json and token of the pod's own part
 HEAD: Final = "/corral/head"  # head.json and the certificate, kept up to date by the kubelet
+HOME: Final = "/corral/home"  # of a restricted pod: its user has no home in the image
 HEAD_JSON: Final = "head.json"
 CERTIFICATE: Final = "ca.pem"
 LATE_SECONDS: Final = 15  # beyond the job's own grace, for the agent to tell how it ended
@@ -134,6 +145,7 @@ def _pod(
     pull = [LocalObjectReference(name=settings.pull_secret)] if settings.pull_secret else None
     return PodSpec(
         restartPolicy="Never",
+        securityContext=_pod_security(settings),
         automountServiceAccountToken=False,
         enableServiceLinks=False,
         hostNetwork=True if settings.host_network else None,
@@ -149,6 +161,34 @@ def _pod(
         containers=[_container(gang, gpu_resources, settings)],
         volumes=_volumes(cluster, gang, settings),
     )
+
+
+def _pod_security(settings: KubernetesSettings) -> PodSecurityContext | None:
+    """What the pod may be, by the Pod Security Standards.
+
+    Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+    """
+    if settings.security == PRIVILEGED:
+        return None
+    profile = SeccompProfile(type="RuntimeDefault")
+    if settings.security == BASELINE:
+        return PodSecurityContext(seccompProfile=profile)
+    uid, gid = settings.uid_and_gid
+    return PodSecurityContext(
+        runAsNonRoot=True,
+        runAsUser=uid,
+        runAsGroup=gid,
+        fsGroup=gid,  # volumes can be written by it
+        fsGroupChangePolicy="OnRootMismatch",
+        seccompProfile=profile,
+    )
+
+
+def _container_security(settings: KubernetesSettings) -> SecurityContext:
+    if settings.security == PRIVILEGED:
+        return SecurityContext(privileged=True)
+    none = Capabilities(drop=["ALL"]) if settings.security == RESTRICTED else None
+    return SecurityContext(allowPrivilegeEscalation=False, privileged=False, capabilities=none)
 
 
 def _affinity(cluster: str, gang: Sequence[Launch]) -> Affinity:
@@ -196,6 +236,8 @@ def _container(
         VolumeMount(name="head", mountPath=HEAD, readOnly=True),
         VolumeMount(name="shm", mountPath="/dev/shm"),
     ]
+    if settings.security == RESTRICTED:
+        mounts.append(VolumeMount(name="home", mountPath=HOME))
     for kind, mounted in _mounted(settings):
         read_only = True if kind == "secret" else None
         mounts += [
@@ -207,10 +249,22 @@ def _container(
         name="corral",
         image=image,
         command=["sh", "-c", script],
-        env=[EnvVar(name="CORRAL_NODE_NAME", valueFrom=EnvVarSource(fieldRef=own_node))],
+        env=[
+            EnvVar(name="CORRAL_NODE_NAME", valueFrom=EnvVarSource(fieldRef=own_node)),
+            *_user_env(gang[0].owner, settings),
+        ],
+        securityContext=_container_security(settings),
         resources=_resources(gang, gpu_resources, settings),
         volumeMounts=mounts,
     )
+
+
+def _user_env(owner: str, settings: KubernetesSettings) -> list[EnvVar]:
+    """Programs ask for a name and a home, which the image's password file lacks for this user."""
+    if settings.security != RESTRICTED:
+        return []
+    pairs = {"HOME": HOME, "USER": owner, "LOGNAME": owner}
+    return [EnvVar(name=name, value=value) for name, value in pairs.items()]
 
 
 def _resources(
@@ -252,6 +306,8 @@ def _volumes(cluster: str, gang: Sequence[Launch], settings: KubernetesSettings)
         Volume(name="head", configMap=ConfigMapVolumeSource(name=head_name(cluster))),
         Volume(name="shm", emptyDir=EmptyDirVolumeSource(medium="Memory")),
     ]
+    if settings.security == RESTRICTED:
+        volumes.append(Volume(name="home", emptyDir=EmptyDirVolumeSource()))
     for kind, mounted in _mounted(settings):
         for at, (source, _) in enumerate(mounted):
             held = (

@@ -1,5 +1,6 @@
 """What a cluster on Kubernetes was asked to be: `corral up --engine kubernetes --set image=...`."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
@@ -17,9 +18,13 @@ POD_LABELS: Final = (
     "cloud.google.com/gce-topology-block",
     "topology.kubernetes.io/zone",
 )
+RESTRICTED: Final = "restricted"  # no root, no capability
+BASELINE: Final = "baseline"  # the image's own user, also root, with the runtime's capabilities
+PRIVILEGED: Final = "privileged"  # as root on the node
 NVLINK_LABELS: Final = ("nvidia.com/gpu.clique",)
 AGENT_BYTES: Final = 128 * 1024**2  # of each pod, for the agent and the shims beside the ranks
 AGENTS: Final = 4  # attempts side by side for which a node without more GPUs keeps them
+_RUN_AS: Final = re.compile(r"[1-9][0-9]{0,9}:[1-9][0-9]{0,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +37,9 @@ class KubernetesSettings:
     `nodes`: labels that a node must have to be lent, joined by commas. `tolerate`: keys of taints
     that its pods tolerate. `claims`: PersistentVolumeClaims that all pods mount, NAME:/PATH, and
     `secrets`: Secrets, likewise, joined by commas. `extra`: resources for each pod beside its GPUs,
-    such as rdma/hca=1. `rack_label`, `pod_label`, `nvlink_label`: the labels that tell topology.
+    such as rdma/hca=1. `security`: what pods may do, by the names of the Pod Security Standards;
+    `run_as`: UID:GID of restricted pods. `rack_label`, `pod_label`, `nvlink_label`: the labels
+    that tell topology.
     """
 
     NAME: ClassVar[str] = "kubernetes"
@@ -49,6 +56,8 @@ class KubernetesSettings:
         "pull_secret": "registry",
         "priority_class": "training",
         "runtime_class": "nvidia",
+        "security": RESTRICTED,
+        "run_as": "1000:1000",
         "scheduler": "default-scheduler",
         "nodes": "pool=gpu",
         "tolerate": "nvidia.com/gpu",
@@ -72,6 +81,8 @@ class KubernetesSettings:
     priority_class: str | None = None
     runtime_class: str | None = None
     scheduler: str | None = None
+    security: str = RESTRICTED
+    run_as: str = "1000:1000"
     host_network: bool = False
     nodes: str = ""
     tolerate: str = ""
@@ -92,6 +103,12 @@ class KubernetesSettings:
             if any(not value for _, value in _pairs(getattr(self, name), "=")):
                 what = f"{name}={getattr(self, name)}: each is NAME=VALUE"
                 raise wrong(KubernetesSettings, name, what)
+        if self.security not in (RESTRICTED, BASELINE, PRIVILEGED):
+            what = f"security={self.security}: it is {RESTRICTED}, {BASELINE} or {PRIVILEGED}"
+            raise wrong(KubernetesSettings, "security", what)
+        if _RUN_AS.fullmatch(self.run_as) is None:
+            what = f"run_as={self.run_as}: it is UID:GID, and neither is 0"
+            raise wrong(KubernetesSettings, "run_as", what)
         if not 1.0 <= self.call_seconds <= 60.0:
             what = f"a call of the API server cannot be given {self.call_seconds:g} s, but 1 to 60"
             raise wrong(KubernetesSettings, "call_seconds", what)
@@ -105,6 +122,11 @@ class KubernetesSettings:
     def mounted_secrets(self) -> tuple[tuple[str, str], ...]:
         """(Secret, path)."""
         return _pairs(self.secrets, ":")
+
+    @property
+    def uid_and_gid(self) -> tuple[int, int]:
+        uid, _, gid = self.run_as.partition(":")
+        return int(uid), int(gid)
 
     @property
     def node_labels(self) -> tuple[tuple[str, str], ...]:

@@ -43,6 +43,7 @@ class LocalEngine:
     shown_by: str = ""
     trouble: str = ""
     nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
+    labels: dict[NodeId, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     former: dict[NodeId, LocalNode] = field(default_factory=dict)  # of when there were more
 
     async def start(self) -> None:
@@ -60,8 +61,9 @@ class LocalEngine:
                 reboot_seconds=self.settings.reboot_seconds,
                 on_death=self.on_death,
             )
-            await self.register(settings.node, node.prepare(settings))
+            await self.register(settings.node, node.prepare(settings, self.settings.policy))
             self.nodes[settings.node] = node
+            self.labels[settings.node] = settings.labels
         for folder in (self.cluster_dir / "nodes").iterdir():
             if (id := NodeId(folder.name)) not in self.nodes:
                 self.former[id] = LocalNode(
@@ -83,6 +85,10 @@ class LocalEngine:
     def says(self, key: AttemptKey) -> str:
         """Nothing: what its agents wait for, they say themselves."""
         return ""
+
+    def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
+        """The labels that the node was started with; None for a node that is none of its own."""
+        return self.labels.get(node)
 
     def is_empty(self) -> bool:
         """Whether no node has a shim."""

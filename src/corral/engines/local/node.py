@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from corral.domain.ids import NodeId
+from corral.domain.node_policy import NodePolicy
+from corral.domain.people import NODE_TOKEN_SECONDS
 from corral.engines.local.processes import Process, reap, spawn
 from corral.wire.node import NodeSettings, encode_settings
+from corral.wire.node_policy import POLICY_FILE, encode_policy
 
 GATHER_SECONDS: Final = 0.15  # a power loss ends processes one after another: look when it is over
 CALM_SECONDS: Final = 5.0  # an agent that ends sooner is started again later and later
@@ -48,16 +52,29 @@ class LocalNode:
     _failures: int = 0
     _not_before: float = 0.0
 
-    def prepare(self, settings: NodeSettings) -> str:
-        """Write the node's folder. Returns: its token's SHA-256, which the head knows it by."""
+    def prepare(self, settings: NodeSettings, policy: NodePolicy) -> str:
+        """Write the node's folder. Returns: its token's SHA-256, which the head knows it by.
+
+        Args:
+            policy: that of a node without one; a policy.json that is there stays as it is.
+        """
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
             (self.dir / name).mkdir(mode=0o700, exist_ok=True)
         _write_private(self.dir / "node.json", encode_settings(settings))
+        if not (self.dir / POLICY_FILE).exists():
+            _write_private(self.dir / POLICY_FILE, encode_policy(policy))
         token = self.dir / "token"
-        if not token.exists() or not token.read_bytes().strip():
+        if not self._has_token(token):
             _write_private(token, secrets.token_urlsafe(32).encode() + b"\n")
         return sha256(token.read_bytes().strip()).hexdigest()
+
+    def _has_token(self, token: Path) -> bool:
+        """Whether there is one that lets its agent in; an agent that lives reads it anew."""
+        if not token.exists() or not token.read_bytes().strip():
+            return False
+        now = time.clock_gettime(time.CLOCK_REALTIME)
+        return now - token.stat().st_mtime < NODE_TOKEN_SECONDS
 
     def begin(self) -> None:
         """Adopt the living agent, or start one. What of the node died unseen starts anew, but for

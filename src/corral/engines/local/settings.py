@@ -1,12 +1,14 @@
 """What a local cluster was asked to be."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from corral.domain.ids import NodeId
+from corral.domain.node_policy import NodePolicy
 from corral.engines.local.labels import labels_of_nodes
 from corral.wire.node import Isolation, NodeSettings
+from corral.wire.node_policy import own_policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class LocalSettings:
     trusted: str | None = None  # a PEM file that vouches for the head
     reboot_seconds: float = 30.0
     prefix: str = ""  # of the nodes' names
+    policy: NodePolicy = field(default_factory=own_policy)  # of nodes that have none yet
 
     def __post_init__(self) -> None:
         if self.nodes < 0 or (self.gpus or 0) < 0 or self.reboot_seconds < 0:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from corral.domain.ids import NodeId
 from corral.engines.local.node import LocalNode
+from corral.wire.node_policy import POLICY_FILE
 
 LOOK_SECONDS: Final = 1.0
 END_SECONDS: Final = 10.0
@@ -43,7 +44,8 @@ class AgentActor:
         self._dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
             (self._dir / name).mkdir(mode=0o700, exist_ok=True)
-        changed = [name for name in files if _replace(self._dir / name, files[name])]
+        fresh = {name: files[name] for name in files if not self._is_kept(name)}
+        changed = [name for name, content in fresh.items() if _replace(self._dir / name, content)]
         if self._local is None:
             self._begin()
         if {"node.json", "token"} & set(changed):
@@ -51,6 +53,10 @@ class AgentActor:
             assert self._local is not None
             self._local.begin()
         return self.seen()
+
+    def _is_kept(self, name: str) -> bool:
+        """The policy of the machine's administrator stays as it is: no head may lift it."""
+        return name == POLICY_FILE and (self._dir / name).exists()
 
     async def resume(self) -> bool:
         """Go on with what an earlier actor left; False when it left nothing."""

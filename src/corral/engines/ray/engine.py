@@ -30,6 +30,7 @@ from corral.engines.ray.settings import RaySettings
 from corral.ports.engine import NO_ANSWER
 from corral.wire.joining import RayInvitation
 from corral.wire.node import NodeSettings, encode_settings
+from corral.wire.node_policy import POLICY_FILE, encode_policy, own_policy
 
 NAME: Final = "ray"
 CANNOT: Final[Mapping[str, str]] = {
@@ -146,6 +147,11 @@ class RayEngine:
         """A node's word, with what Ray alone knows of the node."""
         (self._busy.add if word.seen else self._busy.discard)(word.node)
         return word if self._holds is None else self._holds.amend(word)
+
+    def labels_of(self, node: NodeId) -> tuple[tuple[str, str], ...] | None:
+        """The labels that Ray tells of the node; None for a node that Ray does not know now."""
+        kept = self.nodes.get(node)
+        return None if kept is None else kept.row.labels
 
     def is_empty(self) -> bool:
         return not self._busy
@@ -301,6 +307,7 @@ class RayEngine:
             "token": token,
             "head.json": (self.cluster_dir / "head.json").read_bytes(),
             "node.json": encode_settings(self.settings_of(row)),
+            POLICY_FILE: encode_policy(own_policy()),
         }
         if self.certificate is not None:
             files["head.pem"] = Path(self.certificate).read_bytes()

@@ -1,6 +1,8 @@
 """The way to Slurm: attempts are its batch jobs, by whichever calls it is asked."""
 
 import asyncio
+import getpass
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -194,6 +196,7 @@ class SlurmDriver:
             shared=tuple((path, "slurm") for path in self.shared),
             labels=tuple(sorted((feature, "true") for feature in node.features)),
             containment="engine",
+            shared_account=getpass.getuser() if os.geteuid() != 0 else "",
         )
 
     async def _past(

@@ -1,27 +1,58 @@
-"""From an older schema to this one: the scripts, and how they are run."""
+"""From an older schema to this one: the scripts, and how they are run.
+
+Each script of `versions` names its `revision` and the one before it, `down_revision`, and changes
+the store in `upgrade`. The store keeps its revision in a table that has the name and form of
+alembic's, by which earlier versions ran these scripts.
+"""
 
 from pathlib import Path
-from typing import Any, Final, cast
+from runpy import run_path
+from typing import Any, Final
 
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, inspect, text
+
+from corral.store.migrations.operations import working_on
 
 SCRIPTS: Final = Path(__file__).parent
+STAMP: Final = "alembic_version"
 
 
 def run_scripts(connection: Connection) -> None:
-    """Every script that the database has not seen, inside the transaction that is open."""
-    directory = ScriptDirectory(str(SCRIPTS))
+    """Run every script that the database has not seen, inside the transaction that is open.
+
+    Raises: LookupError when the scripts are no chain from the revision of the database on.
+    """
     if not connection.in_transaction():
-        connection.begin()  # alembic then leaves the driver's transaction to us
+        connection.begin()  # SQLAlchemy then leaves the driver's transaction as it is
+    has_stamp = inspect(connection).has_table(STAMP)
+    known = text(f"SELECT version_num FROM {STAMP}")
+    revision = connection.execute(known).scalar() if has_stamp else None
+    pending = _after(revision)
+    if not has_stamp:
+        columns = (
+            f"version_num VARCHAR(32) NOT NULL, CONSTRAINT {STAMP}_pkc PRIMARY KEY (version_num)"
+        )
+        connection.execute(text(f"CREATE TABLE {STAMP} ({columns})"))
+    with working_on(connection):
+        for script in pending:
+            script["upgrade"]()
+            _stamp(connection, script["revision"])
 
-    def pending(revision: Any, _context: MigrationContext) -> Any:
-        return cast(Any, directory)._upgrade_revs("head", revision)
 
-    context = MigrationContext.configure(
-        connection, opts={"fn": pending, "script": directory, "transactional_ddl": False}
-    )
-    with Operations.context(context):
-        context.run_migrations()
+def _after(revision: str | None) -> list[dict[str, Any]]:
+    """The scripts that follow a revision, each after the one that it builds on."""
+    scripts = [run_path(str(file)) for file in sorted((SCRIPTS / "versions").glob("m*.py"))]
+    following = {script["down_revision"]: script for script in scripts}
+    if revision is not None and revision not in {script["revision"] for script in scripts}:
+        raise LookupError(f"no migration leads on from schema {revision}")
+    chain = []
+    while (script := following.get(revision)) is not None:
+        chain.append(script)
+        revision = script["revision"]
+    return chain
+
+
+def _stamp(connection: Connection, revision: str) -> None:
+    connection.execute(text(f"DELETE FROM {STAMP}"))
+    values = {"revision": revision}
+    connection.execute(text(f"INSERT INTO {STAMP} VALUES (:revision)"), values)

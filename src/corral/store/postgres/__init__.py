@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable
 
+from corral.store.audit import Seal
 from corral.store.postgres.database import PostgresDatabase
 from corral.store.postgres.opening import prepare
 from corral.store.rules import KEEP_EVENTS, KEEP_KEYS
@@ -27,7 +28,8 @@ class PostgresStore(TableStore):
         fresh_id: Callable[[], str] = _fresh_id,
         keep_events: int = KEEP_EVENTS,
         keep_keys: int = KEEP_KEYS,
+        seal: Seal | None = None,
     ) -> None:
         database = PostgresDatabase.at(url)
         prepare(database, fresh_id)
-        super().__init__(database, keep_events=keep_events, keep_keys=keep_keys)
+        super().__init__(database, keep_events=keep_events, keep_keys=keep_keys, seal=seal)

@@ -70,6 +70,6 @@ def _bring_up(
             hint="install the newer corral again",
         )
     if revision < REVISION:
-        from corral.store.migrations import run_scripts  # alembic: only when there is need
+        from corral.store.migrations import run_scripts  # only when there is need
 
         run_scripts(connection)

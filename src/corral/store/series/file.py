@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 from zlib import crc32
 
-import structlog
-
 from corral.domain.series import Curve, averaged, cut, joined
+from corral.ports.log import Log
 from corral.store.series.block import Block, block_of, packed, unpacked
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ CREATE TABLE IF NOT EXISTS blocks (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_age ON blocks (thin, until);
 """
-log = structlog.get_logger("corral.series")
+log = Log("corral.series")
 
 
 class SeriesFile:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from corral.store.audit import Seal
 from corral.store.rules import KEEP_EVENTS, KEEP_KEYS
 from corral.store.sqlite.database import SqliteDatabase
 from corral.store.sqlite.opening import prepare
@@ -30,6 +31,9 @@ class SqliteStore(TableStore):
         fresh_id: Callable[[], str] = _fresh_id,
         keep_events: int = KEEP_EVENTS,
         keep_keys: int = KEEP_KEYS,
+        seal: Seal | None = None,
     ) -> None:
         prepare(path, fresh_id)
-        super().__init__(SqliteDatabase(path), keep_events=keep_events, keep_keys=keep_keys)
+        super().__init__(
+            SqliteDatabase(path), keep_events=keep_events, keep_keys=keep_keys, seal=seal
+        )

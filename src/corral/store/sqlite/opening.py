@@ -37,7 +37,7 @@ def prepare(path: Path, fresh_id: Callable[[], str]) -> None:
             _create(path, fresh_id)
         revision = _look(path)
         if revision != REVISION:
-            from corral.store.sqlite.upgrade import upgrade  # alembic: only when there is need
+            from corral.store.sqlite.upgrade import upgrade  # only when there is need
 
             upgrade(path, revision)
     except sqlite3.Error as error:
@@ -129,7 +129,7 @@ def _fill(path: Path, fresh_id: Callable[[], str]) -> None:
 
 
 def stamp(raw: sqlite3.Connection) -> None:
-    """Write the revision where alembic looks for it, without alembic."""
+    """Write the revision where migrations look for it."""
     raw.execute(
         "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
         "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"

@@ -19,6 +19,7 @@ _REASONS: Final = {
     "NoNodes": "PartitionNodeLimit",
     "NeverFits": "BadConstraints",
     "BadTopology": "BadConstraints",
+    "NoAccount": "BadConstraints",
     "Quarantined": "JobHeldAdmin",
     "Suspend": "JobHeldUser",
     "NonZeroExit": "NonZeroExitCode",

@@ -122,6 +122,7 @@ def job_fields(read: Read, shape: Shape, here: Here, notes: list[str]) -> dict[s
         "topology": "spread" if read.has("spread-job") else None,
         "begin": _begin(read, here),
         "start_by": _start_by(read, here, limit),
+        "token": read.get("corral-token"),
     }
     return {key: value for key, value in found.items() if value not in (None, {}, "")}
 

@@ -41,6 +41,8 @@ JOB_OPTIONS: Final = (
     _refused("container", "", "a bundle is not run; write image: in a spec: corral apply -f FILE"),
     _refused("contiguous", "", "write topology: require:rack in a spec", takes=_FLAG),
     _noted("core-spec", "S", "no cores are reserved"),
+    _o("corral-token", "", "own or submit: what the job's own token lets it do, e.g. sbatch in it",
+       variable="SBATCH_CORRAL_TOKEN"),
     _noted("cores-per-socket", "", _LAYOUT),
     _o("cpus-per-gpu", "", "cores for each GPU", variable="SBATCH_CPUS_PER_GPU"),
     _o("cpus-per-task", "c", "cores for each task", variable="SBATCH_CPUS_PER_TASK"),

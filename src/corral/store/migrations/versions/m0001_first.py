@@ -1,6 +1,6 @@
 """The first schema."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0001"
 down_revision = None

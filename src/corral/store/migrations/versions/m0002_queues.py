@@ -1,6 +1,6 @@
 """Queues, what they have used and spent, and what is kept for whom."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0002"
 down_revision = "0001"

@@ -3,8 +3,9 @@
 import json
 import zlib
 
-from alembic import op
 from sqlalchemy import text
+
+from corral.store.migrations.operations import op
 
 revision = "0003"
 down_revision = "0002"

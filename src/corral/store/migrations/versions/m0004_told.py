@@ -1,6 +1,6 @@
 """What waiting jobs were told of their start, and what it came to."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0004"
 down_revision = "0003"

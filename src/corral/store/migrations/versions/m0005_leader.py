@@ -1,6 +1,6 @@
 """Which of several heads leads."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0005"
 down_revision = "0004"

@@ -1,6 +1,6 @@
 """Which heads there are, and what all of them hold to."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0006"
 down_revision = "0005"

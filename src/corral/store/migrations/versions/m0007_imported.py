@@ -1,6 +1,6 @@
 """Jobs that another system ran, as its log told of them."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0007"
 down_revision = "0006"

@@ -1,6 +1,6 @@
 """What queues that share one line by service have held beyond what they were due."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0008"
 down_revision = "0007"

@@ -1,6 +1,6 @@
 """What GPUs were held for, by job and day, and by day alone."""
 
-from alembic import op
+from corral.store.migrations.operations import op
 
 revision = "0009"
 down_revision = "0008"

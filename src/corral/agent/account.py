@@ -1,0 +1,86 @@
+"""Accounts that ranks run as when the agent is root."""
+
+import os
+import pwd
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from corral.domain.node_policy import DEFAULT_MIN_UID, ROOT, NodePolicy, Refusal
+
+SHELL: Final = "/bin/sh"
+NOBODY: Final = "nobody"
+NO_LOGIN_SHELLS: Final = ("/nologin", "/false")  # ranks of such an account run all the same
+_LOGIN_DEFS: Final = Path("/etc/login.defs")
+_UID_MIN: Final = re.compile(r"^\s*UID_MIN\s+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """Account that ranks change to. `groups` has the main one first."""
+
+    name: str
+    uid: int
+    groups: tuple[int, ...]
+    home: str
+    shell: str = SHELL
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "USER": self.name, "LOGNAME": self.name, "HOME": self.home, "SHELL": self.shell,
+        }  # fmt: skip
+
+
+def account_from(record: Mapping[str, Any] | None) -> Account | None:
+    """The account in a shim's spec; None: ranks run as the shim does."""
+    return None if record is None else Account(**{**record, "groups": tuple(record["groups"])})
+
+
+def account_in_system(name: str) -> Account | None:
+    """The machine's account of this name; None where it has none."""
+    try:
+        entry = pwd.getpwnam(name)
+    except (KeyError, ValueError):
+        return None
+    groups = os.getgrouplist(name, entry.pw_gid)
+    main_first = (entry.pw_gid, *(group for group in groups if group != entry.pw_gid))
+    shell = SHELL if entry.pw_shell.endswith(NO_LOGIN_SHELLS) else entry.pw_shell
+    return Account(name=name, uid=entry.pw_uid, groups=main_first, home=entry.pw_dir, shell=shell)
+
+
+def allowed_account(owner: str, policy: NodePolicy) -> Account | Refusal | None:
+    """The account of the machine for a user's ranks, or why the policy refuses it; None where the
+    machine has no such account. An attempt without an owner counts as root's."""
+    account = account_in_system(owner or ROOT)
+    if account is None:
+        return None
+    return policy.refuses_account(account.name, account.uid, system_min_uid()) or account
+
+
+@lru_cache(maxsize=1)
+def system_min_uid(login_defs: Path = _LOGIN_DEFS) -> int:
+    """The lowest uid that the machine gives to people."""
+    try:
+        match = _UID_MIN.search(login_defs.read_text())
+    except OSError:
+        match = None
+    return int(match[1]) if match else DEFAULT_MIN_UID
+
+
+def account_in_container(owner: str) -> Account | None:
+    """The account of ranks in a container that holds one attempt alone, where the process is root
+    of that container: the owner's own if the image has one, else the least.
+
+    There is no other user in the container from whom ranks must be kept apart.
+    """
+    account = account_in_system(owner or ROOT)
+    if account is None:
+        account = account_in_system(NOBODY)
+        if account is None:
+            raise OSError(f"the image has neither an account {owner} nor an account {NOBODY}")
+        return Account(name=NOBODY, uid=account.uid, groups=account.groups[:1], home="/tmp")
+    return None if account.uid == 0 else account

@@ -1,0 +1,193 @@
+"""Reading of a tar stream that somebody else made, with bounds on everything that it may cost."""
+
+import errno
+import gzip
+import os
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+MOST_READ_BYTES: Final = 4 * 1024**2  # at once: a header that asks for more is an attack
+CHUNK_BYTES: Final = 1024**2
+DISK_LOOK_BYTES: Final = 64 * 1024**2  # how much is written between two looks at the disk
+DISK_RESERVE: Final = 0.02  # this share of a disk stays free for others
+BROKEN: Final = (
+    tarfile.TarError, EOFError, zlib.error, ValueError, ArithmeticError, LookupError,
+    RecursionError, TypeError, AttributeError, gzip.BadGzipFile,
+)  # fmt: skip
+
+BY_CONTENT: Final = (  # errors of the kernel that another archive would not have
+    errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EEXIST, errno.ENOTDIR, errno.EISDIR,
+    errno.EMLINK, errno.EILSEQ, errno.ENOENT, errno.ENOTEMPTY,
+)  # fmt: skip
+
+
+class BadArchive(Exception):
+    """The archive cannot be read, or holds more than is allowed."""
+
+
+class BoundsExceeded(BadArchive):
+    """The archive may be sound, but is larger than these bounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Limits of one unpacking. `seconds` are of wall clock."""
+
+    members: int
+    bytes: int
+    seconds: float
+    path_bytes: int = 4096
+    depth: int = 256
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+class BoundedReader:
+    """A stream that is read forward only, in small pieces, until a deadline.
+
+    It has what `tarfile` needs of a file: read, seek, tell and close.
+    """
+
+    def __init__(self, stream: Readable, bounds: Bounds) -> None:
+        self._stream = stream
+        self._position = 0
+        self._deadline = time.monotonic() + bounds.seconds
+        self._seconds = bounds.seconds
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= MOST_READ_BYTES:
+            raise BadArchive(f"it asks for {size} bytes at once")
+        self.check_time()
+        pieces = []
+        while size and (piece := self._stream.read(size)):
+            pieces.append(piece)
+            size -= len(piece)
+            self._position += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def seek(self, position: int) -> int:
+        if position < self._position:
+            raise BadArchive("it points backwards")
+        while self._position < position:
+            if not self.read(min(position - self._position, CHUNK_BYTES)):
+                break
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise BoundsExceeded(f"it takes over {self._seconds:g} s to unpack")
+
+
+def unpack_members(
+    stream: Readable,
+    bounds: Bounds,
+    place: Callable[[tarfile.TarInfo, "Content"], None],
+    *,
+    disk: int,
+) -> tuple[int, int]:
+    """Place each member of the stream. Returns the members and bytes of content.
+
+    Args:
+        disk: a descriptor of the folder that is written to, whose disk must not fill up.
+
+    Raises: BadArchive; OSError when the disk or the stream fails.
+    """
+    reader = BoundedReader(stream, bounds)
+    number, size_bytes = 0, 0
+    content = Content(reader, disk)
+    for member in _members(reader):
+        number += 1
+        if member.size < 0 or member.sparse is not None:
+            raise BadArchive(f"{member.name[:200]!r} is of a kind that is not allowed")
+        size_bytes += member.size
+        if number > bounds.members or size_bytes > bounds.bytes:
+            raise BoundsExceeded(f"it has over {bounds.members} members or {bounds.bytes} bytes")
+        content.of(member)
+        try:
+            place(member, content)
+        except BROKEN as wrong:
+            raise BadArchive(f"{member.name[:200]!r}: {wrong}") from wrong
+        except OSError as trouble:
+            if trouble.errno not in BY_CONTENT:
+                raise
+            raise BadArchive(f"{member.name[:200]!r}: {trouble.strerror}") from trouble
+    return number, size_bytes
+
+
+def _members(reader: BoundedReader) -> Iterator[tarfile.TarInfo]:
+    """Iterate without keeping the members, which `tarfile` would do."""
+    try:
+        with tarfile.open(fileobj=reader, mode="r:") as archive:  # type: ignore[call-overload]
+            while (member := archive.next()) is not None:
+                yield member
+                archive.members.clear()
+    except BROKEN as wrong:
+        raise BadArchive(f"it cannot be read: {wrong}") from wrong
+
+
+class Content:
+    """The bytes of the member that is read now."""
+
+    def __init__(self, reader: BoundedReader, disk: int) -> None:
+        self._reader = reader
+        self._disk = disk
+        self._member = tarfile.TarInfo()
+        self._until_look_bytes = 0
+
+    def of(self, member: tarfile.TarInfo) -> None:
+        self._member = member
+
+    def write_to(self, target: int) -> None:
+        """Write all of it to a descriptor. Raises: BadArchive, OSError."""
+        self._reader.seek(self._member.offset_data)
+        left_bytes = self._member.size
+        while left_bytes:
+            data = self._reader.read(min(left_bytes, CHUNK_BYTES))
+            if not data:
+                raise BadArchive(f"{self._member.name[:200]!r} is cut short")
+            self._check_disk(len(data))
+            left_bytes -= len(data)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(target, view) :]
+
+    def _check_disk(self, size_bytes: int) -> None:
+        self._until_look_bytes -= size_bytes
+        if self._until_look_bytes > 0:
+            return
+        self._until_look_bytes = DISK_LOOK_BYTES
+        found = os.fstatvfs(self._disk)
+        if found.f_bavail * found.f_frsize < DISK_RESERVE * found.f_blocks * found.f_frsize:
+            free_bytes = found.f_bavail * found.f_frsize
+            raise BadArchive(f"the disk has {free_bytes} bytes left, which are kept free")
+
+
+def path_parts(name: str, bounds: Bounds) -> list[str]:
+    """Split a member's name into its folders and itself.
+
+    Raises: BadArchive when it leads outside or is too long.
+    """
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in name:
+        raise BadArchive(f"{name[:200]!r} leads outside")
+    if len(os.fsencode(name)) > bounds.path_bytes or len(parts) > bounds.depth:
+        raise BadArchive(f"{name[:200]!r} is longer than {bounds.path_bytes} bytes or too deep")
+    if any(len(os.fsencode(part)) > 255 for part in parts):
+        raise BadArchive(f"a name of {name[:200]!r} is longer than 255 bytes")
+    return parts

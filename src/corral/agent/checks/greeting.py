@@ -1,0 +1,73 @@
+"""The greeting of two nodes that check the link between them: each proves that the head sent it.
+
+Both have a secret of the check-up. Each sends a nonce, and answers the other's with an HMAC, so
+that nobody else on the network can take the place of either node, or hold the leader up.
+"""
+
+import hmac
+import secrets
+import socket
+import time
+from contextlib import suppress
+from typing import Final
+
+NONCE_BYTES: Final = 32
+PROOF_BYTES: Final = 32
+ALONE_SECONDS: Final = 2.0  # that one dialler may take while others wait
+
+
+class NotProven(ConnectionError):
+    """The other end does not know the secret."""
+
+
+def greet(talk: socket.socket, secret: str, *, leads: bool) -> None:
+    """Prove this end, and have the other prove itself.
+
+    Raises: NotProven, or another OSError when the other end leaves or is silent.
+    """
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    talk.sendall(nonce)
+    theirs = _exactly(talk, NONCE_BYTES)
+    own, other = (b"leads", b"follows") if leads else (b"follows", b"leads")
+    talk.sendall(_proof(secret, own, theirs, nonce))
+    if not hmac.compare_digest(_exactly(talk, PROOF_BYTES), _proof(secret, other, nonce, theirs)):
+        raise NotProven("the other end is no node of this check: it has not proven itself")
+
+
+def accepted(server: socket.socket, secret: str, seconds: float) -> socket.socket:
+    """Return the first connection that proves itself. Raises: OSError when none does in time."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        server.settimeout(left)
+        talk, _ = server.accept()
+        talk.settimeout(min(ALONE_SECONDS, max(left, 0.1)))
+        with suppress(OSError):
+            greet(talk, secret, leads=True)
+            return talk
+        talk.close()
+    raise TimeoutError("nobody has proven to be the other node")
+
+
+def dialled(where: tuple[str, int], secret: str, seconds: float) -> socket.socket:
+    """Return a connection to the leader. Raises: NotProven, or another OSError."""
+    talk = socket.create_connection(where, timeout=seconds)
+    try:
+        greet(talk, secret, leads=False)
+    except OSError:
+        talk.close()
+        raise
+    return talk
+
+
+def _proof(secret: str, role: bytes, asked: bytes, own: bytes) -> bytes:
+    return hmac.digest(secret.encode(), b"corral link " + role + asked + own, "sha256")
+
+
+def _exactly(talk: socket.socket, count: int) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        piece = talk.recv(count - len(found))
+        if not piece:
+            raise ConnectionError("the other end has left")
+        found += piece
+    return bytes(found)

@@ -1,0 +1,58 @@
+"""Device files of GPUs that an attempt may open; all others of their kinds are closed to it."""
+
+from pathlib import Path
+from typing import Final
+
+from corral.agent.survey import KFD, render_minors
+from corral.domain.wanted import Launch
+from corral.wire.node import NodeSettings
+
+NVIDIA_MAJOR: Final = 195
+NVIDIA_SHARED: Final = (254, 255)  # modeset and control: every user of a GPU needs them
+DRM_MAJOR: Final = 226
+_NVIDIA: Final = Path("/dev/nvidiactl")
+_MAJORS: Final = Path("/proc/devices")
+_MIG_CAPABILITIES: Final = "nvidia-caps"
+Devices = list[tuple[int, list[int]]]  # major and its allowed minors
+
+
+def gpu_devices(
+    launch: Launch,
+    settings: NodeSettings,
+    *,
+    control: Path = _NVIDIA,
+    majors: Path = _MAJORS,
+    topology: Path = KFD,
+) -> Devices | None:
+    """Majors of GPUs on this node, each with the minors of the attempt's own; None where there is
+    nothing to keep from it.
+
+    A job without parts of a cut GPU opens no capability of MIG. AMD's /dev/kfd stays open to all:
+    it lets nobody use a GPU whose render node is closed.
+    """
+    if settings.pretend_gpus is not None:
+        return None
+    own = launch.seat.gpus
+    if settings.amd_gpus:
+        minors = render_minors(topology)
+        return [(DRM_MAJOR, [minors[index] for index in own if index < len(minors)])]
+    if not control.exists():
+        return None
+    chosen = settings.real_gpus
+    mine = [index if chosen is None else chosen[index] for index in own]
+    found: Devices = [(NVIDIA_MAJOR, [*mine, *NVIDIA_SHARED])]
+    capabilities = _major_of(_MIG_CAPABILITIES, majors)
+    if capabilities is not None and not launch.seat.slices:
+        found.append((capabilities, []))
+    return found
+
+
+def _major_of(name: str, majors: Path) -> int | None:
+    """The number that the kernel has given to this kind of character device."""
+    for line in majors.read_text().splitlines():
+        words = line.split()
+        if words[1:] == [name]:
+            return int(words[0])
+        if line.startswith("Block devices"):
+            break
+    return None

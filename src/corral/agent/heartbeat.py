@@ -1,0 +1,75 @@
+"""Encoding a heartbeat: each attempt by itself, so that one cannot hold up the others."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from corral.domain.bounds import HEARTBEAT_BYTES, SEEN_BYTES, SENTENCE_LETTERS, cut
+from corral.domain.facts import Seen
+from corral.wire.channel import Beat, encode
+
+T = TypeVar("T")
+CANNOT: Final = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+def encoded(beat: Beat) -> tuple[bytes, tuple[str, ...]]:
+    """Return the frame, and a sentence for each part that was left out of it."""
+    frame = _frame(beat)
+    if frame is not None and len(frame) <= HEARTBEAT_BYTES:
+        return frame, ()
+    left_out: list[str] = []
+    seen: list[Seen] = []
+    room = HEARTBEAT_BYTES
+    for one in beat.seen:
+        kept, size = _fitted(one, min(SEEN_BYTES, room))
+        seen.append(kept)
+        room -= size
+        if kept != one:
+            left_out.append(f"attempt {one.key[1]} of {one.key[0]}: some of what it reports")
+    short = msgspec.structs.replace(
+        beat,
+        seen=tuple(seen),
+        inventory=_whole(beat.inventory, "the inventory", left_out),
+        sample=_whole(beat.sample, "the sample of the sensors", left_out),
+        signals=tuple(one for one in beat.signals if _whole(one, "a signal", left_out) is not None),
+    )
+    return encode(short), tuple(left_out)
+
+
+def _fitted(seen: Seen, most_bytes: int) -> tuple[Seen, int]:
+    """Return as much of the attempt as can be encoded in so many bytes, and its size."""
+    for one in _less_and_less(seen):
+        frame = _frame(one)
+        if frame is not None and len(frame) <= most_bytes:
+            return one, len(frame)
+    bare = Seen(key=seen.key, phase=seen.phase)
+    return bare, len(encode(bare))
+
+
+def _less_and_less(seen: Seen) -> Iterator[Seen]:
+    """Yield the attempt, then with ever less of it: last of all go the ends of its ranks."""
+    yield seen
+    seen = replace(seen, tails=())
+    yield seen
+    seen = replace(seen, progress=None, saves=tuple(one for one in seen.saves if _frame(one)))
+    yield seen
+    seen = replace(seen, saves=(), trouble=cut(seen.trouble, SENTENCE_LETTERS))
+    yield seen
+
+
+def _whole(part: T, name: str, left_out: list[str]) -> T | None:
+    """Return the part if it can be encoded by itself."""
+    frame = _frame(part)
+    if frame is not None and len(frame) <= SEEN_BYTES:
+        return part
+    left_out.append(name)
+    return None
+
+
+def _frame(part: Any) -> bytes | None:
+    try:
+        return encode(part)
+    except CANNOT:
+        return None

@@ -1,0 +1,83 @@
+"""The helper that reads an image for one account: `python -m corral.agent.image.helper REQUEST`.
+
+It runs with a low priority and, where the agent is root, gives up root before it looks at the
+image, so that it opens what the job's user may open and nothing else. The folder to fill comes as
+an open descriptor, since the account cannot reach it by its path. One line of JSON is its answer.
+"""
+
+import json
+import os
+import resource
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from corral.agent.bounded_tar import CHUNK_BYTES, BadArchive, Bounds, unpack_members
+from corral.agent.image import layers
+from corral.agent.image.tree import ImageTree
+from corral.agent.low_priority import take_low_priority
+
+MODULE: Final = "corral.agent.image.helper"
+PADDING_READS: Final = 4
+MEMORY_BYTES: Final = 4 * 1024**3
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Do what is requested: describe an archive, unpack it, or unpack a flat tar from stdin.
+
+    Raises: BadArchive, OSError.
+    """
+    path = request.get("path")
+    root = request.get("into")
+    if path is None:
+        assert root is not None
+        _unpack_flat(root, Bounds(**request["bounds"]))
+        return {}
+    with layers.opened(Path(path)) as layout:
+        image = layers.image_in(layout, request["tag"])
+        if root is not None:
+            layers.unpack_layers(layout, image, root, Bounds(**request["bounds"]))
+    return asdict(image)
+
+
+def _unpack_flat(root: int, bounds: Bounds) -> None:
+    tree = ImageTree(root, bounds, layered=False)
+    try:
+        unpack_members(sys.stdin.buffer, bounds, tree.place, disk=root)
+    finally:
+        tree.close()
+    for _ in range(PADDING_READS):  # who writes the stream pads it, and must not fail at that
+        if not sys.stdin.buffer.read(CHUNK_BYTES):
+            break
+
+
+def _become(account: dict[str, Any] | None) -> None:
+    if account is None:
+        return
+    os.setgroups(account["groups"])
+    os.setgid(account["groups"][0])
+    os.setuid(account["uid"])
+
+
+def main(words: list[str]) -> None:
+    request = json.loads(words[0])
+    take_low_priority()
+    os.umask(0o022)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    _become(request["account"])
+    try:
+        said = answer(request)
+    except BadArchive as wrong:
+        said = {"wrong": f"{wrong}"}
+    except MemoryError:
+        said = {"wrong": f"it needs more than {MEMORY_BYTES} bytes of memory to read"}
+    except OSError as trouble:
+        said = {"trouble": f"{trouble}", "errno": trouble.errno}
+    with suppress(BrokenPipeError):
+        print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,231 @@
+"""Reading of image archives: `docker-archive:`, `oci-archive:` and `oci:`, layer by layer.
+
+Sources: the OCI image layout and image manifest (opencontainers/image-spec v1.1, image-layout.md,
+manifest.md, config.md) and what `docker save` writes (manifest.json, config.json, layers).
+"""
+
+import gzip
+import hashlib
+import json
+import os
+import platform
+import re
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+from corral.agent.bounded_tar import BROKEN, BadArchive, Bounds, Readable, unpack_members
+from corral.agent.image.tree import ImageTree
+
+TEXT_BYTES: Final = 4 * 1024**2  # of a manifest or a configuration
+MOST_LAYERS: Final = 512
+MOST_ENTRIES: Final = 10_000  # of the archive around the layers
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+_INDEXES: Final = ("image.index.v1+json", "manifest.list.v2+json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedImage:
+    """An image inside an archive. `layers` are names of its files, lowest first."""
+
+    id: str
+    digest: str
+    env: Mapping[str, str]
+    layers: tuple[str, ...]
+
+
+class Layout:
+    """The files of an archive or of a folder, by name."""
+
+    def __init__(self, archive: tarfile.TarFile | None, folder: int | None) -> None:
+        self._archive = archive
+        self._folder = folder
+        self._members: dict[str, tarfile.TarInfo] = {}
+        if archive is not None:
+            for number, member in enumerate(archive):
+                if number >= MOST_ENTRIES:
+                    raise BadArchive(f"it has over {MOST_ENTRIES} entries around its layers")
+                self._members[os.path.normpath(member.name)] = member
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """Open a file of the layout. Raises: BadArchive, OSError."""
+        parts = name.split("/")
+        if name.startswith("/") or ".." in parts:
+            raise BadArchive(f"{name[:200]!r} leads outside")
+        if self._folder is not None:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            with os.fdopen(os.open(name, flags, dir_fd=self._folder), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise BadArchive(f"{name[:200]!r} is no file")
+                yield file
+            return
+        member = self._members.get(os.path.normpath(name))
+        assert self._archive is not None
+        for _ in range(4):  # layers of an older `docker save` are links to each other's
+            if member is None or not member.issym():
+                break
+            target = os.path.join(os.path.dirname(member.name), member.linkname)
+            member = self._members.get(os.path.normpath(target))
+        if member is None or not member.isreg() or member.sparse is not None:
+            raise BadArchive(f"it has no file {name[:200]!r}")
+        content = self._archive.extractfile(member)
+        assert content is not None
+        with content:
+            yield content
+
+    def text(self, name: str, digest: str = "") -> bytes:
+        """Read a small file, which must have this digest. Raises: BadArchive, OSError."""
+        with self.open(name) as file:
+            data = file.read(TEXT_BYTES + 1)
+        if len(data) > TEXT_BYTES:
+            raise BadArchive(f"{name[:200]!r} has over {TEXT_BYTES} bytes")
+        if digest and digest != _digest_of(data):
+            raise BadArchive(f"{name[:200]!r} is not what its digest says")
+        return data
+
+    def has(self, name: str) -> bool:
+        if self._folder is None:
+            return name in self._members
+        try:
+            return stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode)
+        except OSError:
+            return False
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Layout]:
+    """Open an archive or a layout's folder, as this account may. Raises: BadArchive, OSError."""
+    if path.is_dir():
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield Layout(None, folder)
+        finally:
+            os.close(folder)
+        return
+    with path.open("rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise BadArchive(f"{path} is no file")
+        if file.read(2) == _GZIP:
+            raise BadArchive("it is compressed as a whole: run gunzip on it first")
+        file.seek(0)
+        try:
+            with tarfile.open(fileobj=file, mode="r:") as archive:
+                yield Layout(archive, None)
+        except BROKEN as wrong:
+            raise BadArchive(f"it cannot be read: {wrong}") from wrong
+
+
+def image_in(layout: Layout, tag: str) -> ArchivedImage:
+    """Find the image of this tag, or the only one. Raises: BadArchive, OSError."""
+    try:
+        if layout.has("index.json"):
+            return _of_oci(layout, tag)
+        if layout.has("manifest.json"):
+            return _of_docker(layout, tag)
+    except BROKEN as wrong:
+        raise BadArchive(f"its manifest cannot be read: {wrong!r}") from wrong
+    raise BadArchive("it has neither index.json nor manifest.json")
+
+
+def unpack_layers(layout: Layout, image: ArchivedImage, root: int, bounds: Bounds) -> None:
+    """Unpack the layers into the folder, each over those below it. Raises: BadArchive, OSError."""
+    left = bounds
+    for name in image.layers:
+        with layout.open(name) as file:
+            tree = ImageTree(root, bounds, layered=True)
+            try:
+                with _plain(file) as stream:
+                    members, size_bytes = unpack_members(stream, left, tree.place, disk=root)
+            finally:
+                tree.close()
+        left = replace(left, members=left.members - members, bytes=left.bytes - size_bytes)
+
+
+def _of_oci(layout: Layout, tag: str) -> ArchivedImage:
+    listed = json.loads(layout.text("index.json"))["manifests"]
+    descriptor = _chosen(listed, tag)
+    for _ in range(3):  # an index may list indexes
+        if not str(descriptor.get("mediaType", "")).endswith(_INDEXES):
+            break
+        text = layout.text(_blob(descriptor["digest"]), descriptor["digest"])
+        descriptor = _for_this_machine(json.loads(text)["manifests"])
+    manifest = json.loads(layout.text(_blob(descriptor["digest"]), descriptor["digest"]))
+    config = manifest["config"]["digest"]
+    layers = tuple(_blob(layer["digest"]) for layer in manifest["layers"])
+    text = layout.text(_blob(config), config)
+    return _image(text, layers=layers, digest=descriptor["digest"])
+
+
+def _of_docker(layout: Layout, tag: str) -> ArchivedImage:
+    listed = json.loads(layout.text("manifest.json"))
+    named = [one for one in listed if not tag or tag in _tags_of(one)]
+    if len(named) != 1:
+        raise BadArchive(f"it has {len(named)} images of the tag {tag!r}, and one is needed")
+    text = layout.text(named[0]["Config"])
+    return _image(text, layers=tuple(named[0]["Layers"]), digest=_digest_of(text))
+
+
+def _image(config: bytes, *, layers: tuple[str, ...], digest: str) -> ArchivedImage:
+    if len(layers) > MOST_LAYERS:
+        raise BadArchive(f"it has {len(layers)} layers; at most {MOST_LAYERS} are allowed")
+    pairs = (json.loads(config).get("config") or {}).get("Env") or ()
+    env = dict(str(pair).split("=", 1) for pair in pairs if "=" in str(pair))
+    id = _digest_of(config).removeprefix("sha256:")
+    return ArchivedImage(id=id, digest=digest, env=env, layers=layers)
+
+
+def _chosen(listed: Any, tag: str) -> Mapping[str, Any]:
+    name = "org.opencontainers.image.ref.name"
+    named = [one for one in listed if not tag or (one.get("annotations") or {}).get(name) == tag]
+    if len(named) == 1:
+        return dict(named[0])
+    if not named:
+        raise BadArchive(f"it has no image of the tag {tag!r}")
+    return _for_this_machine(named)
+
+
+def _for_this_machine(listed: Any) -> Mapping[str, Any]:
+    machine = platform.machine()
+    wanted = ("linux", _MACHINES.get(machine, machine))
+    for one in listed:
+        found = one.get("platform") or {}
+        if (found.get("os"), found.get("architecture")) == wanted:
+            return dict(one)
+    raise BadArchive(f"it has no image of the platform {'/'.join(wanted)}")
+
+
+def _tags_of(entry: Mapping[str, Any]) -> list[str]:
+    tags = [str(one) for one in entry.get("RepoTags") or ()]
+    return [*tags, *(one.rpartition(":")[2] for one in tags)]
+
+
+def _blob(digest: str) -> str:
+    if _DIGEST.fullmatch(digest) is None:
+        raise BadArchive(f"{digest[:100]!r} is no digest")
+    return f"blobs/{digest.replace(':', '/', 1)}"
+
+
+def _digest_of(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@contextmanager
+def _plain(file: IO[bytes]) -> Iterator[Readable]:
+    """The layer's tar stream, whether compressed by gzip or not at all."""
+    magic = file.read(4)
+    file.seek(0)
+    if magic == _ZSTD:
+        raise BadArchive("its layers are compressed by zstd: save it with gzip")
+    if magic[:2] != _GZIP:
+        yield file
+        return
+    with gzip.open(file) as plain:
+        yield plain

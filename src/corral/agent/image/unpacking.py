@@ -1,0 +1,122 @@
+"""Filling a folder with an image's files, by a helper that runs as the job's account."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, Final
+
+from corral.agent.bounded_tar import Bounds
+from corral.agent.image import tools
+from corral.agent.image.account import Account
+from corral.agent.image.helper import MODULE
+from corral.agent.image.tools import ID, Found, ImageTrouble
+from corral.domain.image import Image
+
+BOUNDS: Final = Bounds(members=2_000_000, bytes=256 * 1024**3, seconds=3600.0)
+LATE_SECONDS: Final = 30.0  # beyond the bounds, for the helper to say so
+DESCRIBE_SECONDS: Final = 300.0
+DISK_TROUBLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+def described(image: Image, account: Account | None) -> Found:
+    """The image of an archive that the account may read. Raises: ImageTrouble."""
+    request = {"path": image.path, "tag": image.tag}
+    said = _ask(request, account, name=image.name, seconds=DESCRIBE_SECONDS)
+    try:
+        env = {str(name): str(value) for name, value in said["env"].items()}
+        id, digest = str(said["id"]), str(said["digest"])
+    except (KeyError, AttributeError):
+        raise ImageTrouble(f"{image.name} is described in an unknown way", infra=True) from None
+    if ID.fullmatch(id) is None:
+        raise ImageTrouble(f"the image {image.name} has an id that is no name", infra=False)
+    return Found(id=id, env=env, digest=digest)
+
+
+def unpack_archive(image: Image, into: Path, account: Account | None) -> None:
+    """Raises: ImageTrouble, OSError."""
+    request = {"path": image.path, "tag": image.tag}
+    _fill(request, into, account, name=image.name, source=subprocess.DEVNULL)
+
+
+def unpack_found(
+    tool: str, id: str, into: Path, *, name: str, owner: Account | None, account: Account | None
+) -> None:
+    """Unpack the files of an image that the tool has.
+
+    Args:
+        owner: the account that the tool runs as, whose image it is.
+        account: the account that the files are to belong to.
+
+    Raises: ImageTrouble, OSError.
+    """
+    container = tools.created(tool, id, owner)
+    try:
+        with tools.export_of(tool, container, owner) as export:
+            try:
+                assert export.stdout is not None
+                _fill({}, into, account, name=name, source=export.stdout)
+                export.stdout.close()
+            except BaseException:
+                export.kill()
+                raise
+        if export.returncode != 0:
+            raise ImageTrouble(f"{tool} export ends with {export.returncode}", infra=True)
+    finally:
+        tools.removed(tool, container, owner)
+
+
+def _fill(
+    request: dict[str, Any],
+    into: Path,
+    account: Account | None,
+    *,
+    name: str,
+    source: IO[bytes] | int,
+) -> None:
+    folder = os.open(into, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if account is not None:
+            os.fchown(folder, account.uid, account.groups[0])
+        os.fchmod(folder, 0o755)
+        seconds = BOUNDS.seconds + LATE_SECONDS
+        whole = {**request, "into": folder, "bounds": asdict(BOUNDS)}
+        _ask(whole, account, name=name, seconds=seconds, source=source, keep=(folder,))
+    finally:
+        os.close(folder)
+
+
+def _ask(
+    request: dict[str, Any],
+    account: Account | None,
+    *,
+    name: str,
+    seconds: float,
+    source: IO[bytes] | int = subprocess.DEVNULL,
+    keep: tuple[int, ...] = (),
+) -> dict[str, Any]:
+    """Raises: ImageTrouble, OSError."""
+    whose = {"uid": account.uid, "groups": list(account.groups)} if account is not None else None
+    words = [sys.executable, "-P", "-m", MODULE, json.dumps({**request, "account": whose})]
+    try:
+        done = subprocess.run(
+            words, stdin=source, capture_output=True, text=True, timeout=seconds, pass_fds=keep
+        )
+    except subprocess.TimeoutExpired:
+        raise ImageTrouble(
+            f"the image {name} takes over {seconds:g} s to unpack", infra=False
+        ) from None
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        why = tools.last_line(done.stderr)
+        raise ImageTrouble(f"the image {name} cannot be unpacked: {why}", infra=True) from None
+    if "wrong" in said:
+        raise ImageTrouble(f"the image {name} is not unpacked: {said['wrong']}", infra=False)
+    if "trouble" in said:
+        infra = not request.get("path") or said["errno"] in DISK_TROUBLE
+        raise ImageTrouble(f"the image {name} cannot be unpacked: {said['trouble']}", infra=infra)
+    return dict(said)

@@ -1,0 +1,44 @@
+"""How ranks have ended, as it is written down: their codes, signals, and memory that ran out."""
+
+import os
+import signal
+
+from corral.agent.capture import RankLog
+from corral.agent.clocks import wall
+from corral.agent.containment import Containment
+from corral.agent.shim.rank import Rank
+from corral.agent.shim.state import Record
+
+
+class Exits:
+    """Of one attempt. Each kill for memory explains the end of one rank."""
+
+    def __init__(self, group: Containment, logs: dict[int, RankLog]) -> None:
+        self._group = group
+        self._logs = logs
+        self._oom_explained = 0
+
+    def record(self, rank: Rank, *, stops: bool) -> Record:
+        """Return the record of a rank that has ended. `stops`: the attempt was being ended."""
+        assert rank.status is not None
+        code = os.waitstatus_to_exitcode(rank.status)
+        memory = self._group.memory()
+        killed = code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        unexplained = memory is not None and memory.oom_kills > self._oom_explained
+        oom = code != 0 and unexplained and (killed or not stops)
+        self._oom_explained += oom
+        record: Record = {
+            "type": "exit",
+            "rank": rank.number,
+            "code": code if code >= 0 else None,
+            "signal": -code if code < 0 else None,
+            "out_of_memory": oom,
+            "at": wall(),
+        }
+        if oom and memory is not None:
+            record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
+            self._logs[rank.number].say(
+                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes of a limit "
+                f"of {memory.limit_bytes}"
+            )
+        return record

@@ -1,0 +1,107 @@
+"""Room on the disks of the head: a reserve is kept for what the head itself must write."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from corral.domain.errors import Refusal
+from corral.domain.units import size_text
+
+LEAST_RESERVE_BYTES: Final = 1000**3
+RESERVED_PART: Final = 0.02  # of the disk, where no other reserve was set
+LOOK_SECONDS: Final = 1.0  # free space is asked for no more often
+
+
+class Room(NamedTuple):
+    """Free and total bytes of a disk."""
+
+    free: int
+    total: int
+
+
+def room_of(folder: Path) -> Room:
+    """Return the room on the disk of the folder, or of the nearest one above it that exists.
+
+    Raises: OSError.
+    """
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    disk = shutil.disk_usage(folder)
+    return Room(disk.free, disk.total)
+
+
+class DiskLow(Refusal):
+    """The head's disk has no more room than the head itself needs."""
+
+    code = "disk_low"
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskGuard:
+    """`reserve_bytes` None: 2 % of the disk, and at least 1 GB."""
+
+    reserve_bytes: int | None
+    monotonic: Callable[[], float]
+    room: Callable[[Path], Room] = room_of
+    _looked: dict[Path, tuple[float, Room]] = field(default_factory=dict)
+
+    def reserve(self, room: Room) -> int:
+        """Return how many bytes stay free."""
+        if self.reserve_bytes is not None:
+            return self.reserve_bytes
+        return max(LEAST_RESERVE_BYTES, int(RESERVED_PART * room.total))
+
+    def look(self, folder: Path) -> Room:
+        """Return the room of the last second. Raises: OSError."""
+        now = self.monotonic()
+        at, room = self._looked.get(folder, (float("-inf"), Room(0, 0)))
+        if now - at >= LOOK_SECONDS:
+            room = self.room(folder)
+            self._looked[folder] = (now, room)
+        return room
+
+    def forget(self) -> None:
+        """Ask the disks anew at the next look."""
+        self._looked.clear()
+
+    def room_now(self, folder: Path) -> Room | None:
+        """Return the room of the last second; None of a disk that cannot be asked."""
+        try:
+            return self.look(folder)
+        except OSError:
+            return None
+
+    def is_low(self, folder: Path, asked_bytes: int = 0) -> bool:
+        """Return whether the reserve would be touched. A disk that cannot be asked is not low."""
+        room = self.room_now(folder)
+        return room is not None and room.free - asked_bytes < self.reserve(room)
+
+    def check(self, folder: Path, what: str, asked_bytes: int) -> None:
+        """Refuse what would touch the reserve. Raises: DiskLow."""
+        if not self.is_low(folder, asked_bytes):
+            return
+        room = self.look(folder)
+        raise DiskLow(
+            f"the head's disk has {size_text(room.free)} of {size_text(room.total)} free, and "
+            f"{size_text(self.reserve(room))} stay free for what the head itself writes; {what} "
+            f"needs {size_text(asked_bytes)}",
+            hint=f"ask an operator to make room on the disk of {folder}; or to keep less free: "
+            "corral up --disk-reserve 500MB",
+        )
+
+    def warning(self, folder: Path) -> str:
+        """Return a sentence while the disk is low, else ""."""
+        try:
+            room = self.look(folder)
+        except OSError as error:
+            return f"the cluster's directory {folder} cannot be looked at: {error.strerror}"
+        reserve = self.reserve(room)
+        if room.free >= reserve:
+            return ""
+        return (
+            f"the disk of {folder} is nearly full ({size_text(room.free)} of "
+            f"{size_text(room.total)} free, {size_text(reserve)} are reserved for the head): "
+            "uploads, logs and large specs are refused; make room there"
+        )

@@ -1,0 +1,52 @@
+"""Routes of events: of one job, and of all that the caller sees."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from corral.api import streams
+from corral.api.jobs import Asker, Number, Within
+from corral.api.names import find_job
+from corral.api.sight import seen_events, sight_of
+from corral.domain.ids import NodeId
+from corral.wire import api
+
+router = APIRouter()
+
+
+@router.get("/v1/jobs/{job}/events", response_model=api.Events)
+async def events(
+    job: str,
+    house: Within,
+    caller: Asker,
+    after: Number = 0,
+    follow: bool = False,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> api.Events | Response:
+    """Events of a job, oldest first; with `follow` as server-sent events until it is over."""
+    found = await find_job(house.control, job, caller)
+    caller.check_job(found)
+    return await house.events(found.id, after, follow, last_event_id, caller)
+
+
+@router.get("/v1/events", response_model=api.Events)
+async def all_events(
+    house: Within,
+    caller: Asker,
+    after: Number = 0,
+    follow: bool = False,
+    node: Annotated[str | None, Query(max_length=300)] = None,
+    newest: Annotated[int | None, Query(ge=1, le=1_000)] = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> api.Events | Response:
+    """All events, oldest first; with `follow` as server-sent events without end. `newest`: so many
+    of the last ones, of all or of one node."""
+    if newest is not None or node is not None:
+        name = None if node is None else NodeId(node)
+        limit = newest or streams.PAGE
+        store = house.control.store
+        found = await store.events(after=after, job=None, limit=limit, node=name, newest=True)
+        seen = await seen_events(house.control, sight_of(house.control, caller), found)
+        return api.Events(events=[api.Event.of(event) for event in seen])
+    return await house.events(None, after, follow, last_event_id, caller)

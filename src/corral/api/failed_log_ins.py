@@ -1,0 +1,89 @@
+"""Failed log-ins in the audit log: summed by address, so that a flood cannot fill the store."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from corral.domain.errors import CorralError
+from corral.domain.people import NOBODY, AuditEntry, SpeakerKind
+from corral.ports.clock import Clock
+from corral.ports.log import Log
+from corral.ports.store import Store
+
+log = Log("corral.api")
+WHAT: Final = "login.fail"
+FIRST_SECONDS: Final = 1.0  # after which the first failures after a quiet time are written
+NEXT_SECONDS: Final = 60.0  # between two writes
+ENTRIES_MOST: Final = 20  # of one write; the rest is one entry more
+KINDS_MOST: Final = 10_000  # that are told apart until the next write
+MANY: Final = "many addresses"
+
+
+class FailureKind(NamedTuple):
+    """Failures that one entry stands for."""
+
+    source: str
+    code: str
+    on: str
+
+
+@dataclass(slots=True, kw_only=True)
+class FailedLogIns:
+    """Counts of failures since the last write. At most 21 entries are written a minute."""
+
+    store: Store
+    clock: Clock
+    _counts: dict[FailureKind, int] = field(default_factory=dict)
+    _wrote_at: float = float("-inf")
+    _writing: asyncio.Task[None] | None = None
+
+    def note(self, source: str, code: str, on: str = "") -> None:
+        """Count one failure. `on` names the token or the user that was asked for."""
+        kind = FailureKind(source, code, on)
+        if kind not in self._counts and len(self._counts) >= KINDS_MOST:
+            kind = FailureKind(MANY, code, "")
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_on())
+
+    async def _write_on(self) -> None:
+        while self._counts:
+            since = self.clock.monotonic() - self._wrote_at
+            await asyncio.sleep(FIRST_SECONDS if since >= NEXT_SECONDS else NEXT_SECONDS - since)
+            self._wrote_at = self.clock.monotonic()
+            await self.write()
+
+    async def write(self) -> None:
+        """Append the counts to the audit log. What cannot be written is counted on."""
+        counts, self._counts = self._counts, {}
+        now = self.clock.wall()
+        for kind, count in _summed(counts).items():
+            entry = AuditEntry(
+                at=now,
+                by=NOBODY,
+                token=None,
+                what=WHAT,
+                on=kind.on,
+                accepted=False,
+                source=kind.source,
+                kind=SpeakerKind.NOBODY,
+                code=kind.code,
+                count=count,
+            )
+            try:
+                await self.store.record(entry)
+            except CorralError as error:
+                log.error("not_written_down", what=WHAT, error=error.message)
+                self._counts[kind] = self._counts.get(kind, 0) + count
+
+
+def _summed(counts: dict[FailureKind, int]) -> dict[FailureKind, int]:
+    """The most frequent kinds as they are; all others together, without their addresses."""
+    ordered = sorted(counts, key=lambda kind: -counts[kind])
+    summed = {kind: counts[kind] for kind in ordered[:ENTRIES_MOST]}
+    if rest := ordered[ENTRIES_MOST:]:
+        codes = {kind.code for kind in rest}
+        code = codes.pop() if len(codes) == 1 else "unauthorised"
+        many = FailureKind(MANY, code, "")
+        summed[many] = summed.get(many, 0) + sum(counts[kind] for kind in rest)
+    return summed

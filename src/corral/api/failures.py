@@ -1,0 +1,73 @@
+"""Failed authentications: a network may fail a few times, and a flood costs little."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from corral.api.errors import TooMany
+from corral.domain.errors import Unauthorised
+from corral.ingress.addresses import network_of
+from corral.ingress.buckets import TokenBuckets
+
+FAILURES: Final = 20  # of one network at once; then one a second
+RATE: Final = 1.0
+RENEW_SECONDS: Final = 1.0
+HOLD_SECONDS: Final = 1.0  # before a refusal: who waits for the answer fails once a second
+
+
+class Failures:
+    """Bucket of failed authentications for each network.
+
+    A valid token is always let in, since the clients behind an address may be many. So a network
+    that has failed too often is refused by the digest of its token alone, unless the store has a
+    token of that digest: `digests` lists those, at most once a second.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float],
+        digests: Callable[[], Awaitable[Collection[str]]],
+    ) -> None:
+        self._clock = clock
+        self._buckets = TokenBuckets(rate=RATE, burst=FAILURES, clock=clock)
+        self._digests = digests
+        self._known: frozenset[str] = frozenset()
+        self._known_at = float("-inf")
+        self._reading = asyncio.Lock()
+        self.refused = 0
+
+    def note(self, address: str, error: Unauthorised | TooMany) -> Unauthorised | TooMany:
+        """Count a failure, and return the answer to it."""
+        if isinstance(error, TooMany):
+            return error
+        seconds = self._buckets.take(network_of(address))
+        return error if seconds == 0 else self._too_many(seconds)
+
+    async def check(self, address: str, digest: str) -> None:
+        """Refuse a token that the store does not have where the network has failed too often.
+
+        Raises: TooMany, StoreTrouble.
+        """
+        network = network_of(address)
+        if self._buckets.left(network) >= 1.0 or digest in self._known:
+            return
+        await self._renew()
+        if digest not in self._known:
+            raise self._too_many(1.0 - self._buckets.left(network))
+
+    async def _renew(self) -> None:
+        async with self._reading:
+            now = self._clock()
+            if now - self._known_at >= RENEW_SECONDS:
+                self._known = frozenset(await self._digests())
+                self._known_at = now
+
+    def _too_many(self, seconds: float) -> TooMany:
+        self.refused += 1
+        return TooMany(
+            f"more than {FAILURES} authentications from this address have failed; one more is "
+            f"looked at each {1 / RATE:.0f} s",
+            hint=f"wait {max(1, round(seconds))} s, and check the token: corral status",
+            retry_seconds=seconds,
+        )

@@ -1,0 +1,26 @@
+"""Series of the head's connections: how many are open, and how many were closed by a limit."""
+
+from collections.abc import Iterator
+
+from corral.api.metrics.families import Family, counter, gauge
+from corral.ingress.connections import ConnectionTable, Refused
+
+
+def connection_series(table: ConnectionTable | None) -> Iterator[Family]:
+    """Yield the series of a table of connections; none where connections are not counted."""
+    if table is None:
+        return
+    proven = len(table) - table.unproven
+    yield gauge(
+        "corral_connections",
+        "Open connections: with a valid token, and without one so far.",
+        [(("proven",), proven), (("unproven",), table.unproven)],
+        labels=("kind",),
+    )
+    refused = [((why.value,), table.refused[why]) for why in Refused]
+    yield counter(
+        "corral_connections_refused",
+        "Connections closed by a limit, before or beside authentication.",
+        refused,
+        ("reason",),
+    )

@@ -1,0 +1,58 @@
+"""Log-ins by the provider that wait until an admin links them to a user."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.errors import NotFound
+from corral.domain.ids import UserName
+from corral.domain.people import ProviderIdentity
+from corral.domain.units import DAY_SECONDS
+
+PENDING_SECONDS: Final = DAY_SECONDS
+PENDING_MOST: Final = 1_000  # the oldest goes first: whoever is left out logs in again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingLogIn:
+    """One refused log-in. `name` is the user that the provider's claim proposes."""
+
+    id: str
+    identity: ProviderIdentity
+    name: UserName
+    at: float
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingLogIns:
+    """Refused log-ins of the last day, in memory: bounded, and gone with the head."""
+
+    wall: Callable[[], float]
+    _by_id: dict[str, PendingLogIn] = field(default_factory=dict)
+
+    def add(self, identity: ProviderIdentity, name: UserName) -> PendingLogIn:
+        """Keep a refused log-in. The same person has the same id each time."""
+        text = f"{identity.issuer}\0{identity.subject}"
+        id = "p" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._by_id.pop(id, None)
+        made = PendingLogIn(id=id, identity=identity, name=name, at=self.wall())
+        self._by_id[id] = made
+        while len(self._by_id) > PENDING_MOST:
+            del self._by_id[next(iter(self._by_id))]
+        return made
+
+    def all(self) -> list[PendingLogIn]:
+        """Return those of the last day, the newest first."""
+        oldest = self.wall() - PENDING_SECONDS
+        return [one for one in reversed(self._by_id.values()) if one.at >= oldest]
+
+    def find(self, id: str) -> PendingLogIn:
+        """Raises: NotFound."""
+        known = {one.id: one for one in self.all()}
+        if id not in known:
+            raise NotFound("pending log-in", id[:40], list(known), see="corral user pending")
+        return known[id]
+
+    def drop(self, id: str) -> None:
+        self._by_id.pop(id, None)

@@ -1,0 +1,93 @@
+"""Use and limits of every user, and the check before a user takes more."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+from corral.api.auth import Caller
+from corral.control import Control
+from corral.domain.ids import UserName
+from corral.domain.job import JobSpec
+from corral.domain.people import Token, User
+from corral.domain.quota import Quota, Quotas
+from corral.domain.spec_content import LARGE_CHARACTERS, size_of
+
+
+@dataclass(slots=True, kw_only=True)
+class QuotaDesk:
+    """Quotas of one head. `cluster` are limits set for everybody. What requests
+    under way are about to take counts too."""
+
+    control: Control
+    cluster: Mapping[str, int]
+    _taking: Counter[tuple[UserName, Quota]] = field(default_factory=Counter)
+
+    def of_caller(self, caller: Caller) -> Quotas:
+        """Return the limits of who calls."""
+        own = dict(caller.limits)
+        return Quotas(user=caller.name, role=caller.role, own=own, cluster=self.cluster)
+
+    def of_user(self, user: User) -> Quotas:
+        """Return the limits of a user."""
+        own = dict(user.limits)
+        return Quotas(user=user.name, role=user.role, own=own, cluster=self.cluster)
+
+    async def used(self, user: UserName) -> dict[Quota, int]:
+        """Return what the user has of each quota that adds up."""
+        store = self.control.store
+        held = await store.holdings(user)
+        now = self.control.clock.wall()
+        return {
+            Quota.JOBS: self.control.world.unfinished_of(user),
+            Quota.SPEC_BYTES: held.spec_bytes,
+            Quota.UPLOAD_BYTES: held.upload_bytes,
+            Quota.SECRETS: held.secrets,
+            Quota.SECRET_BYTES: held.secret_bytes,
+            Quota.TOKENS: sum(is_valid(one, user, now) for one in await store.tokens()),
+        }
+
+    @contextmanager
+    def taking(self, quotas: Quotas, quota: Quota, *, used: int, asked: int) -> Iterator[None]:
+        """Hold so much for a request, until what it takes is counted by itself.
+
+        Raises: OverQuota.
+        """
+        key = (quotas.user, quota)
+        quotas.check(quota, used=used + self._taking[key], asked=asked)
+        self._taking[key] += asked
+        try:
+            yield
+        finally:
+            self._taking[key] -= asked
+            if not self._taking[key]:
+                del self._taking[key]
+
+    async def submitting(
+        self, caller: Caller, specs: Sequence[JobSpec], size: int
+    ) -> AbstractContextManager[object]:
+        """Hold what the jobs take, whose large specs have this size together.
+
+        Raises: OverQuota.
+        """
+        quotas, user = self.of_caller(caller), caller.name
+        arrays = Counter(spec.array_place for spec in specs if spec.array_index is not None)
+        quotas.check(Quota.ARRAY, used=0, asked=max(arrays.values(), default=0))
+        stored = (await self.control.store.holdings(user)).spec_bytes if size else 0
+        jobs = self.control.world.unfinished_of(user)
+        with ExitStack() as stack:
+            stack.enter_context(self.taking(quotas, Quota.JOBS, used=jobs, asked=len(specs)))
+            stack.enter_context(self.taking(quotas, Quota.SPEC_BYTES, used=stored, asked=size))
+            return stack.pop_all()
+
+
+def stored_characters(specs: Sequence[JobSpec]) -> int:
+    """Return the size of the large specs among them; jobs of an array share one."""
+    sizes = {(id(spec.env), id(spec.run)): spec for spec in specs}.values()
+    return sum(size for size in map(size_of, sizes) if size >= LARGE_CHARACTERS)
+
+
+def is_valid(token: Token, user: UserName, now: float) -> bool:
+    """Return whether it is a token of this user that lets them in now."""
+    over = token.revoked_at is not None or (token.expires_at or now + 1) <= now
+    return token.user == user and token.node is None and not over

@@ -1,0 +1,23 @@
+"""The audit log's chain walked with the cluster's keys, beside its head."""
+
+from contextlib import closing
+
+from corral.boot.backup import kept_of, read_alone
+from corral.boot.sealing import KeyRing
+from corral.boot.settings import ClusterDir
+from corral.domain.audit_chain import Anchor, ChainReport, walk_chain
+from corral.store.audit import chain_entries
+
+
+def verify_log(place: ClusterDir, anchor: Anchor | None) -> ChainReport:
+    """Walk the log of the cluster in this directory as of one moment.
+
+    Raises: Conflict where there is no store, KeyTrouble, StoreTrouble, Unsupported.
+    """
+    kept = kept_of(place)
+    keys = KeyRing.load(kept.key)
+    with (
+        closing(kept.database.connect(write=False)) as connection,
+        read_alone(kept.database, connection),
+    ):
+        return walk_chain(chain_entries(connection), keys.check_link, anchor)

@@ -1,0 +1,189 @@
+"""The audit log sent to a syslog (RFC 5424), from the store and beside all else.
+
+Entries are read from the store once they are durable, so that no request waits for a syslog. While
+it takes none, they wait in the store; beyond a bound the oldest are left out, and counted.
+"""
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from corral.boot.settings import (
+    ClusterDir,
+    ClusterSettings,
+    read_json,
+    syslog_target,
+    write_atomically,
+)
+from corral.domain.errors import CorralError, Trouble
+from corral.domain.people import AuditEntry
+from corral.ports.log import Log
+from corral.ports.store import Store
+
+log = Log("corral.audit")
+PLACE_FILE: Final = "audit-syslog.json"  # number of the newest entry that was sent
+LOOK_SECONDS: Final = 1.0
+BATCH: Final = 500
+WAITING_MOST: Final = 10_000  # entries that wait for a syslog that takes none
+MESSAGE_BYTES: Final = 2048  # RFC 5424, section 6.1: what a receiver should take
+VALUE_LETTERS: Final = 100
+FACILITY: Final = 13  # log audit
+NOTICE: Final = 5
+WARNING: Final = 4
+ENTERPRISE: Final = "corral@32473"  # RFC 5612: the number for documentation, as Corral has none
+_REFUSED_BY: Final = (OSError, UnicodeError)  # what a socket and a name's lookup raise
+
+
+def syslog_of(place: ClusterDir, settings: ClusterSettings, store: Store) -> "AuditSyslog | None":
+    """Return the sender that `corral up --audit-syslog` asked for."""
+    if settings.audit_syslog is None:
+        return None
+    folder = Path(settings.shared_state) if settings.shared_state else place.root
+    return AuditSyslog(
+        store=store,
+        address=settings.audit_syslog,
+        head=settings.head_name,
+        place=folder / PLACE_FILE,
+    )
+
+
+def message_of(entry: AuditEntry, head: str) -> bytes:
+    """Return the entry as one message of RFC 5424."""
+    level = NOTICE if entry.accepted else WARNING
+    at = datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
+    result = "accepted" if entry.accepted else f"refused {entry.code}"
+    values = {
+        "number": entry.number,
+        "by": entry.by,
+        "kind": entry.kind,
+        "source": entry.source,
+        "token": entry.token or "",
+        "what": entry.what,
+        "on": entry.on,
+        "result": result,
+        "count": entry.count,
+        "link": entry.link,
+    }
+    fields = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in values.items())
+    moment = at.replace("+00:00", "Z")
+    header = f"<{FACILITY * 8 + level}>1 {moment} {head} corral {os.getpid()} audit"
+    message = f"{header} [{ENTERPRISE} {fields}] {_plain(entry.detail)}".rstrip()
+    return message.encode()[:MESSAGE_BYTES].decode(errors="ignore").encode()
+
+
+def _escaped(value: str) -> str:
+    """As a value of structured data, RFC 5424 section 6.3.3; a long one is cut."""
+    plain = _plain(value)[:VALUE_LETTERS]
+    return plain.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
+
+
+def _plain(text: str) -> str:
+    """One line that no receiver mistakes for two."""
+    return "".join(one if one.isprintable() else "\ufffd" for one in text)
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditSyslog:
+    """Sends entries in their order. `dropped` are those that were left out since the start."""
+
+    store: Store
+    address: str
+    head: str
+    place: Path
+    dropped: int = 0
+    _failing: str = ""
+    _socket: socket.socket | None = None
+
+    async def run(self) -> None:
+        """For ever, while this head leads."""
+        try:
+            sent = await self._begin()
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                with suppress(Trouble):  # the store is asked again a second later
+                    sent = await self.send_after(sent)
+        finally:
+            self.close()
+
+    def trouble(self) -> str:
+        """Return a sentence for `corral status`; "" while all is sent."""
+        parts = []
+        if self._failing:
+            parts.append(f"the syslog {self.address} takes no audit log: {self._failing}")
+        if self.dropped:
+            parts.append(f"{self.dropped:,} entries of the audit log were not sent to the syslog")
+        return "; ".join(parts)
+
+    async def send_after(self, sent: int) -> int:
+        """Send what waits; answers the number up to which entries were sent or left out."""
+        sent = await self._leave_out(sent)
+        found = await self.store.audit(after=sent, limit=BATCH)
+        before = sent
+        for entry in found:
+            if not await self._send(message_of(entry, self.head)):
+                break
+            sent = entry.number
+        if sent != before:
+            text = f'{{"number": {sent}}}'
+            await asyncio.to_thread(write_atomically, self.place, text)
+        return sent
+
+    async def _leave_out(self, sent: int) -> int:
+        newest = await self._newest()
+        oldest = max(sent, newest - WAITING_MOST)
+        self.dropped += oldest - sent
+        return oldest
+
+    async def _begin(self) -> int:
+        with suppress(CorralError, KeyError, TypeError, ValueError):
+            return int((read_json(self.place) or {})["number"])
+        return await self._newest()
+
+    async def _newest(self) -> int:
+        newest = await self.store.audit(limit=1)
+        return newest[0].number if newest else 0
+
+    async def _send(self, message: bytes) -> bool:
+        """Whether it was taken. Nothing waits: a full buffer is tried again a second later."""
+        try:
+            if self._socket is None:
+                self._socket = await self._opened()
+            self._socket.send(message)
+        except _REFUSED_BY as error:
+            self.close()
+            why = getattr(error, "strerror", None) or type(error).__name__
+            if why != self._failing:
+                log.warning("syslog_takes_nothing", address=self.address, error=why)
+            self._failing = why
+            return False
+        self._failing = ""
+        return True
+
+    async def _opened(self) -> socket.socket:
+        target = syslog_target(self.address)
+        if isinstance(target, str):
+            family = socket.AF_UNIX
+            peer: object = target
+        else:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(*target, type=socket.SOCK_DGRAM)
+            family, *_, peer = found[0]
+        made = socket.socket(family, socket.SOCK_DGRAM)
+        made.setblocking(False)
+        try:
+            made.connect(peer)  # type: ignore[arg-type]
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def close(self) -> None:
+        """Let the socket go; the next entry opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

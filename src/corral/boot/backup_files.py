@@ -1,0 +1,80 @@
+"""Files of backups: written whole or not at all, and opened with their identity."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from corral.boot.backup_sealing import is_sealed, open_sealed
+from corral.domain.errors import Conflict
+from corral.store.sqlite.database import sync_directory
+
+UNWRITABLE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
+
+
+@contextmanager
+def made_whole(target: Path) -> Iterator[IO[bytes]]:
+    """A file that has its name only once it is whole and durable, for its owner alone.
+
+    Raises: Conflict where none can be made.
+    """
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    opened = _created(fresh, target)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(fresh, target)
+        sync_directory(target.parent)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _created(fresh: Path, target: Path) -> int:
+    try:
+        return os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileNotFoundError:
+        raise Conflict(
+            f"there is no folder {target.parent}", hint=f"make it: mkdir -p {target.parent}"
+        ) from None
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise Conflict(
+            f"{target} cannot be written: {error.strerror}",
+            hint="name a file in a folder that you may write to: corral backup ~/FILE",
+        ) from None
+
+
+@contextmanager
+def opened_backup(
+    source: Path, identity: X25519PrivateKey | None, folder: Path
+) -> Iterator[IO[bytes]]:
+    """The backup in clear: of a sealed one a file without a name.
+
+    Raises: Conflict when an identity is missing, or given for nothing; SealBroken, OSError.
+    """
+    with source.open("rb") as file, tempfile.TemporaryFile(dir=folder) as clear:
+        if not is_sealed(file):
+            if identity is not None:
+                raise Conflict(
+                    f"{source} is not sealed: it may be another than the one that was made for "
+                    "this identity",
+                    hint=f"if it is the right one: corral restore {source}",
+                )
+            yield file
+            return
+        if identity is None:
+            raise Conflict(
+                f"{source} is sealed for a recipient",
+                hint=f"name the identity: corral restore {source} --identity FILE",
+            )
+        open_sealed(file, identity, clear)
+        clear.seek(0)
+        yield clear

@@ -1,0 +1,185 @@
+"""Backups sealed for a recipient: X25519, HKDF-SHA256 and ChaCha20-Poly1305 in chunks.
+
+A sealed file is the first line, an ephemeral public key, and chunks. The nonce of a chunk is its
+number and whether it is the last, so a chunk that was altered, moved, left out or cut off is
+noticed. Only the identity opens it; whoever has the recipient's key can make such a file.
+"""
+
+import io
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from corral.domain.errors import Conflict, SpecInvalid
+
+FIRST_LINE: Final = b"corral-sealed-backup-1\n"
+CHUNK_BYTES: Final = 64 * 1024
+TAG_BYTES: Final = 16
+KEY_BYTES: Final = 32
+RECIPIENT: Final = "corral-recipient-1:"
+IDENTITY: Final = "corral-identity-1:"
+_LAST: Final = b"\x01"
+_MORE: Final = b"\x00"
+
+
+class SealBroken(ValueError):
+    """A sealed file is not what was written, or is sealed for another recipient."""
+
+
+def generate(file: Path) -> str:
+    """Write a fresh identity into the file, for its owner alone. Returns: its recipient.
+
+    Raises: Conflict when there is a file of this name, or none can be made.
+    """
+    key = X25519PrivateKey.generate()
+    recipient = RECIPIENT + _text(key.public_key().public_bytes_raw())
+    content = f"# opens backups made with --recipient {recipient}\n"
+    content += f"{IDENTITY}{_text(key.private_bytes_raw())}\n"
+    try:
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise Conflict(
+            f"the identity cannot be written to {file}: {error.strerror}",
+            hint="name a file that is not there yet: corral key generate FILE",
+        ) from None
+    with os.fdopen(opened, "w") as out:
+        out.write(content)
+        out.flush()
+        os.fsync(out.fileno())
+    return recipient
+
+
+def recipient_of(said: str) -> X25519PublicKey:
+    """Return the key that is meant by itself, or by a file that holds it. Raises: SpecInvalid."""
+    text = said if said.startswith(RECIPIENT) else _line(Path(said), RECIPIENT)
+    return X25519PublicKey.from_public_bytes(_bytes(text, RECIPIENT, said))
+
+
+def identity_of(file: Path) -> X25519PrivateKey:
+    """Return the identity in the file. Raises: SpecInvalid."""
+    raw = _bytes(_line(file, IDENTITY), IDENTITY, str(file))
+    return X25519PrivateKey.from_private_bytes(raw)
+
+
+def is_sealed(file: IO[bytes]) -> bool:
+    """Whether the file begins as a sealed one. It is left at its beginning."""
+    first = file.read(len(FIRST_LINE))
+    file.seek(0)
+    return first == FIRST_LINE
+
+
+class _Sealing(io.RawIOBase):
+    """What is written to it goes out in sealed chunks; `finish` writes the last one."""
+
+    def __init__(self, out: IO[bytes], cipher: ChaCha20Poly1305) -> None:
+        self._out = out
+        self._cipher = cipher
+        self._held = bytearray()
+        self._number = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, piece: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
+        self._held += piece
+        while len(self._held) > CHUNK_BYTES:  # one that is full may be the last
+            self._send(bytes(self._held[:CHUNK_BYTES]), _MORE)
+            del self._held[:CHUNK_BYTES]
+        return len(piece)
+
+    def finish(self) -> None:
+        self._send(bytes(self._held), _LAST)
+
+    def _send(self, chunk: bytes, last: bytes) -> None:
+        self._out.write(self._cipher.encrypt(_nonce(self._number, last), chunk, FIRST_LINE))
+        self._number += 1
+
+
+@contextmanager
+def sealed(out: IO[bytes], recipient: X25519PublicKey) -> Iterator[IO[bytes]]:
+    """What is written within lies in `out` sealed. One that is broken off cannot be opened."""
+    ephemeral = X25519PrivateKey.generate()
+    own = ephemeral.public_key().public_bytes_raw()
+    out.write(FIRST_LINE + own)
+    cipher = _cipher(ephemeral.exchange(recipient), own, recipient)
+    sealing = _Sealing(out, cipher)
+    yield sealing  # type: ignore[misc]
+    sealing.finish()
+
+
+def open_sealed(source: IO[bytes], identity: X25519PrivateKey, into: IO[bytes]) -> None:
+    """Write what was sealed. Raises: SealBroken; what was written by then counts for nothing."""
+    source.read(len(FIRST_LINE))
+    ephemeral = source.read(KEY_BYTES)
+    if len(ephemeral) != KEY_BYTES:
+        raise SealBroken("it is cut off")
+    try:
+        shared = identity.exchange(X25519PublicKey.from_public_bytes(ephemeral))
+    except ValueError as error:  # a point that agrees on nothing secret
+        raise SealBroken("its key is no key") from error
+    cipher = _cipher(shared, ephemeral, identity.public_key())
+    chunk, number = source.read(CHUNK_BYTES + TAG_BYTES), 0
+    while True:
+        following = source.read(CHUNK_BYTES + TAG_BYTES)
+        try:
+            nonce = _nonce(number, _MORE if following else _LAST)
+            into.write(cipher.decrypt(nonce, chunk, FIRST_LINE))
+        except InvalidTag as error:
+            why = "it is cut off or altered" if number else "it is for another identity, or altered"
+            raise SealBroken(why) from error
+        if not following:
+            return
+        chunk, number = following, number + 1
+
+
+def _cipher(shared: bytes, ephemeral: bytes, recipient: X25519PublicKey) -> ChaCha20Poly1305:
+    salt = ephemeral + recipient.public_bytes_raw()
+    return ChaCha20Poly1305(HKDF(SHA256(), KEY_BYTES, salt, FIRST_LINE).derive(shared))
+
+
+def _nonce(number: int, last: bytes) -> bytes:
+    return number.to_bytes(11, "big") + last
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _line(file: Path, begins: str) -> str:
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, ValueError) as error:
+        raise SpecInvalid(
+            f"{file} is not a key and cannot be read: {error}",
+            hint="make a pair: corral key generate FILE",
+        ) from None
+    found = [line.strip() for line in lines if line.strip().startswith(begins)]
+    if len(found) != 1:
+        raise SpecInvalid(
+            f"{file} holds {len(found)} lines that begin with {begins}: it needs one",
+            hint="make a pair: corral key generate FILE",
+        )
+    return found[0]
+
+
+def _bytes(text: str, begins: str, said: str) -> bytes:
+    encoded = text.removeprefix(begins)
+    try:
+        raw = urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except ValueError:
+        raw = b""
+    if len(raw) != KEY_BYTES:
+        raise SpecInvalid(
+            f"{said[:80]} holds no whole key of {KEY_BYTES} bytes",
+            hint="copy it whole, or make a pair: corral key generate FILE",
+        )
+    return raw

@@ -1,0 +1,143 @@
+"""Tokens that lie in the cluster's directory, which the head renews each day.
+
+Whoever reads the directory is an admin; its Prometheus may only look.
+"""
+
+import asyncio
+import getpass
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.api import token_digest
+from corral.boot.settings import once, write_atomically
+from corral.domain.errors import Trouble
+from corral.domain.ids import TokenId, UserName
+from corral.domain.people import (
+    HEAD,
+    NODE_TOKEN_SECONDS,
+    RENEW_SECONDS,
+    AuditEntry,
+    Role,
+    SpeakerKind,
+    Token,
+    User,
+    token_id,
+)
+from corral.ports.log import Log
+from corral.ports.store import Store
+
+LOOK_SECONDS: Final = 600.0
+log = Log("corral.boot")
+
+
+@dataclass(slots=True, kw_only=True)
+class DirectoryToken:
+    """One token in a file, and the user that it lets in.
+
+    Args:
+        hide: Keeps a secret out of the head's log.
+    """
+
+    store: Store
+    file: Path
+    user: UserName
+    role: Role
+    wall: Callable[[], float]
+    hide: Callable[[str], None]
+    secret: str = ""
+    _earlier: list[tuple[float, TokenId]] = field(default_factory=list)
+
+    @classmethod
+    def of_admin(
+        cls, store: Store, file: Path, wall: Callable[[], float], hide: Callable[[str], None]
+    ) -> "DirectoryToken":
+        """The account that the head runs under is an admin."""
+        name = UserName(getpass.getuser())
+        return cls(store=store, file=file, user=name, role=Role.ADMIN, wall=wall, hide=hide)
+
+    @classmethod
+    def of_monitor(
+        cls, store: Store, file: Path, wall: Callable[[], float], hide: Callable[[str], None]
+    ) -> "DirectoryToken":
+        """The Prometheus of the directory reads, and no more."""
+        name = UserName("monitoring")
+        return cls(store=store, file=file, user=name, role=Role.VIEWER, wall=wall, hide=hide)
+
+    async def begin(self, *, afresh: bool = False) -> None:
+        """Let the user in by the token of the file. `afresh`: by another one than the last head's.
+
+        A user or a token that is known stays as it is: disabled or revoked, too.
+        Raises: StoreTrouble, OSError.
+        """
+        if afresh and self.file.exists():
+            last = token_id(token_digest(self.file.read_text().strip()))
+            await self.store.forget_token(last, entry=self._entry("token.forget", last))
+            self.file.unlink()
+        self._use(once(self.file, secrets.token_urlsafe(32).encode()).decode().strip())
+        user = User(name=self.user, role=self.role, created_at=self.wall())
+        await self.store.add_user(user, entry=self._entry("user.add", self.user))
+        made = self._token(self.secret)
+        await self.store.add_token(made, entry=self._entry("token.create", made.id))
+        await self.look()
+
+    async def look(self) -> None:
+        """Renew the token once half of its day is over. Raises: StoreTrouble, OSError."""
+        now = self.wall()
+        while self._earlier and self._earlier[0][0] <= now:
+            _, id = self._earlier.pop(0)
+            await self.store.forget_token(id, entry=self._entry("token.forget", id))
+        known = await self.store.token(token_id(token_digest(self.secret)))
+        if known is None or known.revoked_at is not None:
+            return
+        if known.expires_at is not None and now < known.expires_at - RENEW_SECONDS:
+            return
+        fresh = secrets.token_urlsafe(32)
+        made = self._token(fresh)
+        entry = self._entry("token.renew", made.id)
+        earlier = await self.store.renew_token(known.id, made, at=now, entry=entry)
+        if earlier is None or earlier.expires_at is None:
+            return
+        write_atomically(self.file, fresh)
+        self._earlier.append((earlier.expires_at, earlier.id))
+        self._use(fresh)
+
+    def _use(self, secret: str) -> None:
+        self.hide(secret)
+        self.secret = secret
+
+    def _token(self, secret: str) -> Token:
+        digest, now = token_digest(secret), self.wall()
+        return Token(
+            id=token_id(digest),
+            sha256=digest,
+            user=self.user,
+            role=self.role,
+            created_at=now,
+            expires_at=now + NODE_TOKEN_SECONDS,
+        )
+
+    def _entry(self, what: str, on: str) -> AuditEntry:
+        why = f"{self.role} {self.user} of the head's directory"
+        return AuditEntry(
+            at=self.wall(),
+            by=HEAD,
+            token=None,
+            what=what,
+            on=on,
+            detail=why,
+            kind=SpeakerKind.HEAD,
+        )
+
+
+async def keep_fresh(tokens: list[DirectoryToken]) -> None:
+    """Look each ten minutes, for ever: what cannot be renewed now is tried again."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for one in tokens:
+            try:
+                await one.look()
+            except (Trouble, OSError) as trouble:
+                log.warning("token_not_renewed", of=one.user, error=str(trouble))

@@ -1,0 +1,106 @@
+"""A process beside the head that answers questions over a pipe, one at a time.
+
+The head's loop hands a question over and goes on. The process is started by the first question, and
+ends with the head: it reads from a pipe of the head's, and leaves when that is closed.
+"""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process, create_subprocess_exec
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+LENGTH_BYTES: Final = 8
+NICENESS: Final = 5
+
+
+@dataclass(slots=True)
+class Helper:
+    """The head's side. `module` calls `answer_on` when it is run."""
+
+    module: str
+    _process: Process | None = None
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def pid(self) -> int | None:
+        """None before the first question."""
+        return self._process.pid if self._process is not None else None
+
+    async def ask(self, question: Callable[[], bytes], seconds: float) -> bytes:
+        """Return the answer, once it is this question's turn.
+
+        Args:
+            question: makes the text when it is sent: those that wait hold none.
+            seconds: time for the answer, without the wait for the turn.
+
+        Raises: TimeoutError, and OSError or EOFError when the process is gone. The next question
+        starts another one.
+        """
+        async with self._turn:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await _exchange(await self._running(), question)
+            except BaseException:  # its answer may still come, and would be taken for another's
+                self._kill()
+                raise
+
+    async def _running(self) -> Process:
+        if self._process is None or self._process.returncode is not None:
+            words = [sys.executable, "-P", "-m", self.module]
+            self._process = await create_subprocess_exec(*words, stdin=PIPE, stdout=PIPE)
+        return self._process
+
+    def _kill(self) -> Process | None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+        return process
+
+    async def close(self) -> None:
+        """End the process, and see it gone."""
+        process = self._kill()
+        if process is not None:
+            await process.communicate()
+
+
+async def _exchange(process: Process, question: Callable[[], bytes]) -> bytes:
+    """Send and read. Raises: EOFError, OSError when the process is gone.
+
+    A question may have ten megabytes: there is one copy of it, and none while the answer is
+    awaited.
+    """
+    pipe_in, pipe_out = process.stdin, process.stdout
+    assert pipe_in is not None
+    assert pipe_out is not None
+    text = question()
+    pipe_in.write(len(text).to_bytes(LENGTH_BYTES))
+    pipe_in.write(text)
+    del text
+    await pipe_in.drain()
+    length = int.from_bytes(await pipe_out.readexactly(LENGTH_BYTES))
+    return await pipe_out.readexactly(length)
+
+
+def answer_on(answer: Callable[[bytes], bytes]) -> None:
+    """Be the process: answer what is asked, one after the other, until the pipe is closed."""
+    os.nice(NICENESS)
+    asked, answers = sys.stdin.buffer, sys.stdout.buffer
+    while question := _read(asked):
+        text = answer(question)
+        try:
+            answers.write(len(text).to_bytes(LENGTH_BYTES) + text)
+            answers.flush()
+        except BrokenPipeError:
+            return
+
+
+def _read(asked: BinaryIO) -> bytes:
+    """b"" when the head has gone."""
+    length = int.from_bytes(asked.read(LENGTH_BYTES))
+    text = asked.read(length) if length else b""
+    return text if len(text) == length else b""

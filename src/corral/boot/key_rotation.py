@@ -1,0 +1,145 @@
+"""Rotation of the cluster's key, so that several heads agree and a crash loses nothing.
+
+The store says which key is current (`agreed`: "key"). A head that rotates writes the fresh key into
+its file, puts it into the store wrapped under the earlier key, and only then names it the current
+one. Every other head unwraps it. Whatever is still sealed with an earlier key is sealed anew by the
+head that leads, at once and again at each look, so an interrupted rotation goes on where it was.
+"""
+
+import asyncio
+import json
+import os
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from corral.boot.sealing import KEY_BYTES, KeyRing, KeyTrouble, rotation_entry
+from corral.domain.errors import Conflict, Trouble
+from corral.domain.people import AuditEntry
+from corral.domain.units import DAY_SECONDS
+from corral.ports.log import Log
+from corral.ports.store import Store
+from corral.wire.people import KeyRotated
+
+CURRENT: Final = "key"
+WRAPPED: Final = "key wrapped"
+AUTHORITY: Final = "authority"  # of certificates: sealed among what heads agree on (boot/tls.py)
+WRAPPED_SECONDS: Final = 3600.0  # that other heads have to take the fresh key
+RETIRED_SECONDS: Final = 30 * DAY_SECONDS  # that tokens of jobs by an earlier key are taken
+LOOK_SECONDS: Final = 10.0
+log = Log("corral.boot")
+
+
+@dataclass(slots=True, kw_only=True)
+class Keys:
+    """The key ring of this head and what all heads hold to. `several`: others share the store."""
+
+    store: Store
+    ring: KeyRing
+    wall: Callable[[], float]
+    several: bool
+    _sealed: str = ""  # the key with which all was found sealed
+
+    async def begin(self) -> None:
+        """Hold to the key that is current. Raises: Conflict for a head without it, StoreTrouble,
+        KeyTrouble, OSError."""
+        current = await self.store.agree(CURRENT, self.ring.check)
+        if await self._follow(current):
+            return
+        if not self.several:  # the file was replaced: secrets that it cannot open say so
+            await self.store.change_agreed(CURRENT, was=current, now=self.ring.check)
+            return
+        raise Conflict(
+            f"the key {self.ring.path} is another than that of the other heads: this one could not "
+            "read the secrets",
+            hint=f"copy the file `key` of another head's directory to {self.ring.path} (chmod "
+            "600), or name it: corral up --key-file FILE",
+        )
+
+    async def keep(self, leads: Callable[[], bool]) -> None:
+        """Look each ten seconds, for ever: follow a rotation, and finish it as the leader."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self.look(leads=leads())
+            except (Trouble, OSError) as trouble:
+                log.warning("key_not_looked_at", error=str(trouble))
+
+    async def look(self, *, leads: bool) -> None:
+        """Raises: StoreTrouble, KeyTrouble, OSError."""
+        current = await self.store.agreed(CURRENT)
+        if current is not None:
+            await self._follow(current)
+        if leads and self._sealed != self.ring.check:
+            await self._seal_anew()
+        now = self.wall()
+        wrapped = await self.store.agreed(WRAPPED) if leads else None
+        if wrapped is not None and now - float(json.loads(wrapped)["at"]) >= WRAPPED_SECONDS:
+            await self.store.change_agreed(WRAPPED, was=wrapped, now=None)
+        if gone := self.ring.forget_retired(now - RETIRED_SECONDS):
+            log.info("keys_forgotten", number=gone)
+
+    async def rotate(self, entry: AuditEntry) -> KeyRotated:
+        """Seal everything with a fresh key. Raises: Conflict when another rotation is under way;
+        StoreTrouble, KeyTrouble, OSError."""
+        await self.look(leads=True)
+        now, before = self.wall(), self.ring.check
+        fresh = self.ring.add(os.urandom(KEY_BYTES))
+        wrapped = b64encode(self.ring.wrap(fresh)).decode()
+        said = json.dumps({"key": fresh, "under": before, "at": now, "wrapped": wrapped})
+        was = await self.store.agreed(WRAPPED)
+        if not await self.store.change_agreed(
+            WRAPPED, was=was, now=said
+        ) or not await self.store.change_agreed(CURRENT, was=before, now=fresh, entry=entry):
+            raise Conflict(
+                "another head has rotated the key at this moment", hint="run it again if need be"
+            )
+        self.ring.turn(fresh, now)
+        await self.store.record(rotation_entry(before, fresh, now))
+        sealed, left = await self._seal_anew()
+        log.info("key_rotated", key=fresh, sealed=sealed, left=left)
+        return KeyRotated(
+            key=fresh,
+            sealed=sealed,
+            unreadable=left,
+            earlier_until=now + RETIRED_SECONDS,
+        )
+
+    async def _follow(self, current: str) -> bool:
+        """Seal with the key that is current, taking it from the store where it is not here yet."""
+        if self.ring.check == current:
+            return True
+        if not self.ring.has(current):
+            said = await self.store.agreed(WRAPPED)
+            found = json.loads(said) if said is not None else {}
+            if found.get("key") != current or not self.ring.has(str(found.get("under"))):
+                return False
+            self.ring.unwrap(current, b64decode(found["wrapped"]))
+        self.ring.turn(current, self.wall())
+        log.info("key_followed", key=current)
+        return True
+
+    async def _seal_anew(self) -> tuple[int, int]:
+        """What an earlier key has sealed. Returns: how many were sealed anew, and how many no key
+        of the ring opens."""
+        done = left = 0
+        for name, _, _ in await self.store.secrets():
+            sealed = await self.store.secret(name)
+            if sealed is None or self.ring.is_current(sealed):
+                continue
+            try:
+                fresh = self.ring.seal(name, self.ring.open(name, sealed))
+            except KeyTrouble:
+                left += 1
+                continue
+            done += await self.store.seal_anew(name, was=sealed, now=fresh)
+        said = await self.store.agreed(AUTHORITY)
+        if said is not None and not self.ring.is_current(b64decode(said)):
+            with suppress(KeyTrouble):
+                opened = self.ring.open(AUTHORITY, b64decode(said))
+                fresh_said = b64encode(self.ring.seal(AUTHORITY, opened)).decode()
+                await self.store.change_agreed(AUTHORITY, was=said, now=fresh_said)
+        self._sealed = self.ring.check
+        return done, left

@@ -1,0 +1,177 @@
+"""audit: show, export and verify the log of who asked for what."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from corral.boot.clock import SystemClock
+from corral.cli.cluster import check_ours
+from corral.cli.common import MOST_ROWS, Common
+from corral.cli.failure import DONE, JOB_FAILED, Usage
+from corral.cli.output import (
+    clean,
+    clock_text,
+    cut,
+    note,
+    print_json,
+    say,
+    show_table,
+    table,
+)
+
+if TYPE_CHECKING:
+    from corral.domain.audit_chain import Anchor
+    from corral.wire.people import AuditEntry
+
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_ANCHOR: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})", re.ASCII)
+_NEEDS_VERIFY: Final = "corral audit --verify --anchor NUMBER:LINK"
+
+
+def audit(
+    *,
+    user: str | None = None,
+    since: str | None = None,
+    what: str | None = None,
+    limit: Annotated[int, Parameter(name=["--limit", "-n"])] = 100,
+    export: str | None = None,
+    verify: _Flag = False,
+    anchor: str | None = None,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> int:
+    """Show who asked for what, newest last; or export the log, or verify that it is whole.
+
+    Args:
+        user: Only what this user asked for.
+        since: Only what is no older: 1d, 2h.
+        what: Only requests whose name begins so: job., secret.read.
+        limit: At most so many, the newest.
+        export: Write all that the filters leave as JSON lines, oldest first, to this new file, or
+            to the output for -.
+        verify: Walk the chain of the cluster of this directory, whether its head runs or not. Exit
+            code 1: an entry was changed or removed; the first is named.
+        anchor: With --verify: NUMBER:LINK that an earlier --verify has printed. A log that was cut
+            off at its end, or put back, does not hold it any more.
+    """
+    if anchor is not None and not verify:
+        raise Usage("--anchor is for --verify", hint=_NEEDS_VERIFY)
+    if verify:
+        return _verify(common, None if anchor is None else _anchor(anchor))
+    if not 1 <= limit <= MOST_ROWS:
+        raise Usage(f"--limit {limit}: 1 to 10,000 can be shown", hint="corral audit --limit 100")
+    after = 0.0 if since is None else max(0.0, SystemClock().wall() - _seconds(since))
+    if export is not None:
+        return _export(common, export, user, after, what or "")
+    _show(common, user, after, what or "", limit)
+    return DONE
+
+
+def _seconds(text: str) -> float:
+    from corral.domain.units import seconds_of
+
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise Usage(str(error), hint="for example: --since 1d") from None
+
+
+def _show(common: Common, user: str | None, since: float, what: str, limit: int) -> None:
+    with common.client() as client:
+        found = client.audit(user=user, since=since, limit=limit)
+    found = [one for one in reversed(found) if one.what.startswith(what)]
+    if common.json:
+        print_json({"entries": [one.model_dump(mode="json") for one in found]})
+        return
+    rows = table("WHEN", "WHO", "KIND", "FROM", "TOKEN", "WHAT", "ON", "RESULT")
+    for one in found:
+        rows.add_row(
+            clock_text(one.at),
+            one.by,
+            one.kind,
+            clean(one.source),
+            one.token or "",
+            one.what,
+            clean(one.on),
+            cut(_result(one)),
+        )
+    show_table(rows)
+
+
+def _result(entry: "AuditEntry") -> str:
+    if entry.accepted:
+        return f"accepted: {entry.detail}" if entry.detail else "accepted"
+    times = f" ({entry.count:,} times)" if entry.count > 1 else ""
+    return f"refused: {entry.code or entry.detail}{times}"
+
+
+def _export(common: Common, to: str, user: str | None, since: float, what: str) -> int:
+    written, after = 0, 0
+    with common.client() as client, _opened(to) as out:
+        while page := client.audit(user=user, since=since, after=after, limit=MOST_ROWS):
+            for one in page:
+                if one.what.startswith(what):
+                    out.write(one.model_dump_json() + "\n")
+                    written += 1
+            after = page[-1].number
+    if to != "-":
+        note(f"{to}: {written:,} entries up to number {after}")
+    return DONE
+
+
+@contextmanager
+def _opened(to: str) -> Iterator[IO[str]]:
+    """A new file for its owner alone, or the output."""
+    from corral.domain.errors import Conflict
+
+    if to == "-":
+        yield sys.stdout
+        return
+    path = Path(to)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise Conflict(
+            f"{path} cannot be made: {error.strerror}", hint="corral audit --export NEW-FILE"
+        ) from None
+    with os.fdopen(handle, "w") as file:
+        yield file
+
+
+def _anchor(text: str) -> "Anchor":
+    from corral.domain.audit_chain import Anchor
+
+    match = _ANCHOR.fullmatch(text)
+    if match is None:
+        raise Usage(f"--anchor {text[:100]} is not NUMBER:LINK", hint=_NEEDS_VERIFY)
+    return Anchor(number=int(match[1]), link=match[2])
+
+
+def _verify(common: Common, anchor: "Anchor | None") -> int:
+    from corral.boot.audit import verify_log
+
+    check_ours(common, "audit --verify")
+    found = verify_log(common.place, anchor)
+    if common.json:
+        print_json(
+            {
+                "whole": not found.fault,
+                "fault": found.fault,
+                "entries": found.entries,
+                "unchained": found.unchained,
+                "anchor": f"{found.number}:{found.link}",
+            }
+        )
+        return JOB_FAILED if found.fault else DONE
+    if found.fault:
+        say(f"broken: {found.fault} ({found.entries:,} entries before it are whole)")
+        return JOB_FAILED
+    old = f", the first {found.unchained:,} from before the chain" if found.unchained else ""
+    say(f"whole: {found.entries:,} entries{old}")
+    note(f"keep this outside of the cluster, for --anchor: {found.number}:{found.link}")
+    return DONE

@@ -1,0 +1,70 @@
+"""user link, unlink, pending: which log-in by the provider is which user."""
+
+from corral.cli.common import Change, Common
+from corral.cli.failure import Usage
+from corral.cli.output import clean, clock_text, print_json, say, show_table, table
+
+
+def link(
+    name: str,
+    /,
+    *,
+    issuer: str | None = None,
+    subject: str | None = None,
+    pending: str | None = None,
+    common: Change = Change(),  # noqa: B008 - frozen
+) -> None:
+    """Let one identity at the provider, and no other, log in as a user.
+
+    Args:
+        name: The user.
+        issuer: The provider's address, as --oidc-issuer has it.
+        subject: The claim `sub` there; with Entra, TENANT-ID/OBJECT-ID.
+        pending: Instead of both: the id of a refused log-in, see corral user pending.
+    """
+    from corral.domain.errors import Conflict
+
+    if (pending is None) != (issuer is not None and subject is not None):
+        raise Usage(
+            "name the identity by --issuer and --subject, or by --pending",
+            hint=f"corral user link {name} --pending ID; see: corral user pending",
+        )
+    if not common.agreed(f"let {pending or subject} log in as {name}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        found = client.link_user(name, issuer=issuer, subject=subject, pending=pending)
+    if common.json:
+        print_json(found)
+    else:
+        say(f"{found.name}: logs in as {clean(found.subject or '')} of {clean(found.issuer or '')}")
+
+
+def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - frozen
+    """Let no identity at the provider log in as a user. Open sessions go on.
+
+    Args:
+        name: The user.
+    """
+    from corral.domain.errors import Conflict
+
+    if not common.agreed(f"unlink the log-in of {name}?"):
+        raise Conflict("nothing was changed")
+    with common.client() as client:
+        found = client.unlink_user(name)
+    if common.json:
+        print_json(found)
+    else:
+        say(f"{found.name}: no log-in by the provider; to end sessions: corral token ls")
+
+
+def pending(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List refused log-ins of the last day that no user is linked to."""
+    with common.client() as client:
+        found = client.pending_log_ins()
+    if common.json:
+        print_json({"pending": [one.model_dump(mode="json") for one in found]})
+        return
+    rows = table("ID", "PROPOSED USER", "SUBJECT", "ISSUER", "WHEN")
+    for one in found:
+        rows.add_row(one.id, one.name, clean(one.subject), clean(one.issuer), clock_text(one.at))
+    show_table(rows)

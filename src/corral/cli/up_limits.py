@@ -1,0 +1,33 @@
+"""Options of `corral up` that limit what one user may take from the head."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from corral.cli.quotas import Bounds
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits(Bounds):
+    """Limits of one user."""
+
+    user_requests: Annotated[
+        float | None,
+        Parameter(
+            name="--user-requests",
+            help="Requests a second that one user may send on average (200).",
+        ),
+    ] = None
+    plan_seconds: Annotated[
+        float | None,
+        Parameter(
+            name="--plan-seconds", help="Seconds of planning that one user may have an hour (900)."
+        ),
+    ] = None
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {"user_requests": self.user_requests, "plan_seconds": self.plan_seconds}

@@ -1,0 +1,126 @@
+"""Credentials in a workdir: files that a snapshot leaves out, and directories that it never holds.
+
+A snapshot lies on the head and on each node of its job. A key, a token or a cloud credential that
+travels with it is readable there.
+"""
+
+import json
+import os
+import stat
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+DEFAULT_DIR: Final = "~/.corral"
+_SHARED: Final = "shared"
+_WORK: Final = "work"  # of an attempt: a job may submit from its own workdir
+_FILES: Final = frozenset({".netrc", "_netrc", ".pgpass", ".git-credentials", ".pypirc"})
+_FOLDERS: Final = frozenset({".ssh", ".aws", ".azure", ".kube", ".gnupg"})
+_PATHS: Final = (
+    ".config/gcloud",
+    ".docker/config.json",
+    ".config/gh",
+    ".cache/huggingface/token",
+    ".huggingface/token",
+)
+_VARIABLES: Final = ".env"  # with .env.local and the like
+_TEMPLATES: Final = ("example", "sample", "template", "dist", "defaults")  # .env.example
+_KEY_NAMES: Final = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk")
+_MAYBE_KEYS: Final = ("*.key", "id_*")  # also names of plain data: their first bytes decide
+_PRIVATE: Final = b"PRIVATE KEY-----"
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_HEAD_BYTES: Final = 1024 * 1024  # of a file: a bundle of certificates has no key after so much
+_JOINED_BYTES: Final = 64 * 1024
+_OF_A_HEAD: Final = frozenset({"head.json", "head.lock", "corral.db", "token"})
+
+
+def is_credential(name: str, path: Path, mode: int) -> bool:
+    """Whether a file or folder holds credentials, by its name and, where names do not decide, by
+    the content of a regular file. `name` is relative to the workdir, with slashes."""
+    base = PurePosixPath(name).name
+    if any(name == one or name.endswith(f"/{one}") for one in _PATHS):
+        return True
+    if stat.S_ISDIR(mode):
+        return base in _FOLDERS
+    if base in _FILES or base in _KEY_NAMES or base == _VARIABLES:
+        return True
+    if base.startswith(f"{_VARIABLES}."):
+        return not base.endswith(_TEMPLATES)
+    if not stat.S_ISREG(mode):
+        return False
+    if base.endswith(".pem"):  # of certificates alone it is public, as certifi's cacert.pem is
+        start = _start_of(path)
+        return _PRIVATE in start or _CERTIFICATE not in start
+    return any(fnmatchcase(base, one) for one in _MAYBE_KEYS) and _PRIVATE in _start_of(path)
+
+
+def own_directories() -> frozenset[Path]:
+    """The directory of this user's cluster: CORRAL_DIR, and the usual one."""
+    places = (os.environ.get("CORRAL_DIR") or DEFAULT_DIR, DEFAULT_DIR)
+    return frozenset(Path(place).expanduser().resolve() for place in places)
+
+
+def is_cluster(folder: Path, names: Collection[str], own: Collection[Path]) -> bool:
+    """Whether the folder with these names in it is the directory of a cluster, of a machine that
+    has joined one, or of a node: whoever reads it acts as the cluster. `own`: directories that are
+    a cluster's whatever they hold; `folder` is resolved."""
+    if folder in own or ("key" in names and not _OF_A_HEAD.isdisjoint(names)):
+        return True
+    if "node.json" in names and "token" in names:
+        return True
+    return "joined.json" in names and _has_joined(folder / "joined.json")
+
+
+def cluster_around(root: Path) -> Path | None:
+    """The cluster's directory that the workdir is or lies in, unless it lies in a part that is
+    made for projects: `shared`, and the workdirs of jobs."""
+    own = own_directories()
+    for folder in (root, *root.parents):
+        if is_cluster(folder, _names(folder), own):
+            inside = root.relative_to(folder).parts
+            is_free = inside[:1] == (_SHARED,) or _WORK in inside
+            return None if is_free else folder
+    return None
+
+
+def left_out_text(left_out: Sequence[str], root: Path, *, most: int = 5) -> str:
+    """The sentence about what a snapshot leaves out, with the way to send it after all."""
+    shown = ", ".join(left_out[:most])
+    more = f" and {len(left_out) - most} more" if len(left_out) > most else ""
+    return (
+        f"left out of the workdir, as credentials: {shown}{more}; to send one, "
+        f"run: echo '!{left_out[0]}' >> {root}/.corralignore"
+    )
+
+
+def never_sent_text(folders: Sequence[str]) -> str:
+    """The sentence about directories of clusters, which no pattern lets in."""
+    is_one = len(folders) == 1
+    what = "the directory of a cluster" if is_one else "directories of clusters"
+    return f"left out of the workdir, as {what}, never sent: {', '.join(folders)}"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _start_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def _has_joined(path: Path) -> bool:
+    """A file of this name may be data of the project: Corral's own names the cluster's head."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(_JOINED_BYTES))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and {"url", "node"} <= found.keys()

@@ -1,0 +1,162 @@
+"""Hash chain of the audit log: how an entry is linked, and what a walk over all of them finds.
+
+Each entry holds SHA-256 over itself and the link before it, and a seal: the HMAC of its link by a
+key of the cluster. A link stands for all entries before it, so a seal by a present key proves
+entries that keys of before have sealed, too.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+BEGIN: Final = hashlib.sha256(b"corral-audit-1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainEntry:
+    """One row of the audit log as it is kept. `link` is None in rows from before the chain.
+
+    Args:
+        intact: Whether the columns of the row say the same as its record.
+    """
+
+    number: int
+    record: str
+    link: str | None
+    seal: str | None
+    intact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """A link that somebody has noted outside of the cluster."""
+
+    number: int
+    link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainReport:
+    """Result of a walk. `fault` names the first entry that is broken or missing; "" for none."""
+
+    entries: int
+    unchained: int
+    number: int
+    link: str
+    fault: str = ""
+
+
+class UnchainedDigest:
+    """Digest over the entries from before the chain: the first link is made of it."""
+
+    def __init__(self) -> None:
+        self._digest = BEGIN.copy()
+
+    def add(self, number: int, record: str) -> None:
+        self._digest.update(f"{number}\n{record}\n".encode())
+
+    def link(self) -> str:
+        return self._digest.hexdigest()
+
+
+def next_link(before: str, number: int, record: str) -> str:
+    """Return the link of an entry after the link before it."""
+    return hashlib.sha256(f"{before}\n{number}\n{record}".encode()).hexdigest()
+
+
+def walk_chain(
+    entries: Iterable[ChainEntry],
+    check_seal: Callable[[str, str], bool | None],
+    anchor: Anchor | None = None,
+) -> ChainReport:
+    """Walk all entries, the oldest first, up to the first fault.
+
+    Args:
+        check_seal: Whether a link has this seal; None when the seal's key is not here any more.
+        anchor: A link that the log must still hold.
+    """
+    walk = _Walk(check_seal, anchor)
+    for entry in entries:
+        if walk.fault:
+            break
+        walk.take(entry)
+    walk.end()
+    return ChainReport(
+        entries=walk.entries,
+        unchained=walk.unchained,
+        number=walk.number,
+        link=walk.link,
+        fault=walk.fault,
+    )
+
+
+class _Walk:
+    def __init__(
+        self, check_seal: Callable[[str, str], bool | None], anchor: Anchor | None
+    ) -> None:
+        self._check_seal = check_seal
+        self._anchor = anchor
+        self._before = UnchainedDigest()
+        self._proven = 0  # the newest entry that a present key has sealed, or that has no link
+        self.entries = 0
+        self.unchained = 0
+        self.number = 0
+        self.link = ""
+        self.fault = ""
+
+    def take(self, entry: ChainEntry) -> None:
+        self.fault = self._unchained(entry) if entry.link is None else self._chained(entry)
+        if self.fault:
+            return
+        self.entries += 1
+        self.number = entry.number
+        noted = self._anchor
+        if noted is not None and noted.number == entry.number and noted.link != entry.link:
+            self.fault = f"entry {entry.number} is not the one whose link was noted"
+
+    def _unchained(self, entry: ChainEntry) -> str:
+        if self.link:
+            return f"entry {entry.number} has no link, and entry {self.number} before it has one"
+        self._before.add(entry.number, entry.record)
+        self._proven = entry.number
+        self.unchained += 1
+        return ""
+
+    def _chained(self, entry: ChainEntry) -> str:
+        before = self.link or self._before.link()
+        if entry.number <= self.number:
+            return f"entry {entry.number} stands twice, or in another's place"
+        if entry.number > self.number + 1:
+            return _missing(self.number + 1, entry.number - 1)
+        link = next_link(before, entry.number, entry.record)
+        if link != entry.link or not entry.intact:
+            return f"entry {entry.number}, or an entry before it, is not as it was written"
+        sealed = None if entry.seal is None else self._check_seal(link, entry.seal)
+        if sealed is False:
+            return f"entry {entry.number} has a seal that this cluster's key did not make"
+        if sealed:
+            self._proven = entry.number
+        self.link = link
+        return ""
+
+    def end(self) -> None:
+        anchor = self._anchor
+        if self.fault:
+            return
+        if not self.entries:
+            self.fault = "the log is empty: entry 1 is missing"
+        elif anchor is not None and anchor.number > self.number:
+            self.fault = _missing(self.number + 1, anchor.number)
+        elif not self.link:
+            self.fault = f"entry {self.number} has no link, nor has any before it"
+        elif self._proven != self.number:
+            self.fault = (
+                f"entry {self._proven + 1} and those after it have no seal of a present key"
+            )
+
+
+def _missing(first: int, last: int) -> str:
+    return (
+        f"entry {first} is missing" if first == last else f"entries {first} to {last} are missing"
+    )

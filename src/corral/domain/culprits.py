@@ -1,0 +1,11 @@
+"""Culprits of an attempt's end that are processes of the attempt itself."""
+
+from typing import Final
+
+OWN_PROGRAM: Final = "its own program"  # a process of the attempt reported it on the rank protocol
+RANK: Final = "rank "  # "rank 3 on n2": by the rank's exit code, or by what it printed
+
+
+def is_own(culprit: str) -> bool:
+    """Return whether only the attempt's own processes say why it ended."""
+    return culprit == OWN_PROGRAM or culprit.startswith(RANK)

@@ -1,0 +1,255 @@
+"""The policy of a node: accounts, images and paths that its own administrator allows to jobs.
+
+The policy is a file on the node. No head can change it, so a head that was taken over can still
+start no rank as root there, nor as the account of a system service.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from corral.domain.errors import SpecInvalid
+
+ROOT: Final = "root"
+DEFAULT_MIN_UID: Final = 1000  # where /etc/login.defs has no UID_MIN
+MAX_UID: Final = 2**31 - 2
+DOCKER_HUB: Final = "docker.io"
+SYSTEM_ACCOUNTS: Final = (
+    "bin", "daemon", "mail", "munge", "mysql", "nobody", "nogroup", "ntp", "polkitd", "postgres",
+    "slurm", "sshd", "sssd", "sync", "sys", "systemd-network", "systemd-resolve", "www-data",
+)  # fmt: skip
+_RANGE: Final = re.compile(r"(\d{1,10})-(\d{1,10})", re.ASCII)
+# Transports of an image reference that name no registry: containers-transports(5).
+_FILE_TRANSPORTS: Final = ("dir", "docker-archive", "oci", "oci-archive", "sif", "tarball")
+_LOCAL_TRANSPORTS: Final = ("containers-storage", "docker-daemon", "ostree")
+
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "root": ("allow", "refuse"),
+    "tmp": ("private", "shared"),
+    "memory": ("share", "all"),
+}
+AllowOrRefuse = Literal["allow", "refuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class UidRange:
+    """Uids that the node may give to users without an account; both ends are included."""
+
+    first: int
+    last: int
+
+    def uid(self, number: int) -> int | None:
+        """The uid of the user with this number in the cluster; None beyond the range."""
+        uid = self.first + number
+        return uid if number >= 0 and uid <= self.last else None
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node refuses something, and the next command to type."""
+
+    why: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.why}; {self.hint}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePolicy:
+    """Limits of a node on what any head may start there.
+
+    Args:
+        min_uid: lowest uid of an account that ranks may run as; None is UID_MIN of
+            /etc/login.defs.
+        deny: accounts that no rank may run as, whatever their uid.
+        root: whether the jobs of the user `root` may run as root.
+        uid_range: uids for users without an account, FIRST-LAST; "" refuses such users.
+        registries: registries (or REGISTRY/PATH prefixes) of images; None allows all.
+        host_paths: folders that hold image files and shared paths; None allows all.
+        tmp: whether each attempt has /tmp and /dev/shm of its own.
+        memory: "share" limits a job that asks for no memory to its share of the node's;
+            "all" does not.
+    """
+
+    min_uid: int | None = None
+    deny: tuple[str, ...] = SYSTEM_ACCOUNTS
+    root: AllowOrRefuse = "refuse"
+    uid_range: str = ""
+    registries: tuple[str, ...] | None = None
+    host_paths: tuple[str, ...] | None = None
+    tmp: Literal["private", "shared"] = "private"
+    memory: Literal["share", "all"] = "share"
+
+    def __post_init__(self) -> None:
+        if self.min_uid is not None and not 1 <= self.min_uid <= MAX_UID:
+            raise ValueError(f"min_uid is {self.min_uid}: it must be from 1 to {MAX_UID}")
+        for path in self.host_paths or ():
+            if not path.startswith("/"):
+                raise ValueError(f"host_paths has {path!r}: a path must be absolute")
+        self._check_range()
+
+    def _check_range(self) -> None:
+        """Raises: ValueError."""
+        if not self.uid_range:
+            return
+        match = _RANGE.fullmatch(self.uid_range)
+        if match is None:
+            raise ValueError(f"uid_range is {self.uid_range!r}: write FIRST-LAST, 200000-265535")
+        first, last = int(match[1]), int(match[2])
+        lowest = max(self.min_uid or DEFAULT_MIN_UID, DEFAULT_MIN_UID)
+        if not lowest <= first <= last <= MAX_UID:
+            raise ValueError(
+                f"uid_range is {self.uid_range}: it must lie from {lowest} to {MAX_UID}"
+            )
+
+    @cached_property
+    def uids(self) -> UidRange | None:
+        """The range as numbers; None where users without an account are refused."""
+        if not self.uid_range:
+            return None
+        first, last = self.uid_range.split("-")
+        return UidRange(int(first), int(last))
+
+    def refuses_account(self, name: str, uid: int, min_uid: int) -> Refusal | None:
+        """Why ranks may not run as this account of the machine; None where they may.
+
+        Args:
+            min_uid: the machine's own lowest uid of people, used where the policy has none.
+        """
+        lowest = min_uid if self.min_uid is None else self.min_uid
+        if uid == 0:
+            if self.root == "allow" and name == ROOT:
+                return None
+            return Refusal(
+                f"its policy lets no job run as root (user {name} has uid 0)",
+                'submit as another user, or set "root": "allow" in its policy.json',
+            )
+        if name in self.deny:
+            return Refusal(
+                f"its policy denies the account {name}",
+                "submit as another user, or take the account out of deny in its policy.json",
+            )
+        if uid < lowest:
+            return Refusal(
+                f"the account {name} has uid {uid}, below the lowest allowed uid {lowest}",
+                "submit as another user, or set min_uid in its policy.json",
+            )
+        return None
+
+    def refuses_unknown(self, name: str) -> Refusal | None:
+        """Why a user without an account is refused; None where the range has a uid for each."""
+        if name in (ROOT, *self.deny):
+            return Refusal(f"its policy denies the account {name}", "submit as another user")
+        if self.uids is None:
+            return Refusal(
+                f"it has no account {name}",
+                f"run there: useradd {name}; or give each user a uid of its own: "
+                '"uid_range": "200000-265535" in its policy.json',
+            )
+        return None
+
+    def refuses_image(self, image: str) -> Refusal | None:
+        """Why the policy does not allow an image, by the reference of a job; None where it does.
+
+        A reference to a registry must match `registries`, a file must lie in `host_paths`.
+        """
+        file = image_file(image)
+        if file is not None:
+            return self.refuses_path(file)
+        name = full_reference(image)
+        allowed = self.registries
+        if allowed is None or any(_is_below(name, one.rstrip("/")) for one in allowed):
+            return None
+        return Refusal(
+            f"its policy does not allow the image {name}: it allows "
+            f"{', '.join(allowed) or 'no registry'}",
+            "use an image of an allowed registry, or change registries in its policy.json",
+        )
+
+    def refuses_path(self, path: str) -> Refusal | None:
+        """Why the policy shows this absolute, normalized path to no job; None where it does."""
+        allowed = self.host_paths
+        clean = path.startswith("/") and not {".", ".."} & set(path.split("/"))
+        if allowed is None or (clean and any(_is_below(path, one.rstrip("/")) for one in allowed)):
+            return None
+        return Refusal(
+            f"its policy does not allow the path {path}: it allows "
+            f"{', '.join(allowed) or 'no path'}",
+            "use an allowed path, or change host_paths in its policy.json",
+        )
+
+
+def policy_with(policy: NodePolicy, words: Mapping[str, str]) -> NodePolicy:
+    """The policy changed by what was typed as NAME=VALUE. Lists are written with commas, and "any"
+    lifts the limit on registries or paths.
+
+    Raises: SpecInvalid.
+    """
+    names = [field.name for field in fields(NodePolicy)]
+    for name, text in words.items():
+        if name not in names:
+            raise SpecInvalid(
+                f"--policy {name}: a node's policy has {', '.join(names)}",
+                hint="for example: --policy root=allow --policy uid_range=200000-265535",
+            )
+        if name in _CHOICES and text not in _CHOICES[name]:
+            raise SpecInvalid(
+                f"--policy {name}={text[:60]}: it is one of {', '.join(_CHOICES[name])}",
+                hint=f"for example: --policy {name}={_CHOICES[name][0]}",
+            )
+        try:
+            policy = replace(policy, **{name: _read(name, text)})
+        except ValueError as wrong:
+            raise SpecInvalid(
+                f"--policy {name}={text[:60]}: {wrong}",
+                hint="for example: --policy min_uid=1000 --policy uid_range=200000-265535",
+            ) from None
+    return policy
+
+
+def _read(name: str, text: str) -> Any:
+    """Raises: ValueError."""
+    if name == "min_uid":
+        return int(text)
+    if name in ("registries", "host_paths") and text == "any":
+        return None
+    if name in ("deny", "registries", "host_paths"):
+        return tuple(word.strip() for word in text.split(",") if word.strip())
+    return text
+
+
+def image_file(image: str) -> str | None:
+    """The file or folder that an image reference names; None for one of a registry."""
+    name = image.strip()
+    if name.startswith(("/", ".")) or name.endswith((".sif", ".simg")):
+        return name
+    transport, _, path = name.partition(":")
+    if transport in _FILE_TRANSPORTS and "/" in path:
+        return path if transport in ("dir", "sif") else path.partition(":")[0]
+    return None
+
+
+def full_reference(image: str) -> str:
+    """REGISTRY/PATH of an image, without tag and digest: ubuntu:24.04 is docker.io/library/ubuntu.
+
+    A reference to the tool's own storage keeps its transport, so that no registry matches it.
+    """
+    name = image.strip().removeprefix("docker://")
+    if name.partition(":")[0] in _LOCAL_TRANSPORTS:
+        return name
+    head, slash, last = name.partition("@")[0].rpartition("/")
+    name = f"{head}{slash}{last.partition(':')[0]}"
+    first, slash, _ = name.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return name
+    return f"{DOCKER_HUB}/{name}" if slash else f"{DOCKER_HUB}/library/{name}"
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith(f"{prefix}/")

@@ -1,0 +1,40 @@
+"""Words of a queue: the order of its line, its preemption, and the visibility of its jobs."""
+
+from enum import StrEnum
+
+
+class Policy(StrEnum):
+    """In which order a queue lets its jobs start; a higher priority always goes first."""
+
+    DEFAULT = "default"  # whoever has used least, of the queues and users in it; then by service
+    FIFO = "fifo"  # by age alone, and nobody passes one who has no room
+    FIFO_SKIP = "fifo-skip"  # by age, but who has no room lets others pass
+    SJF = "sjf"  # by how long the jobs of the same user, name and size have run
+    BACKFILL = "backfill"  # by age; the first without room is promised a start (EASY)
+    CONSERVATIVE = "conservative"  # by age; all without room are, the first of the line first
+    SERVICE = "service"  # one's own first, then by service over all below it; who owes has no own
+
+    @property
+    def goes_by_age(self) -> bool:
+        return self in (Policy.FIFO, Policy.FIFO_SKIP, Policy.BACKFILL, Policy.CONSERVATIVE)
+
+    @property
+    def goes_by_service(self) -> bool:
+        """Whether a place in it can be bought."""
+        return self in (Policy.DEFAULT, Policy.SERVICE)
+
+
+class Preempt(StrEnum):
+    """Which jobs of a queue give way to a waiting one of it, by priority or by service."""
+
+    NEVER = "never"
+    SAVING = "saving"  # those with a checkpoint rule: they lose little
+    ANY = "any"
+
+
+class Visibility(StrEnum):
+    """Users who see the jobs of a queue, beside their owners and operators."""
+
+    OWN = "own"  # nobody else
+    QUEUE = "queue"  # users who may submit to the queue
+    ALL = "all"

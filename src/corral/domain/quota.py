@@ -1,0 +1,234 @@
+"""Quotas of one user: what each limits, the usual limits, and the refusal of what exceeds them.
+
+A user's own limit comes first, then the cluster's, then the usual one of the role. A further
+quota is a row of RULES and a number in Usage.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Literal
+
+from corral.domain.errors import Refusal, SpecInvalid
+from corral.domain.ids import UserName
+from corral.domain.people import Role
+from corral.domain.units import bytes_of, size_text
+
+MEGABYTE: Final = 1000**2
+GIGABYTE: Final = 1000**3
+Limits = tuple[tuple[str, int], ...]  # name of a quota, and its limit; sorted by name
+
+
+class Quota(StrEnum):
+    """Things that a user may have a bounded amount of."""
+
+    JOBS = "jobs"
+    ARRAY = "array"
+    SPEC_BYTES = "spec_bytes"
+    UPLOAD_BYTES = "upload_bytes"
+    SECRETS = "secrets"
+    SECRET_BYTES = "secret_bytes"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One quota. `usual` and `of_admins` are the limits where nobody has set another; `most` is
+    the highest that can be set. `room`: how a user gets below the limit again."""
+
+    text: str
+    usual: int
+    of_admins: int
+    most: int
+    room: str
+    in_bytes: bool = False
+
+    def amount(self, number: int) -> str:
+        """Return the number for people: "20,000", "512 MB"."""
+        return size_text(number) if self.in_bytes else f"{number:,}"
+
+
+RULES: Final[Mapping[Quota, Rule]] = {
+    Quota.JOBS: Rule(
+        text="unfinished jobs",
+        usual=20_000,
+        of_admins=100_000,
+        most=1_000_000,
+        room="wait for some to end, or stop some: corral ps",
+    ),
+    Quota.ARRAY: Rule(
+        text="jobs of one array",
+        usual=10_000,
+        of_admins=10_000,
+        most=10_000,
+        room="submit the array in parts: --array 0-{last}",
+    ),
+    Quota.SPEC_BYTES: Rule(
+        text="bytes of stored specs",
+        usual=512 * MEGABYTE,
+        of_admins=2 * GIGABYTE,
+        most=100 * GIGABYTE,
+        in_bytes=True,
+        room="put large values of env and long commands into files of the workdir",
+    ),
+    Quota.UPLOAD_BYTES: Rule(
+        text="bytes of uploaded workdirs",
+        usual=10 * GIGABYTE,
+        of_admins=50 * GIGABYTE,
+        most=100_000 * GIGABYTE,
+        in_bytes=True,
+        room="leave large files out of the workdir (.corralignore), or keep them on a shared path",
+    ),
+    Quota.SECRETS: Rule(
+        text="secrets",
+        usual=200,
+        of_admins=1_000,
+        most=100_000,
+        room="remove one: corral secret rm NAME",
+    ),
+    Quota.SECRET_BYTES: Rule(
+        text="bytes of secrets",
+        usual=4 * MEGABYTE,
+        of_admins=20 * MEGABYTE,
+        most=GIGABYTE,
+        in_bytes=True,
+        room="remove one: corral secret rm NAME",
+    ),
+    Quota.TOKENS: Rule(
+        text="valid tokens",
+        usual=200,
+        of_admins=1_000,
+        most=100_000,
+        room="revoke one: corral token ls; corral token revoke ID",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """What the store holds for one user."""
+
+    spec_bytes: int = 0
+    upload_bytes: int = 0
+    secrets: int = 0
+    secret_bytes: int = 0
+
+
+class OverQuota(Refusal):
+    """More than the user may have of it."""
+
+    code = "over_quota"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """Limits of one user. `own` were set for the user, `cluster` for everybody."""
+
+    user: UserName
+    role: Role
+    own: Mapping[str, int] = field(default_factory=dict)
+    cluster: Mapping[str, int] = field(default_factory=dict)
+
+    def limit(self, quota: Quota) -> int:
+        """Return the limit that holds for this user."""
+        rule = RULES[quota]
+        usual = rule.of_admins if self.role == Role.ADMIN else rule.usual
+        return self.own.get(quota, self.cluster.get(quota, usual))
+
+    def set_by(self, quota: Quota) -> Literal["user", "cluster", "default"]:
+        """Return where the limit comes from."""
+        if quota in self.own:
+            return "user"
+        return "cluster" if quota in self.cluster else "default"
+
+    def check(self, quota: Quota, *, used: int, asked: int) -> None:
+        """Raises: OverQuota when what is asked for does not fit beside what is used."""
+        limit, rule = self.limit(quota), RULES[quota]
+        if not asked or used + asked <= limit:
+            return
+        room = rule.room.format(user=self.user, last=max(0, limit - 1))
+        raise OverQuota(
+            f"{self.user} may have {rule.amount(limit)} {_noun(rule)} and has "
+            f"{rule.amount(used)}; this asks for {rule.amount(asked)} more",
+            hint=f"{room}; an admin may run: corral user set {self.user} {option_of(quota)} "
+            f"{_written(rule, used + asked)}",
+        )
+
+
+def _noun(rule: Rule) -> str:
+    """Sizes name their unit themselves."""
+    return rule.text.removeprefix("bytes ") if rule.in_bytes else rule.text
+
+
+def _written(rule: Rule, number: int) -> str:
+    """Return a limit that would be enough, as it is typed."""
+    if not rule.in_bytes:
+        return str(number)
+    return f"{-(-number // MEGABYTE)}MB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLimits:
+    """Limits of one cluster: the quotas of users who have none of their own, by name, and the
+    bytes of the head's disk that stay free; None: a part of the disk. `user_requests`: a second,
+    of one user."""
+
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    disk_reserve_bytes: int | None = None
+    user_requests: float = 200.0
+
+    @classmethod
+    def of(cls, quotas: Iterable[str], disk_reserve: str | None) -> "ClusterLimits":
+        """Return the limits in words like "jobs=5000" and "5GB". Raises: SpecInvalid."""
+        try:
+            reserve = None if disk_reserve is None else bytes_of(disk_reserve)
+        except ValueError as error:
+            raise SpecInvalid(
+                str(error), hint="for example: corral up --disk-reserve 5GB"
+            ) from None
+        return cls(quotas=limits_in(quotas), disk_reserve_bytes=reserve)
+
+
+def option_of(quota: Quota) -> str:
+    """Return the option of `corral user set` that sets this limit."""
+    return f"--max-{quota.replace('_', '-')}"
+
+
+def limit_in(name: str, value: str | int) -> tuple[Quota, int]:
+    """Return the quota of this name and the limit in "20000" or "512MB".
+
+    Raises: SpecInvalid.
+    """
+    if name not in set(Quota):
+        raise SpecInvalid(
+            f"there is no quota {name[:60]!r}", hint=f"one of: {', '.join(sorted(Quota))}"
+        )
+    quota = Quota(name)
+    rule = RULES[quota]
+    example = f"for example: {quota}={_written(rule, rule.usual)}"
+    try:
+        number = value if isinstance(value, int) else _number(value, rule)
+    except ValueError:
+        kind = "size" if rule.in_bytes else "whole number"
+        raise SpecInvalid(f"{quota}: {value!r:.60} is not a {kind}", hint=example) from None
+    if not 0 <= number <= rule.most:
+        raise SpecInvalid(f"{quota}: {number:,} is out of bounds: 0 to {rule.most:,}", hint=example)
+    return quota, number
+
+
+def _number(text: str, rule: Rule) -> int:
+    return bytes_of(text) if rule.in_bytes else int(text)
+
+
+def limits_in(words: Iterable[str]) -> dict[str, int]:
+    """Return the limits in words like "jobs=20000". Raises: SpecInvalid."""
+    found: dict[str, int] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise SpecInvalid(
+                f"{word[:60]!r} is not QUOTA=LIMIT", hint="for example: --quota jobs=20000"
+            )
+        quota, number = limit_in(name.strip(), value.strip())
+        found[quota] = number
+    return found

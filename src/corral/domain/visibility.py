@@ -1,0 +1,92 @@
+"""Which jobs a user sees, and which settings an operator of a queue may change."""
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Final
+
+from corral.domain.allowed import may_submit
+from corral.domain.errors import Forbidden
+from corral.domain.ids import QueueName, UserName
+from corral.domain.people import LADDER, Role
+from corral.domain.queue import Queue, QueueTree, Visibility
+
+OTHERS: Final = "(others)"  # in place of the names of hidden users and jobs
+# Settings of the topmost queue of an operator that take nothing from other queues.
+OWN_SETTINGS: Final = ("allow", "most_per_user_millis", "idle", "policy", "visibility")
+_WIDER: Final = (Visibility.OWN, Visibility.QUEUE, Visibility.ALL)
+
+
+def operates(tree: QueueTree, queue: QueueName, user: UserName, role: Role) -> bool:
+    """Whether the user is an operator of this queue, or of the whole cluster."""
+    if role not in LADDER or role == Role.VIEWER:
+        return False
+    return role != Role.USER or queue in tree.operated_by(user)
+
+
+def may_see(tree: QueueTree, queue: QueueName, owner: UserName, user: UserName, role: Role) -> bool:
+    """Whether the user sees the jobs of this owner in this queue.
+
+    Args:
+        role: Role of the token that the user shows, which may be less than the user's own.
+    """
+    if owner == user or operates(tree, queue, user, role):
+        return True
+    visibility = tree.visibility(queue)
+    if visibility == Visibility.QUEUE:
+        return role in LADDER and may_submit(tree.allowed(queue), user, role)
+    return visibility == Visibility.ALL
+
+
+def check_operator(before: QueueTree, after: QueueTree, user: UserName) -> None:
+    """Refuse changes beyond the queues that the user operates, and beyond their parents' limits.
+
+    Raises: Forbidden.
+    """
+    mine = before.operated_by(user)
+    tops = {name for name in mine if before.queue(name).parent not in mine}
+    for name in {*before.by_name, *after.by_name}:
+        old, new = before.by_name.get(name), after.by_name.get(name)
+        if old == new:
+            continue
+        moved = new is not None and _is_moved(new, old, mine)
+        if moved or (old is not None and name not in mine):
+            raise _refusal(user, f"queue {name} is not below a queue that {user} operates")
+        if name in tops and (old is None or new is None or _settings(old, new) != old):
+            raise _refusal(user, f"of queue {name} its operators set {', '.join(_words())} alone")
+        if new is not None and _is_wider(before, after, new):
+            raise _refusal(user, f"the queue above {name} hides more than its visibility would")
+    if replace(after, queues=before.queues) != before:
+        raise _refusal(user, "the rules of all queues are for operators of the cluster")
+
+
+def _is_moved(new: Queue, old: Queue | None, mine: Set[QueueName]) -> bool:
+    """Whether it is put where the user does not operate what is above it."""
+    if old is not None and new.parent == old.parent:
+        return False
+    return new.parent is None or new.parent not in mine
+
+
+def _settings(old: Queue, new: Queue) -> Queue:
+    """The new queue with the settings of the old one that operators of it may change."""
+    return replace(new, **{name: getattr(old, name) for name in OWN_SETTINGS})
+
+
+def _is_wider(before: QueueTree, after: QueueTree, queue: Queue) -> bool:
+    if queue.parent is None or queue.visibility is None:
+        return False
+    above = _WIDER.index(after.visibility(queue.parent))
+    known = before.by_name.get(queue.name)
+    if known is not None and known.visibility == queue.visibility:
+        return False
+    return _WIDER.index(queue.visibility) > above
+
+
+def _words() -> list[str]:
+    return [name.replace("most_per_user_millis", "max_per_user") for name in OWN_SETTINGS]
+
+
+def _refusal(user: UserName, message: str) -> Forbidden:
+    return Forbidden(
+        message,
+        hint=f"ask an operator of the cluster; see: corral user show {user}, corral queue ls",
+    )

@@ -1,0 +1,1 @@
+"""Limits on what comes in from the network, before and beside authentication."""

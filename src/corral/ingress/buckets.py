@@ -1,0 +1,67 @@
+"""Token buckets: a rate, a burst, and a bounded number of keys."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Final
+
+KEYS: Final = 10_000
+
+
+class TokenBuckets:
+    """One token bucket for each key.
+
+    A bucket that is full again is the same as none, so the keys used least recently are dropped
+    first where there are too many.
+    """
+
+    __slots__ = ("_buckets", "_clock", "_keys", "burst", "rate")
+
+    def __init__(
+        self, *, rate: float, burst: float, clock: Callable[[], float], keys: int = KEYS
+    ) -> None:
+        """Args:
+        rate: tokens that come back each second.
+        burst: tokens of a full bucket.
+        """
+        self.rate = rate
+        self.burst = burst
+        self._clock = clock
+        self._keys = keys
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def take(self, key: Hashable, cost: float = 1.0) -> float:
+        """Take tokens and return 0; where there are too few, return the seconds until there are.
+
+        A refused request takes nothing.
+        """
+        now = self._clock()
+        left = self._left(key, now) - cost
+        if left < 0:
+            return -left / self.rate
+        self._put(key, left, now)
+        return 0.0
+
+    def charge(self, key: Hashable, cost: float) -> None:
+        """Take tokens for work that is done, also where that leaves a debt."""
+        now = self._clock()
+        self._put(key, max(self._left(key, now) - cost, -self.burst), now)
+
+    def left(self, key: Hashable) -> float:
+        """Return the tokens of the key."""
+        return self._left(key, self._clock())
+
+    def _left(self, key: Hashable, now: float) -> float:
+        found = self._buckets.get(key)
+        if found is None:
+            return self.burst
+        left, at = found
+        return min(self.burst, left + (now - at) * self.rate)
+
+    def _put(self, key: Hashable, left: float, now: float) -> None:
+        self._buckets[key] = (left, now)
+        self._buckets.move_to_end(key)
+        while len(self._buckets) > self._keys:
+            self._buckets.popitem(last=False)

@@ -1,0 +1,265 @@
+"""Connections of one server: how many there may be, and how long each may keep it waiting.
+
+A connection is proven once a valid token came over it. Only connections that are not proven count
+against the limits here: what agents and people with a token hold open stays, whatever comes in
+beside it. Where unproven connections reach a limit, the oldest one that has sent no complete
+request is closed for the next: a client with a token sends its request at once, an attacker that
+holds connections open does not.
+"""
+
+from collections import Counter
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Limits of a server.
+
+    Args:
+        total: unproven connections at once.
+        per_address: of these, from one address (IPv6: one /64).
+        per_token: connections that one token proves; more of them count as unproven.
+        head_bytes: bytes of a request before its body, and of what follows a chunked body.
+        headers: headers of a request.
+        head_seconds: seconds in which the TLS handshake, and then a request's head, must come.
+        serve_seconds: seconds for which an unproven connection may have a request in progress.
+        pipelined: requests that may be sent before the first of them is answered.
+    """
+
+    total: int = 2048
+    per_address: int = 1024
+    per_token: int = 512
+    head_bytes: int = 64 * 1024
+    headers: int = 100
+    head_seconds: float = 10.0
+    serve_seconds: float = 60.0
+    pipelined: int = 8
+
+
+class Refused(Enum):
+    """Reasons for closing a connection, as `/metrics` counts them."""
+
+    ADDRESS = "address_limit"
+    TOTAL = "total_limit"
+    FILES = "file_limit"
+    HANDSHAKE = "handshake"
+    HEAD_SIZE = "head_size"
+    HEAD_TIME = "head_time"
+    SERVE_TIME = "serve_time"
+    PIPELINE = "pipeline"
+    MALFORMED = "malformed"
+
+
+class Closable(Protocol):
+    """A transport, or whatever ends a connection at once."""
+
+    def abort(self) -> None: ...
+
+
+class _Phase(Enum):
+    WAITING = "waiting"  # for the handshake, or for a complete request
+    SERVING = "serving"
+    CLOSING = "closing"
+    GONE = "gone"
+
+
+CONNECTION: Final = "corral.connection"  # in the state of an ASGI scope
+CLOSE_SECONDS: Final = 2.0  # to take in the last answer; then it is cut off
+
+
+class Connection:
+    """One connection, from its acceptance to its end."""
+
+    __slots__ = ("_table", "address", "end", "phase", "prover", "since")
+
+    def __init__(self, table: "ConnectionTable", address: str, now: float) -> None:
+        self._table = table
+        self.address = address
+        self.since = now
+        self.phase = _Phase.WAITING
+        self.prover: str | None = None
+        self.end: Closable | None = None
+
+    @property
+    def is_proven(self) -> bool:
+        return self.prover is not None
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        return self._table.limits
+
+    def wait(self) -> None:
+        """Begin to wait for a request."""
+        self._table.move(self, _Phase.WAITING)
+
+    def serve(self) -> None:
+        """Note that a request is complete up to its body."""
+        self._table.move(self, _Phase.SERVING)
+
+    def prove(self, token: str) -> None:
+        """Note that a valid token came. One token proves a bounded number of connections."""
+        self._table.prove(self, token)
+
+    def refuse(self, why: Refused) -> None:
+        """Count a refusal; the connection is closing and will be cut off."""
+        self._table.refused[why] += 1
+        self._table.move(self, _Phase.CLOSING)
+
+    def leave(self) -> None:
+        """Forget the connection: it is closed."""
+        self._table.remove(self)
+
+
+class _Share:
+    """Unproven connections of one address, and those of them that wait, the oldest first."""
+
+    __slots__ = ("count", "waiting")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.waiting: dict[Connection, None] = {}
+
+
+def connection_of(scope: MutableMapping[str, Any]) -> Connection | None:
+    """Return the connection of an ASGI scope; None under a server without a table."""
+    found: Connection | None = scope.get("state", {}).get(CONNECTION)
+    return found
+
+
+class ConnectionTable:
+    """All connections of a server, and what was refused."""
+
+    def __init__(self, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
+        self.limits = limits
+        self.refused: Counter[Refused] = Counter()
+        self._clock = clock
+        self._phases: dict[_Phase, dict[Connection, None]] = {
+            _Phase.WAITING: {},
+            _Phase.SERVING: {},
+            _Phase.CLOSING: {},
+        }
+        self._unproven = 0
+        self._by_address: dict[str, _Share] = {}
+        self._by_token: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return self._unproven + self._by_token.total()
+
+    @property
+    def unproven(self) -> int:
+        return self._unproven
+
+    def admit(self, address: str, *, shared: bool = False) -> Connection | None:
+        """Take a new connection in; None where it must be closed at once.
+
+        Args:
+            address: the network that counts as one address.
+            shared: a proxy connects from there for many, so only the total counts.
+        """
+        limits, share = self.limits, self._by_address.get(address)
+        if share is not None and not shared and share.count >= limits.per_address:
+            if not self._evict(share.waiting, Refused.ADDRESS):
+                return None
+        elif self._unproven >= limits.total and not self._evict(
+            self._phases[_Phase.WAITING], Refused.TOTAL
+        ):
+            return None
+        connection = Connection(self, address, self._clock())
+        self._by_address.setdefault(address, _Share()).count += 1
+        self._unproven += 1
+        self._enter(connection, _Phase.WAITING)
+        return connection
+
+    def _evict(self, among: dict[Connection, None], why: Refused) -> bool:
+        """Close the oldest that waits for a request. False: none does, so the newest goes."""
+        self.refused[why] += 1
+        oldest = next((one for one in among if not one.is_proven), None)
+        if oldest is not None:
+            self._cut(oldest)
+        return oldest is not None
+
+    def make_room(self) -> None:
+        """Close the oldest unproven connection: the process has no more files."""
+        self._evict(self._phases[_Phase.WAITING], Refused.FILES)
+
+    def sweep(self) -> None:
+        """Close what has taken too long. Called about once a second."""
+        limits, now = self.limits, self._clock()
+        for phase, seconds, why in (
+            (_Phase.WAITING, limits.head_seconds, Refused.HEAD_TIME),
+            (_Phase.SERVING, limits.serve_seconds, Refused.SERVE_TIME),
+            (_Phase.CLOSING, CLOSE_SECONDS, None),
+        ):
+            late = []
+            for connection in self._phases[phase]:
+                if now - connection.since < seconds:
+                    break
+                late.append(connection)
+            for connection in late:
+                if why is not None:
+                    self.refused[why] += 1
+                self._cut(connection)
+
+    def _cut(self, connection: Connection) -> None:
+        end = connection.end
+        self.remove(connection)
+        if end is not None:
+            end.abort()
+
+    def move(self, connection: Connection, phase: _Phase) -> None:
+        """Put the connection into a phase, from now on.
+
+        A proven connection that serves has no deadline here: its streams and WebSockets are
+        bounded by what they do.
+        """
+        if connection.phase is _Phase.GONE:
+            return
+        self._exit(connection)
+        connection.since = self._clock()
+        self._enter(connection, phase)
+
+    def _enter(self, connection: Connection, phase: _Phase) -> None:
+        connection.phase = phase
+        if phase is not _Phase.SERVING or not connection.is_proven:
+            self._phases[phase][connection] = None
+        if phase is _Phase.WAITING and not connection.is_proven:
+            self._by_address[connection.address].waiting[connection] = None
+
+    def _exit(self, connection: Connection) -> None:
+        self._phases[connection.phase].pop(connection, None)
+        if not connection.is_proven:
+            self._by_address[connection.address].waiting.pop(connection, None)
+
+    def prove(self, connection: Connection, token: str) -> None:
+        if connection.phase is _Phase.GONE or connection.prover == token:
+            return
+        if self._by_token[token] >= self.limits.per_token:
+            return
+        self._exit(connection)
+        self._uncount(connection)
+        connection.prover = token
+        self._by_token[token] += 1
+        self._enter(connection, connection.phase)
+
+    def remove(self, connection: Connection) -> None:
+        if connection.phase is _Phase.GONE:
+            return
+        self._exit(connection)
+        self._uncount(connection)
+        connection.phase = _Phase.GONE
+        connection.end = None
+
+    def _uncount(self, connection: Connection) -> None:
+        if connection.prover is not None:
+            self._by_token[connection.prover] -= 1
+            if not self._by_token[connection.prover]:
+                del self._by_token[connection.prover]
+            return
+        self._unproven -= 1
+        share = self._by_address[connection.address]
+        share.count -= 1
+        if not share.count:
+            del self._by_address[connection.address]

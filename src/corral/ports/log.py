@@ -1,0 +1,40 @@
+"""The log of the head and of what runs in it: an event's name and its fields, by `logging`.
+
+Who writes the lines, and what is hidden in them, is set up by `boot.log`. Until then nothing is
+written.
+"""
+
+import logging
+from typing import Any, Final
+
+FIELDS: Final = "fields"  # of a record: what stands beside the event
+logging.getLogger("corral").addHandler(logging.NullHandler())
+
+
+class Log:
+    """One logger. Events are names in snake_case; fields are values that JSON has."""
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._write(logging.ERROR, event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """Write an error with the traceback of the exception that is being handled."""
+        self._logger.error(event, exc_info=True, extra={FIELDS: fields})
+
+    def _write(self, level: int, event: str, fields: dict[str, Any]) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, event, extra={FIELDS: fields})

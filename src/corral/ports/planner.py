@@ -1,0 +1,15 @@
+"""Seam of what makes plans, aside from the head's loop."""
+
+from typing import Protocol
+
+from corral.domain.ids import UserName
+
+
+class Planner(Protocol):
+    async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
+        """Return the report on a request of a kind of `plan.asks`; both are JSON.
+
+        Raises: Refusal of the request, or where the user has had too many; Trouble when there is
+        no report in time.
+        """
+        ...

@@ -1,0 +1,75 @@
+"""How many bytes the recorded events have, measured in blocks of a thousand, so that old ones go
+before they fill the disk, however long their texts are.
+
+A block is measured once, when it is whole. After a start the blocks that are there already are
+measured from the newest back, one with each few events that are added: no start waits for it.
+"""
+
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from corral.store.schema import INTEGER, events
+
+BLOCK: Final = 1_000  # numbers of events
+KEEP_BYTES: Final = 1024 * 1024 * 1024
+STEP: Final = 50  # events added for each older block that is measured
+
+_BYTES: Final = select(func.coalesce(func.sum(func.length(events.c.record)), 0)).where(
+    events.c.number >= bindparam("first", type_=INTEGER),
+    events.c.number < bindparam("end", type_=INTEGER),
+)
+
+
+class EventSizes:
+    """Of one store, used by its writer alone."""
+
+    def __init__(self, keep_bytes: int = KEEP_BYTES) -> None:
+        self._keep_bytes = keep_bytes
+        self._blocks: dict[int, int] = {}  # bytes by block
+        self._added = 0
+        self._oldest = 0
+
+    def oldest(self, connection: Connection, newest: int, adding: int) -> int:
+        """Return the number up to which events are too old, 0 for none.
+
+        Args:
+            newest: the number of the last event that is recorded.
+            adding: how many more are about to be.
+        """
+        whole = (newest + 1) // BLOCK  # blocks that nothing more comes to
+        self._added += adding
+        due = [whole - 1] if whole and whole - 1 not in self._blocks else []
+        if self._added >= STEP:
+            self._added = 0
+            due += self._older(whole)
+        for block in due:
+            self._measure(connection, block)
+        if due:
+            self._oldest = max(self._oldest, self._over(whole))
+        return self._oldest
+
+    def _older(self, whole: int) -> list[int]:
+        """Return the newest block that is not measured yet; none where all before it are gone."""
+        for block in range(whole - 1, -1, -1):
+            if block not in self._blocks:
+                return [block]
+            if not self._blocks[block]:
+                return []
+        return []
+
+    def _measure(self, connection: Connection, block: int) -> None:
+        span = {"first": block * BLOCK, "end": (block + 1) * BLOCK}
+        self._blocks[block] = connection.execute(_BYTES, span).scalar_one()
+
+    def _over(self, whole: int) -> int:
+        """Return the last number before the newest blocks that fit; they are known from the end."""
+        left = self._keep_bytes
+        for block in range(whole - 1, -1, -1):
+            if block not in self._blocks:
+                return 0
+            left -= self._blocks[block]
+            if left < 0:
+                self._blocks = {at: size for at, size in self._blocks.items() if at > block}
+                return (block + 1) * BLOCK - 1
+        return 0

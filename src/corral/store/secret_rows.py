@@ -1,0 +1,59 @@
+"""Sealed secrets in their table: each a function of a connection, on a lane."""
+
+from collections.abc import Sequence as Seq
+from collections.abc import Set
+from typing import Final, cast
+
+from sqlalchemy import Connection, delete, select, update
+
+from corral.domain.ids import UserName
+from corral.domain.people import AuditEntry
+from corral.store.audit import add_entry
+from corral.store.dialects import Put, put
+from corral.store.schema import secrets
+
+_PUT: Final = Put(secrets, ("name",))
+_FOR_EVERYBODY: Final = select(secrets.c.name).where(secrets.c.everybody == 1)
+
+
+def put_secret(
+    connection: Connection,
+    name: str,
+    sealed: bytes,
+    by: UserName,
+    at: float,
+    for_everybody: bool | None,
+    entry: AuditEntry | None,
+) -> None:
+    if for_everybody is None:
+        for_everybody = name in names_for_everybody(connection)
+    row = dict(name=name, sealed=sealed, by=by, at=at, everybody=int(for_everybody))
+    put(connection, _PUT, [row])
+    if entry is not None:
+        add_entry(connection, entry)
+
+
+def seal_anew(connection: Connection, name: str, was: bytes, now: bytes) -> bool:
+    same = (secrets.c.name == name) & (secrets.c.sealed == was)
+    return connection.execute(update(secrets).where(same).values(sealed=now)).rowcount > 0
+
+
+def drop_secret(connection: Connection, name: str, entry: AuditEntry | None) -> bool:
+    gone = connection.execute(delete(secrets).where(secrets.c.name == name)).rowcount > 0
+    if gone and entry is not None:
+        add_entry(connection, entry)
+    return gone
+
+
+def secret_of(connection: Connection, name: str) -> bytes | None:
+    found = connection.execute(select(secrets.c.sealed).where(secrets.c.name == name))
+    return cast(bytes | None, found.scalar_one_or_none())
+
+
+def secret_names(connection: Connection) -> Seq[tuple[str, UserName, float]]:
+    query = select(secrets.c.name, secrets.c.by, secrets.c.at).order_by(secrets.c.name)
+    return [(name, UserName(by), at) for name, by, at in connection.execute(query)]
+
+
+def names_for_everybody(connection: Connection) -> Set[str]:
+    return frozenset(connection.execute(_FOR_EVERYBODY).scalars())

@@ -1,0 +1,92 @@
+"""Rows of specs' large fields: written with the submission, read with its jobs."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, cast, delete, exists, select
+
+from corral.domain.errors import StoreTrouble
+from corral.domain.ids import JobId, Sequence, UserName, sequence_of
+from corral.domain.job import Job
+from corral.domain.spec_content import SpecContent, with_content, without_content
+from corral.domain.wishes import Submit
+from corral.store import codec
+from corral.store.dialects import Batch, Put, texts_of
+from corral.store.schema import INTEGER, head, jobs, specs
+from corral.store.submissions import Submission, unfolded
+
+Contents = dict[tuple[int, int], SpecContent]  # by submission and number
+_ADD: Final = Put(specs)
+_named: Final = texts_of(bindparam("submitted")).table_valued("value")
+_SUBMITTED: Final = select(cast(_named.c.value, INTEGER))
+_OF_SUBMISSIONS: Final = select(
+    specs.c.submitted, specs.c.number, specs.c.record, specs.c.crc
+).where(specs.c.submitted.in_(_SUBMITTED))
+_HAS_JOBS: Final = exists().where(jobs.c.submitted == specs.c.submitted)
+_FORGET: Final = delete(specs).where(specs.c.submitted.in_(_SUBMITTED), ~_HAS_JOBS)
+_FORGET_UNMADE: Final = delete(specs).where(
+    specs.c.submitted <= select(head.c.granted).scalar_subquery(), ~_HAS_JOBS
+)
+
+
+def add(batch: Batch, sequence: Sequence, owner: UserName, contents: Seq[SpecContent]) -> None:
+    """Write the large fields of a submission."""
+    rows = []
+    for number, content in enumerate(contents):
+        record, crc = codec.write_content(content)
+        key = dict(submitted=sequence, number=number, owner=owner)
+        rows.append(dict(**key, bytes=len(record.encode()), record=record, crc=crc))
+    batch.put(_ADD, rows)
+
+
+def forget(batch: Batch, forgotten: Iterable[JobId]) -> None:
+    """Remove the large fields of submissions of which no job is left."""
+    submitted = {sequence_of(job) for job in forgotten}
+    batch.run(_FORGET, {"submitted": codec.text_of(submitted)})
+
+
+def forget_unmade(connection: Connection) -> None:
+    """Remove the large fields of submissions that were granted and brought no job."""
+    connection.execute(_FORGET_UNMADE)
+
+
+def stored(job: Job) -> Job:
+    """Return the job as its own record has it."""
+    number = job.spec.content_number
+    return job if number is None else replace(job, spec=without_content(job.spec, number))
+
+
+def whole(connection: Connection, found: list[Job]) -> list[Job]:
+    """Return the jobs with their large fields, which jobs of one submission share.
+
+    Raises: StoreTrouble when a record is missing or damaged.
+    """
+    needed = {job.submitted for job in found if job.spec.content_number is not None}
+    if not needed:
+        return found
+    contents = _contents(connection, needed)
+    return [_with_content(job, contents) for job in found]
+
+
+def _with_content(job: Job, contents: Contents) -> Job:
+    number = job.spec.content_number
+    if number is None:
+        return job
+    content = contents.get((job.submitted, number))
+    if content is None:
+        raise StoreTrouble(f"the spec of job {job.id} is missing", hint=codec.RECOVER)
+    return replace(job, spec=with_content(job.spec, content))
+
+
+def submit_of(connection: Connection, sequence: int, submission: Submission) -> Submit:
+    """Return the submission as it was asked."""
+    contents = _contents(connection, {sequence}) if submission.has_contents else {}
+    return unfolded(submission, {number: one for (_, number), one in contents.items()})
+
+
+def _contents(connection: Connection, submitted: Iterable[int]) -> Contents:
+    asked = {"submitted": codec.text_of(sorted(submitted))}
+    rows = connection.execute(_OF_SUBMISSIONS, asked).all()
+    return {(row[0], row[1]): codec.CONTENT.read(row[2], row[3]) for row in rows}

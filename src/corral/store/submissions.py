@@ -1,0 +1,94 @@
+"""Submissions as they are stored: an array as one spec with its indices, large fields once."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Final
+
+from corral.domain.job import JobSpec
+from corral.domain.spec_content import (
+    SpecContent,
+    content_of,
+    is_large,
+    with_content,
+    without_content,
+)
+from corral.domain.wishes import Submit
+
+_OF_EACH_JOB: Final = frozenset({"name", "array_index"})
+_COMMON: Final = attrgetter(
+    *(field.name for field in fields(JobSpec) if field.name not in _OF_EACH_JOB)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Jobs of one spec. `spec` is that of the first; `indices` are those of an array, else none."""
+
+    spec: JobSpec
+    indices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A Submit as it is stored."""
+
+    folds: tuple[Fold, ...]
+    key: str
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether large fields of it are stored in records of their own."""
+        return any(fold.spec.content_number is not None for fold in self.folds)
+
+
+def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
+    """Return the submission as it is stored, and the records that its specs refer to."""
+    numbers: dict[SpecContent, int] = {}
+    folds = []
+    for fold in _folds(asked):
+        spec = fold.spec
+        if is_large(spec):
+            number = numbers.setdefault(content_of(spec), len(numbers))
+            fold = replace(fold, spec=without_content(spec, number))
+        folds.append(fold)
+    return Submission(folds=tuple(folds), key=asked.key), list(numbers)
+
+
+def _folds(asked: Submit) -> Iterator[Fold]:
+    """Join consecutive jobs that differ by their index alone."""
+    first: JobSpec | None = None
+    common: object = None
+    indices: list[int] = []
+    for spec in asked.specs:
+        mine = _COMMON(spec)
+        index = spec.array_index
+        is_next = index is not None and indices and index > indices[-1] and mine == common
+        if first is not None and is_next and spec.name == f"{first.kin}_{index}":
+            indices.append(index)  # type: ignore[arg-type]
+            continue
+        if first is not None:
+            yield Fold(spec=first, indices=tuple(indices))
+        named = index is not None and spec.kin != spec.name
+        first, common, indices = spec, mine, [index] if named else []  # type: ignore[list-item]
+    if first is not None:
+        yield Fold(spec=first, indices=tuple(indices))
+
+
+def unfolded(submission: Submission, contents: Mapping[int, SpecContent]) -> Submit:
+    """Return the submission as it was asked. Its jobs share their fields.
+
+    Records of large fields are gone once every job of the submission is forgotten.
+    """
+    specs: list[JobSpec] = []
+    for fold in submission.folds:
+        spec = fold.spec
+        if spec.content_number is not None and spec.content_number in contents:
+            spec = with_content(spec, contents[spec.content_number])
+        if not fold.indices:
+            specs.append(spec)
+        stem = spec.kin
+        specs += (
+            replace(spec, name=f"{stem}_{index}", array_index=index) for index in fold.indices
+        )
+    return Submit(specs=tuple(specs), key=submission.key)

@@ -1,0 +1,70 @@
+"""Loading what a save holds without running code that somebody else put there.
+
+The index of a save is a pickle, and so is each plain Python object in it. Between its verification
+and its loading a save can be changed by every account that may write to its files.
+"""
+
+import io
+import os
+import pickle
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.planner import ReadItem
+
+_CLASSES: Final = frozenset({"torch.distributed.checkpoint.metadata", "corral.train.storage"})
+_NAMES: Final = frozenset(
+    {("torch", "Size"), ("torch.serialization", "_get_layout"), ("collections", "OrderedDict")}
+)
+_TORCH_VALUES: Final = (torch.dtype, torch.layout, torch.memory_format)
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_ROOT: Final = 0
+
+
+class Untrusted(pickle.UnpicklingError):
+    """A save names code that has no place in its index."""
+
+
+class _IndexUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if "." not in name and (module, name) in _NAMES:
+            return super().find_class(module, name)
+        if "." not in name and (module in _CLASSES or module == "torch"):
+            found = super().find_class(module, name)
+            if isinstance(found, _TORCH_VALUES) or (module in _CLASSES and _is_own(found, module)):
+                return found
+        raise Untrusted(f"its index names {module}.{name}, which no save needs")
+
+
+def _is_own(found: object, module: str) -> bool:
+    """Return whether it is a class of the module itself and none that it imports."""
+    return isinstance(found, type) and found.__module__ == module
+
+
+def index_of(data: bytes) -> Any:
+    """Return the object of an index.
+
+    Raises: Untrusted when the pickle names anything but the classes of an index.
+    """
+    return _IndexUnpickler(io.BytesIO(data)).load()
+
+
+def may_be_changed_by_others(directory: Path) -> bool:
+    """Return whether another account than this one and root can change the files of a save."""
+    own = {os.geteuid(), _ROOT}
+    for path in (directory, *directory.iterdir()):
+        found = path.stat(follow_symlinks=False)
+        if found.st_uid not in own or found.st_mode & _WRITABLE_BY_OTHERS:
+            return True
+    return False
+
+
+class WeightsOnlyPlanner(DefaultLoadPlanner):
+    """Load planner for saves that others can change: tensors and plain values, never code."""
+
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        loaded = torch.load(value, weights_only=True)
+        self.state_dict[read_item.dest_index.fqn] = loaded

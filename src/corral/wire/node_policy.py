@@ -1,0 +1,33 @@
+"""policy.json: the policy of a node as a file on the node, which only its owner may write."""
+
+import os
+from dataclasses import fields
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.node_policy import NodePolicy
+
+POLICY_FILE: Final = "policy.json"
+_FIELDS: Final = tuple(field.name for field in fields(NodePolicy))
+
+
+def own_policy() -> NodePolicy:
+    """The policy of nodes that the account of this process starts: root may run its own jobs."""
+    return NodePolicy(root="allow" if os.geteuid() == 0 else "refuse")
+
+
+def encode_policy(policy: NodePolicy) -> bytes:
+    """The policy as the text of policy.json, without what is as by default."""
+    default = NodePolicy()
+    values = {name: getattr(policy, name) for name in _FIELDS}
+    changed = {name: one for name, one in values.items() if one != getattr(default, name)}
+    return msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
+
+
+def decode_policy(text: bytes) -> NodePolicy:
+    """Raises: ValueError with the field that is wrong or unknown."""
+    named: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+    if unknown := sorted(named.keys() - set(_FIELDS)):
+        raise ValueError(f"{unknown[0]!r} is not a field; there are {', '.join(_FIELDS)}")
+    return msgspec.convert(named, NodePolicy)

@@ -1,0 +1,162 @@
+"""Proof that a head without TLS is the one that is meant, before a token is sent to it.
+
+On loopback a head speaks plain HTTP, and any process of the machine may take its port when it ends.
+So each connection begins with a challenge: the caller names its token by an id and draws a nonce;
+the head answers with an HMAC of the nonce under the token's SHA-256, which only the caller and the
+cluster's store have. The proof covers the address at which the connection arrived, so that no other
+listener can pass the challenge on to the head. The token itself follows on the same connection.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from corral.domain.errors import InsecureHead, Unauthorised, WrongHead
+
+PROOF: Final = "/v1/proof"
+CLUSTER: Final = "cluster"  # in place of a token's id: proof by the key that all heads share
+INSECURE: Final = "CORRAL_INSECURE"  # "1": send tokens without TLS and without a proof
+PROOF_SECONDS: Final = 5.0
+MOST_BYTES: Final = 16_384  # of an answer
+PIECE_BYTES: Final = 4096
+_FORM: Final = "corral-proof-1"
+_JOB: Final = re.compile(r"cj\.(j[0-9_]{1,40}\.\d{1,9})\.[0-9a-f]{64}", re.ASCII)
+_LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *(\d{1,6})\r\n")
+_ANOTHER: Final = (
+    "nothing was sent to it. See what holds the port, then start the head: corral up. A head older "
+    f"than this corral cannot prove itself: restart it; to trust the port once, set {INSECURE}=1"
+)
+
+Address = tuple[str, int]
+
+
+def needs_proof(url: str) -> bool:
+    """Return whether the head at this address must prove itself: on loopback, without TLS.
+
+    Raises: InsecureHead for another machine without TLS.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "http" or os.environ.get(INSECURE) == "1":
+        return False
+    host = parts.hostname or ""
+    if not _is_loopback(host):
+        raise InsecureHead(
+            f"{url} is another machine without TLS: everyone on the way could read the token",
+            hint="use the https:// address that `corral status` prints there; to send it in clear "
+            f"all the same: --insecure, or {INSECURE}=1",
+        )
+    return True
+
+
+def fresh_nonce() -> str:
+    return os.urandom(16).hex()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def digest_of(token: str) -> str:
+    """Return the SHA-256 of a token: the store keeps this and not the token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def proof_text(nonce: str, address: Address) -> str:
+    """Return the text that a proof signs. `address` is the head's end of the connection."""
+    host = ip_address(address[0].partition("%")[0])
+    if isinstance(host, IPv6Address) and host.ipv4_mapped is not None:
+        host = host.ipv4_mapped
+    return f"{_FORM}\n{nonce}\n{host}\n{address[1]}"
+
+
+def proof_of(digest: str, nonce: str, address: Address) -> str:
+    """Return 64 hexadecimal digits that prove knowledge of a token's digest."""
+    return hmac.digest(digest.encode(), proof_text(nonce, address).encode(), "sha256").hex()
+
+
+class Challenge:
+    """One question for a proof. The caller sends `request` and feeds the bytes of the answer.
+
+    Args:
+        url: Address of the head, for the Host header.
+        query: Name of the secret that the head is to prove, as the query of the request.
+        nonce: 32 hexadecimal digits, fresh for each question.
+        proofs: Answers that prove it.
+    """
+
+    def __init__(self, url: str, query: str, nonce: str, proofs: Sequence[str]) -> None:
+        parts = urlsplit(url)
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._query = f"{query}&nonce={nonce}"
+        self._proofs = proofs
+        self._read = b""
+
+    @classmethod
+    def by_token(cls, url: str, token: str, address: Address) -> "Challenge":
+        """Return a question for a token. `address` is the head's end of the connection."""
+        nonce, digest, job = fresh_nonce(), digest_of(token), _JOB.fullmatch(token)
+        query = f"token=t{digest[:12]}" + (f"&attempt={job[1]}" if job else "")
+        return cls(url, query, nonce, (proof_of(digest, nonce, address),))
+
+    @classmethod
+    def by_keys(
+        cls, url: str, signatures: Callable[[str], Sequence[str]], address: Address
+    ) -> "Challenge":
+        """Return a question of one head to another, by the keys that a cluster's heads share."""
+        nonce = fresh_nonce()
+        return cls(url, f"token={CLUSTER}", nonce, signatures(proof_text(nonce, address)))
+
+    @property
+    def request(self) -> bytes:
+        """The bytes to send first on the connection."""
+        asked = f"GET {PROOF}?{self._query} HTTP/1.1"
+        return f"{asked}\r\nHost: {self.url.partition('://')[2]}\r\n\r\n".encode()
+
+    def feed(self, piece: bytes) -> bool:
+        """Return whether the head is proven; False while more of the answer is to come.
+
+        Raises: WrongHead; Unauthorised when the head does not have the token; ConnectionError when
+            the answer breaks off.
+        """
+        if not piece:
+            raise ConnectionResetError(f"the connection to {self.url} ended before a proof came")
+        self._read += piece
+        head, blank, body = self._read.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head + b"\r\n") if blank else None
+        if length is None or len(body) < int(length[1]):
+            if len(self._read) > MOST_BYTES or (blank and length is None):
+                raise self._wrong("its answer is not a proof")
+            return False
+        self._check(head.split(b" ", 2)[1:2], body)
+        return True
+
+    def _check(self, status: list[bytes], body: bytes) -> None:
+        if status in ([b"503"], [b"429"]):  # a head that is not ready: worth another try
+            raise ConnectionResetError(f"the head at {self.url} is not ready to prove itself")
+        try:
+            answer = json.loads(body)
+            proof = answer["proof"] if status == [b"200"] else ""
+        except (ValueError, KeyError, TypeError):
+            proof = ""
+        if proof is None:
+            raise Unauthorised(
+                "this cluster does not know the token",
+                hint="set CORRAL_TOKEN to one of this cluster; an admin of it makes one: "
+                "corral token create NAME",
+            )
+        if not isinstance(proof, str) or not proof.isascii():
+            proof = ""
+        if not any(hmac.compare_digest(proof, right) for right in self._proofs):
+            raise self._wrong("its proof is wrong" if proof else "it gives no proof")
+
+    def _wrong(self, why: str) -> WrongHead:
+        return WrongHead(f"{self.url} is not the head of this cluster: {why}", hint=_ANOTHER)

@@ -1,0 +1,75 @@
+"""Connections of http.client to a head that has proven itself."""
+
+import http.client
+import socket
+import ssl
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from corral.wire.proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge, needs_proof
+
+
+class ProvenConnection(http.client.HTTPConnection):
+    """Plain HTTP to a head on loopback; each connection begins with the proof.
+
+    Args:
+        url: Address of the head.
+        token: Token that will be sent.
+        timeout: Seconds that each step may take.
+    """
+
+    def __init__(self, url: str, token: str, timeout: float) -> None:
+        parts = urlsplit(url)
+        super().__init__(parts.hostname or "", parts.port, timeout=timeout)
+        self._url = url
+        self._token = token
+
+    def connect(self) -> None:
+        """Raises: OSError, WrongHead, Unauthorised."""
+        super().connect()
+        try:
+            address = self.sock.getpeername()[:2]
+            prove(self.sock, Challenge.by_token(self._url, self._token, address))
+        except BaseException:
+            self.close()
+            raise
+
+
+def connection_to(
+    url: str, token: str, *, timeout: float, trusted: ssl.SSLContext | None
+) -> http.client.HTTPConnection:
+    """Return a connection, not opened yet, on which the token may be sent.
+
+    Raises: InsecureHead for another machine without TLS.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=trusted)
+    if needs_proof(url):
+        return ProvenConnection(url, token, timeout)
+    return http.client.HTTPConnection(host, parts.port, timeout=timeout)
+
+
+def proven_connection(url: str, ask: Callable[[Address], Challenge]) -> socket.socket:
+    """Return a connection to the head at `url`, which has answered the challenge of `ask`.
+
+    Raises: OSError, WrongHead, Unauthorised.
+    """
+    parts = urlsplit(url)
+    address = (parts.hostname or "", parts.port or 80)
+    connection = socket.create_connection(address, PROOF_SECONDS)
+    try:
+        prove(connection, ask(connection.getpeername()[:2]))
+        connection.settimeout(None)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prove(connection: socket.socket, challenge: Challenge) -> None:
+    """Let the head on this connection prove itself. Raises: OSError, WrongHead, Unauthorised."""
+    connection.sendall(challenge.request)
+    while not challenge.feed(connection.recv(PIECE_BYTES)):
+        pass

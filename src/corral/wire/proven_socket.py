@@ -1,0 +1,57 @@
+"""Sockets of asyncio to a head that has proven itself, for WebSockets."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from corral.wire.proof import PIECE_BYTES, PROOF_SECONDS, Address, Challenge
+
+Ask = Callable[[Address], Challenge]
+
+
+async def proven_socket(url: str, ask: Ask) -> socket.socket:
+    """Return a connection to the head at `url`, which has answered the challenge of `ask`.
+
+    Raises: OSError (TimeoutError is one), WrongHead, Unauthorised.
+    """
+    parts = urlsplit(url)
+    loop = asyncio.get_running_loop()
+    host, port = parts.hostname or "", parts.port or 80
+    async with asyncio.timeout(PROOF_SECONDS):
+        connection = await _connected(loop, host, port)
+        try:
+            challenge = ask(connection.getpeername()[:2])
+            await loop.sock_sendall(connection, challenge.request)
+            while not challenge.feed(await loop.sock_recv(connection, PIECE_BYTES)):
+                pass
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+    """Try each address of the host in turn. Raises: OSError of the last one."""
+    failure: OSError = ConnectionError(f"{host} has no address")
+    for family, address in _addresses(host, port):
+        connection = socket.socket(family)
+        connection.setblocking(False)
+        try:
+            await loop.sock_connect(connection, address)
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, OSError):
+                raise
+            failure = error
+        else:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+    raise failure
+
+
+def _addresses(host: str, port: int) -> list[tuple[int, Address]]:
+    """Addresses of this machine only, so that no name server is asked and nothing waits."""
+    if host == "localhost":
+        return [(socket.AF_INET6, ("::1", port)), (socket.AF_INET, ("127.0.0.1", port))]
+    return [(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))]

@@ -1,0 +1,80 @@
+"""Rates: what one user may send, told with the numbers; agents and others are not concerned."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from corral.api.auth import Caller
+from corral.api.errors import TooMany
+from corral.api.rates import BURST_SECONDS, COST_BYTES, TOKEN_SHARE, Rates
+from corral.domain.ids import NodeId, TokenId, UserName
+from corral.domain.people import Role
+from tests.api.heads import Agent, serving
+
+ALICE = Caller(name=UserName("alice"), role=Role.USER, token=TokenId("t1"), sha256="one")
+OTHER_TOKEN = replace(ALICE, token=TokenId("t2"), sha256="two")
+BOB = replace(ALICE, name=UserName("bob"), token=TokenId("t3"), sha256="three")
+NODE = replace(ALICE, role=Role.NODE, node=NodeId("n1"), sha256="four")
+
+
+def sent(rates: Rates, caller: Caller, times: int) -> int:
+    """How many of them were let in."""
+    let_in = 0
+    for _ in range(times):
+        try:
+            rates.check(caller)
+        except TooMany:
+            continue
+        let_in += 1
+    return let_in
+
+
+def test_one_token_leaves_a_part_for_the_other_tokens_of_its_user_and_all_for_others() -> None:
+    rates = Rates(user_requests=100.0, clock=lambda: 0.0)
+    burst = 100 * BURST_SECONDS
+    assert sent(rates, ALICE, 5000) == burst * TOKEN_SHARE
+    assert sent(rates, OTHER_TOKEN, 5000) == burst * (1 - TOKEN_SHARE)
+    assert sent(rates, BOB, 5000) == burst * TOKEN_SHARE
+    assert sent(rates, NODE, 5000) == 5000
+
+
+def test_submitting_in_a_loop_meets_no_limit() -> None:
+    now = [0.0]
+    rates = Rates(user_requests=200.0, clock=lambda: now[0])
+    for _ in range(10_000):
+        now[0] += 1 / 140
+        rates.check(ALICE)
+
+
+def test_what_is_large_counts_for_more() -> None:
+    now = [0.0]
+    rates = Rates(user_requests=10.0, clock=lambda: now[0])
+    rates.charge(ALICE, COST_BYTES - 1)
+    rates.check(ALICE)
+    rates.charge(ALICE, 1000 * COST_BYTES)
+    with pytest.raises(TooMany, match="100 requests at once; 10 a second|75 requests") as refused:
+        rates.check(ALICE)
+    assert refused.value.retry_seconds <= 2 * BURST_SECONDS
+    assert "--user-requests" in refused.value.hint
+    now[0] += refused.value.retry_seconds
+    rates.check(ALICE)
+
+
+def test_a_user_over_the_rate_is_told_when_to_come_again_and_others_go_on(tmp_path: Path) -> None:
+    with serving(tmp_path, user_requests=1.0) as head:
+        with head.http("alice") as http:
+            answers = [http.get("/v1/session") for _ in range(20)]
+            assert answers[0].status_code == 200
+            refused = next(one for one in answers if one.status_code == 429)
+            assert int(refused.headers["Retry-After"]) >= 1
+            error = refused.json()["error"]
+            assert error["code"] == "too_many"
+            assert "alice" in error["message"]
+            assert error["hint"].startswith("wait ")
+        with head.http("bob") as http:
+            assert http.get("/v1/session").status_code == 200
+        agent = Agent(head, "n1").hello()
+        for _ in range(30):
+            agent.beat()
+        agent.close()

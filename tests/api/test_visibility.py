@@ -1,0 +1,194 @@
+"""Jobs that a queue hides are unknown to others, on every route that shows jobs; and operators of
+a queue do what operators do, there and nowhere else."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from corral.api.rights import RIGHTS
+from corral.domain.errors import Forbidden
+from corral.domain.ids import QueueName, UserName
+from corral.domain.people import Role
+from corral.domain.queue import Queue, QueueTree, Visibility, whole_tree
+from corral.domain.visibility import check_operator, may_see
+from corral.domain.wishes import SetQueues
+from tests.api.heads import Agent, Head, serving, up
+
+NAME = "gpt-canary"  # of the job that is hidden
+TREE = (
+    Queue(name=QueueName("own"), visibility=Visibility.OWN, operators=(UserName("bob"),)),
+    Queue(name=QueueName("below"), parent=QueueName("own")),
+    Queue(
+        name=QueueName("team"), visibility=Visibility.QUEUE, allow=("alice", "bob"),
+    ),
+    Queue(name=QueueName("open"), visibility=Visibility.ALL),
+)  # fmt: skip
+# Who sees alice's job: v viewer vera, u bob, o operator, a admin, s alice herself.
+SEES: Mapping[str, str] = {"own": "suoa", "below": "suoa", "team": "suoa", "open": "svuoa"}
+WHO = {"v": "vera", "u": "bob", "o": "olga", "a": "admin", "s": "alice"}
+OF_JOB = [
+    "/v1/jobs/{job}",
+    "/v1/jobs/{job}/why",
+    "/v1/jobs/{job}/events",
+    "/v1/jobs/{job}/checkpoints",
+    "/v1/jobs/{job}/logs",
+    "/v1/reports/usage?job={job}",
+    "/v1/series?key=job:{job}",
+    "/v1/jobs/gpt-canary",
+]
+LISTINGS = [
+    "/v1/jobs",
+    "/v1/jobs?all=1",
+    "/v1/jobs?text=gpt",
+    "/v1/events",
+    "/v1/events?newest=100",
+    "/v1/status",
+    "/v1/nodes",
+    "/v1/nodes/n1",
+    "/v1/gpus",
+    "/metrics",
+    "/v1/reports/usage?by=job",
+    "/v1/reports/usage?by=user",
+    "/v1/alerts",
+    "/v1/queues",
+    "/v1/queues/{queue}",
+    "/v1/imports",
+]
+ABOUT_NO_JOB = (
+    *("/v1/plan", "/v1/users", "/v1/tokens", "/v1/secrets", "/v1/session", "/v1/audit", "/v1/join"),
+    *("/v1/snapshots", "/v1/agents", "/v1/checkups", "/v1/log-ins", "/v1/head", "/v1/suspects"),
+)
+
+
+@pytest.fixture(scope="module", params=SEES)
+def world(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[tuple[Head, str, str]]:
+    """A head with a running job of alice's in the queue, and its id."""
+    queue = request.param
+    with serving(tmp_path_factory.mktemp("head")) as head:
+        wish = SetQueues(queues=TREE, whole=False)
+        head.run(head.control.ask(wish, by=UserName("admin")))
+        agent = Agent(head, "n1").hello()
+        agent.beat()
+        spec = {"name": NAME, "run": "x", "queue": queue, "resources": {"gpu": 1}}
+        with head.http("alice") as http:
+            body = {"specs": [spec], "key": uuid.uuid4().hex}
+            answer = http.post("/v1/jobs", json=body)
+        assert answer.status_code == 201, answer.text
+        job = answer.json()["jobs"][0]["id"]
+        agent.until(lambda: any(one.run for one in agent.wanted))
+        agent.beat(up((job, 1)))
+        yield head, queue, job
+        agent.close()
+
+
+@pytest.mark.parametrize("letter", WHO)
+def test_a_hidden_job_is_unknown_on_every_route_that_names_it(
+    world: tuple[Head, str, str], letter: str
+) -> None:
+    head, queue, job = world
+    with head.http(WHO[letter]) as http:
+        for path in OF_JOB:
+            answer = http.get(path.replace("{job}", job))
+            if letter in SEES[queue]:
+                assert answer.status_code in (200, 403), (path, answer.text)
+            else:
+                error = answer.json()["error"]
+                assert (answer.status_code, error["code"]) == (404, "not_found"), path
+                assert NAME not in error["hint"]
+                unknown = http.get(path.replace("{job}", "nothing").replace(NAME, "nothing"))
+                assert unknown.status_code == 404
+
+
+@pytest.mark.parametrize("letter", WHO)
+def test_no_listing_names_a_hidden_job_or_its_owner(
+    world: tuple[Head, str, str], letter: str
+) -> None:
+    head, queue, job = world
+    with head.http(WHO[letter]) as http:
+        texts = {path: http.get(path.replace("{queue}", queue)).text for path in LISTINGS}
+        counted = http.get("/v1/status").json()["jobs"]
+    assert sum(counted.values()) == 1, "sums stay"
+    if letter in SEES[queue]:
+        assert NAME in texts["/v1/jobs"]
+        assert job in texts["/v1/gpus"]
+        assert f'job="{job}",user="alice"' in texts["/metrics"] or "job=" not in texts["/metrics"]
+        return
+    for path, text in texts.items():
+        plain = text.replace('"allow":["alice","bob"]', "").replace('["bob"]', "")
+        assert NAME not in plain, path
+        assert "alice" not in plain, path
+        assert f'"{job}"' not in plain, path
+
+
+def test_every_route_that_reads_is_looked_at_here() -> None:
+    seen = {path.partition("?")[0] for path in (*OF_JOB, *LISTINGS)}
+    seen |= {"/v1/reports/{kind}", "/v1/nodes/{node}"}
+    reads = {path for method, path in RIGHTS if method == "GET"}
+    assert {path for path in reads - seen if not path.startswith(ABOUT_NO_JOB)} == set()
+
+
+def test_an_operator_of_a_queue_is_one_there_and_nowhere_else(
+    world: tuple[Head, str, str],
+) -> None:
+    head, queue, job = world
+    with head.http("bob") as bob, head.http("bob") as http:
+        suspended = bob.patch(f"/v1/jobs/{job}", json={"priority": 5})
+        in_own = queue in ("own", "below")
+        assert (suspended.status_code == 403) == (not in_own), suspended.text
+        assert (http.get(f"/v1/jobs/{job}/logs").status_code == 403) == (not in_own)
+        done = http.put("/v1/queues/below?dry_run=1", json={"fields": {"weight": 2}})
+        assert done.status_code == 200, done.text
+        for name, fields in (
+            ("team", {"weight": 2}),
+            ("own", {"weight": 2}),
+            ("own", {"operators": ["bob", "eve"]}),
+            ("new", {}),
+            ("below", {"parent": None}),
+            ("below", {"visibility": "all"}),
+        ):
+            answer = http.put(f"/v1/queues/{name}?dry_run=1", json={"fields": fields})
+            assert answer.status_code == 403, (name, fields, answer.text)
+        assert http.put("/v1/queues", json={"document": {"queues": []}}).status_code == 403
+        assert http.post("/v1/nodes/n1/cordon").status_code == 403
+        assert http.get("/v1/audit").status_code == 403
+        fine = {"fields": {"parent": "own", "visibility": "own"}}
+        assert http.put("/v1/queues/new?dry_run=1", json=fine).status_code == 200
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.USER, Role.OPERATOR, Role.ADMIN])
+@pytest.mark.parametrize("visibility", [None, *Visibility])
+@pytest.mark.parametrize("name", ["owner", "member", "operator", "other"])
+def test_who_sees_what(name: str, visibility: Visibility | None, role: Role) -> None:
+    queue = Queue(
+        name=QueueName("q"), visibility=visibility, allow=("owner", "member"),
+        operators=(UserName("operator"),),
+    )  # fmt: skip
+    tree = whole_tree([queue, Queue(name=QueueName("below"), parent=QueueName("q"))])
+    expected = (
+        name == "owner"
+        or role in (Role.OPERATOR, Role.ADMIN)
+        or (name == "operator" and role == Role.USER)
+        or visibility in (None, Visibility.ALL)
+        or (visibility == Visibility.QUEUE and name == "member")
+    )
+    for below in ("q", "below"):
+        found = may_see(tree, QueueName(below), UserName("owner"), UserName(name), role)
+        assert found == expected
+
+
+def test_jobs_of_a_queue_that_is_gone_stay_hidden_where_any_queue_hides() -> None:
+    alice, eve, gone = UserName("alice"), UserName("eve"), QueueName("gone")
+    hiding = whole_tree([Queue(name=QueueName("q"), visibility=Visibility.OWN)])
+    assert not may_see(hiding, gone, alice, eve, Role.USER)
+    assert may_see(hiding, gone, alice, alice, Role.USER)
+    assert may_see(whole_tree([]), gone, alice, eve, Role.USER)
+
+
+def test_the_rules_of_all_queues_are_not_an_operators_of_one() -> None:
+    before = whole_tree([Queue(name=QueueName("q"), operators=(UserName("bob"),))])
+    after = QueueTree(queues=before.queues, guard_seconds=1.0)
+    with pytest.raises(Forbidden, match="rules of all queues"):
+        check_operator(before, after, UserName("bob"))
+    check_operator(before, before, UserName("bob"))

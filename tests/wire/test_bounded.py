@@ -1,0 +1,125 @@
+"""Messages of agents within bounds: what is wrong is left out, and nothing else."""
+
+from math import inf, nan
+from typing import Any
+
+import msgspec
+import pytest
+
+from corral.domain.attempt import Exit, Save
+from corral.domain.facts import Phase, Progress, Seen
+from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.signals import Signal, SignalKind
+from corral.domain.telemetry import GpuSample, NodeSample, PortSample
+from corral.wire.bounded import read_frame
+from corral.wire.channel import Beat, encode
+
+KEY = (JobId("j1"), AttemptNumber(1))
+SAVE = Save(
+    job=KEY[0], attempt=KEY[1], step=4, path="/x", manifest_sha256="", size_bytes=1, seconds=1.0,
+    stall_seconds=0.0, at=1.0,
+)  # fmt: skip
+SEEN = Seen(
+    key=KEY,
+    phase=Phase.UP,
+    exits=((0, Exit(code=1)),),
+    progress=Progress(step=3, loss=0.5),
+    saves=(SAVE,),
+    trouble="why",
+    tails=((0, "last words"),),
+    image="sha256:ab",
+)
+SIGNAL = Signal(number=1, at=1.0, kind=SignalKind.XID, text="XID 79")
+SAMPLE = NodeSample(
+    at=1.0,
+    gpus=(GpuSample(index=0, uuid="GPU-1"),),
+    ports=(PortSample(name="eth0", kind="ethernet", up=True),),
+)
+BEAT = Beat(number=1, version=None, seen=(SEEN,), sample=SAMPLE, signals=(SIGNAL,))
+
+
+def changed(**seen: Any) -> bytes:
+    message = msgspec.to_builtins(BEAT)
+    message["seen"][0].update(seen)
+    return encode(message)
+
+
+def save(**fields: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = msgspec.to_builtins(SAVE)
+    return whole | fields
+
+
+def test_a_message_within_bounds_is_read_as_it_is() -> None:
+    read = read_frame(encode(BEAT))
+    assert (read.message, read.dropped) == (BEAT, ())
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"step": 2**63}, {"step": -1}, {"seconds": nan}, {"stall_seconds": inf}, {"at": 1e300},
+        {"path": "/\0"}, {"path": "/" * 5_000}, {"size_bytes": 2**64 - 1}, {"step": "seven"},
+    ],
+)  # fmt: skip
+def test_a_bad_save_is_left_out_and_everything_else_stays(bad: dict[str, Any]) -> None:
+    read = read_frame(changed(saves=[save(**bad), save()]))
+    assert read.message == BEAT
+    ((what, key, why),) = read.dropped
+    assert (what, key) == ("save", KEY)
+    assert why
+
+
+def test_a_loss_that_is_no_number_takes_no_progress_with_it() -> None:
+    read = read_frame(changed(progress={"step": 3, "loss": nan}))
+    assert isinstance(read.message, Beat)
+    assert read.message.seen[0].progress == Progress(step=3, loss=None)
+    assert read.dropped == ()
+
+
+def test_an_attempt_is_kept_by_its_key_and_phase_however_bad_the_rest_is() -> None:
+    read = read_frame(changed(started_at=nan, exits=7, saves={}, tails=1.5, image=[], trouble=3))
+    assert isinstance(read.message, Beat)
+    assert read.message.seen == (Seen(key=KEY, phase=Phase.UP, progress=SEEN.progress),)
+    assert len(read.dropped) == 6
+
+
+def test_texts_for_people_are_cut_and_cleaned_instead_of_left_out() -> None:
+    read = read_frame(changed(trouble="x\0\x1b" + "y" * 9_000, tails=[[0, "a\0b\x1b[31m"]]))
+    assert isinstance(read.message, Beat)
+    (seen,) = read.message.seen
+    assert seen.trouble.startswith("x??yyy")
+    assert len(seen.trouble) == 1_000
+    assert seen.tails == ((0, "a?b\x1b[31m"),)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("sample", {"at": nan}),
+        ("sample", {"at": 1.0, "gpus": [{"index": 0, "uuid": "a"}, {"index": 0, "uuid": "b"}]}),
+        ("sample", {"at": 1.0, "gpus": [{"index": 2**20, "uuid": "a"}]}),
+        ("sample", {"at": 1.0, "ports": [{"name": "p", "kind": "a\nb", "up": True}]}),
+        ("inventory", {"labels": [["a", "b"], ["a", "c"]]}),
+        ("inventory", {"memory_bytes": 2**63}),
+    ],
+)
+def test_a_bad_sample_or_inventory_is_left_out_as_a_whole(part: str, value: Any) -> None:
+    read = read_frame(encode({**msgspec.to_builtins(BEAT), part: value}))
+    assert isinstance(read.message, Beat)
+    assert getattr(read.message, part) is None
+    assert read.message.seen == BEAT.seen
+    assert [one.what for one in read.dropped] == [part]
+
+
+def test_too_many_of_anything_are_cut_off() -> None:
+    message = msgspec.to_builtins(BEAT)
+    message["signals"] = [{**message["signals"][0], "number": n} for n in range(1_000)]
+    read = read_frame(encode(message))
+    assert isinstance(read.message, Beat)
+    assert [one.number for one in read.message.signals] == list(range(256))
+
+
+@pytest.mark.parametrize("frame", [b"", b"\xc1", b"\xdd\xff\xff\xff\xff", b"\x91" * 100_000])
+def test_what_is_no_message_is_refused(frame: bytes) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        read_frame(frame)

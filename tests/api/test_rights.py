@@ -142,6 +142,8 @@ JOB_TOKENS: Mapping[tuple[str, str], str] = {
 }
 # What asks for no token.
 OPEN = {("GET", path) for path in ("/healthz", "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back")}
+OPEN |= {("GET", "/v1/oidc/terminal"), ("POST", "/v1/oidc/terminal")}
+OPEN |= {("POST", "/v1/oidc/terminals"), ("POST", "/v1/oidc/terminals/token")}
 WHO = {"v": "vera", "u": "alice", "o": "olga", "a": "admin", "n": "n1", "j": "join"}
 ROLES = {
     "v": Role.VIEWER,

@@ -27,6 +27,8 @@ from corral.api import (
     queues,
     reports,
     secrets,
+    terminal_confirm,
+    terminals,
     uploads,
 )
 from corral.api import series as curves
@@ -47,6 +49,7 @@ from corral.api.reads_of_others import ReadsOfOthers
 from corral.api.rights import ADD_MACHINES, OPERATORS, Rights
 from corral.api.settings import ApiSettings
 from corral.api.snapshots import Snapshots
+from corral.api.terminal_log_ins import TerminalLogIns
 from corral.control import Alerting, Control, Forecasts
 from corral.domain.errors import CorralError
 from corral.ports.planner import Planner
@@ -85,6 +88,7 @@ def create_app(
         failed_log_ins=failed,
         reads=ReadsOfOthers(store=control.store, clock=control.clock),
         pending_log_ins=PendingLogIns(wall=control.clock.wall),
+        terminal_log_ins=TerminalLogIns(clock=control.clock),
         control=control,
         forecasts=forecasts,
         channels=channels,
@@ -144,6 +148,8 @@ def _routes() -> list[BaseRoute]:
         *imports.router.routes,
         *login.router.routes,
         *oidc.router.routes,
+        *terminal_confirm.router.routes,
+        *terminals.router.routes,
         *plans.router.routes,
         *metrics.router.routes,
         *curves.router.routes,

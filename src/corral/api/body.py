@@ -13,6 +13,8 @@ from corral.api.errors import EncodingRefused, RequestInvalid
 from corral.domain.errors import TooLarge
 
 BODY_BYTES: Final = 8 * 1024 * 1024
+FORM: Final = b"application/x-www-form-urlencoded"
+OPEN_BYTES: Final = 8 * 1024  # of a body that needs no token
 BODY_SECONDS: Final = 30.0
 BODY_SIZE: Final = "corral.body_bytes"  # in the scope: of what was read
 DEPTH: Final = 64
@@ -39,25 +41,26 @@ def too_large(most_bytes: int) -> TooLarge:
     )
 
 
-async def read_json(scope: Scope, receive: Receive) -> Receive:
+async def read_json(scope: Scope, receive: Receive, most_bytes: int = BODY_BYTES) -> Receive:
     """Take the whole body in, check it, and answer with a receive that gives it out again.
 
     Raises: TooLarge, EncodingRefused, RequestInvalid.
     """
-    check_headers(scope["headers"], BODY_BYTES)
+    check_headers(scope["headers"], most_bytes)
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while True:
                 message = await receive()
                 body += message.get("body", b"")
-                if len(body) > BODY_BYTES:
-                    raise too_large(BODY_BYTES)
+                if len(body) > most_bytes:
+                    raise too_large(most_bytes)
                 if message["type"] != "http.request" or not message.get("more_body"):
                     break
     except TimeoutError:
         raise RequestInvalid(f"the body did not come within {BODY_SECONDS:.0f} s") from None
-    check_json(bytes(body))
+    if not _is_form(scope["headers"]):
+        check_json(bytes(body))
     scope[BODY_SIZE] = len(body)
     given = False
 
@@ -69,6 +72,11 @@ async def read_json(scope: Scope, receive: Receive) -> Receive:
         return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     return again
+
+
+def _is_form(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether it is the form of a page, which no route takes for JSON."""
+    return any(name == b"content-type" and value == FORM for name, value in headers)
 
 
 def check_json(body: bytes) -> None:

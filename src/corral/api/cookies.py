@@ -41,7 +41,7 @@ def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
     secret = _kept(found, cookie)
     if secret is None:
         return bearer(found), False
-    _check_origin(found)
+    check_origin(found)
     return secret, True
 
 
@@ -57,7 +57,7 @@ def _kept(headers: Headers, cookie: str) -> str | None:
     return None
 
 
-def _check_origin(headers: Headers) -> None:
+def check_origin(headers: Headers) -> None:
     """By what only the browser can set. Raises: Unauthorised."""
     said = {name.lower(): value for name, value in headers}
     site = said.get(b"sec-fetch-site")

@@ -20,7 +20,7 @@ from corral.api.auth import (
     token_digest,
 )
 from corral.api.begun import Begun
-from corral.api.body import BODY_SIZE, check_headers, read_json
+from corral.api.body import BODY_SIZE, OPEN_BYTES, check_headers, read_json
 from corral.api.cookies import session_cookie, shown
 from corral.api.errors import REFUSED, TooMany, answer, bug
 from corral.api.failed_log_ins import FailedLogIns
@@ -125,7 +125,9 @@ class Gate:
         """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py raises."""
         check_host(scope["headers"], self._hosts)
         if scope["path"] in OPEN:
-            return receive
+            if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+                return receive
+            return await read_json(scope, receive, OPEN_BYTES)
         caller = await self._identified(scope)
         self._rates.check(caller)
         caller = replace(caller, source=source_of(scope), operated=self._operated_by(caller))

@@ -23,6 +23,7 @@ from corral.api.reads_of_others import ReadsOfOthers
 from corral.api.settings import ApiSettings
 from corral.api.sight import seen_events, sight_of
 from corral.api.snapshots import Snapshots
+from corral.api.terminal_log_ins import TerminalLogIns
 from corral.control import Alerting, Control, Forecasts, InLine
 from corral.domain.ids import JobId
 from corral.ports.planner import Planner
@@ -44,6 +45,7 @@ class House:
     quotas: QuotaDesk
     disk: DiskGuard
     pending_log_ins: PendingLogIns
+    terminal_log_ins: TerminalLogIns
     failed_log_ins: FailedLogIns
     reads: ReadsOfOthers
     series: Series | None = None

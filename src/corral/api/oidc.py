@@ -6,7 +6,6 @@ cookie of its own for ten minutes: nothing is kept here of who never comes back 
 
 import base64
 import hashlib
-import html
 import json
 import re
 import secrets
@@ -16,47 +15,34 @@ from hmac import compare_digest
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
-from corral.api.auth import Caller, source_of
+from corral.api.auth import source_of
 from corral.api.cookies import cookie_of
-from corral.api.errors import TooMany, answer
+from corral.api.errors import TooMany
 from corral.api.house import House
 from corral.api.jobs import Within
+from corral.api.log_in_pages import refusal_page
 from corral.api.login import keep_session
-from corral.api.people import fresh_token
-from corral.api.rights import Key
+from corral.api.provider_users import PROVIDER_SECONDS, add_token, user_by_claims
 from corral.api.settings import SignOn
-from corral.domain.errors import Conflict, CorralError, NotFound, Refusal, UserDisabled
-from corral.domain.people import Role, TokenKind, User
-from corral.domain.sign_on import (
-    IdentityNotLinked,
-    SignOnRefused,
-    identity_in,
-    role_in,
-    user_for,
-)
+from corral.api.terminal_confirm import code_page, refuse_terminal
+from corral.domain.errors import CorralError, NotFound, Refusal
+from corral.domain.people import TokenKind
+from corral.domain.sign_on import IdentityNotLinked, SignOnRefused
+from corral.domain.terminal_log_in import TerminalPerson
 from corral.ports.log import Log
 from corral.wire import people as wire
 
 router = APIRouter()
 log = Log("corral.api")
 BEGUN_SECONDS: Final = 600
-SESSION_SECONDS: Final = 12 * 3600.0  # a day's work: who leaves a group there loses it here by then
 AT_ONCE: Final = 8  # that wait for the provider
 PATH: Final = "/v1/oidc"
-OPENS: Final[Key] = ("POST", "/v1/session")
 _SEALED_AS: Final = "oidc"
 _OURS: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,500}", re.ASCII)  # a path here, and no host
 _waiting: Final = Semaphore(AT_ONCE)
 Word = Annotated[str, Query(max_length=4096)]
-GUARDS: Final = {
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
 
 
 @router.get(PATH)
@@ -69,8 +55,13 @@ async def sign_on(house: Within) -> wire.SignOn:
 @router.get(f"{PATH}/start")
 async def start(request: Request, house: Within, to: Word = "/") -> Response:
     """Off to the provider; back to the page `to` afterwards."""
+    return await set_out(request, house, {"to": to if _OURS.fullmatch(to) else "/"})
+
+
+async def set_out(request: Request, house: House, kept: Mapping[str, str]) -> Response:
+    """Send the browser to the provider. What is `kept` comes back with it."""
     try:
-        provider = _provider(house)
+        provider = provider_of(house)
         verifier, state, nonce = (secrets.token_urlsafe(32) for _ in range(3))
         digest = hashlib.sha256(verifier.encode()).digest()
         there = await provider.address(
@@ -80,9 +71,9 @@ async def start(request: Request, house: Within, to: Word = "/") -> Response:
             challenge=base64.urlsafe_b64encode(digest).decode().rstrip("="),
         )
     except CorralError as error:
-        return _told(error)
+        return refusal_page(error)
     begun = {"state": state, "nonce": nonce, "verifier": verifier, "at": _now(house)}
-    begun |= {"redirect": _redirect(request, house), "to": to if _OURS.fullmatch(to) else "/"}
+    begun |= {"redirect": _redirect(request, house), **kept}
     sealed = house.settings.seals.seal(_SEALED_AS, json.dumps(begun).encode())
     response = RedirectResponse(there, 302, {"Cache-Control": "no-store"})
     response.set_cookie(
@@ -102,15 +93,16 @@ async def back(
     request: Request, house: Within, code: Word = "", state: Word = "", error: Word = ""
 ) -> Response:
     """Back from the provider: a session for whom it names, if they have a role here."""
-    source = source_of(request.scope)
+    source, terminal = source_of(request.scope), ""
     try:
         begun = _begun(request, house, state)
+        terminal = str(begun.get("terminal", ""))
         if error or not code:
             raise SignOnRefused(
                 f"the provider lets you not in: {error[:100] or 'it sent no code'}",
                 hint="log in there, and agree to what it asks; then try again",
             )
-        provider = _provider(house)
+        provider = provider_of(house)
         if _waiting.locked():
             raise TooMany("many log in at once", hint="wait a second and log in again")
         async with _waiting:
@@ -120,16 +112,16 @@ async def back(
                 nonce=begun["nonce"],
                 redirect=begun["redirect"],
             )
-        response: Response = RedirectResponse(begun["to"], 303, {"Cache-Control": "no-store"})
-        await _let_in(house, response, claims, provider, source)
-    except IdentityNotLinked as unlinked:
-        house.failed_log_ins.note(source, unlinked.code, f"user {unlinked.name}")
-        response = _told(_pending(house, unlinked))
+        if terminal:
+            user, role = await user_by_claims(house, claims, provider.rule, source)
+            person = TerminalPerson(name=user.name, role=role, source=source)
+            response: Response = code_page(house, terminal, person)
+        else:
+            response = RedirectResponse(begun["to"], 303, {"Cache-Control": "no-store"})
+            await _open_session(house, response, claims, provider, source)
     except CorralError as refused:
-        if isinstance(refused, Refusal):
-            house.failed_log_ins.note(source, refused.code, "by the provider")
-        log.info("sign_on_refused", why=refused.message)
-        response = _told(refused)
+        response = refusal_page(_noted(house, refused, source))
+        refuse_terminal(house, terminal, refused)
     response.delete_cookie(_cookie(house), path=PATH, httponly=True, samesite="lax")
     return response
 
@@ -151,6 +143,17 @@ def _begun(request: Request, house: House, state: str) -> dict[str, Any]:
     return dict(begun)
 
 
+def _noted(house: House, refused: CorralError, source: str) -> CorralError:
+    """Count a refused log-in for the audit log, and return what the person reads."""
+    if isinstance(refused, IdentityNotLinked):
+        house.failed_log_ins.note(source, refused.code, f"user {refused.name}")
+        return _pending(house, refused)
+    if isinstance(refused, Refusal):
+        house.failed_log_ins.note(source, refused.code, "by the provider")
+    log.info("sign_on_refused", why=refused.message)
+    return refused
+
+
 def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
     """Keep the log-in until an admin links it, and say how."""
     kept = house.pending_log_ins.add(unlinked.identity, unlinked.name)
@@ -160,44 +163,27 @@ def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
     return unlinked
 
 
-async def _let_in(
+async def _open_session(
     house: House, response: Response, claims: Mapping[str, Any], provider: SignOn, source: str
 ) -> None:
-    """Open a session of the user that is linked to the identity, or made by its first log-in.
+    """Open a session of the user whom the claims identify.
 
-    The user's role follows the groups at each log-in. An admin made here stays one; the session
-    has the role of the groups. Raises: Forbidden, IdentityNotLinked, UserDisabled.
+    Raises: Forbidden, IdentityNotLinked, UserDisabled, OverQuota.
     """
-    now = _now(house)
-    identity, role = identity_in(claims, provider.rule), role_in(claims, provider.rule)
-    users = await house.control.store.users()
-    name = user_for(users, identity, claims, provider.rule)
-    secret, token = fresh_token(name, role, now, now + SESSION_SECONDS, kind=TokenKind.SESSION)
-    caller = Caller(
-        name=name, role=role, token=token.id, sha256=token.sha256, source=source, key=OPENS
+    user, role = await user_by_claims(house, claims, provider.rule, source)
+    secret, _ = await add_token(
+        house,
+        user,
+        role,
+        PROVIDER_SECONDS,
+        source=source,
+        kind=TokenKind.SESSION,
+        detail="a browser's session, by the provider's word",
     )
-    known = next((user for user in users if user.name == name), None)
-    by_groups = f"{role}, by the groups at the provider"
-    if known is None:
-        made = f"{by_groups}; {identity.subject} of {identity.issuer}"
-        entry = caller.asking(("POST", "/v1/users")).entry(now, on=name, detail=made)
-        user = User(name=name, role=role, created_at=now, identity=identity)
-        if not await house.control.store.add_user(user, entry=entry):
-            raise Conflict(f"another log-in has just made the user {name}", hint="log in again")
-    elif known.disabled:
-        raise UserDisabled(
-            f"the user {name} is disabled",
-            hint=f"an admin may run: corral user set {name} --enable",
-        )
-    elif known.role not in (role, Role.ADMIN):
-        entry = caller.asking(("PATCH", "/v1/users/{user}")).entry(now, on=name, detail=by_groups)
-        await house.control.store.change_user(name, role=role, disabled=None, entry=entry)
-    entry = caller.entry(now, on=token.id, detail="a browser's session, by the provider's word")
-    await house.control.store.add_token(token, entry=entry)
-    keep_session(house, response, secret, SESSION_SECONDS)
+    keep_session(house, response, secret, PROVIDER_SECONDS)
 
 
-def _provider(house: House) -> SignOn:
+def provider_of(house: House) -> SignOn:
     """Raises: NotFound."""
     if house.settings.sign_on is None:
         raise NotFound("provider", "OIDC", see="corral ui, which prints a link that logs in")
@@ -217,15 +203,3 @@ def _cookie(house: House) -> str:
 
 def _now(house: House) -> float:
     return house.control.clock.wall()
-
-
-def _told(error: CorralError) -> HTMLResponse:
-    """A refusal for somebody whom a browser has brought here: no page has asked."""
-    said, hint = html.escape(error.message), html.escape(error.hint)
-    text = (
-        '<!doctype html><html lang="en"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><title>Corral</title>'
-        f'<h1>You are not logged in</h1><p>{said}.</p><p>{hint}</p><p><a href="/">Log in</a></p>'
-    )
-    return HTMLResponse(text, answer(error).status_code, GUARDS)

@@ -12,6 +12,7 @@ from corral.domain.job import TokenScope
 from corral.domain.people import LADDER, Role
 from corral.plan.asks import ASKS
 from corral.wire.joining import RENEW
+from corral.wire.people import TERMINAL_TOKEN, TERMINALS
 from corral.wire.proof import PROOF
 
 Roles = frozenset[Role]
@@ -25,7 +26,12 @@ JOINERS: Final[Roles] = frozenset({Role.JOIN})
 HEALTH: Final = "/healthz"
 # What asks for no token: that the head is there, and the way in of who has none yet.
 # The proof of a head is asked for before a token is shown, and answered by the gate itself.
-OPEN: Final = frozenset({HEALTH, PROOF, "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back"})
+OPEN: Final = frozenset(
+    {
+        *(HEALTH, PROOF, "/v1/oidc", "/v1/oidc/start", "/v1/oidc/back"),
+        *("/v1/oidc/terminal", TERMINALS, TERMINAL_TOKEN),
+    }
+)
 
 
 class Reach(StrEnum):

@@ -18,6 +18,9 @@ __all__ = [
     "PendingLogIns",
     "RoleName",
     "Session",
+    "TerminalBegun",
+    "TerminalFetch",
+    "TerminalToken",
     "Token",
     "TokenCreate",
     "TokenMade",
@@ -32,6 +35,8 @@ __all__ = [
 
 RoleName = Literal["viewer", "user", "operator", "admin"]
 TokenState = Literal["valid", "expired", "revoked", "used"]
+TERMINALS = "/v1/oidc/terminals"
+TERMINAL_TOKEN = "/v1/oidc/terminals/token"
 LONGEST_SECONDS = 10 * 365 * 86400.0
 _ASKED = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -264,3 +269,31 @@ class SignOn(Answer):
     """Who else than a token lets somebody in: a provider by its name, or nobody."""
 
     provider: str | None
+
+
+class TerminalBegun(Answer):
+    """Log-in of a terminal that has begun. `secret` fetches its token; the person types `code` in
+    the browser, at the head's `/v1/oidc/terminal?id=ID`."""
+
+    id: str
+    secret: str
+    code: str
+    provider: str
+    seconds: float
+    poll_seconds: float
+
+
+class TerminalFetch(BaseModel):
+    model_config = _ASKED
+
+    secret: Annotated[str, Field(min_length=16, max_length=200)]
+
+
+class TerminalToken(Answer):
+    """Token of the user who has confirmed the log-in; null while nobody has."""
+
+    token: str | None = None
+    id: str | None = None
+    user: str | None = None
+    role: str | None = None
+    expires_at: float | None = None

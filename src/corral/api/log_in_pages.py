@@ -1,0 +1,68 @@
+"""Pages of a log-in that a browser opens by itself: a refusal, and the code of a terminal.
+
+They hold no script and no style, so that nothing of what is shown can become either.
+"""
+
+import html
+from typing import Final
+
+from starlette.responses import HTMLResponse
+
+from corral.api.errors import answer
+from corral.domain.errors import CorralError
+from corral.domain.terminal_log_in import CODE_LENGTH, TerminalLogIn, TerminalPerson
+
+TERMINAL: Final = "/v1/oidc/terminal"
+# `same-origin`: with `no-referrer` a browser sends a form without its origin, which is checked.
+GUARDS: Final = {
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def refusal_page(error: CorralError) -> HTMLResponse:
+    """A refusal for somebody whom a browser has brought here: no page has asked."""
+    said, hint = html.escape(error.message), html.escape(error.hint)
+    text = f'<h1>You are not logged in</h1><p>{said}.</p><p>{hint}</p><p><a href="/">Log in</a></p>'
+    return _page(text, answer(error).status_code)
+
+
+def form_page(
+    log_in: TerminalLogIn, person: TerminalPerson, sealed: str, *, is_again: bool = False
+) -> HTMLResponse:
+    """The question for the code. `sealed` says who has logged in, and comes back with the form."""
+    name, there = html.escape(person.name), html.escape(log_in.source)
+    elsewhere = ""
+    if log_in.source != person.source:
+        elsewhere = f" You are at {html.escape(person.source)}."
+    wrong = "<p><strong>That is not the code of the terminal.</strong></p>" if is_again else ""
+    text = (
+        f"<h1>Log in a terminal as {name}</h1>"
+        f"<p>A terminal at {there} asks to be logged in.{elsewhere} Type the code that it shows, "
+        "only if you ran <code>corral login</code> there yourself. Whoever has sent you a code "
+        f"would act as {name}.</p>{wrong}"
+        f'<form method="post" action="{TERMINAL}">'
+        f'<input type="hidden" name="person" value="{html.escape(sealed)}">'
+        '<p><label>Code <input name="code" autocomplete="off" autocapitalize="characters" '
+        f'spellcheck="false" maxlength="{2 * CODE_LENGTH}" autofocus></label></p>'
+        '<p><button name="answer" value="yes">Log in the terminal</button> '
+        '<button name="answer" value="no">This is not my terminal</button></p></form>'
+    )
+    return _page(text, 200)
+
+
+def done_page(heading: str, text: str) -> HTMLResponse:
+    """The end of a terminal's log-in in the browser."""
+    return _page(f"<h1>{html.escape(heading)}</h1><p>{html.escape(text)}</p>", 200)
+
+
+def _page(body: str, status: int) -> HTMLResponse:
+    text = (
+        '<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>Corral</title>{body}'
+    )
+    return HTMLResponse(text, status, GUARDS)

@@ -1,0 +1,93 @@
+"""Users whom the provider vouches for, and the tokens that a log-in there gives them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from corral.api.auth import Caller
+from corral.api.house import House
+from corral.api.people import fresh_token
+from corral.api.quotas import is_valid
+from corral.api.rights import Key
+from corral.domain.errors import Conflict, UserDisabled
+from corral.domain.ids import TokenId, UserName
+from corral.domain.people import AuditEntry, Role, Token, TokenKind, User
+from corral.domain.quota import Quota
+from corral.domain.sign_on import SignOnRule, identity_in, role_in, user_for
+
+# A day's work: whoever leaves a group at the provider loses its role here by then.
+PROVIDER_SECONDS: Final = 12 * 3600.0
+_ENTRIES: Final[Mapping[TokenKind, Key]] = {
+    TokenKind.SESSION: ("POST", "/v1/session"),
+    TokenKind.BEARER: ("POST", "/v1/tokens"),
+}
+
+
+async def user_by_claims(
+    house: House, claims: Mapping[str, Any], rule: SignOnRule, source: str
+) -> tuple[User, Role]:
+    """Return the user that is linked to the identity, or made by its first log-in, and the role
+    that the groups give.
+
+    The user's role follows the groups at each log-in. An admin made here stays one; the token of
+    the log-in has the role of the groups. Raises: Forbidden, IdentityNotLinked, UserDisabled.
+    """
+    store, now = house.control.store, house.control.clock.wall()
+    identity, role = identity_in(claims, rule), role_in(claims, rule)
+    users = await store.users()
+    name = user_for(users, identity, claims, rule)
+    known = next((user for user in users if user.name == name), None)
+    by_groups = f"{role}, by the groups at the provider"
+    if known is None:
+        made = f"{by_groups}; {identity.subject} of {identity.issuer}"
+        entry = _entry(name, role, source, ("POST", "/v1/users"), now, on=name, detail=made)
+        user = User(name=name, role=role, created_at=now, identity=identity)
+        if not await store.add_user(user, entry=entry):
+            raise Conflict(f"another log-in has just made the user {name}", hint="log in again")
+        return user, role
+    check_enabled(known)
+    if known.role not in (role, Role.ADMIN):
+        key = ("PATCH", "/v1/users/{user}")
+        entry = _entry(name, role, source, key, now, on=name, detail=by_groups)
+        known = await store.change_user(name, role=role, entry=entry) or known
+    return known, role
+
+
+def check_enabled(user: User) -> None:
+    """Raises: UserDisabled."""
+    if user.disabled:
+        raise UserDisabled(
+            f"the user {user.name} is disabled",
+            hint=f"an admin may run: corral user set {user.name} --enable",
+        )
+
+
+async def add_token(
+    house: House,
+    user: User,
+    role: Role,
+    seconds: float,
+    *,
+    source: str,
+    kind: TokenKind,
+    detail: str,
+) -> tuple[str, Token]:
+    """Add a token of a user who has just logged in. Returns: its secret, and what is kept of it.
+
+    Raises: OverQuota.
+    """
+    store, now = house.control.store, house.control.clock.wall()
+    secret, token = fresh_token(user.name, role, now, now + seconds, kind=kind)
+    entry = _entry(user.name, role, source, _ENTRIES[kind], now, on=token.id, detail=detail)
+    tokens = sum(is_valid(one, user.name, now) for one in await store.tokens())
+    with house.quotas.taking(house.quotas.of_user(user), Quota.TOKENS, used=tokens, asked=1):
+        await store.add_token(token, entry=replace(entry, token=token.id))
+    return secret, token
+
+
+def _entry(
+    name: UserName, role: Role, source: str, key: Key, at: float, *, on: str, detail: str
+) -> AuditEntry:
+    """Return the audit log's entry of a user whom the provider has just named."""
+    caller = Caller(name=name, role=role, token=TokenId(""), sha256="", source=source, key=key)
+    return replace(caller.entry(at, on=on, detail=detail), token=None)

@@ -1,0 +1,105 @@
+"""The browser's part of a terminal's log-in: the code is typed here by who has just logged in."""
+
+import base64
+import json
+from typing import Final
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from corral.api.auth import source_of
+from corral.api.cookies import check_origin
+from corral.api.errors import RequestInvalid
+from corral.api.house import House
+from corral.api.jobs import Within
+from corral.api.log_in_pages import TERMINAL, done_page, form_page, refusal_page
+from corral.domain.errors import CorralError, Refusal
+from corral.domain.ids import UserName
+from corral.domain.people import Role
+from corral.domain.terminal_log_in import (
+    TERMINAL_SECONDS,
+    LogInDenied,
+    TerminalPerson,
+    WrongCode,
+    expired,
+)
+
+router = APIRouter()
+_SEALED_AS: Final = "oidc-terminal"
+
+
+def code_page(house: House, id: str, person: TerminalPerson, *, is_again: bool = False) -> Response:
+    """Ask who has logged in for the code that the terminal shows. Raises: LogInExpired."""
+    found = house.terminal_log_ins.find(id)
+    content = {"terminal": id, "name": person.name, "role": person.role}
+    content |= {"source": person.source, "at": str(house.control.clock.wall())}
+    sealed = house.settings.seals.seal(_SEALED_AS, json.dumps(content).encode())
+    text = base64.urlsafe_b64encode(sealed).decode()
+    return form_page(found, person, text, is_again=is_again)
+
+
+def refuse_terminal(house: House, id: str, why: CorralError) -> None:
+    """Let the terminal know that the log-in in the browser was refused."""
+    if id and isinstance(why, Refusal):
+        try:
+            found = house.terminal_log_ins.find(id)
+        except Refusal:
+            return  # it is over: the terminal gets that answer
+        house.terminal_log_ins.keep(found.refused(why))
+
+
+@router.post(TERMINAL)
+async def confirm(request: Request, house: Within) -> Response:
+    """Let the terminal in whose code was typed, or refuse it."""
+    source = source_of(request.scope)
+    try:
+        check_origin(request.scope["headers"])
+        form = await _form(request)
+        id, person = _person(house, form.get("person", ""))
+        found = house.terminal_log_ins.find(id)
+        if form.get("answer") == "yes":
+            changed = found.confirmed(person, form.get("code", ""))
+        else:
+            changed = found.denied(person)
+        house.terminal_log_ins.keep(changed)
+        if changed.is_waiting:
+            house.failed_log_ins.note(source, WrongCode.code, f"user {person.name}")
+            return code_page(house, id, person, is_again=True)
+        if changed.person is not None:
+            text = "The terminal goes on by itself. You may close this page."
+            return done_page(f"{person.name} is logged in there", text)
+        assert changed.refusal is not None
+        house.failed_log_ins.note(source, changed.refusal.code, f"user {person.name}")
+        if isinstance(changed.refusal, LogInDenied):
+            return done_page("The terminal is not logged in", "You may close this page.")
+        raise changed.refusal
+    except CorralError as refused:
+        return refusal_page(refused)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Return the fields of a body that the gate has bounded. Raises: RequestInvalid."""
+    body = await request.body()
+    try:
+        fields = parse_qs(body.decode("ascii"), max_num_fields=8)
+    except ValueError:
+        raise RequestInvalid("the form cannot be read") from None
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _person(house: House, sealed: str) -> tuple[str, TerminalPerson]:
+    """Return the terminal's log-in, and who has logged in for it. Raises: LogInExpired."""
+    try:
+        opened = house.settings.seals.open(_SEALED_AS, base64.urlsafe_b64decode(sealed))
+        content = json.loads(opened)
+        age_seconds = house.control.clock.wall() - float(content["at"])
+        person = TerminalPerson(
+            name=UserName(content["name"]), role=Role(content["role"]), source=content["source"]
+        )
+        id = str(content["terminal"])
+    except (CorralError, ValueError, KeyError, TypeError):
+        raise expired() from None
+    if not 0 <= age_seconds <= TERMINAL_SECONDS:
+        raise expired()
+    return id, person

@@ -1,0 +1,106 @@
+"""Log-ins of terminals that are under way, in memory: bounded, and gone with the head."""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.api.auth import token_digest
+from corral.api.errors import TooMany
+from corral.domain.terminal_log_in import (
+    CODE_LENGTH,
+    CODE_LETTERS,
+    POLL_SECONDS,
+    TerminalLogIn,
+    expired,
+)
+from corral.ingress.addresses import network_of
+from corral.ingress.buckets import TokenBuckets
+from corral.ports.clock import Clock
+
+TERMINALS_MOST: Final = 1_000  # under way at once
+NETWORK_MOST: Final = 20  # of them from one network
+BEGIN_RATE: Final = 0.2  # a second, from one network
+BEGIN_BURST: Final = 10
+POLL_BURST: Final = 3
+_WAIT: Final = "wait a minute, then run: corral login --oidc"
+
+
+def _fresh_code() -> str:
+    return "".join(secrets.choice(CODE_LETTERS) for _ in range(CODE_LENGTH))
+
+
+@dataclass(slots=True, kw_only=True)
+class TerminalLogIns:
+    """Log-ins of terminals by their public id. Nobody needs a token to begin one, so their number
+    and their rate are bounded by the network that they come from."""
+
+    clock: Clock
+    fresh_code: Callable[[], str] = _fresh_code
+    _by_id: dict[str, TerminalLogIn] = field(default_factory=dict)
+    _begins: TokenBuckets = field(init=False)
+    _polls: TokenBuckets = field(init=False)
+
+    def __post_init__(self) -> None:
+        clock = self.clock.monotonic
+        self._begins = TokenBuckets(rate=BEGIN_RATE, burst=BEGIN_BURST, clock=clock)
+        self._polls = TokenBuckets(rate=1.0 / POLL_SECONDS, burst=POLL_BURST, clock=clock)
+
+    def begin(self, source: str) -> tuple[str, TerminalLogIn]:
+        """Return the terminal's secret, and a log-in that waits. Raises: TooMany."""
+        now = self.clock.wall()
+        self._by_id = {id: one for id, one in self._by_id.items() if not one.is_over(now)}
+        network = network_of(source)
+        of_network = Counter(network_of(one.source) for one in self._by_id.values())[network]
+        if of_network >= NETWORK_MOST or len(self._by_id) >= TERMINALS_MOST:
+            raise TooMany("too many log-ins of terminals are under way", hint=_WAIT)
+        wait = self._begins.take(network)
+        if wait > 0:
+            raise TooMany(
+                "too many log-ins of terminals were begun from this address",
+                hint=_WAIT,
+                retry_seconds=wait,
+            )
+        secret = secrets.token_urlsafe(32)
+        made = TerminalLogIn(
+            id=secrets.token_hex(8),
+            code=self.fresh_code(),
+            secret_sha256=token_digest(secret),
+            source=source,
+            begun_at=now,
+        )
+        self._by_id[made.id] = made
+        return secret, made
+
+    def find(self, id: str) -> TerminalLogIn:
+        """Return the log-in with this id. Raises: LogInExpired."""
+        found = self._by_id.get(id)
+        if found is None or found.is_over(self.clock.wall()):
+            raise expired()
+        return found
+
+    def keep(self, changed: TerminalLogIn) -> None:
+        """Keep what has become of a log-in. One that was fetched meanwhile is not kept again."""
+        if changed.id in self._by_id:
+            self._by_id[changed.id] = changed
+
+    def take(self, secret: str) -> TerminalLogIn:
+        """Take the log-in out, for its terminal alone; `give_back` undoes it.
+
+        Raises: TooMany when the terminal polls too often, LogInExpired.
+        """
+        digest = token_digest(secret)
+        found = next((one for one in self._by_id.values() if one.secret_sha256 == digest), None)
+        if found is None:
+            raise expired()
+        wait = self._polls.take(found.id)
+        if wait > 0:
+            hint = f"ask once in {POLL_SECONDS:.0f} s"
+            raise TooMany("the terminal asks too often", hint=hint, retry_seconds=wait)
+        del self._by_id[found.id]
+        return found
+
+    def give_back(self, log_in: TerminalLogIn) -> None:
+        """Let the terminal ask again."""
+        self._by_id[log_in.id] = log_in

@@ -1,0 +1,82 @@
+"""Log-in of a terminal by the provider: the terminal begins it, a browser confirms it, and the
+terminal fetches a token of the user (docs/decisions/0086)."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from corral.api.auth import source_of
+from corral.api.house import House
+from corral.api.jobs import Within
+from corral.api.log_in_pages import TERMINAL, refusal_page
+from corral.api.oidc import Word, provider_of, set_out
+from corral.api.people import find_user
+from corral.api.provider_users import PROVIDER_SECONDS, add_token, check_enabled
+from corral.domain.errors import CorralError, Refusal
+from corral.domain.people import TokenKind
+from corral.domain.terminal_log_in import POLL_SECONDS, TERMINAL_SECONDS, TerminalPerson
+from corral.wire import people as wire
+from corral.wire.people import TERMINAL_TOKEN, TERMINALS
+
+router = APIRouter()
+
+
+@router.post(TERMINALS, status_code=201)
+async def begin(request: Request, house: Within) -> wire.TerminalBegun:
+    """Begin the log-in of a terminal. Nobody needs a token for it."""
+    provider = provider_of(house)
+    secret, made = house.terminal_log_ins.begin(source_of(request.scope))
+    return wire.TerminalBegun(
+        id=made.id,
+        secret=secret,
+        code=made.shown_code,
+        provider=provider.name,
+        seconds=TERMINAL_SECONDS,
+        poll_seconds=POLL_SECONDS,
+    )
+
+
+@router.get(TERMINAL)
+async def open_in_browser(request: Request, house: Within, id: Word = "") -> Response:
+    """Off to the provider; the code of the terminal is asked for afterwards."""
+    try:
+        house.terminal_log_ins.find(id)
+    except CorralError as error:
+        return refusal_page(error)
+    return await set_out(request, house, {"terminal": id})
+
+
+@router.post(TERMINAL_TOKEN)
+async def fetch(body: wire.TerminalFetch, request: Request, house: Within) -> wire.TerminalToken:
+    """Return the token of the user who has confirmed the log-in; none while it waits."""
+    found = house.terminal_log_ins.take(body.secret)
+    source = source_of(request.scope)
+    person = found.fetched_by(house.control.clock.wall())
+    if person is None:
+        house.terminal_log_ins.give_back(found)
+        return wire.TerminalToken()
+    try:
+        return await _token(house, person, source)
+    except CorralError as error:
+        if isinstance(error, Refusal):
+            house.failed_log_ins.note(source, error.code, f"user {person.name}")
+        else:
+            house.terminal_log_ins.give_back(found)
+        raise
+
+
+async def _token(house: House, person: TerminalPerson, source: str) -> wire.TerminalToken:
+    """Raises: NotFound, UserDisabled, OverQuota, StoreTrouble."""
+    user = await find_user(house, person.name)
+    check_enabled(user)
+    secret, made = await add_token(
+        house,
+        user,
+        person.role,
+        min(PROVIDER_SECONDS, house.settings.token_seconds),
+        source=source,
+        kind=TokenKind.BEARER,
+        detail=f"corral login, confirmed by a browser at {person.source}",
+    )
+    return wire.TerminalToken(
+        token=secret, id=made.id, user=user.name, role=person.role, expires_at=made.expires_at
+    )

@@ -152,6 +152,8 @@ COMMANDS: Final = (
     Command("status", "cluster:status", "Show the head, the nodes and what they hold.", CLUSTER),
     Command("top", "top.command:top", "Show nodes, GPUs and jobs, live.", CLUSTER),
     Command("ui", "ui:ui", "Print a link that opens the pages in a browser.", CLUSTER),
+    Command("login", "login:login", "Log in at a head by its OpenID Connect provider.", CLUSTER),
+    Command("logout", "login:logout", "End the token of a log-in, and remove it here.", CLUSTER),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),
     Command("ps", "jobs:ps", "List jobs, newest first."),

@@ -322,7 +322,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
                 continue
             self._where.note(answer.headers)
             if answer.status_code >= 400:
-                raise error_of(answer.status_code, answer.content)
+                raise self._where.refusal(answer.status_code, answer.content)
             return call.read(body_of(answer.content))
         raise AssertionError("the last try answers or raises")
 
@@ -341,7 +341,7 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
                     headers=headers(target),
                 ) as answer:
                     if answer.status_code >= 400 and answer.status_code != 503:
-                        raise error_of(answer.status_code, await answer.aread())
+                        raise self._where.refusal(answer.status_code, await answer.aread())
                     if answer.status_code < 400:
                         async for piece in answer.aiter_raw():
                             given_up = time.monotonic() + STREAM_PATIENCE

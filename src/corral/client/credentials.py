@@ -12,6 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from corral.client.log_ins import LOG_IN_SUFFIX
+
 DEFAULT_DIR: Final = "~/.corral"
 _SHARED: Final = "shared"
 _WORK: Final = "work"  # of an attempt: a job may submit from its own workdir
@@ -44,6 +46,8 @@ def is_credential(name: str, path: Path, mode: int) -> bool:
     if stat.S_ISDIR(mode):
         return base in _FOLDERS
     if base in _FILES or base in _KEY_NAMES or base == _VARIABLES:
+        return True
+    if base.endswith(LOG_IN_SUFFIX):
         return True
     if base.startswith(f"{_VARIABLES}."):
         return not base.endswith(_TEMPLATES)

@@ -342,7 +342,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
                 continue
             self._where.note(answer.headers)
             if answer.status_code >= 400:
-                raise error_of(answer.status_code, answer.content)
+                raise self._where.refusal(answer.status_code, answer.content)
             return call.read(body_of(answer.content))
         raise AssertionError("the last try answers or raises")
 
@@ -361,7 +361,7 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
                     headers=headers(target),
                 ) as answer:
                     if answer.status_code >= 400 and answer.status_code != 503:
-                        raise error_of(answer.status_code, answer.read())
+                        raise self._where.refusal(answer.status_code, answer.read())
                     for piece in answer.iter_raw() if answer.status_code < 400 else ():
                         given_up = time.monotonic() + STREAM_PATIENCE
                         yield from following.feed(piece)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from corral.client.log_ins import LogIn, log_in_at
 from corral.domain import errors
 from corral.domain.errors import (
     Bug,
@@ -68,6 +69,7 @@ class Where:
     _passed_over: int = field(default=0, init=False)
     token_ends_at: float | None = field(default=None, init=False)  # said in its last days
     _own: bool = field(default=False, init=False)  # the token is the directory's
+    log_in: LogIn | None = field(default=None, init=False)  # whose token is used
 
     def target(self) -> Target:
         """Read anew at each connection: a head that came back may have another address.
@@ -76,14 +78,7 @@ class Where:
             Unauthorised when there is no token for it, or what is given cannot be one; InsecureHead
             when the token would travel in clear to another machine.
         """
-        given = self._given()
-        urls = _addresses(given or self._head_url())
-        for url in urls:
-            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-                raise SpecInvalid(
-                    f"{url!r} is no address of a head",
-                    hint="write for example http://127.0.0.1:8470",
-                )
+        given, urls = self._given(), self.addresses()
         here = "there" if len(urls) == 1 else f"at one of {', '.join(urls)}"
         said = f"see that a head runs {here}; {_from_where(given)}" if given else self._begin()
         chosen = urls[self._passed_over % len(urls)]
@@ -93,6 +88,17 @@ class Where:
             begin=said,
             needs_proof=needs_proof(chosen),
         )
+
+    def addresses(self) -> list[str]:
+        """Return the addresses to choose from. Raises: Unreachable, SpecInvalid."""
+        urls = _addresses(self._given() or self._head_url())
+        for url in urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise SpecInvalid(
+                    f"{url!r} is no address of a head",
+                    hint="write for example http://127.0.0.1:8470",
+                )
+        return urls
 
     @property
     def heads(self) -> int:
@@ -105,6 +111,13 @@ class Where:
             return
         with suppress(KeyError, ValueError):
             self.token_ends_at = float(headers["corral-token-ends"])
+
+    def refusal(self, status: int, body: bytes) -> CorralError:
+        """Return the head's error; where a log-in lets in no more, with the way to another one."""
+        error = error_of(status, body)
+        if self.log_in is not None and isinstance(error, Unauthorised):
+            error.hint = f"log in again: corral login --oidc {self.log_in.url}"
+        return error
 
     def pass_over(self) -> None:
         """The head of the target did not answer: the next one is the target, if there is any."""
@@ -120,7 +133,11 @@ class Where:
 
         Raises: SpecInvalid when CORRAL_CA names no certificate.
         """
-        if not target.is_tls:
+        return self.trust_of(target.url)
+
+    def trust_of(self, url: str) -> ssl.SSLContext:
+        """Return the same for an address. Raises: SpecInvalid."""
+        if not url.startswith("https:"):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         said = os.environ.get("CORRAL_CA")
         file = Path(said) if said else self.root / "ca.pem"
@@ -163,14 +180,20 @@ class Where:
         return "run: corral up" if self.root == usual else f"run: corral up --dir {self.root}"
 
     def _token(self, urls: list[str] | None) -> str:
-        """What was given, else the directory's: that one is sent to no head but the directory's."""
+        """What was given, else that of a log-in at one of these heads, else the directory's: that
+        one is sent to no head but the directory's."""
         said = None if self.dir else os.environ.get("CORRAL_TOKEN")
-        self._own = not (self.token or said)
+        self._own, self.log_in = False, None
         if self.token or said:
             return _checked(self.token or said or "", "what was given" if self.token else _SAID)
+        known = (log_in_at(self.root, url) for url in urls or ())
+        self.log_in = next((log_in for log_in in known if log_in is not None), None)
+        if self.log_in is not None:
+            return _checked(self.log_in.token, f"the log-in at {self.log_in.url}")
+        self._own = True
         for url in urls or ():
             if not self._is_own(url):
-                hint = f"set CORRAL_TOKEN; {_ANOTHER}"
+                hint = f"run: corral login --oidc {url}; or set CORRAL_TOKEN; {_ANOTHER}"
                 raise Unauthorised(f"there is no token for {url}", hint=hint)
         return _checked(self._own_token(), str(self.root / "token"))
 

@@ -1018,6 +1018,27 @@ export interface Status {
   warnings: string[];
 }
 
+export interface TerminalBegun {
+  code: string;
+  id: string;
+  poll_seconds: number;
+  provider: string;
+  seconds: number;
+  secret: string;
+}
+
+export interface TerminalFetch {
+  secret: string;
+}
+
+export interface TerminalToken {
+  expires_at: number | null;
+  id: string | null;
+  role: string | null;
+  token: string | null;
+  user: string | null;
+}
+
 export interface Token {
   created_at: number;
   expires_at: number | null;

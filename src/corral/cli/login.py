@@ -1,0 +1,139 @@
+"""login, logout: a token of one's own by the organisation's log-in."""
+
+import os
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from corral.cli.common import Common
+from corral.cli.failure import Usage
+from corral.cli.output import clean, clock_text, note, print_json, say
+
+if TYPE_CHECKING:
+    from corral.client.log_ins import LogIn
+
+_Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+_EXAMPLE: Final = "corral login --oidc https://HEAD:8470"
+
+
+def login(
+    url: str | None = None,
+    /,
+    *,
+    oidc: _Flag = False,
+    no_browser: _Flag = False,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Log in at a head by its OpenID Connect provider, in a browser anywhere.
+
+    The browser asks for the code that is shown here. The token is kept in the cluster's directory
+    (log-ins), for commands with this CORRAL_URL.
+
+    Args:
+        url: Address of the head (else CORRAL_URL, else that of the directory's head).
+        oidc: By the provider of the head; a token is given by CORRAL_TOKEN instead.
+        no_browser: Open no browser on this machine.
+    """
+    from corral.client.log_ins import keep_log_in
+    from corral.client.target import Where
+    from corral.client.terminal import TerminalLogInClient
+
+    if not oidc:
+        raise Usage("say how to log in", hint=f"{_EXAMPLE}; with a token, set CORRAL_TOKEN")
+    root = common.place.root
+    where = Where(url=url, dir=common.dir)
+    address = where.addresses()[0]
+    client = TerminalLogInClient(where, address, sleep=time.sleep, monotonic=time.monotonic)
+    with closing(client):
+        begun = client.begin()
+        page = client.page(begun)
+        note(f"open {page}")
+        note(f"log in with {clean(begun.provider)}, and type this code there: {clean(begun.code)}")
+        if not no_browser and _has_browser():
+            import webbrowser
+
+            webbrowser.open(page)
+        made = client.wait(begun)
+    file = keep_log_in(root, made)
+    if common.json:
+        print_json(_shown(made.url, made.user, made.id, made.expires_at))
+        return
+    say(f"{clean(made.user)} is logged in at {made.url} until {clock_text(made.expires_at)}")
+    note(f"the token {clean(made.id)} is kept in {file}")
+    if os.environ.get("CORRAL_TOKEN"):
+        note("CORRAL_TOKEN is set and counts before the log-in; run: unset CORRAL_TOKEN")
+    if os.environ.get("CORRAL_URL", "").rstrip("/") != made.url:
+        note(f"for the commands that follow, run: export CORRAL_URL={made.url}")
+
+
+def _has_browser() -> bool:
+    """Whether a person sits at this machine's own screen."""
+    has_screen = sys.platform == "darwin" or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
+    is_attended = sys.stdin.isatty() and sys.stderr.isatty()
+    return is_attended and has_screen and not os.environ.get("SSH_CONNECTION")
+
+
+def _shown(url: str, user: str, id: str, expires_at: float) -> dict[str, str | float]:
+    return {"url": url, "user": user, "token_id": id, "expires_at": expires_at}
+
+
+def logout(url: str | None = None, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """End the token of a log-in at its head, and remove it here.
+
+    Args:
+        url: Address of the head (else CORRAL_URL, else the only head with a log-in).
+    """
+    from corral.client import Client
+    from corral.client.log_ins import drop_log_in
+    from corral.domain.errors import CorralError, NotFound, Unauthorised, Unreachable
+
+    root = common.place.root
+    log_in = _log_in(root, url or os.environ.get("CORRAL_URL"))
+    ended = True
+    try:
+        with Client(url=log_in.url, token=log_in.token) as client:
+            client.revoke_token(log_in.id)
+    except (Unauthorised, NotFound):
+        ended = False  # it lets in nobody any more
+    except CorralError as error:
+        drop_log_in(root, log_in.url)
+        raise Unreachable(
+            f"the token is removed here, but {log_in.url} has not ended it ({error.message}): "
+            f"whoever has a copy of it is {log_in.user} there until "
+            f"{clock_text(log_in.expires_at)}",
+            hint=f"once the head answers, with another token of yours: "
+            f"corral token revoke {log_in.id}",
+        ) from error
+    drop_log_in(root, log_in.url)
+    if common.json:
+        print_json(_shown(log_in.url, log_in.user, log_in.id, log_in.expires_at))
+        return
+    how = "its token is ended" if ended else "its token had ended already"
+    say(f"{clean(log_in.user)} is logged out of {log_in.url}: {how}, and removed here")
+    if os.environ.get("CORRAL_TOKEN"):
+        note("CORRAL_TOKEN is still set: that token is ended by corral token revoke")
+
+
+def _log_in(root: Path, given: str | None) -> "LogIn":
+    """Raises: NotFound, Usage when several heads have a log-in and none is named."""
+    from corral.client.log_ins import all_log_ins, log_in_at
+    from corral.domain.errors import NotFound
+
+    known = all_log_ins(root)
+    urls = [log_in.url for log_in in known]
+    for url in (given or "").replace(",", " ").split():
+        if (found := log_in_at(root, url.rstrip("/"))) is not None:
+            return found
+    if given or not known:
+        raise NotFound("log-in at", given or "any head", urls, see=_EXAMPLE)
+    if len(known) > 1:
+        raise Usage(
+            f"there are log-ins at {', '.join(urls)}", hint=f"name one: corral logout {urls[0]}"
+        )
+    return known[0]

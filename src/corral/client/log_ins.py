@@ -1,0 +1,88 @@
+"""Tokens of `corral login`: one file for each head, readable by its owner alone."""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import Conflict
+
+FOLDER: Final = "log-ins"
+LOG_IN_SUFFIX: Final = ".corral-log-in"
+_OTHERS: Final = 0o077
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogIn:
+    """A token of a user at one head. `id` is the id of the token there."""
+
+    url: str
+    token: str
+    id: str
+    user: str
+    expires_at: float
+
+
+def log_in_at(root: Path, url: str) -> LogIn | None:
+    """Return the log-in at this head. Raises: Conflict when others may read its file."""
+    return _read(_file(root, url))
+
+
+def all_log_ins(root: Path) -> list[LogIn]:
+    """Return the log-ins at all heads, by address. Raises: Conflict."""
+    return sorted(_log_ins(root), key=lambda log_in: log_in.url)
+
+
+def keep_log_in(root: Path, log_in: LogIn) -> Path:
+    """Keep the log-in in place of an earlier one at its head. Raises: Conflict."""
+    path = _file(root, log_in.url)
+    fresh = path.with_name(f".{secrets.token_hex(8)}{LOG_IN_SUFFIX}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(asdict(log_in), file)
+        fresh.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            fresh.unlink()
+        raise Conflict(
+            f"the log-in cannot be kept in {path.parent}: {error.strerror}",
+            hint="choose another directory with CORRAL_DIR",
+        ) from error
+    return path
+
+
+def drop_log_in(root: Path, url: str) -> None:
+    """Remove the log-in at this head; without one, do nothing."""
+    _file(root, url).unlink(missing_ok=True)
+
+
+def _log_ins(root: Path) -> Iterator[LogIn]:
+    for path in (root / FOLDER).glob(f"[!.]*{LOG_IN_SUFFIX}"):
+        if (found := _read(path)) is not None:
+            yield found
+
+
+def _file(root: Path, url: str) -> Path:
+    name = hashlib.sha256(url.encode()).hexdigest()[:24]
+    return root / FOLDER / f"{name}{LOG_IN_SUFFIX}"
+
+
+def _read(path: Path) -> LogIn | None:
+    try:
+        with path.open() as file:
+            if os.fstat(file.fileno()).st_mode & _OTHERS:
+                raise Conflict(
+                    f"{path} may be read by others, and holds a token",
+                    hint=f"run: chmod 600 {path}; then log in again: corral login --oidc",
+                )
+            content = json.load(file)
+            return LogIn(**{one.name: content[one.name] for one in fields(LogIn)})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

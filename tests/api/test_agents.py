@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket
 from uvicorn.protocols.utils import ClientDisconnected
 from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 
+from corral.api.disk import Room
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.wire.channel import Hello, LogAt, LogChunk, encode, from_head
@@ -257,3 +258,32 @@ def test_hello_carries_a_valid_inventory_or_none_is_taken(head: Head) -> None:
     gpus_swapped = encode(hello).replace(b"\xa5index\x00", b"\xa5index\x07")
     agent.connection.send(gpus_swapped)
     assert close_code(agent) == 4422
+
+
+def test_logs_are_held_back_while_the_disk_is_nearly_full_and_come_afterwards(fresh: Head) -> None:
+    """The agent keeps what is not acknowledged, and sends it again once there is room."""
+    (agent,) = joined(fresh, "n1")
+    job = submit(fresh, resources={"gpu": 1})
+    agent.until(lambda: any(one.run for one in agent.wanted))
+    chunk = LogChunk(job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=b"printed\n")
+    nothing = LogChunk(job=JobId(job), attempt=AttemptNumber(1), rank=0, offset=0, data=b"")
+    kept = fresh.root / "logs" / job / "1" / "rank-0.log"
+    guard = fresh.app.state.house.disk
+    before, guard.room = guard.room, lambda folder: Room(10**8, 10**11)
+    guard.forget()
+    with fresh.dial("n1", "/v1/agents/logs") as channel:
+        channel.send(encode(nothing))  # how far it is kept can still be asked
+        assert isinstance(from_head(channel.recv(PATIENCE_SECONDS, decode=False)), LogAt)
+        channel.send(encode(chunk))
+        with pytest.raises(ConnectionClosed):
+            channel.recv(PATIENCE_SECONDS, decode=False)
+        assert channel.close_code == 1013
+    assert not kept.exists()
+    guard.room = before
+    guard.forget()
+    with fresh.dial("n1", "/v1/agents/logs") as channel:
+        channel.send(encode(chunk))
+        answer = from_head(channel.recv(PATIENCE_SECONDS, decode=False))
+    assert isinstance(answer, LogAt)
+    assert (answer.offset, kept.read_bytes()) == (8, b"printed\n")
+    agent.close()

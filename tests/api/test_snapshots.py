@@ -1,12 +1,15 @@
 """Snapshots: what the digest says, whole, once; or nothing."""
 
+import contextlib
 import hashlib
 import os
 import socket
+import time
 from typing import Any
 
 import pytest
 
+from corral.api import uploads
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
 
@@ -71,6 +74,41 @@ def test_a_sender_who_breaks_off_leaves_nothing(head: Head) -> None:
         assert http.head(f"/v1/snapshots/{'1' * 64}").status_code == 404
     deadline = [name for name in kept(head) if name not in before]
     assert all(name.endswith(".part") for name in deadline)
+
+
+def test_an_upload_that_does_not_go_on_is_refused_and_leaves_nothing(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that sends a byte now and then: its quota and its part of a file are free again."""
+    monkeypatch.setattr(uploads, "UPLOAD_SECONDS", 0.3)
+    before = kept(head)
+    ask = (
+        f"PUT /v1/snapshots/{'2' * 64} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n"
+        f"Authorization: Bearer {TOKENS['alice']}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", head.port), timeout=PATIENCE_SECONDS) as connection:
+        connection.sendall(ask.encode())
+        connection.settimeout(0.05)
+        answer, deadline = b"", time.monotonic() + PATIENCE_SECONDS
+        while not answer:
+            assert time.monotonic() < deadline, "it was held open"
+            connection.sendall(b"a")
+            with contextlib.suppress(TimeoutError):
+                answer = connection.recv(65536)
+        connection.settimeout(PATIENCE_SECONDS)
+        with contextlib.suppress(ConnectionError):
+            while more := connection.recv(65536):
+                answer += more
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"too_slow" in answer
+    assert kept(head) == before
+    assert not head.app.state.house.quotas.under_way
+
+
+def test_time_for_an_upload_grows_with_what_has_come() -> None:
+    assert uploads.upload_seconds(0) == uploads.UPLOAD_SECONDS
+    a_minute = 60 * uploads.UPLOAD_BYTES_PER_SECOND
+    assert uploads.upload_seconds(a_minute) == uploads.UPLOAD_SECONDS + 60
 
 
 def test_who_asks_for_a_snapshot_keeps_it_a_while(head: Head) -> None:

@@ -36,6 +36,7 @@ STATUS: Final[Mapping[str, int]] = {
     "no_such_index": 404,
     "conflict": 409,
     "forgotten": 410,
+    "too_slow": 408,
     "too_large": 413,
     "unsupported": 422,
     "cannot_fit": 422,
@@ -69,6 +70,12 @@ class TooMany(Refusal):
         self.retry_seconds = retry_seconds
 
 
+class TooSlow(Refusal):
+    """A body that came more slowly than the head waits for."""
+
+    code = "too_slow"
+
+
 class WrongHost(Refusal):
     """The request names a host that is not this head: a browser may have been led astray."""
 
@@ -92,6 +99,8 @@ def answer(error: CorralError) -> JSONResponse:
         status = 500
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if status == 408:
+        headers["Connection"] = "close"  # the rest of the body is not waited for
     if isinstance(error, TooMany):
         headers["Retry-After"] = str(max(1, ceil(error.retry_seconds)))
     body = error_of(error.code, _text(error.message), _text(error.hint))

@@ -23,6 +23,11 @@ class QuotaDesk:
     cluster: Mapping[str, int]
     _taking: Counter[tuple[UserName, Quota]] = field(default_factory=Counter)
 
+    @property
+    def under_way(self) -> Mapping[tuple[UserName, Quota], int]:
+        """Return what requests under way are about to take."""
+        return self._taking
+
     def of_caller(self, caller: Caller) -> Quotas:
         """Return the limits of who calls."""
         own = dict(caller.limits)

@@ -1,5 +1,6 @@
 """Workdir snapshots on the head's disk: named by their digest, whole or not there."""
 
+import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -43,7 +44,7 @@ class Snapshots:
     ) -> int:
         """Keep the bytes if they are what the digest says; its size. Again is harmless.
 
-        Raises: RequestInvalid on other bytes, TooLarge, OSError.
+        Raises: RequestInvalid on other bytes, TooLarge, OSError, and what `pieces` raises.
         """
         if not is_digest(sha256):
             raise RequestInvalid(f"{sha256[:80]!r} is no SHA-256 in 64 hexadecimal digits")
@@ -77,7 +78,7 @@ class Snapshots:
                 found.update(piece)
                 file.write(piece)
             file.flush()
-            os.fsync(file.fileno())
+            await asyncio.to_thread(os.fsync, file.fileno())  # seconds, of a slow disk
         if found.hexdigest() != sha256:
             raise RequestInvalid(
                 f"the bytes are {found.hexdigest()[:12]}..., not {sha256[:12]}...",

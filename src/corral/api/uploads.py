@@ -1,8 +1,13 @@
 """Routes of workdir snapshots."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
 from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, Response
 
+from corral.api.errors import TooSlow
 from corral.api.jobs import Asker, Within
 from corral.api.trust import needs_snapshot
 from corral.domain.errors import Forbidden
@@ -10,6 +15,8 @@ from corral.domain.quota import Quota
 from corral.domain.units import size_text
 from corral.wire import api
 
+UPLOAD_SECONDS: Final = 60.0  # for an upload that sends nothing
+UPLOAD_BYTES_PER_SECOND: Final = 32 * 1024  # on average, beyond that
 router = APIRouter()
 
 
@@ -34,11 +41,42 @@ async def put_snapshot(sha256: str, request: Request, house: Within, caller: Ask
     declared = request.headers.get("content-length")  # the gate has checked that it is a number
     asked = min(snapshots.most_bytes, left) if declared is None else int(declared)
     house.disk.check(house.settings.snapshots, "this upload", int(declared or 0))
+    pieces = paced(request.stream())
     with house.quotas.taking(quotas, Quota.UPLOAD_BYTES, used=used, asked=asked):
-        size = await snapshots.put(sha256, request.stream(), clock.fresh_id(), most_bytes=asked)
+        size = await snapshots.put(sha256, pieces, clock.fresh_id(), most_bytes=asked)
         entry = caller.entry(clock.wall(), on=sha256, detail=size_text(size))
         await store.add_upload(sha256, size, by=caller.name, at=clock.wall(), entry=entry)
     return api.Kept(sha256=sha256, size_bytes=size)
+
+
+async def paced(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the pieces of a body while they come fast enough.
+
+    Raises: TooSlow.
+    """
+    began, received = asyncio.get_running_loop().time(), 0
+    while True:
+        seconds = upload_seconds(received)
+        try:
+            async with asyncio.timeout_at(began + seconds):
+                piece = await anext(pieces, None)
+        except TimeoutError:
+            raise TooSlow(
+                f"{received:,} bytes of the upload came in {seconds:.0f} s; an upload may take "
+                f"{UPLOAD_SECONDS:.0f} s, and a second more for each "
+                f"{size_text(UPLOAD_BYTES_PER_SECOND)}",
+                hint="send it again over a faster network, or leave large files out of the "
+                "workdir (.corralignore)",
+            ) from None
+        if piece is None:
+            return
+        received += len(piece)
+        yield piece
+
+
+def upload_seconds(received_bytes: int) -> float:
+    """Return how long an upload may have taken until more than these bytes must have come."""
+    return UPLOAD_SECONDS + received_bytes / UPLOAD_BYTES_PER_SECOND
 
 
 @router.get("/v1/agents/snapshots/{sha256}")

@@ -10,19 +10,21 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, LargeBinary, Table, delete, func, select
+from sqlalchemy import Column, Connection, LargeBinary, Table, delete, func, select, update
 
 from corral.domain.errors import StoreTrouble
 from corral.domain.ids import ClusterId, Sequence
+from corral.domain.people import Role
 from corral.store import writes
 from corral.store.dialects import Put, put, text_at
-from corral.store.people_schema import audit
+from corral.store.people_schema import audit, users
 from corral.store.reads import read_head
-from corral.store.schema import agreed, head, heads, jobs, leader, metadata, receipts
+from corral.store.schema import agreed, head, heads, jobs, leader, metadata, receipts, secrets
 
 TERMS: Final = 1_000_000  # heads that may have led since the backup was made
 WISHES: Final = 10_000
 BATCH: Final = 1_000
+REMOVED_USER: Final = "(removed)"  # as migration 0011 names the owner; no user has such a name
 OLDEST: Final = "0009"  # schemas from here on differ by added tables and columns alone
 
 
@@ -63,8 +65,11 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
         connection.execute(delete(table))
     batch: list[dict[str, Any]] = []
     of: Table | None = None
+    is_before_sharing = False
     for line in lines:
         table, row = _read(line)
+        if table is secrets and row["everybody"] is None:
+            is_before_sharing, row["everybody"] = True, 0
         if of is not None and (table is not of or len(batch) >= BATCH):
             put(connection, Put(of), batch)
             batch = []
@@ -72,6 +77,8 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
         batch.append(row)
     if of is not None:
         put(connection, Put(of), batch)
+    if is_before_sharing:
+        _share_as_before(connection)
     # heads, and the folder that they share, may be others now
     of_heads = (agreed.c.what == "state") | agreed.c.what.startswith("head ")
     connection.execute(delete(agreed).where(of_heads))
@@ -79,11 +86,21 @@ def fill(connection: Connection, lines: Iterable[bytes]) -> None:
     _move_far_ahead(connection)
 
 
+def _share_as_before(connection: Connection) -> None:
+    """Mark what schema 0011 marks: until then the secrets of admins served everybody, and those of
+    removed users belonged to a name only."""
+    found = connection.execute(select(users.c.name, text_at(users.c.record, "role"))).all()
+    roles = {str(name): role for name, role in found}
+    admins = [name for name, role in roles.items() if role == Role.ADMIN]
+    connection.execute(update(secrets).where(secrets.c.by.in_(admins)).values(everybody=1))
+    connection.execute(update(secrets).where(secrets.c.by.not_in(roles)).values(by=REMOVED_USER))
+
+
 def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
     try:
         name, row = msgspec.json.decode(line, type=tuple[str, dict[str, Any]])
         table = metadata.tables[name]
-        later = {column.name for column in table.columns if column.nullable} - row.keys()
+        later = {column.name for column in table.columns if _may_lack(column)} - row.keys()
         if row.keys() | later != set(table.columns.keys()):
             raise KeyError(name)
         row |= dict.fromkeys(later)
@@ -96,6 +113,11 @@ def _read(line: bytes) -> tuple[Table, dict[str, Any]]:
             hint="take another backup; this one is damaged",
         ) from error
     return table, row
+
+
+def _may_lack(column: Column[Any]) -> bool:
+    """Return whether rows of an older schema may have none of this column."""
+    return bool(column.nullable) or column is secrets.c.everybody
 
 
 def _move_far_ahead(connection: Connection) -> None:

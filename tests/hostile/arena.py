@@ -9,11 +9,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from websockets.exceptions import ConnectionClosed
 
+from corral.api import taking
+from corral.api.paced import Pace
+from corral.domain.budget import Budget
 from corral.domain.ids import JobId, NodeId, UserName
 from corral.domain.job import Retry
 from corral.domain.moves import JobState
@@ -117,7 +121,7 @@ class Arena:
                 for frame in (greeting, *frames):
                     connection.send(frame)
                     sent += len(frame)
-                connection.ping().wait(PATIENCE_SECONDS)
+                connection.ping(ack_on_close=True).wait(PATIENCE_SECONDS)
             connection.close()
             reading.join(PATIENCE_SECONDS)
         return sent
@@ -203,7 +207,7 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
             row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
         return int(row[0]) if row else 0
 
-    with serving(root, store=store) as head:
+    with patch.object(taking, "Pace", _roomy_pace), serving(root, store=store) as head:
         neighbour = Agent(head, NEIGHBOUR).hello()
         neighbour.beat()
         attacker = Agent(head, ATTACKER).hello()
@@ -222,6 +226,12 @@ def arena(root: Path, kind: str, server: Server | None) -> Iterator[Arena]:
             neighbour.close()
             made.http.close()
             head.run(store.close())
+
+
+def _roomy_pace() -> Pace:
+    """A node's budgets, with room for the inventories of all attacks: over its budget a node waits
+    2 s for each, and here that would be for each attack (tests/api/test_paced.py has the wait)."""
+    return Pace(inventories=Budget(0.5, 1_000))
 
 
 def _known(head: Head) -> bool:

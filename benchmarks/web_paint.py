@@ -144,6 +144,7 @@ def paint(head: Head, nodes: int) -> dict[str, tuple[float, float]]:
         for _ in range(ROUNDS):
             context = browser.new_context(viewport=SCREEN)
             page = context.new_page()
+            page.once("dialog", lambda asked: asked.accept())
             page.goto(caller.post("/v1/session/links").json()["url"])
             page.get_by_role("heading", name="Overview").wait_for()
             kept = context.storage_state()

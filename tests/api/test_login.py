@@ -14,6 +14,7 @@ from corral.domain.people import Role, Token, TokenKind, User, role_of
 from tests.api.heads import TOKENS, Head
 
 OURS = {"Sec-Fetch-Site": "same-origin"}
+PAGE = "Corral-Page"
 
 
 def browser(head: Head, **headers: str) -> httpx2.Client:
@@ -25,6 +26,7 @@ def logged_in(head: Head, who: str = "alice", **headers: str) -> Iterator[httpx2
     with browser(head, **headers) as made:
         answer = made.post("/v1/session", headers={"Authorization": f"Bearer {TOKENS[who]}"})
         assert answer.status_code == 201, answer.text
+        made.headers[PAGE] = answer.json()["page_secret"]
         yield made
 
 
@@ -70,6 +72,7 @@ def test_who_logs_out_is_let_in_no_more_by_the_same_cookie(head: Head) -> None:
         assert not dict(one.cookies)
         with browser(head, **OURS) as other:
             other.cookies.update(kept)
+            other.headers[PAGE] = one.headers[PAGE]
             assert code(other.get("/v1/session")) == (401, "token_revoked")
     with head.http("alice") as own:
         assert code(own.delete("/v1/session")) == (409, "conflict")  # that would end the token
@@ -84,6 +87,7 @@ def test_a_link_opens_one_session_and_is_used_up(head: Head) -> None:
     shown = {"Authorization": f"Bearer {secret}"}
     with browser(head, **OURS) as one:
         told = one.post("/v1/session", headers=shown).json()
+        one.headers[PAGE] = told["page_secret"]
         assert (told["user"], told["role"]) == ("vera", "viewer")
         assert told["expires_at"] > made["expires_at"]  # a session outlasts its link
         assert one.get("/v1/status").status_code == 200
@@ -97,6 +101,7 @@ def test_a_session_ends_with_the_token_that_opened_it_at_the_latest(head: Head) 
     shown = {"Authorization": f"Bearer {token['token']}"}
     with browser(head, **OURS) as one:
         opened = one.post("/v1/session", headers=shown).json()
+        one.headers[PAGE] = opened["page_secret"]
         assert opened["expires_at"] <= token["expires_at"]
         link = one.post("/v1/session/links").json()["url"].partition("#login=")[2]
     with browser(head, **OURS) as other:

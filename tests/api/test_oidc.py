@@ -18,7 +18,7 @@ from corral.domain.people import Role
 from corral.domain.sign_on import SignOnRule
 from tests import oidc
 from tests.api.heads import Head, RealClock
-from tests.api.test_login import OURS
+from tests.api.test_login import OURS, PAGE
 
 ROLES = (("ml-team", Role.USER), ("ops", Role.OPERATOR), ("lead", Role.ADMIN))
 
@@ -68,7 +68,17 @@ def come_back(one: httpx2.Client, to: str = "/jobs") -> httpx2.Response:
     off = one.get("/v1/oidc/start", params={"to": to})
     assert off.status_code == 302, off.text
     back = httpx2.get(off.headers["location"], trust_env=False)
-    return one.get(back.headers["location"])
+    return arrived(one, back.headers["location"])
+
+
+def arrived(one: httpx2.Client, back: str) -> httpx2.Response:
+    """What this head says, and the page's secret taken from the address as the page does it."""
+    answer = one.get(back)
+    place, found, secret = answer.headers.get("location", "").partition("#session=")
+    if found:
+        one.headers[PAGE] = secret
+        answer.headers["location"] = place
+    return answer
 
 
 def link(admin: httpx2.Client, user: str, there: oidc.Provider, subject: str) -> None:

@@ -52,6 +52,7 @@ class Visit:
         self.page.goto(f"{self.url}{path}")
 
     def log_in(self, link: str) -> None:
+        self.page.once("dialog", lambda asked: asked.accept())  # it asks who is to be logged in
         self.page.goto(link)
         self.page.get_by_role("heading", name="Overview").wait_for()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -53,11 +54,29 @@ def test_who_logs_in_at_the_provider_is_where_they_wanted_to_be(
         assert "ann" in {one.name for one in client.users()}
     assert token.startswith("corral_")
     page.get_by_role("button", name="Log out").click()
-    there.who = {"preferred_username": "eve", "groups": []}
+    ann, there.who = there.who, {"preferred_username": "eve", "groups": []}
     page.get_by_role("link", name="Log in with 127.0.0.1").click()
     page.get_by_role("heading", name="You are not logged in").wait_for()
     page.get_by_text("none of your groups").wait_for()
+    there.who = ann
     page.get_by_role("link", name="Log in").click()
     page.get_by_label("Token").wait_for()
     context.close()
     assert visit.wrong == []
+
+
+def test_who_types_the_code_of_a_terminal_logs_it_in(browser: Browser, here: House) -> None:
+    url = here.answer("status")["head"]["url"]
+    with httpx2.Client(base_url=url, trust_env=False) as terminal:
+        begun = terminal.post("/v1/oidc/terminals").json()
+        context = browser.new_context()
+        context.set_default_timeout(1000 * PATIENCE_SECONDS)
+        page = context.new_page()
+        page.goto(f"{url}/v1/oidc/terminal?id={begun['id']}")
+        page.get_by_role("heading", name="Log in a terminal as ann").wait_for()
+        page.get_by_label("Code").fill(begun["code"])
+        page.get_by_role("button", name="Log in the terminal").click()
+        page.get_by_role("heading", name="ann is logged in there").wait_for()
+        context.close()
+        fetched = terminal.post("/v1/oidc/terminals/token", json={"secret": begun["secret"]})
+    assert fetched.json()["user"] == "ann"

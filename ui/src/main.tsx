@@ -2,7 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { createRoot } from "react-dom/client";
 import { again, session, status } from "./api/queries";
-import { followLink, linkIn, mayBeIn } from "./api/session";
+import { arrive, followLink, linkIn, mayBeIn, openedIn } from "./api/session";
 import "./look/base.css";
 import "./look/frame.css";
 import "./look/parts.css";
@@ -15,8 +15,12 @@ const client = new QueryClient({
 
 applyTheme();
 const link = linkIn(location.hash);
+const opened = openedIn(location.hash);
+if (link || opened) {
+  history.replaceState(null, "", location.pathname + location.search); // a secret, and not kept
+}
+if (opened) await arrive(opened).catch(() => undefined);
 if (link) {
-  history.replaceState(null, "", location.pathname); // it is a secret, and is not kept
   await followLink(link).catch(() => undefined); // one that is used up: the log-in page says what to do
 }
 void client.prefetchQuery(session);

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
+from hmac import compare_digest
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -88,6 +89,8 @@ class Caller:
     more: Roles = NO_MORE  # that the cluster's settings let call the route
     operated: Set[QueueName] = frozenset()
     kind: TokenKind = TokenKind.BEARER
+    origin: TokenId | None = None  # the token that has opened the session or link
+    page_sha256: str | None = None  # of the secret beside a session's cookie
     key: Key = ("", "")
 
     @property
@@ -309,6 +312,18 @@ def check_kind(caller: Caller, *, in_cookie: bool) -> None:
         )
 
 
+def check_page(caller: Caller, shown: str) -> None:
+    """Refuse a session's cookie without the secret that only pages of this head can read.
+
+    Raises: Unauthorised.
+    """
+    digest = caller.page_sha256
+    if digest is None or not compare_digest(token_digest(shown), digest):
+        raise Unauthorised(
+            "the session's cookie came without the secret of its page", hint="log in again"
+        )
+
+
 def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller:
     """Whom the token lets in at this moment. Raises: Unauthorised."""
     token, user = identity
@@ -325,6 +340,8 @@ def caller_by(identity: Identity, now: float, *, renews: bool = False) -> Caller
         node=token.node,
         expires_at=token.expires_at,
         kind=token.kind,
+        origin=token.origin,
+        page_sha256=token.page_sha256,
         jobs_after=0 if user is None else user.jobs_after,
         limits=user.limits if user is not None else (),
     )

@@ -1,7 +1,8 @@
 """A browser's session: a token of its own in a cookie that no script reads.
 
 A cookie is sent by the browser whoever has made the page, so it counts only where the browser
-itself says that the request comes from a page of this head (docs/decisions/0056).
+itself says that the request comes from a page of this head (docs/decisions/0056), and with a second
+secret that a browser shows to pages of this head alone (docs/decisions/0087).
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from corral.api.auth import bearer
 from corral.domain.errors import Unauthorised
 
 Headers = Iterable[tuple[bytes, bytes]]
+PAGE_SECRET: Final = b"corral-page"  # the header with a session's second secret
 OUR_PAGES: Final = (b"same-origin", b"none")  # none: an address that somebody has typed
 _LOG_IN: Final = "open the pages by: corral ui"
 
@@ -43,6 +45,12 @@ def shown(headers: Headers, cookie: str) -> tuple[str, bool]:
         return bearer(found), False
     check_origin(found)
     return secret, True
+
+
+def page_secret(headers: Headers) -> str:
+    """Return the secret that a page has sent beside the cookie; "" without one."""
+    found = [value for name, value in headers if name.lower() == PAGE_SECRET]
+    return found[0].decode("latin-1") if len(found) == 1 else ""
 
 
 def _kept(headers: Headers, cookie: str) -> str | None:

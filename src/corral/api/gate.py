@@ -15,13 +15,14 @@ from corral.api.auth import (
     JobTokens,
     check_host,
     check_kind,
+    check_page,
     identify,
     source_of,
     token_digest,
 )
 from corral.api.begun import Begun
 from corral.api.body import BODY_SIZE, OPEN_BYTES, check_headers, read_json
-from corral.api.cookies import session_cookie, shown
+from corral.api.cookies import page_secret, session_cookie, shown
 from corral.api.errors import REFUSED, TooMany, answer, bug
 from corral.api.failed_log_ins import FailedLogIns
 from corral.api.failures import HOLD_SECONDS, Failures
@@ -173,6 +174,8 @@ class Gate:
             renews = scope["path"] == RENEW
             caller = await identify(self._control.store, secret, now, self._jobs, renews=renews)
             check_kind(caller, in_cookie=in_cookie)
+            if in_cookie:
+                check_page(caller, page_secret(scope["headers"]))
         except (Unauthorised, TooMany) as error:
             self._log_ins.note(address, error.code, getattr(error, "about", ""))
             refusal = self._failures.note(address, error)

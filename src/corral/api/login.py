@@ -1,5 +1,6 @@
 """Sessions of browsers: a token is shown once, and the browser gets one of its own in a cookie."""
 
+import secrets
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -28,17 +29,22 @@ async def session(house: Within, caller: Asker) -> wire.Session:
 
 
 @router.post("/v1/session", status_code=201)
-async def log_in(response: Response, house: Within, caller: Asker) -> wire.Session:
-    """A session for who shows a token, or a link's: a token of its own, in a cookie alone."""
+async def log_in(response: Response, house: Within, caller: Asker) -> wire.SessionOpened:
+    """A session for who shows a token, or a link's: a token of its own, in a cookie alone, and a
+    second secret for the page."""
     now, end = house.control.clock.wall(), caller.expires_at
     if house.links.use(caller.token):
         end = house.links.end_of(caller.token)
         entry = caller.entry(now, on=caller.token, detail="a link, used once")
         await house.control.store.revoke_token(caller.token, at=now, entry=entry)
     expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
-    secret = await _token(house, caller, expires_at, "a browser's session", TokenKind.SESSION)
+    page = secrets.token_urlsafe(32)
+    secret = await _token(
+        house, caller, expires_at, "a browser's session", TokenKind.SESSION, page_secret=page
+    )
     keep_session(house, response, secret, expires_at - now)
-    return _told(house, caller.name, caller.role, expires_at)
+    told = _told(house, caller.name, caller.role, expires_at)
+    return wire.SessionOpened(**told.model_dump(), page_secret=page)
 
 
 def keep_session(house: House, response: Response, secret: str, seconds: float) -> None:
@@ -83,13 +89,25 @@ async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
 
 
 async def _token(
-    house: House, caller: Caller, expires_at: float, what: str, kind: TokenKind
+    house: House,
+    caller: Caller,
+    expires_at: float,
+    what: str,
+    kind: TokenKind,
+    page_secret: str = "",
 ) -> str:
     """A token with the rights of the one that is shown, and no longer than it."""
     now = house.control.clock.wall()
     idle = IDLE_SECONDS if kind == TokenKind.SESSION else None
     secret, made = fresh_token(
-        caller.name, caller.role, now, expires_at, kind=kind, idle_seconds=idle
+        caller.name,
+        caller.role,
+        now,
+        expires_at,
+        kind=kind,
+        idle_seconds=idle,
+        origin=caller.origin or caller.token,
+        page_secret=page_secret,
     )
     entry = caller.entry(now, on=made.id, detail=f"{what}, until {expires_at:.0f}")
     store, quotas = house.control.store, house.quotas.of_caller(caller)

@@ -117,8 +117,7 @@ async def back(
             person = TerminalPerson(name=user.name, role=role, source=source)
             response: Response = code_page(house, terminal, person)
         else:
-            response = RedirectResponse(begun["to"], 303, {"Cache-Control": "no-store"})
-            await _open_session(house, response, claims, provider, source)
+            response = await _open_session(house, begun["to"], claims, provider, source)
     except CorralError as refused:
         response = refusal_page(_noted(house, refused, source))
         refuse_terminal(house, terminal, refused)
@@ -164,13 +163,15 @@ def _pending(house: House, unlinked: IdentityNotLinked) -> IdentityNotLinked:
 
 
 async def _open_session(
-    house: House, response: Response, claims: Mapping[str, Any], provider: SignOn, source: str
-) -> None:
-    """Open a session of the user whom the claims identify.
+    house: House, to: str, claims: Mapping[str, Any], provider: SignOn, source: str
+) -> Response:
+    """Open a session of the user whom the claims identify. The page's secret is in the part of the
+    address that no browser sends.
 
     Raises: Forbidden, IdentityNotLinked, UserDisabled, OverQuota.
     """
     user, role = await user_by_claims(house, claims, provider.rule, source)
+    page = secrets.token_urlsafe(32)
     secret, _ = await add_token(
         house,
         user,
@@ -179,8 +180,12 @@ async def _open_session(
         source=source,
         kind=TokenKind.SESSION,
         detail="a browser's session, by the provider's word",
+        page_secret=page,
     )
+    there = f"{to.partition('#')[0]}#session={page}"
+    response = RedirectResponse(there, 303, {"Cache-Control": "no-store"})
     keep_session(house, response, secret, PROVIDER_SECONDS)
+    return response
 
 
 def provider_of(house: House) -> SignOn:

@@ -228,8 +228,10 @@ def fresh_token(
     *,
     kind: TokenKind = TokenKind.BEARER,
     idle_seconds: float | None = None,
+    origin: TokenId | None = None,
+    page_secret: str = "",
 ) -> tuple[str, Token]:
-    """A secret that nobody has seen, and what is kept of it."""
+    """A secret that nobody has seen, and what is kept of it. `page_secret`: of a session."""
     secret = PREFIX + secrets.token_urlsafe(32)
     digest = token_digest(secret)
     made = Token(
@@ -241,6 +243,8 @@ def fresh_token(
         expires_at=expires_at,
         kind=kind,
         idle_seconds=idle_seconds,
+        origin=origin,
+        page_sha256=token_digest(page_secret) if page_secret else None,
     )
     return secret, made
 

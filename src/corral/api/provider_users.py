@@ -71,13 +71,16 @@ async def add_token(
     source: str,
     kind: TokenKind,
     detail: str,
+    page_secret: str = "",
 ) -> tuple[str, Token]:
     """Add a token of a user who has just logged in. Returns: its secret, and what is kept of it.
 
     Raises: OverQuota.
     """
     store, now = house.control.store, house.control.clock.wall()
-    secret, token = fresh_token(user.name, role, now, now + seconds, kind=kind)
+    secret, token = fresh_token(
+        user.name, role, now, now + seconds, kind=kind, page_secret=page_secret
+    )
     entry = _entry(user.name, role, source, _ENTRIES[kind], now, on=token.id, detail=detail)
     tokens = sum(is_valid(one, user.name, now) for one in await store.tokens())
     with house.quotas.taking(house.quotas.of_user(user), Quota.TOKENS, used=tokens, asked=1):

@@ -106,8 +106,12 @@ class TokenKind(StrEnum):
 class Token:
     """What a user or a node shows. The secret itself is never kept: only its SHA-256.
 
-    `role` is the most that it lets its user do. `user` of a node's token is the node, of a join
-    token who made it; `uses_left`: so many machines a join token still lets in.
+    Args:
+        role: The most that it lets its user do.
+        user: Owner; of a node's token the node, of a join token whoever made it.
+        uses_left: Number of machines that a join token still lets in.
+        origin: Token by which a session or a link was opened; it ends with that one.
+        page_sha256: Digest of the secret that pages send beside a session's cookie.
     """
 
     id: TokenId
@@ -122,6 +126,8 @@ class Token:
     uses_left: int | None = None
     kind: TokenKind = TokenKind.BEARER
     idle_seconds: float | None = None  # without a use for so long it ends
+    origin: TokenId | None = None
+    page_sha256: str | None = None
 
     def __post_init__(self) -> None:
         if (self.node is not None) != (self.role == Role.NODE):

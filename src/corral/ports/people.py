@@ -35,7 +35,8 @@ class People(Protocol):
         entry: AuditEntry,
     ) -> User | None:
         """The user afterwards; None when there is none of this name. `limits`: quotas of their own
-        by name; None takes one away, and others stay.
+        by name; None takes one away, and others stay. Another role, and being disabled, revokes
+        the user's sessions and links.
 
         Raises: Conflict when nobody would be left who is an admin.
         """
@@ -68,7 +69,8 @@ class People(Protocol):
         ...
 
     async def revoke_token(self, id: TokenId, *, at: float, entry: AuditEntry) -> Token | None:
-        """The token afterwards; None when there is none of this id. Again is harmless."""
+        """The token afterwards; None when there is none of this id. Again is harmless. Sessions
+        and links that it has opened are revoked with it."""
         ...
 
     async def forget_token(self, id: TokenId, *, entry: AuditEntry) -> bool:

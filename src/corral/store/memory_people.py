@@ -1,7 +1,7 @@
 """Users, tokens and the audit log of the store in memory: the model of the tables."""
 
 import hmac
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,8 @@ from corral.store.people_rules import (
     check_governed,
     check_identity_free,
     check_name_free,
+    ended_with_token,
+    ended_with_user,
     renewed,
     spent,
     used_later,
@@ -66,6 +68,7 @@ class MemoryPeople:
         after = changed(before, role, disabled, limits)
         check_governed(self._users.values(), before, after)
         self._users[name] = after
+        self._keep_tokens(ended_with_user(before, after, self._tokens.values(), entry.at))
         self._add_entry(entry)
         return after
 
@@ -84,13 +87,8 @@ class MemoryPeople:
         if name not in self._users:
             return None
         check_governed(self._users.values(), self._users[name], None)
-        valid = [
-            token
-            for token in self._tokens.values()
-            if token.user == name and token.node is None and token.revoked_at is None
-        ]
-        for token in valid:
-            self._tokens[token.id] = replace(token, revoked_at=at)
+        ended = ended_with_user(self._users[name], None, self._tokens.values(), at)
+        self._keep_tokens(ended)
         own = [kept for kept in self._secrets.values() if kept.by == name]
         for kept in own:
             if kept.for_everybody:
@@ -99,7 +97,7 @@ class MemoryPeople:
                 del self._secrets[kept.name]
         shared = sum(kept.for_everybody for kept in own)
         removed = Removed(
-            secrets_removed=len(own) - shared, secrets_kept=shared, tokens_revoked=len(valid)
+            secrets_removed=len(own) - shared, secrets_kept=shared, tokens_revoked=len(ended)
         )
         del self._users[name]
         self._add_entry(replace(entry, detail=removed.text))
@@ -119,9 +117,13 @@ class MemoryPeople:
         token = self._tokens.get(id)
         if token is None or token.revoked_at is not None:
             return token
-        self._tokens[id] = replace(token, revoked_at=at)
+        revoked = replace(token, revoked_at=at)
+        self._keep_tokens([revoked, *ended_with_token(revoked, self._tokens.values(), at)])
         self._add_entry(entry)
-        return self._tokens[id]
+        return revoked
+
+    def _keep_tokens(self, changed: Iterable[Token]) -> None:
+        self._tokens.update((token.id, token) for token in changed)
 
     async def forget_token(self, id: TokenId, *, entry: AuditEntry) -> bool:
         if self._tokens.pop(id, None) is None:

@@ -22,6 +22,8 @@ from corral.store.people_rules import (
     check_governed,
     check_identity_free,
     check_name_free,
+    ended_with_token,
+    ended_with_user,
     renewed,
     spent,
     used_later,
@@ -88,6 +90,8 @@ def change_user(
     after = changed(before, role, disabled, limits)
     check_governed(known.values(), before, after)
     _set_user(connection, after)
+    for token in ended_with_user(before, after, all_tokens(connection), entry.at):
+        _set_token(connection, token)
     add_entry(connection, entry)
     return after
 
@@ -118,16 +122,12 @@ def remove_user(
     if name not in known:
         return None
     check_governed(known.values(), known[name], None)
-    valid = [
-        token
-        for token in all_tokens(connection)
-        if token.user == name and token.node is None and token.revoked_at is None
-    ]
-    for token in valid:
-        _set_token(connection, replace(token, revoked_at=at))
+    ended = ended_with_user(known[name], None, all_tokens(connection), at)
+    for token in ended:
+        _set_token(connection, token)
     own = secrets.c.by == name
     removed = Removed(
-        tokens_revoked=len(valid),
+        tokens_revoked=len(ended),
         secrets_removed=connection.execute(
             delete(secrets).where(own, secrets.c.everybody == 0)
         ).rowcount,
@@ -167,7 +167,8 @@ def revoke_token(connection: Connection, id: TokenId, at: float, entry: AuditEnt
     if token is None or token.revoked_at is not None:
         return token
     revoked = replace(token, revoked_at=at)
-    _set_token(connection, revoked)
+    for one in (revoked, *ended_with_token(revoked, all_tokens(connection), at)):
+        _set_token(connection, one)
     add_entry(connection, entry)
     return revoked
 

@@ -14,6 +14,7 @@ from corral.domain.people import (
     Role,
     Speaker,
     Token,
+    TokenKind,
     User,
 )
 from corral.domain.place import label_text
@@ -71,6 +72,36 @@ def changed(
         disabled=user.disabled if disabled is None else disabled,
         limits=tuple(sorted((name, most) for name, most in own.items() if most is not None)),
     )
+
+
+def ended_with_user(
+    before: User, after: User | None, tokens: Iterable[Token], at: float
+) -> list[Token]:
+    """Return the user's tokens that end by a change, revoked: all of a user who is removed, and
+    sessions and links of one whose role changes, or who is disabled."""
+    if after is None:
+        ends = set(TokenKind)
+    elif after.role != before.role or (after.disabled and not before.disabled):
+        ends = {TokenKind.SESSION, TokenKind.LINK}
+    else:
+        return []
+    return [
+        replace(token, revoked_at=at)
+        for token in tokens
+        if token.user == before.name
+        and token.node is None
+        and token.revoked_at is None
+        and token.kind in ends
+    ]
+
+
+def ended_with_token(revoked: Token, tokens: Iterable[Token], at: float) -> list[Token]:
+    """Return the sessions and links that the token has opened, revoked."""
+    return [
+        replace(token, revoked_at=at)
+        for token in tokens
+        if token.origin == revoked.id and token.revoked_at is None
+    ]
 
 
 def spent(token: Token | None, at: float) -> Token | None:

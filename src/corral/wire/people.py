@@ -18,6 +18,7 @@ __all__ = [
     "PendingLogIns",
     "RoleName",
     "Session",
+    "SessionOpened",
     "TerminalBegun",
     "TerminalFetch",
     "TerminalToken",
@@ -256,6 +257,13 @@ class Session(Answer):
     cluster: str
     engine: str
     version: str
+
+
+class SessionOpened(Session):
+    """The one answer that holds `page_secret`. Pages send it in the header Corral-Page, beside the
+    cookie: without it the cookie lets in nobody."""
+
+    page_secret: str
 
 
 class LinkMade(Answer):

@@ -17,6 +17,7 @@ from corral.domain.people import (
     Speaker,
     SpeakerKind,
     Token,
+    TokenKind,
     User,
     token_id,
 )
@@ -172,6 +173,40 @@ def test_a_revoked_token_stays_revoked_also_when_it_is_brought_again(place: Plac
         assert not await store.add_token(token(), entry=entry("token.create"))
         assert await store.tokens() == [revoked]
         assert await said(store) == ["token.create", "token.revoke"]
+
+    place.run(scenario)
+
+
+def test_sessions_end_with_their_token_and_with_the_role_or_standing_of_their_user(
+    place: Place,
+) -> None:
+    ids = {digit: f"{digit}" * 64 for digit in "123456"}
+
+    def session(digit: str, of: UserName = ANN, **more: Any) -> Token:
+        return token(ids[digit], of, kind=TokenKind.SESSION, page_sha256="f" * 64, **more)
+
+    async def over(store: Store) -> set[str]:
+        return {one.sha256[0] for one in await store.tokens() if one.revoked_at is not None}
+
+    async def scenario(store: Store) -> None:
+        await store.add_user(user(), entry=entry())
+        await store.add_user(user(BOB, Role.USER), entry=entry())
+        bearer = token(ids["1"], BOB)
+        for made in (bearer, session("2", BOB, origin=bearer.id), session("3", BOB), session("4")):
+            await store.add_token(made, entry=entry())
+        await store.change_user(BOB, limits={"jobs": 1}, entry=entry())
+        await store.change_user(BOB, role=Role.USER, entry=entry())
+        assert await over(store) == set()
+        await store.revoke_token(bearer.id, at=5.0, entry=entry())
+        assert await over(store) == {"1", "2"}
+        await store.change_user(BOB, role=Role.VIEWER, entry=replace(entry(), at=6.0))
+        assert await over(store) == {"1", "2", "3"}
+        await store.add_token(session("5", BOB), entry=entry())
+        await store.add_token(token(ids["6"], BOB), entry=entry())
+        await store.change_user(BOB, disabled=True, entry=replace(entry(), at=7.0))
+        assert await over(store) == {"1", "2", "3", "5"}, "a token of a program stays"
+        kept = {one.sha256[0]: one.revoked_at for one in await store.tokens()}
+        assert (kept["2"], kept["3"], kept["5"]) == (5.0, 6.0, 7.0)
 
     place.run(scenario)
 

@@ -1,4 +1,6 @@
-/** Requests to the head, by the session's cookie. */
+/** Requests to the head, by the session's cookie and the page's secret. */
+
+import { pageHeaders } from "./secret";
 
 export class Refused extends Error {
   constructor(
@@ -23,10 +25,16 @@ export function withQuery(path: string, query: Query = {}): string {
   return text ? `${path}?${text}` : path;
 }
 
-async function ask<T>(method: string, path: string, body?: unknown, token?: string): Promise<T> {
-  const headers: Record<string, string> = {};
+/** What is shown instead of the session: a token, or another secret of the page. */
+interface Shown {
+  token?: string;
+  page?: string;
+}
+
+async function ask<T>(method: string, path: string, body?: unknown, shown: Shown = {}): Promise<T> {
+  const headers: Record<string, string> = pageHeaders(shown.page);
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (token) headers.Authorization = `Bearer ${token}`;
+  if (shown.token) headers.Authorization = `Bearer ${shown.token}`;
   let answer: Response;
   try {
     const text = body === undefined ? null : JSON.stringify(body);
@@ -41,10 +49,10 @@ async function ask<T>(method: string, path: string, body?: unknown, token?: stri
   throw new Refused(answer.status, error.code, error.message, error.hint);
 }
 
-export const get = <T>(path: string, query?: Query, token?: string): Promise<T> =>
-  ask<T>("GET", withQuery(path, query), undefined, token);
-export const post = <T>(path: string, body?: unknown, token?: string): Promise<T> =>
-  ask<T>("POST", path, body, token);
+export const get = <T>(path: string, query?: Query, shown?: Shown): Promise<T> =>
+  ask<T>("GET", withQuery(path, query), undefined, shown);
+export const post = <T>(path: string, body?: unknown, shown?: Shown): Promise<T> =>
+  ask<T>("POST", path, body, shown);
 export const remove = (path: string): Promise<void> => ask<void>("DELETE", path);
 
 export const part = encodeURIComponent;

@@ -3,10 +3,12 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { get } from "./http";
+import { follow } from "./stream";
 import type { Event } from "./types";
 
 const KEPT = 200;
 const PAUSE_MS = 1000;
+const AGAIN_MS = 3000;
 
 type Link = "connecting" | "live" | "away";
 interface Heard {
@@ -70,41 +72,45 @@ function renewer(client: QueryClient): (keys: string[]) => void {
 
 /** Listen until the answer is called. The stream begins at the newest event; a lost one goes on. */
 export function listen(client: QueryClient): () => void {
-  let source: EventSource | undefined;
+  let stop: (() => void) | undefined;
   let over = false;
   const renew = renewer(client);
+  const again = () => {
+    if (!over) window.setTimeout(open, AGAIN_MS);
+  };
   const open = async (): Promise<void> => {
+    if (over) return;
+    let after = 0;
     try {
       const recent = await get<{ events: Event[] }>("/v1/events", { newest: KEPT });
       if (over) return;
       say({ events: recent.events.reverse() });
-      const after = recent.events[0]?.number ?? 0;
-      source = new EventSource(`/v1/events?follow=1&after=${after}`);
+      after = recent.events[0]?.number ?? 0;
     } catch {
       say({ link: "away" });
-      if (!over) window.setTimeout(open, 3000);
+      again();
       return;
     }
-    source.onopen = () => {
-      if (heard.link === "away") void client.invalidateQueries();
-      say({ link: "live" });
-    };
-    source.onerror = () => {
-      say({ link: "away" });
-      if (source?.readyState === EventSource.CLOSED && !over) {
-        source.close();
-        window.setTimeout(open, 3000);
-      }
-    };
-    source.onmessage = (message) => {
-      const event = JSON.parse(message.data) as Event;
-      say({ events: [event, ...heard.events].slice(0, KEPT) });
-      renew(touched(event));
-    };
+    stop = follow(() => `/v1/events?follow=1&after=${after}`, {
+      opened: () => {
+        if (heard.link === "away") void client.invalidateQueries();
+        say({ link: "live" });
+      },
+      received: (sent) => {
+        if (sent.kind) return;
+        const event = JSON.parse(sent.data) as Event;
+        say({ events: [event, ...heard.events].slice(0, KEPT) });
+        renew(touched(event));
+      },
+      lost: (final) => {
+        say({ link: "away" });
+        if (final) again();
+      },
+    });
   };
   void open();
   return () => {
     over = true;
-    source?.close();
+    stop?.();
   };
 }

@@ -1,18 +1,25 @@
-/** Logging in and out: a token, or a link's, is exchanged for a cookie that no script reads. */
+/** Logging in and out: a token, or a link's, is exchanged for a cookie that no script reads and a
+ * second secret that pages of this head alone can read. */
 
 import { get, post, Refused, remove } from "./http";
-import type { Session } from "./types";
+import { dropPageSecret, keepPageSecret, pageSecret } from "./secret";
+import type { Session, SessionOpened } from "./types";
 
 const LINK = /^#login=([\w.~+/=-]{16,512})$/;
-const HERE = "corral-session";
+const BACK = /^#session=([\w-]{16,128})$/;
 
 /** The secret of a link that logs in once, if the address holds one. */
 export function linkIn(hash: string): string | undefined {
   return LINK.exec(hash)?.[1];
 }
 
+/** The page's secret of a session that the provider's log-in has just opened. */
+export function openedIn(hash: string): string | undefined {
+  return BACK.exec(hash)?.[1];
+}
+
 /** Whether there may be a session: one was begun in this browser, and not ended. */
-export const mayBeIn = (): boolean => localStorage.getItem(HERE) !== null;
+export const mayBeIn = (): boolean => pageSecret() !== null;
 
 /** Who is logged in. The head is asked only where somebody has logged in with this browser: it
  * would answer a first visit with a 401, which every browser writes down as an error. */
@@ -21,37 +28,43 @@ export async function whoIsIn(): Promise<Session> {
   try {
     return await get<Session>("/v1/session");
   } catch (wrong) {
-    if (wrong instanceof Refused && wrong.status === 401) localStorage.removeItem(HERE);
+    if (wrong instanceof Refused && wrong.status === 401) dropPageSecret();
     throw wrong;
   }
 }
 
-/** From now on there may be a session: one was begun here, or is at the provider. */
-export const setOut = (): void => localStorage.setItem(HERE, "1");
+/** Keep the secret of a session that was opened by the provider. One that does not go with the
+ * cookie was put into a link by somebody, and replaces nothing. */
+export async function arrive(secret: string): Promise<void> {
+  await get<Session>("/v1/session", undefined, { page: secret });
+  keepPageSecret(secret);
+}
 
-/** The question before a link logs somebody in. None: it is the same user, or nobody was. */
+/** The question before a link logs somebody in. None: the same user is logged in. */
 export function questionOf(now: string | undefined, next: string): string | undefined {
-  if (now === undefined || now === next) return undefined;
+  if (now === next) return undefined;
+  if (now === undefined) return `Log in as ${next}?`;
   return `Log in as ${next}? You are now ${now}.`;
 }
 
-/** Log in by a link, which puts nobody silently in place of who is logged in. */
+/** Log in by a link, which logs nobody in silently: it may be a link of somebody else. */
 export async function followLink(secret: string): Promise<void> {
-  if (mayBeIn()) {
-    const next = await get<Session>("/v1/session", undefined, secret);
-    const now = await whoIsIn().catch(() => undefined);
-    const question = questionOf(now?.user, next.user);
-    if (question && !window.confirm(question)) return;
-  }
+  const next = await get<Session>("/v1/session", undefined, { token: secret });
+  const now = await whoIsIn().catch(() => undefined);
+  const question = questionOf(now?.user, next.user);
+  if (question && !window.confirm(question)) return;
   await logIn(secret);
 }
 
 export async function logIn(secret: string): Promise<void> {
-  await post<Session>("/v1/session", undefined, secret);
-  setOut();
+  const opened = await post<SessionOpened>("/v1/session", undefined, { token: secret });
+  keepPageSecret(opened.page_secret);
 }
 
 export async function logOut(): Promise<void> {
-  localStorage.removeItem(HERE);
-  await remove("/v1/session");
+  try {
+    await remove("/v1/session");
+  } finally {
+    dropPageSecret();
+  }
 }

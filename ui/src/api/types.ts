@@ -990,6 +990,16 @@ export interface Session {
   version: string;
 }
 
+export interface SessionOpened {
+  cluster: string;
+  engine: string;
+  expires_at: number | null;
+  page_secret: string;
+  role: string;
+  user: string;
+  version: string;
+}
+
 export interface Shape {
   cpus_per_node: number;
   gpu_type: string | null;

@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { get, withQuery } from "../api/http";
 import { session } from "../api/queries";
-import { logIn, setOut } from "../api/session";
+import { logIn } from "../api/session";
 import type { SignOn } from "../api/types";
 import { Wrong } from "../parts/basic";
 import { Icon } from "../parts/Icon";
@@ -59,7 +59,7 @@ function Provider() {
   const to = location.pathname + location.search;
   return (
     <>
-      <a className="button main" href={withQuery("/v1/oidc/start", { to })} onClick={setOut}>
+      <a className="button main" href={withQuery("/v1/oidc/start", { to })}>
         Log in with {data.provider}
       </a>
       <p className="soft">or by a token of this cluster:</p>

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from "react";
 import { part, withQuery } from "../api/http";
+import { follow } from "../api/stream";
 import type { JobDetail } from "../api/types";
 import { Card } from "./basic";
 import { marker } from "./lines";
@@ -47,23 +48,32 @@ export function Logs({ job }: { job: JobDetail }) {
       timer = undefined;
       setText(kept);
     };
-    const path = withQuery(`/v1/jobs/${part(id)}/logs`, { follow: 1, rank, tail: TAIL_LINES });
-    const source = new EventSource(path);
-    source.onopen = () => setLost(false);
-    source.onmessage = (message) => {
-      const piece = JSON.parse(message.data) as Piece;
-      if (piece.end) {
-        setEnd(piece.end);
-        source.close();
-      }
-      const said = piece.data.replace(ESCAPES, "");
-      const more = mixed ? lines.take(piece.rank, said) + (piece.end ? lines.rest() : "") : said;
-      kept = lastPart(kept + more, KEPT_CHARACTERS);
-      timer ??= window.setTimeout(draw, DRAW_MS);
+    const places = new Map<string, string>();
+    const address = () => {
+      const after = [...places].map(([key, place]) => `${key}:${place}`).join(",");
+      const from = after ? { after } : { tail: TAIL_LINES };
+      return withQuery(`/v1/jobs/${part(id)}/logs`, { follow: 1, rank, ...from });
     };
-    source.onerror = () => setLost(true);
+    const stop = follow(address, {
+      opened: () => setLost(false),
+      received: (sent) => {
+        if (sent.kind) return;
+        const piece = JSON.parse(sent.data) as Piece;
+        const cut = sent.id.lastIndexOf(":");
+        if (cut > 0) places.set(sent.id.slice(0, cut), sent.id.slice(cut + 1));
+        const said = piece.data.replace(ESCAPES, "");
+        const more = mixed ? lines.take(piece.rank, said) + (piece.end ? lines.rest() : "") : said;
+        kept = lastPart(kept + more, KEPT_CHARACTERS);
+        timer ??= window.setTimeout(draw, DRAW_MS);
+        if (piece.end) {
+          setEnd(piece.end);
+          stop();
+        }
+      },
+      lost: () => setLost(true),
+    });
     return () => {
-      source.close();
+      stop();
       window.clearTimeout(timer);
     };
   }, [id, rank, mixed]);

@@ -3,9 +3,10 @@
 import pytest
 
 from corral.domain.attempt import Exit
+from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import FAILURES, FailureKind
 from corral.domain.ids import NodeId
-from corral.health.causes import RankEnd, failure_of
+from corral.health.causes import failure_of
 
 N = NodeId("n1")
 K = FailureKind

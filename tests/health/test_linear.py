@@ -15,9 +15,10 @@ import pytest
 from corral.api.body import check_json
 from corral.api.errors import RequestInvalid
 from corral.domain.attempt import Exit
+from corral.domain.diagnosis import RankEnd
 from corral.domain.ids import NodeId
 from corral.health import causes, frames, patterns, printed, waits
-from corral.health.causes import RankEnd, failure_of
+from corral.health.causes import failure_of
 from corral.health.patterns import LINE_CHARACTERS, PATTERNS
 
 ops: Any = import_module("re._constants")

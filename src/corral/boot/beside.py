@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from corral.boot.foreteller import ForetellerProcess
 from corral.boot.planner import PlannerProcess
+from corral.boot.reader import ReaderProcess
 from corral.boot.settings import ClusterSettings
 from corral.ports.clock import Clock
 
@@ -14,14 +15,16 @@ class Beside:
 
     foreteller: ForetellerProcess
     planner: PlannerProcess
+    reader: ReaderProcess
 
     async def close(self) -> None:
         """End the processes, and see them gone."""
         await self.foreteller.close()
         await self.planner.close()
+        await self.reader.close()
 
 
 def beside_of(clock: Clock, settings: ClusterSettings) -> Beside:
     """Return the processes of a cluster's settings."""
     planner = PlannerProcess(clock=clock.monotonic, hourly_seconds=settings.plan_seconds)
-    return Beside(ForetellerProcess(), planner)
+    return Beside(ForetellerProcess(), planner, ReaderProcess())

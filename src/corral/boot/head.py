@@ -293,6 +293,27 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[st
         await store.close()
 
 
+def control_of(
+    place: ClusterDir,
+    settings: ClusterSettings,
+    store: Store,
+    clock: SystemClock,
+    engine: LivingEngine,
+    beside: Beside,
+) -> Control:
+    """Return the loop of one term."""
+    return Control(
+        store=store,
+        engine=engine,
+        clock=clock,
+        placer=engine.placer if isinstance(engine, LendingEngine) else None,
+        reader=beside.reader,
+        keep_replay=keeper_of_replays(place, clock),
+        retention=settings.retention,
+        health=settings.health_rules,
+    )
+
+
 def turns_of(
     place: ClusterDir,
     settings: ClusterSettings,
@@ -313,15 +334,7 @@ def turns_of(
 
     def term() -> Term:
         works = here or engine()
-        control = Control(
-            store=store,
-            engine=works,
-            clock=clock,
-            placer=works.placer if isinstance(works, LendingEngine) else None,
-            keep_replay=keeper_of_replays(place, clock),
-            retention=settings.retention,
-            health=settings.health_rules,
-        )
+        control = control_of(place, settings, store, clock, works, beside)
         forecasts = Forecasts(control, beside.foreteller)
         series, alerting = SeriesFile(place.series), alerting_of(control, place.root)
         app = create_app(

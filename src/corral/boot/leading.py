@@ -60,6 +60,7 @@ class Term:
         run, swept = self.control.run(), keep_swept(self.control, about)
         return [
             run,
+            self.control.diagnoses.run(),
             self.forecasts.run(),
             self.recorder.run(),
             self.alerting.run(),

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from corral.control import heard as words
 from corral.control.book import Book
 from corral.control.counts import Counts
+from corral.control.diagnoses import Diagnoses
 from corral.control.dropped import DroppedData
 from corral.control.granted import Granted
 from corral.control.growth import awaited
@@ -42,6 +44,7 @@ from corral.health.rules import HealthRules
 from corral.ports.clock import Clock
 from corral.ports.engine import Engine, Placer
 from corral.ports.log import Log
+from corral.ports.reader import Reader
 from corral.ports.store import Store
 from corral.reconcile import Now, Outcome, reconcile
 from corral.reconcile.chosen import candidates_of
@@ -71,6 +74,7 @@ class Control:
         engine: Engine,
         clock: Clock,
         placer: Placer | None = None,
+        reader: Reader | None = None,
         keep_replay: KeepReplay | None = None,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         health: HealthRules = HealthRules(),  # noqa: B008 - frozen
@@ -83,7 +87,8 @@ class Control:
         self.hub, self.sensed, self.counts = Hub(), Sensed(lambda: self.world), Counts()
         self.ledger, self.dropped = Ledger(), DroppedData()
         self.sensed.listen(lambda *heard: self.ledger.take(self.world, *heard))
-        self.facts = Facts(idle=self.ledger.idle)
+        self.diagnoses = Diagnoses(reader, clock, done=self.wake)
+        self.facts = Facts(idle=self.ledger.idle, diagnoses=self.diagnoses.known)
         self.reasons: Mapping[JobId, Reason] = {}
         self.stopped_placing = ""
         self.failed_placing = ""
@@ -181,8 +186,9 @@ class Control:
         self.facts.unheard.pop(node, None)
         self._wake.set()
 
-    def wake(self) -> None:
-        """Look now: something outside has changed."""
+    def wake(self, *jobs: JobId) -> None:
+        """Look now: something outside has changed, perhaps for these jobs."""
+        self._touched.update(jobs)
         self._wake.set()
 
     # -- what is known ---------------------------------------------------------------------------
@@ -243,11 +249,9 @@ class Control:
                 log.exception("tick_failed")
                 self._replay("tick", (), error)
                 await self._reload(f"a fault of Corral was met: {error!r}")
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(nap):
                     await self._wake.wait()
-            except TimeoutError:
-                continue
 
     async def tick(self) -> float:
         """Observe, reconcile, commit, apply. Answers in how many seconds to look again."""
@@ -275,6 +279,8 @@ class Control:
         if touched is None:  # once a second: what is over, and what sensors said too long ago
             words.forget_steps(self.facts, self.world)
             self.sensed.age(self.clock.wall())
+            self.diagnoses.forget(self.world)
+        self.diagnoses.ask(outcome.unread, self.world)
         self._granted.announce(self.world)
         self._push(changes, touched)
         self.trouble = ""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from corral.domain.attempt import Exit, Save
+from corral.domain.diagnosis import Diagnosis
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.resources import Inventory
 from corral.domain.signals import Signal
@@ -122,6 +123,8 @@ class Facts:
     (wall clock) no GPU of an attempt runs anything; None: one does; absent: no sensor has said.
     `unrecordable`: jobs of which something was said that no store can hold, and what; they fail.
     `unheard`: nodes likewise, of whose inventory and signals nothing is taken in.
+    `diagnoses`: what was read beside the loop of what failed ranks printed; None: it is read at
+    once.
     """
 
     nodes: dict[NodeId, NodeFacts] = field(default_factory=dict)
@@ -134,3 +137,4 @@ class Facts:
     idle: dict[AttemptKey, float | None] = field(default_factory=dict)
     unrecordable: dict[JobId, str] = field(default_factory=dict)
     unheard: dict[NodeId, str] = field(default_factory=dict)
+    diagnoses: dict[AttemptKey, Diagnosis] | None = None

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Final
 
 from corral.domain.attempt import Exit
+from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import Failure, FailureKind
-from corral.domain.ids import NodeId
 from corral.health.frames import kind_of_place
 from corral.health.patterns import CUT_OFF, MACHINE, PATTERNS, Pattern, pattern_of
 from corral.health.printed import Printed, Raised, printed
@@ -32,16 +32,6 @@ _TIMED_OUT: Final = re.compile(r"\btimed? ?out|\bTimeout|ETIMEDOUT", re.IGNORECA
 NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
 _OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
 _ABOUT_THE_GANG: Final = frozenset({FailureKind.HANG, FailureKind.PEER})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankEnd:
-    """A rank and how it ended; `exit` None: it had not when the others failed."""
-
-    rank: int
-    node: NodeId
-    exit: Exit | None
-    tail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,7 +260,8 @@ def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
     attempt = draft.attempt(job.id) or attempt
     key = (job.id, attempt.number)
     seen = {node: one for node in attempt.nodes if (one := seen_at(draft, node, key)) is not None}
-    known = diagnosed(attempt, job.spec, seen) if len(seen) == len(attempt.nodes) else attempt
+    is_whole = len(seen) == len(attempt.nodes)
+    known = diagnosed(draft, attempt, job.spec, seen) if is_whole else attempt
     known = explained(draft, known)
     return attempt if known == attempt else draft.put_attempt(known)
 

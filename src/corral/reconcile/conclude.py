@@ -47,7 +47,8 @@ def conclude(draft: Draft, job: Job) -> None:
         return
     left = {one.state for one in draft.seats_of(attempt)}
     if job.state == JobState.RECOVERING and left <= {SeatState.UNREACHABLE}:
-        if not is_settling(draft, job, attempt):
+        is_read = (job.id, attempt.number) not in draft.unread  # it decides who pays
+        if is_read and not is_settling(draft, job, attempt):
             _recover(draft, job, attempt)
     elif job.state == JobState.STOPPING and not left:
         _stopped(draft, job, attempt)

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.attempt import Attempt, Cause, Exit
+from corral.domain.diagnosis import RankEnd, RankEnds
 from corral.domain.facts import Seen
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.ids import NodeId
 from corral.domain.job import JobSpec
 from corral.domain.ranks import ranks_on
-from corral.health.causes import RankEnd, failure_of
+from corral.health.causes import failure_of
+from corral.reconcile.draft import Draft
 
 PLAIN: Final = frozenset(  # the end of the rank says it already
     {
@@ -26,13 +28,15 @@ READ_ONLY: Final = "Read-only file system"
 SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
 
 
-def diagnosed(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Attempt:
+def diagnosed(
+    draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
+) -> Attempt:
     """The attempt with its class, culprit and evidence, where ranks ended it; `seen`: by node. The
     cluster pays for what is wrong with a machine, whatever code a program ended with."""
     if not attempt.culprit.startswith("rank ") or attempt.cause not in (Cause.USER, Cause.INFRA):
         return attempt
-    ends = list(_ends(attempt, spec, seen))
-    failure = failure_of(ends)
+    ends = tuple(_ends(attempt, spec, seen))
+    failure = _failure(draft, attempt, ends)
     if failure is None:
         return attempt
     if _is_the_images(failure, spec):
@@ -48,6 +52,19 @@ def diagnosed(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> A
         cause=Cause.INFRA if failure.meaning.is_infra else attempt.cause,
         exit_code=attempt.exit_code if exit is None or exit.clean else exit.shell_code,
     )
+
+
+def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
+    """Return what the ranks failed of, as far as it is known. Where last lines are read beside the
+    loop, new ones are asked for."""
+    diagnoses = draft.facts.diagnoses
+    if diagnoses is None or not any(end.tail for end in ends):
+        return failure_of(ends)
+    key = (attempt.job, attempt.number)
+    known = diagnoses.get(key)
+    if known is None or not known.covers(ends):
+        draft.unread[key] = ends
+    return known.failure if known is not None else None
 
 
 def _is_the_images(failure: Failure, spec: JobSpec) -> bool:

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from corral.domain.account import Account
 from corral.domain.attempt import Allocation, Attempt, Receipt, Save, SeatState
-from corral.domain.facts import Facts
+from corral.domain.diagnosis import RankEnds
+from corral.domain.facts import AttemptKey, Facts
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName, Sequence, UserName
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState
@@ -70,6 +71,7 @@ class Draft:
     is_urgent: bool = False  # what is done for a node's health waits for no pass of the scheduler
     trusts_health: bool = True  # what nodes notice of themselves explains ends
     noticed: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)  # new in this look
+    unread: dict[AttemptKey, RankEnds] = field(default_factory=dict)  # to be read beside the loop
     bugs: list[tuple[JobId, Exception]] = field(default_factory=list)
 
     def job(self, id: JobId) -> Job | None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from corral.domain.facts import Facts
+from corral.domain.diagnosis import RankEnds
+from corral.domain.facts import AttemptKey, Facts
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
@@ -48,6 +49,7 @@ class Outcome:
 
     `reasons` None: nothing has changed that could place a job, so the last ones still hold.
     `frozen` are nodes whose silence counts for nothing now, because too many others share it.
+    `unread`: last lines of ranks that are to be read beside the loop.
     `bugs` are jobs on which a step failed by a fault of ours: they were left as they were, or HELD.
     """
 
@@ -55,6 +57,7 @@ class Outcome:
     reasons: Mapping[JobId, Reason] | None = None
     nap_seconds: float = LONGEST_NAP_SECONDS
     frozen: frozenset[NodeId] = frozenset()
+    unread: Mapping[AttemptKey, RankEnds] = field(default_factory=dict)
     bugs: tuple[tuple[JobId, Exception], ...] = ()
 
 
@@ -114,6 +117,7 @@ def reconcile(
         reasons=reasons,
         nap_seconds=min(deadline_seconds, LONGEST_NAP_SECONDS),
         frozen=frozenset(draft.frozen),
+        unread=draft.unread,
         bugs=tuple(draft.bugs),
     )
 

@@ -1,0 +1,98 @@
+"""Reading of what failed ranks printed last, beside the loop: one attempt at a time, in turns of
+their users, so that no user's logs delay those of others for long."""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from corral.domain.diagnosis import Diagnosis, RankEnds
+from corral.domain.errors import Trouble
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import JobId, UserName
+from corral.domain.moves import ON_NODES
+from corral.domain.world import World
+from corral.ports.clock import Clock
+from corral.ports.log import Log
+from corral.ports.reader import Reader
+
+MOST_READINGS: Final = 32  # of one attempt, whose ranks end one after the other
+PATIENCE_SECONDS: Final = 15.0  # in line; after that the attempt goes on without
+log = Log("corral.control")
+
+
+class _Asked(NamedTuple):
+    key: AttemptKey
+    ends: RankEnds
+    at: float
+
+
+class Diagnoses:
+    """Diagnoses of attempts that are not over, in `known`, which is part of the facts.
+
+    `known` is None without a reader, as in worlds of tests: the loop then reads by itself.
+    """
+
+    def __init__(
+        self, reader: Reader | None, clock: Clock, *, done: Callable[[JobId], None]
+    ) -> None:
+        """Args:
+        done: called with the job of each new diagnosis.
+        """
+        self._reader = reader
+        self._clock = clock
+        self._done = done
+        self.known: dict[AttemptKey, Diagnosis] | None = None if reader is None else {}
+        self._lines: OrderedDict[UserName, deque[_Asked]] = OrderedDict()
+        self._waiting: set[AttemptKey] = set()
+        self._readings: dict[AttemptKey, int] = {}
+        self._asked = asyncio.Event()
+
+    def ask(self, unread: Mapping[AttemptKey, RankEnds], world: World) -> None:
+        """Queue what is not read yet. An attempt that waits is read as it was then, and asked for
+        again afterwards if it has changed."""
+        for key, ends in unread.items():
+            job = world.jobs.get(key[0])
+            if key in self._waiting or job is None:
+                continue
+            self._waiting.add(key)
+            line = self._lines.setdefault(job.owner, deque())
+            line.append(_Asked(key, ends, self._clock.monotonic()))
+            self._asked.set()
+
+    async def run(self) -> None:
+        """Read what is asked for, for ever."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            while self._lines and self._reader is not None:
+                owner, line = self._lines.popitem(last=False)
+                asked = line.popleft()
+                if line:
+                    self._lines[owner] = line  # behind the other users
+                await self._read(asked, self._reader)
+
+    async def _read(self, asked: _Asked, reader: Reader) -> None:
+        """Read one attempt. What cannot be read in time is not known yet."""
+        assert self.known is not None
+        key, last = asked.key, self.known.get(asked.key)
+        failure = last.failure if last is not None else None
+        self._readings[key] = self._readings.get(key, 0) + 1
+        try:
+            if self._clock.monotonic() - asked.at < PATIENCE_SECONDS:
+                failure = await reader.failure(asked.ends)
+        except Trouble as error:
+            log.warning("not_read", job=key[0], attempt=key[1], error=error.message)
+        is_last = self._readings[key] >= MOST_READINGS
+        self.known[key] = Diagnosis(ends=asked.ends, failure=failure, is_last=is_last)
+        self._waiting.discard(key)
+        self._done(key[0])
+
+    def forget(self, world: World) -> None:
+        """Drop what is known of attempts that are over."""
+        for key in list(self.known or ()):
+            job = world.jobs.get(key[0])
+            if job is None or job.attempt != key[1] or job.state not in ON_NODES:
+                assert self.known is not None
+                del self.known[key]
+                self._readings.pop(key, None)

@@ -1,0 +1,39 @@
+"""Ends of an attempt's ranks with what they printed last, and the failure that was read there."""
+
+from dataclasses import dataclass
+
+from corral.domain.attempt import Exit
+from corral.domain.failure import Failure
+from corral.domain.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEnd:
+    """A rank and how it ended; `exit` None: it had not when the others failed."""
+
+    rank: int
+    node: NodeId
+    exit: Exit | None
+    tail: str = ""
+
+
+RankEnds = tuple[RankEnd, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Result of reading an attempt's last lines.
+
+    Args:
+        ends: the ends that were read.
+        failure: None where no rank failed, or where it is not known yet.
+        is_last: later ends of the attempt are not read any more.
+    """
+
+    ends: RankEnds
+    failure: Failure | None
+    is_last: bool = False
+
+    def covers(self, ends: RankEnds) -> bool:
+        """Return whether there is nothing more to read for these ends."""
+        return self.is_last or self.ends == ends

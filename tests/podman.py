@@ -40,7 +40,7 @@ def small_image() -> Iterator[str]:
     name = f"corral-test-{os.getpid()}:1"
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "image.tar"
-        _write(archive)
+        write_root(archive)
         change = ["--change", "ENV FROM_IMAGE=set-by-the-image"]
         subprocess.run(
             ["podman", "import", "--quiet", *change, str(archive), name],
@@ -53,7 +53,8 @@ def small_image() -> Iterator[str]:
         subprocess.run(["podman", "rmi", "--force", name], capture_output=True)
 
 
-def _write(archive: Path) -> None:
+def write_root(archive: Path) -> None:
+    """Write the files of the image as one archive."""
     with tarfile.open(archive, "w") as tar:
         for folder in ("bin", "etc", "tmp"):
             made = tarfile.TarInfo(folder)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import pytest
@@ -67,7 +68,8 @@ def listens(port: int) -> bool:
 
 
 class Slurm:
-    """One cluster. `nodes`: the names of its nodes, each with two pretend GPUs."""
+    """One cluster. `nodes`: the names of its nodes, each with two pretend GPUs. `accounts`: users
+    of the nodes beside those of this machine, with their uids."""
 
     def __init__(
         self,
@@ -76,12 +78,14 @@ class Slurm:
         nodes: int,
         more: Sequence[str] = (),
         before: Callable[["Slurm"], None] = lambda slurm: None,
+        accounts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.place = place
         self.name = f"s{secrets.token_hex(3)}"
         self.nodes = tuple(f"{self.name}n{number}" for number in range(1, nodes + 1))
         self._more = more
         self._before = before
+        self._accounts = accounts
         self._rest_port = 0
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -161,7 +165,9 @@ class Slurm:
         return f"http://127.0.0.1:{self._rest_port}"
 
     def start_node(self, node: str) -> None:
-        self.begin(node, "slurmd", "-D", "-N", node)
+        own = f"mount --bind {self.place}/passwd /etc/passwd && " if self._accounts else ""
+        script = f"{own}exec slurmd -D -N {node}"
+        self.begin(node, "unshare", "--mount", "sh", "-c", script)
 
     def kill_node(self, node: str) -> None:
         """Its slurmd is gone, and all that runs on it: as when a machine loses its power."""
@@ -213,6 +219,7 @@ class Slurm:
     def _write(self) -> None:
         self.place.chmod(0o755)
         (self.place / "state").mkdir()
+        self._write_accounts()
         key = self.place / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
@@ -230,6 +237,17 @@ class Slurm:
         (self.place / "gres.conf").write_text(
             "".join(f"NodeName={node} {gpus}\n" for node in self.nodes)
         )
+
+    def _write_accounts(self) -> None:
+        """The nodes' /etc/passwd, and a home folder for each account."""
+        lines = [Path("/etc/passwd").read_text().rstrip("\n")]
+        (self.place / "homes").mkdir()
+        for name, uid in self._accounts.items():
+            home = self.place / "homes" / name
+            home.mkdir(mode=0o700)
+            os.chown(home, uid, uid)
+            lines.append(f"{name}:x:{uid}:{uid}::{home}:/bin/sh")
+        (self.place / "passwd").write_text("\n".join(lines) + "\n")
 
     def _conf(self) -> str:
         host = socket.gethostname().partition(".")[0]
@@ -330,13 +348,16 @@ def _remove_cgroup(folder: Path) -> None:
 
 @contextmanager
 def cluster(
-    *more: str, nodes: int = NODES, before: Callable[[Slurm], None] = lambda slurm: None
+    *more: str,
+    nodes: int = NODES,
+    before: Callable[[Slurm], None] = lambda slurm: None,
+    accounts: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Slurm]:
     """A Slurm with `more` lines in its slurm.conf ("{place}" in them is its folder), ended with all
     that it runs. `before`: what it needs to be there before it starts."""
     needed()
     with tempfile.TemporaryDirectory(prefix="corral-slurm-", dir="/tmp") as place:
-        one = Slurm(Path(place), nodes=nodes, more=more, before=before)
+        one = Slurm(Path(place), nodes=nodes, more=more, before=before, accounts=accounts)
         try:
             one.start()
             yield one

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.agent.mig import read_parts
 from corral.agent.ports import PORTS, PortBlock
 from corral.agent.probe import Probe
 from corral.agent.survey import amd_gpus, mark_of, numa_of, pretend_gpus
@@ -61,6 +62,15 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **par
     *part = (void *)(0x100 + (unsigned long)index);
     return index % 2 ? 6 : 0; /* NVML_ERROR_NOT_FOUND */
 }
+int nvmlDeviceGetMinorNumber(void *device, unsigned *minor) {
+    *minor = (unsigned long)device - 1;
+    return 0;
+}
+int nvmlDeviceGetGpuInstanceId(void *part, unsigned *id) {
+    *id = (unsigned long)part - 0x100 + 7;
+    return 0;
+}
+int nvmlDeviceGetComputeInstanceId(void *part, unsigned *id) { *id = 0; return 0; }
 const char *nvmlErrorString(int result) { return "fake"; }
 """
 
@@ -126,6 +136,13 @@ def test_a_gpu_that_is_cut_is_found_with_the_names_of_its_parts(tmp_path: Path, 
     assert [gpu.index for gpu in cut] == [1]
     assert [name[:12] for name in cut[0].slices] == [f"GPU-0000010{at}" for at in (0, 2, 4, 6)]
     assert found.gpu_slices == 4
+    parts = read_parts(tmp_path / "n1")
+    assert set(parts) == set(cut[0].slices)
+    assert [(one.gpu, one.gpu_instance, one.compute_instance) for one in parts.values()] == [
+        (1, 7, 0), (1, 9, 0), (1, 11, 0), (1, 13, 0)
+    ]  # fmt: skip
+    look(tmp_path / "n1", settings_of(tmp_path), LD_LIBRARY_PATH=library)
+    assert read_parts(tmp_path / "n1") == {}, "it is cut no more"
 
 
 def test_a_node_takes_only_its_own_gpus_of_the_machine(tmp_path: Path, nvml: Path) -> None:

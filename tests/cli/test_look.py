@@ -11,6 +11,8 @@ from corral.agent.containment import Found
 from corral.cli import look
 from corral.cli.look import Is, of_head, of_nodes
 from corral.cli.main import run
+from corral.domain.resources import Inventory
+from corral.domain.separation import separation_of
 from corral.wire import alerts, api
 from tests.api.heads import Agent, Head
 
@@ -112,3 +114,22 @@ def test_a_directory_that_may_not_be_written_is_wrong_and_a_missing_head_is_no_f
     assert told[str(tmp_path / "none")]["state"] == "wrong"
     assert told["head"]["state"] == "note"
     assert told["head"]["to_do"].startswith("run: corral up --dir ")
+
+
+def test_whose_account_runs_what_is_told_by_node_and_once() -> None:
+    shared = separation_of(Inventory(shared_account="ann"))
+    own = separation_of(Inventory())
+    told = [api.Separation.of(shared, ["n1"]), api.Separation.of(own, ["n2", "n3"])]
+    found = list(look.of_users(told))
+    assert [(one.where, one.state, one.text) for one in found] == [
+        ("n1", Is.NOTE, shared.text),
+        ("n2, n3", Is.WELL, own.text),
+    ]
+    head = api.Head(url="http://x", pid=1, started_at=0.0, version="0.0.1")
+    status = api.Status(
+        head=head, cluster=api.Cluster(id="c", engine="local", term=1), nodes=[], jobs={},
+        gpus=api.Gpus(total=0, used=0, free=0, away=0),
+        warnings=[f"n1: {shared.text}", "the disk is slow"], separation=told,
+    )  # fmt: skip
+    of_cluster = list(of_head(status, alerts.Alerts(alerts=[], receivers=[], trouble="")))
+    assert [one.text for one in of_cluster[1:2]] == ["the disk is slow"]

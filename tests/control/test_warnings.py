@@ -51,4 +51,4 @@ def test_users_who_share_an_account_are_warned_by_node() -> None:
     nodes = [shared("n1", "ann"), shared("n2", ""), shared("n3", "ann")]
     assert list(account_warnings(nodes, users=1)) == []
     (said,) = account_warnings(nodes, users=2)
-    assert said.startswith("the ranks of all users run as ann on n1, n3: ")
+    assert said.startswith("n1, n3: the ranks of all users run as ann: ")

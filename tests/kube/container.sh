@@ -21,6 +21,7 @@ for entry in "$files"/*; do # what the image has beyond this machine, such as in
   [ -d "$entry" ] && mount -t overlay -o "lowerdir=$entry:/$name" image "$root/$name"
 done
 mount -t proc proc "$root/proc"
+mount -t tmpfs -o mode=1777 container "$root/var/tmp"
 while [ "$1" != -- ]; do
   mkdir -p "$root$2"
   mount --bind "$1" "$root$2"

@@ -63,6 +63,7 @@ def serve(node_dir: Path) -> None:
 def sole_agent(node_dir: Path) -> Iterator[None]:
     """Hold the node's lock, which the kernel lets go of with its holder. Raises: AlreadyRunning."""
     with (node_dir / "agent.lock").open("a") as lock:
+        os.fchmod(lock.fileno(), 0o600)  # whoever may open it could hold the lock
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,8 +1,11 @@
 """Device files of GPUs that an attempt may open; all others of their kinds are closed to it."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
+from corral.agent.mig import CAPABILITIES, MigPart, capability_minors
 from corral.agent.survey import KFD, render_minors
 from corral.domain.wanted import Launch
 from corral.wire.node import NodeSettings
@@ -13,6 +16,7 @@ DRM_MAJOR: Final = 226
 _NVIDIA: Final = Path("/dev/nvidiactl")
 _MAJORS: Final = Path("/proc/devices")
 _MIG_CAPABILITIES: Final = "nvidia-caps"
+NO_PARTS: Final[Mapping[str, MigPart]] = MappingProxyType({})
 Devices = list[tuple[int, list[int]]]  # major and its allowed minors
 
 
@@ -23,11 +27,14 @@ def gpu_devices(
     control: Path = _NVIDIA,
     majors: Path = _MAJORS,
     topology: Path = KFD,
+    parts: Mapping[str, MigPart] = NO_PARTS,
+    mig: Path = CAPABILITIES,
 ) -> Devices | None:
     """Majors of GPUs on this node, each with the minors of the attempt's own; None where there is
     nothing to keep from it.
 
-    A job without parts of a cut GPU opens no capability of MIG. AMD's /dev/kfd stays open to all:
+    Of a cut GPU a job opens the capabilities of its own parts, where `parts` has all of them, else
+    any; a job without such parts opens none. AMD's /dev/kfd stays open to all:
     it lets nobody use a GPU whose render node is closed.
     """
     if settings.pretend_gpus is not None:
@@ -42,8 +49,9 @@ def gpu_devices(
     mine = [index if chosen is None else chosen[index] for index in own]
     found: Devices = [(NVIDIA_MAJOR, [*mine, *NVIDIA_SHARED])]
     capabilities = _major_of(_MIG_CAPABILITIES, majors)
-    if capabilities is not None and not launch.seat.slices:
-        found.append((capabilities, []))
+    allowed = capability_minors(launch.seat.slices, parts, mig)
+    if capabilities is not None and allowed is not None:
+        found.append((capabilities, allowed))
     return found
 
 

@@ -78,6 +78,9 @@ def private_folder() -> Iterator[Path]:
     try:
         for name in ("attempts", "cache", "disk"):
             (node_dir / name).mkdir(mode=0o700)
+        if os.geteuid() == 0:  # ranks have another account, and name their own files by path
+            for folder in (node_dir, node_dir / "attempts"):
+                folder.chmod(0o711)
         os.chdir(node_dir)
         yield node_dir
     finally:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from corral.agent.mig import write_parts
 from corral.agent.ports import PortBlock
 from corral.agent.private_root import has_private_root
 from corral.agent.survey import Survey
@@ -69,8 +70,16 @@ class Probe:
             self._say(f"{name} did not answer within {self.deadline_seconds:g} s")
         if "GPUs" not in answer.silent:
             self.gpus = answer.gpus
+            self._keep_parts(answer)
         kept = [(path, mark) for path, mark in self.shared if path in answer.silent]
         self.shared = tuple(sorted([*answer.shared, *kept]))
+
+    def _keep_parts(self, answer: Survey) -> None:
+        """Keep where MIG devices are, for the device filter of attempts."""
+        try:
+            write_parts(self.node_dir, answer.parts)
+        except OSError as trouble:
+            self._say(f"jobs on one cut GPU are not kept from each other's parts: {trouble}")
 
     def _say(self, trouble: str) -> None:
         if trouble not in self._said:  # a look each minute must not fill the log with one sentence

@@ -12,6 +12,7 @@ from corral.agent.containment import CGROUP
 from corral.agent.devices import gpu_devices
 from corral.agent.host import interpreter, passed_on
 from corral.agent.image.root import ImageRoot
+from corral.agent.mig import MigPart, read_parts
 from corral.agent.probe import cpu_millis, memory_bytes
 from corral.agent.ray_program import outfit
 from corral.agent.shim.apart import Apart, own_code
@@ -67,10 +68,14 @@ def shim_spec_on(
         memory_bytes=spec.memory_bytes or (_memory_share(launch, settings) if shares else 0),
         account=None if account is None else asdict(account),
         apart=_apart(folder_of(node_dir, launch.key), account, settings, policy, image),
-        devices=gpu_devices(launch, settings),
+        devices=gpu_devices(launch, settings, parts=_mig_parts(launch, node_dir)),
         image=_image(image, folder_of(node_dir, launch.key)),
         beside=str(ray) if launch.ray else None,
     )
+
+
+def _mig_parts(launch: Launch, node_dir: Path) -> Mapping[str, MigPart]:
+    return read_parts(node_dir) if launch.seat.slices else {}
 
 
 def _environment(spec: ShimSpec, launch: Launch, image: ImageRoot | None) -> dict[str, str]:

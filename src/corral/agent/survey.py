@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.agent.mig import MigPart
 from corral.agent.nvml_gpus import driver_indices, text_of
 from corral.agent.settings import load_settings
 from corral.domain.gpus import short_type
@@ -35,9 +36,11 @@ _SOCKETS, _OF_TWO_SOCKETS = 2, 8  # a pretend machine of eight GPUs and more has
 
 
 class Survey(msgspec.Struct, kw_only=True):
-    """What was found. `shared` maps a declared path to its mark; `troubles` are for the log."""
+    """What was found. `shared` maps a declared path to its mark; `troubles` are for the log.
+    `parts`: MIG devices by their names."""
 
     gpus: tuple[Gpu, ...] = ()
+    parts: dict[str, MigPart] = {}
     shared: list[tuple[str, str]] = []
     troubles: list[str] = []
     silent: tuple[str, ...] = ()
@@ -177,6 +180,37 @@ def _slices(handle: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+def mig_parts(chosen: tuple[int, ...] | None) -> dict[str, MigPart]:
+    """Where the MIG devices of the machine's NVIDIA GPUs are, as far as the driver says so.
+
+    Raises: RuntimeError when there is a driver and it fails.
+    """
+    import pynvml
+
+    found: dict[str, MigPart] = {}
+    for index in driver_indices(chosen):
+        with suppress(pynvml.NVMLError):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            if _slices(handle):
+                found |= _parts(handle, int(pynvml.nvmlDeviceGetMinorNumber(handle)))
+    return found
+
+
+def _parts(handle: Any, minor: int) -> dict[str, MigPart]:
+    import pynvml
+
+    found = {}
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with suppress(pynvml.NVMLError):
+            part = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+            found[text_of(pynvml.nvmlDeviceGetUUID(part))] = MigPart(
+                gpu=minor,
+                gpu_instance=int(pynvml.nvmlDeviceGetGpuInstanceId(part)),
+                compute_instance=int(pynvml.nvmlDeviceGetComputeInstanceId(part)),
+            )
+    return found
+
+
 def mark_of(path: str, inside: int | None) -> str:
     """The mark that the node reads in a shared path; the first node there leaves one.
 
@@ -250,6 +284,7 @@ def _ask_gpus(settings: NodeSettings, found: Survey) -> None:
         found.gpus = amd_gpus(settings)
     else:
         found.gpus = real_gpus(settings.real_gpus)
+        found.parts = mig_parts(settings.real_gpus)
 
 
 def _ask_shared(path: str, inside: int | None, found: Survey) -> None:

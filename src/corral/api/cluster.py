@@ -22,6 +22,7 @@ from corral.control import Control
 from corral.control.warnings import account_warnings
 from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.separation import separations
 from corral.domain.units import size_text
 from corral.domain.wishes import Cancel, SetLabels, SetNode
 from corral.wire import api
@@ -70,6 +71,10 @@ async def status(house: Within, caller: Asker) -> Response:
                 silent_seconds=round(one.silent_seconds, 1),
             )
             for one in settings.heads()
+        ],
+        separation=[
+            api.Separation.of(separation, nodes)
+            for separation, nodes in separations(world.nodes.values()).items()
         ],
     )
     return Response(found.model_dump_json(), media_type="application/json")

@@ -240,11 +240,19 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
             *[("heads", heads_text(found.heads)), ("directory", here)] * bool(found.heads),
             ("GPUs", gpus),
             ("jobs", counts or "none unfinished"),
+            *[("users", separation_text(one)) for one in found.separation],
         ]
     )
     show_nodes(found.nodes)
     for warning in found.warnings:
         note(f"warning: {warning}")
+
+
+def separation_text(separation: "api.Separation") -> str:
+    """For example: n1, n2: each user's ranks run as an account of the user; ..."""
+    from corral.domain.separation import names_text
+
+    return f"{names_text(separation.nodes)}: {separation.text}"
 
 
 def heads_text(heads: "list[api.OneHead]") -> str:

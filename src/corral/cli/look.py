@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FREE_SHARE: Final = 0.05  # of a disk: below it the alert of a full disk stands, too
 MOST_NODES: Final = 32  # that are looked at one by one; those that ail come first
+KEPT_APART: Final = ("own_accounts", "pods")  # means by which users are
 OF_NODES: Final = ("node_down", "node_kept_back")  # alerts that are told with their node
 
 
@@ -149,7 +150,25 @@ def of_cluster(client: "Client") -> list[Finding]:
     rest = [one for one in status.nodes if not ails(one)]
     asked = [*ailing, *rest][:MOST_NODES]
     details = [client.node(one.id) for one in asked if one.liveness == "alive"]
-    return [*of_head(status, standing), *of_nodes(status.nodes, details)]
+    return [
+        *of_head(status, standing),
+        *of_nodes(status.nodes, details),
+        *of_users(status.separation),
+    ]
+
+
+def of_users(separation: "Iterable[api.Separation]") -> Iterator[Finding]:
+    """Whose account runs what on each node, and whether users are kept apart there."""
+    from corral.domain.separation import names_text
+
+    for one in separation:
+        kept = one.means in KEPT_APART
+        yield Finding(
+            where=names_text(one.nodes),
+            state=Is.WELL if kept else Is.NOTE,
+            text=one.text,
+            to_do="" if kept else "see SECURITY.md, By engine",
+        )
 
 
 def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding]:
@@ -161,8 +180,12 @@ def of_head(status: "api.Status", standing: "alerts.Alerts") -> Iterator[Finding
         text=f"{head.url} answers, version {head.version}",
         to_do="" if same else f"this command line is {__version__}: install the same on both",
     )
+    separate = [one.text for one in status.separation]  # findings of their own
     for warning in status.warnings:
-        if not any(warning.startswith(f"node {id}:") for id in own):
+        if not (
+            any(warning.startswith(f"node {id}:") for id in own)
+            or any(warning.endswith(text) for text in separate)
+        ):
             yield Finding(where="head", state=Is.NOTE, text=warning)
     for one in standing.alerts:
         if one.kind not in OF_NODES:

@@ -5,6 +5,7 @@ from typing import Final
 
 from corral.domain.ailment import Bar
 from corral.domain.node import Liveness, Node
+from corral.domain.separation import names_text, separations
 
 MOST_TOLD: Final = 5  # nodes of which each is told by itself: a storm has hundreds
 
@@ -45,15 +46,7 @@ def _of_one(node: Node) -> Iterator[str]:
 
 
 def account_warnings(nodes: Iterable[Node], users: int) -> Iterator[str]:
-    """The nodes on which all users' ranks have one account, where there are several users."""
-    sharing: dict[str, list[str]] = {}
-    for node in nodes:
-        if account := node.inventory.shared_account:
-            sharing.setdefault(account, []).append(node.id)
-    for account, ids in sharing.items() if users > 1 else ():
-        more = f" and {len(ids) - MOST_TOLD} more" if len(ids) > MOST_TOLD else ""
-        yield (
-            f"the ranks of all users run as {account} on {', '.join(ids[:MOST_TOLD])}{more}: they "
-            "can read each other's files and environment; only an agent that root starts keeps "
-            "users apart"
-        )
+    """The nodes on which nothing keeps users apart, where there are several users."""
+    for separation, ids in separations(nodes).items() if users > 1 else ():
+        if not separation.is_kept:
+            yield f"{names_text(ids)}: {separation.text}"

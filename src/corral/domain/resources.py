@@ -116,7 +116,7 @@ class Inventory:
     shared: tuple[tuple[str, str], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     gpu_shares: bool = False
-    containment: str = "cgroup"  # cgroup, pid-namespace, subreaper or engine
+    containment: str = "cgroup"  # or pid-namespace, subreaper, engine, pod, privileged-pod
     private_root: bool = True
     taken_cpu_millis: int = 0
     taken_memory_bytes: int = 0

@@ -22,7 +22,15 @@ from corral.wire.checks import (
     CheckWaiting,
     results_of,
 )
-from corral.wire.node_answers import Node, NodeAilment, NodeDetail, NodeGpu, NodeGpus, Nodes
+from corral.wire.cluster_answers import Cluster, Gpus, Head, OneHead, Separation, Status
+from corral.wire.node_answers import (
+    Node,
+    NodeAilment,
+    NodeDetail,
+    NodeGpu,
+    NodeGpus,
+    Nodes,
+)
 from corral.wire.parts import (
     Answer,
     Attempt,
@@ -86,6 +94,7 @@ __all__ = [
     "Progress",
     "Receipt",
     "Seat",
+    "Separation",
     "Secret",
     "SecretValue",
     "Secrets",
@@ -296,50 +305,6 @@ class LogLines(Answer):
     attempt: int | None = None
     data: str = ""
     end: str | None = None
-
-
-class Head(Answer):
-    pid: int
-    url: str
-    version: str
-    started_at: float
-
-
-class OneHead(Answer):
-    """One of several heads. It says each second that it lives."""
-
-    name: str
-    url: str
-    leads: bool
-    silent_seconds: float
-
-
-class Cluster(Answer):
-    id: str
-    engine: str
-    term: int
-
-
-class Gpus(Answer):
-    """GPUs of the cluster. `free` are those that a job could have now, on nodes that take work."""
-
-    total: int
-    free: float
-    used: float
-    away: int  # on nodes that are silent, dead, cordoned, draining or closed
-    taken: int = 0  # by programs that Corral has not started, on nodes that take work
-
-
-class Status(Answer):
-    """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but one."""
-
-    head: Head
-    cluster: Cluster
-    nodes: list[Node]
-    gpus: Gpus
-    jobs: dict[str, int]
-    warnings: list[str]
-    heads: list[OneHead] = []
 
 
 class PlannedJob(Answer):

@@ -24,14 +24,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "landlord" in metafunc.fixturenames:
         one = metafunc.config.getoption("--engine", default=None)
         names = [name for name in ENGINES if one in (None, name)]
-        marked = [pytest.param(name, marks=_marks(name)) for name in names]
+        short = metafunc.module.__name__.endswith("test_users")
+        marked = [pytest.param(name, marks=_marks(name, short=short)) for name in names]
         metafunc.parametrize("landlord", marked, indirect=True, scope="session")
 
 
-def _marks(name: str) -> list[pytest.MarkDecorator]:
-    """One worker has the whole of an engine. All but local are long: a job of theirs each."""
+def _marks(name: str, *, short: bool) -> list[pytest.MarkDecorator]:
+    """One worker has the whole of an engine. All but local are long: a job of theirs each.
+    `short`: statements that are few jobs on each engine."""
     group = pytest.mark.xdist_group(f"engine-{name}")
-    return [group] if name == "local" else [group, pytest.mark.soak]
+    return [group] if short or name == "local" else [group, pytest.mark.soak]
 
 
 @pytest.fixture(scope="session")

@@ -33,8 +33,6 @@ EXCEPTIONS: Final = {
         ),
         OTHERS,
     ),
-    "test_a_user_reaches_nothing_of_another_users_ranks": "each attempt has pods of its "
-    "own, whose containers the kubelet keeps apart; that of the tests starts plain processes",
 }
 CLAIM: Final = "shared"
 BUSY: Final = "0.use 70\n1.use 70\n"  # what the driver in the pods says
@@ -78,6 +76,10 @@ class OnKubernetes:
             main = self.team.kube.do(partial(kubelet.main, pod["metadata"]["uid"]))
             if main is not None:
                 os.kill(main, signal.SIGKILL)
+
+    def private_folders(self, node: str, id: str) -> list[Path]:
+        """The pods', on the kubelet's disk."""
+        return [self.team.kube.kubelets[node].place]
 
     def kill_node(self, node: str) -> None:
         """Its power is lost, and somebody who knows says so."""

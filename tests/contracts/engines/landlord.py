@@ -42,6 +42,10 @@ class Landlord(Protocol):
         """End the agent that looks after the job on the node, at once and alone."""
         ...
 
+    def private_folders(self, node: str, id: str) -> list[Path]:
+        """Folders on the node in which files of the job lie that only its user may read."""
+        ...
+
     def kill_node(self, node: str) -> None:
         """The node loses its power: nothing of it is left."""
         ...

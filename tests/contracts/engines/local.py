@@ -39,6 +39,9 @@ class Local:
     def kill_agent(self, node: str, id: str) -> None:
         self.house.agent(node).signal(signal.SIGKILL)
 
+    def private_folders(self, node: str, id: str) -> list[Path]:
+        return [self.house.root / "nodes" / node]
+
     def kill_node(self, node: str) -> None:
         self.house.kill_node(node)
 

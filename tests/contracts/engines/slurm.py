@@ -19,11 +19,8 @@ from tests.patience import own_loopback
 from tests.scenarios.house import House, house
 from tests.slurm import Slurm, cluster
 
-EXCEPTIONS: Final = {
-    "test_a_user_reaches_nothing_of_another_users_ranks": "the ranks of all users have "
-    "the account of the head, whose batch jobs they are at Slurm and which `corral status` names "
-    "by node; where that is root, a user with an account on the node has it",
-}
+EXCEPTIONS: Final[dict[str, str]] = {}
+ACCOUNTS: Final = {"zoe-contract": 200_901, "yan-contract": 200_902}  # of the users on its nodes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +34,7 @@ class OnSlurm:
 
     @property
     def shared(self) -> Path:
-        return self.house.shared
+        return self.house.root.parent / "s"
 
     @property
     def nodes(self) -> tuple[str, str]:
@@ -45,7 +42,7 @@ class OnSlurm:
         return first, second
 
     def processes(self, id: str, attempt: int) -> list[int]:
-        return self.house.ranks(id, attempt)
+        return House(self.house.root.parent).ranks(id, attempt)
 
     def kill_agent(self, node: str, id: str) -> None:
         """The part's, whose process id is in its folder."""
@@ -65,6 +62,9 @@ class OnSlurm:
         files = Path(tempfile.gettempdir()).glob("corral-part-*/node.json")
         return [file.parent for file in files if decode_settings(file.read_bytes()).node == part]
 
+    def private_folders(self, node: str, id: str) -> list[Path]:
+        return [*self._folders(node, id), self.slurm.place / "images"]
+
     def kill_node(self, node: str) -> None:
         self.slurm.kill_node(node)
         self.slurm.call_down(node, "power lost")
@@ -83,12 +83,15 @@ class OnSlurm:
 @contextmanager
 def landlord(*settings: str) -> Iterator[OnSlurm]:
     """`settings`: of the engine, beside those that a pretend cluster needs."""
-    with cluster(nodes=2) as slurm, pytest.MonkeyPatch.context() as patch:
+    with cluster(nodes=2, accounts=ACCOUNTS) as slurm, pytest.MonkeyPatch.context() as patch:
         for name, value in slurm.env.items():
             patch.setenv(name, value)
         with house() as made:
-            made.shared.mkdir(parents=True, mode=0o1777)
-            engine = ("--engine", "slurm", "--set", "pretend=yes", "--shared", str(made.shared),
+            made.root.parent.chmod(0o755)  # as the folders are in which clusters of root lie
+            shared = made.root.parent / "s"
+            shared.mkdir()
+            shared.chmod(0o1777)
+            engine = ("--engine", "slurm", "--set", "pretend=yes", "--shared", str(shared),
                       "--set", f"images={slurm.place / 'images'}")  # fmt: skip
             more = (word for setting in settings for word in ("--set", setting))
             made.up(*engine, *more, "--host", own_loopback())

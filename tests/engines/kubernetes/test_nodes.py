@@ -6,6 +6,7 @@ import pytest
 from lightkube.resources.core_v1 import Pod
 
 from corral.domain.ids import NodeId
+from corral.domain.separation import Means, separation_of
 from corral.engines.kubernetes.nodes import (
     foreign_use,
     gone_node,
@@ -151,3 +152,19 @@ def test_what_others_hold_is_counted_as_the_scheduler_counts_it() -> None:
     over = other("Succeeded", limits={"nvidia.com/gpu": "4"})
     found = foreign_use([running, pending, over])
     assert found == {NodeId("gpu-a"): Foreign(gpus=2, cpu_millis=5_250, memory_bytes=1024**3)}
+
+
+@pytest.mark.parametrize(
+    ("given", "means", "account"),
+    [
+        ({}, Means.PODS, "UID 1000"),
+        ({"run_as": "7:8"}, Means.PODS, "UID 7"),
+        ({"security": "baseline"}, Means.PODS, "the user of their image"),
+        ({"security": "privileged"}, Means.PRIVILEGED_PODS, "root"),
+    ],
+)
+def test_whose_account_runs_ranks_in_pods_is_told(
+    given: dict[str, str], means: Means, account: str
+) -> None:
+    found = separation_of(lent(KubernetesSettings(**given)).inventory)  # type: ignore[arg-type]
+    assert (found.means, found.account) == (means, account)

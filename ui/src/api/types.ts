@@ -959,6 +959,14 @@ export interface Secrets {
   secrets: Secret[];
 }
 
+export interface Separation {
+  account: string;
+  means: string;
+  nodes: string[];
+  shared: string[];
+  text: string;
+}
+
 export interface Series {
   fields: Record<string, (number | null)[]>;
   key: string;
@@ -1025,6 +1033,7 @@ export interface Status {
   heads: OneHead[];
   jobs: Record<string, number>;
   nodes: Node[];
+  separation: Separation[];
   warnings: string[];
 }
 

@@ -11,8 +11,16 @@ from lightkube.resources.core_v1 import Node, Pod
 from corral.domain.gpus import short_type
 from corral.domain.ids import BootId, NodeId, is_name
 from corral.domain.resources import Gpu, Inventory
+from corral.domain.separation import POD, PRIVILEGED_POD
 from corral.engines.kubernetes.quantities import millis, quantity, whole
-from corral.engines.kubernetes.settings import AGENT_BYTES, AGENTS, PORTS, KubernetesSettings
+from corral.engines.kubernetes.settings import (
+    AGENT_BYTES,
+    AGENTS,
+    BASELINE,
+    PORTS,
+    PRIVILEGED,
+    KubernetesSettings,
+)
 from corral.engines.lending.values import Foreign, LentNode
 from corral.wire.read_wishes import LABEL
 
@@ -70,7 +78,8 @@ def lent_node(
         shared=tuple(sorted((path, claims[claim]) for claim, path in settings.mounted_claims
                             if claim in claims)),
         labels=_told(labels, settings),
-        containment="engine",
+        containment=PRIVILEGED_POD if settings.security == PRIVILEGED else POD,
+        shared_account=_account(settings),
     )  # fmt: skip
     return LentNode(
         node=name,
@@ -82,6 +91,15 @@ def lent_node(
         down=_proof(node),
         silent=not _is_ready(node),
     )
+
+
+def _account(settings: KubernetesSettings) -> str:
+    """The account of the ranks of all users."""
+    if settings.security == PRIVILEGED:
+        return "root"
+    if settings.security == BASELINE:
+        return "the user of their image"
+    return f"UID {settings.uid_and_gid[0]}"
 
 
 def is_lent(node: Node, settings: KubernetesSettings) -> bool:

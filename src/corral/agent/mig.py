@@ -1,0 +1,71 @@
+"""Capabilities of MIG: device files that a process must open to use a part of a cut GPU.
+
+Each GPU instance and each compute instance has a file /dev/nvidia-caps/nvidia-capN, whose minor N
+is in /proc/driver/nvidia/capabilities. Source: NVIDIA Multi-Instance GPU User Guide, "Device nodes
+and capabilities".
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+CAPABILITIES: Final = Path("/proc/driver/nvidia/capabilities")
+MIG_FILE: Final = "mig.json"  # in the node's folder
+_MINOR: Final = "DeviceFileMinor"
+
+
+class MigPart(msgspec.Struct, frozen=True):
+    """Where a MIG device is: the minor of its GPU, its GPU instance and its compute instance."""
+
+    gpu: int
+    gpu_instance: int
+    compute_instance: int
+
+
+def write_parts(node_dir: Path, parts: Mapping[str, MigPart]) -> None:
+    """Keep where the node's MIG devices are, by their names. Raises: OSError."""
+    file = node_dir / MIG_FILE
+    content = msgspec.json.encode(parts)
+    if not parts and not file.exists():
+        return
+    with suppress(FileNotFoundError):
+        if file.read_bytes() == content:
+            return
+    fresh = file.with_suffix(".fresh")
+    fresh.write_bytes(content)
+    fresh.replace(file)
+
+
+def read_parts(node_dir: Path) -> dict[str, MigPart]:
+    """Return what `write_parts` has kept; nothing where that cannot be read."""
+    with suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((node_dir / MIG_FILE).read_bytes(), type=dict[str, MigPart])
+    return {}
+
+
+def capability_minors(
+    names: Sequence[str], parts: Mapping[str, MigPart], root: Path = CAPABILITIES
+) -> list[int] | None:
+    """The minors of the capabilities of these MIG devices; None where one of them is not known."""
+    found: set[int] = set()
+    try:
+        for name in names:
+            part = parts[name]
+            instance = root / f"gpu{part.gpu}" / "mig" / f"gi{part.gpu_instance}"
+            found.add(_minor(instance / "access"))
+            found.add(_minor(instance / f"ci{part.compute_instance}" / "access"))
+    except (KeyError, OSError, ValueError):
+        return None
+    return sorted(found)
+
+
+def _minor(access: Path) -> int:
+    """Raises: OSError, ValueError."""
+    for line in access.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == _MINOR:
+            return int(value)
+    raise ValueError(f"{access} has no {_MINOR}")

@@ -1,0 +1,111 @@
+"""Whose account runs ranks on a node, and what users can reach of each other there."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from corral.domain.node import Liveness, Node
+from corral.domain.resources import Inventory
+
+CGROUP: Final = "cgroup"
+ENGINE: Final = "engine"  # a batch system contains the attempt
+POD: Final = "pod"
+PRIVILEGED_POD: Final = "privileged-pod"
+NAMES_MOST: Final = 5  # nodes that a sentence names
+
+
+class Surface(StrEnum):
+    """Something of a user's ranks that another user might reach. The value is its name in texts."""
+
+    ENVIRONMENT = "environment"
+    ARGUMENTS = "arguments"
+    FILES = "files"
+    TEMPORARY_FILES = "temporary files"
+    SHARED_PATHS = "files on shared paths"
+    SOCKETS = "Unix sockets"
+    GPUS = "GPUs"
+    PORTS = "network ports"
+    IMAGES = "images"
+    LOGS = "logs"
+    SNAPSHOTS = "workdirs"
+    CACHES = "caches"
+
+
+class Means(StrEnum):
+    """How users are kept apart on a node."""
+
+    OWN_ACCOUNTS = "own_accounts"
+    PODS = "pods"
+    ONE_ACCOUNT = "one_account"
+    PRIVILEGED_PODS = "privileged_pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """How users are kept apart on a node.
+
+    Args:
+        account: the one account of all users' ranks; "" where each user has an account.
+        shared: surfaces on which users can reach each other.
+    """
+
+    means: Means
+    account: str
+    shared: tuple[Surface, ...]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anything keeps users apart."""
+        return self.means in (Means.OWN_ACCOUNTS, Means.PODS)
+
+    @property
+    def text(self) -> str:
+        """A sentence about one or more nodes, without their names."""
+        surfaces = ", ".join(self.shared)
+        if self.means == Means.OWN_ACCOUNTS:
+            return f"each user's ranks run as an account of the user; not kept apart: {surfaces}"
+        if self.means == Means.PODS:
+            return (
+                f"the ranks of all users run as {self.account}, each attempt in pods of its own; "
+                f"not kept apart: {surfaces}"
+            )
+        if self.means == Means.PRIVILEGED_PODS:
+            return "the pods of all users are root on the node (security=privileged)"
+        return (
+            f"the ranks of all users run as {self.account}: they can read each other's files and "
+            "environment; only an agent that root starts keeps users apart"
+        )
+
+
+def separation_of(inventory: Inventory) -> Separation:
+    """How users are kept apart on a node with this inventory."""
+    account, containment = inventory.shared_account, inventory.containment
+    if containment == PRIVILEGED_POD:
+        return Separation(Means.PRIVILEGED_PODS, account, tuple(Surface))
+    if containment == POD:
+        shared = (Surface.SHARED_PATHS, Surface.PORTS, Surface.IMAGES)
+        return Separation(Means.PODS, account, shared)
+    if account:
+        return Separation(Means.ONE_ACCOUNT, account, tuple(Surface))
+    surfaces = {Surface.PORTS}
+    if containment != CGROUP:
+        surfaces.add(Surface.GPUS)  # the device filter needs a cgroup
+    if containment == ENGINE:
+        surfaces |= {Surface.ARGUMENTS, Surface.TEMPORARY_FILES}  # it has no pid namespace
+    return Separation(Means.OWN_ACCOUNTS, "", tuple(one for one in Surface if one in surfaces))
+
+
+def separations(nodes: Iterable[Node]) -> dict[Separation, list[str]]:
+    """The nodes that are alive, by how users are kept apart on them."""
+    found: dict[Separation, list[str]] = {}
+    for node in nodes:
+        if node.liveness == Liveness.ALIVE:
+            found.setdefault(separation_of(node.inventory), []).append(node.id)
+    return found
+
+
+def names_text(nodes: Sequence[str]) -> str:
+    """The first names, and the number of the others."""
+    more = len(nodes) - NAMES_MOST
+    return ", ".join(nodes[:NAMES_MOST]) + (f" and {more} more" if more > 0 else "")

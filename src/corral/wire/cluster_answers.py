@@ -1,0 +1,78 @@
+"""What is answered of the cluster as a whole by the HTTP API."""
+
+from typing import Self
+
+from corral.domain import separation
+from corral.wire.node_answers import Node
+from corral.wire.parts import Answer
+
+
+class Head(Answer):
+    pid: int
+    url: str
+    version: str
+    started_at: float
+
+
+class OneHead(Answer):
+    """One of several heads. It says each second that it lives."""
+
+    name: str
+    url: str
+    leads: bool
+    silent_seconds: float
+
+
+class Cluster(Answer):
+    id: str
+    engine: str
+    term: int
+
+
+class Gpus(Answer):
+    """GPUs of the cluster. `free` are those that a job could have now, on nodes that take work."""
+
+    total: int
+    free: float
+    used: float
+    away: int  # on nodes that are silent, dead, cordoned, draining or closed
+    taken: int = 0  # by programs that Corral has not started, on nodes that take work
+
+
+class Separation(Answer):
+    """How users are kept apart on these nodes.
+
+    `means`: own_accounts, pods, one_account or privileged_pods. `account`: the one account of all
+    users' ranks; "" where each user has an account. `shared`: surfaces on which users can reach
+    each other. `text`: a sentence about it.
+    """
+
+    nodes: list[str]
+    means: str
+    account: str
+    shared: list[str]
+    text: str
+
+    @classmethod
+    def of(cls, found: separation.Separation, nodes: list[str]) -> Self:
+        return cls(
+            nodes=nodes,
+            means=found.means,
+            account=found.account,
+            shared=list(found.shared),
+            text=found.text,
+        )
+
+
+class Status(Answer):
+    """`jobs` counts unfinished jobs by state; `heads` is empty where there can be but one.
+    `separation`: how users are kept apart on the nodes that are alive."""
+
+    head: Head
+    cluster: Cluster
+    nodes: list[Node]
+    gpus: Gpus
+    jobs: dict[str, int]
+    warnings: list[str]
+    heads: list[OneHead] = []
+    separation: list[Separation] = []

@@ -24,9 +24,17 @@ TREE = (
         name=QueueName("team"), visibility=Visibility.QUEUE, allow=("alice", "bob"),
     ),
     Queue(name=QueueName("open"), visibility=Visibility.ALL),
+    Queue(name=QueueName("top"), visibility=Visibility.ALL),
+    Queue(name=QueueName("hidden"), parent=QueueName("top"), visibility=Visibility.OWN),
 )  # fmt: skip
 # Who sees alice's job: v viewer vera, u bob, o operator, a admin, s alice herself.
-SEES: Mapping[str, str] = {"own": "suoa", "below": "suoa", "team": "suoa", "open": "svuoa"}
+SEES: Mapping[str, str] = {
+    "own": "suoa",
+    "below": "suoa",
+    "team": "suoa",
+    "open": "svuoa",
+    "hidden": "soa",
+}
 WHO = {"v": "vera", "u": "bob", "o": "olga", "a": "admin", "s": "alice"}
 OF_JOB = [
     "/v1/jobs/{job}",
@@ -54,6 +62,7 @@ LISTINGS = [
     "/v1/alerts",
     "/v1/queues",
     "/v1/queues/{queue}",
+    "/v1/queues/top",
     "/v1/imports",
 ]
 ABOUT_NO_JOB = (
@@ -122,6 +131,19 @@ def test_no_listing_names_a_hidden_job_or_its_owner(
         assert f'"{job}"' not in plain, path
 
 
+@pytest.mark.parametrize("letter", WHO)
+def test_a_queue_shows_of_each_user_only_what_the_reader_sees_below_it(
+    world: tuple[Head, str, str], letter: str
+) -> None:
+    head, queue, _ = world
+    above = {"below": "own", "hidden": "top"}.get(queue, queue)
+    with head.http(WHO[letter]) as http:
+        found = http.get(f"/v1/queues/{above}").json()
+    users = {row["user"]: row["used"] for row in found["users"]}
+    assert users == ({"alice": 1.0} if letter in SEES[queue] else {})
+    assert found["used"] == 1.0, "sums stay"
+
+
 def test_every_route_that_reads_is_looked_at_here() -> None:
     seen = {path.partition("?")[0] for path in (*OF_JOB, *LISTINGS)}
     seen |= {"/v1/reports/{kind}", "/v1/nodes/{node}"}
@@ -136,8 +158,9 @@ def test_an_operator_of_a_queue_is_one_there_and_nowhere_else(
     with head.http("bob") as bob, head.http("bob") as http:
         suspended = bob.patch(f"/v1/jobs/{job}", json={"priority": 5})
         in_own = queue in ("own", "below")
-        assert (suspended.status_code == 403) == (not in_own), suspended.text
-        assert (http.get(f"/v1/jobs/{job}/logs").status_code == 403) == (not in_own)
+        refused = 404 if queue == "hidden" else 403  # what is not seen is unknown
+        assert (suspended.status_code == refused) == (not in_own), suspended.text
+        assert (http.get(f"/v1/jobs/{job}/logs").status_code == refused) == (not in_own)
         done = http.put("/v1/queues/below?dry_run=1", json={"fields": {"weight": 2}})
         assert done.status_code == 200, done.text
         for name, fields in (

@@ -150,20 +150,20 @@ class Look:
         return budget.period_start(self.now) + budget.period_seconds
 
     def _users(self, queue: Queue, sight: Sight) -> list[wire.UserRow]:
+        """Return what each user holds and has used below, but for what is hidden there."""
         below = {one.name for one in self.tree.queues if queue in self.tree.path(one.name)}
-        hours: Counter[str] = Counter()
+        hours: Counter[UserName] = Counter()
+        millis: Counter[UserName] = Counter()
         for use in self.world.uses.values():
-            if use.queue in below:
+            if use.queue in below and sight.of(use.queue, use.user):
                 hours[use.user] += use.total_gpu_seconds / HOUR_SECONDS  # type: ignore[assignment]
-        users = {one.holding.user for one in self.held if one.holding.queue in below} | set(hours)
+        for one in self.held:
+            holding = one.holding
+            if holding.queue in below and sight.of(holding.queue, holding.user):
+                millis[holding.user] += sum(amount for _, amount in holding.gpu_millis)
         return [
-            wire.UserRow(
-                user=user,
-                used=self.standing.of_user_millis(queue.name, user) / MILLIS_PER_GPU,  # type: ignore[arg-type]
-                used_gpu_hours=hours[user],
-            )
-            for user in sorted(users)
-            if sight.of(queue.name, UserName(user))
+            wire.UserRow(user=user, used=millis[user] / MILLIS_PER_GPU, used_gpu_hours=hours[user])
+            for user in sorted(set(hours) | set(millis))
         ]
 
     def _kept(self, queue: Queue, sight: Sight) -> list[wire.KeptRow]:

@@ -84,7 +84,9 @@ def create_app(
     _handle_errors(app)
     app.router.routes += _routes()  # not included as routers: rights are looked up in one list
     failed = FailedLogIns(store=control.store, clock=control.clock)
+    rates = Rates(user_requests=settings.limits.user_requests, clock=control.clock.monotonic)
     app.state.house = House(
+        rates=rates,
         failed_log_ins=failed,
         reads=ReadsOfOthers(store=control.store, clock=control.clock),
         pending_log_ins=PendingLogIns(wall=control.clock.wall),
@@ -113,7 +115,7 @@ def create_app(
         is_tls=settings.is_tls,
         more={ADD_MACHINES: OPERATORS} if settings.operators_add_machines else {},
         proofs=Proofs(control.store, settings.seals),
-        rates=Rates(user_requests=settings.limits.user_requests, clock=control.clock.monotonic),
+        rates=rates,
         talks={BEATS: beats, LOGS: logs},
     )
     return app

@@ -19,6 +19,7 @@ from corral.api.logs import LogKeeper
 from corral.api.owners import OwnerNumbers
 from corral.api.pending_log_ins import PendingLogIns
 from corral.api.quotas import QuotaDesk
+from corral.api.rates import Rates
 from corral.api.reads_of_others import ReadsOfOthers
 from corral.api.settings import ApiSettings
 from corral.api.sight import seen_events, sight_of
@@ -48,6 +49,7 @@ class House:
     terminal_log_ins: TerminalLogIns
     failed_log_ins: FailedLogIns
     reads: ReadsOfOthers
+    rates: Rates
     series: Series | None = None
     alerting: Alerting | None = None
     planner: Planner | None = None

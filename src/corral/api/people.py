@@ -23,7 +23,7 @@ from corral.domain.people import (
 )
 from corral.domain.quota import RULES, Quota, limit_in
 from corral.wire import people as wire
-from corral.wire.quotas import QuotaRow
+from corral.wire.quotas import QuotaRow, RateRow
 
 router = APIRouter()
 PREFIX: Final = "corral_"  # so that a token that got away can be found by those who look for them
@@ -58,7 +58,10 @@ async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
     found = await find_user(house, user)
     quotas, used = house.quotas.of_user(found), await house.quotas.used(found.name)
     rows = [QuotaRow.of(quota, quotas, used.get(quota)) for quota in RULES]
-    return wire.UserDetail.with_quotas(found, rows)
+    rates = [RateRow.of("requests", house.rates.of_user(found.name))]
+    if house.planner is not None:
+        rates.append(RateRow.of("plan_seconds", house.planner.seconds_of(found.name)))
+    return wire.UserDetail.with_quotas(found, rows, rates)
 
 
 @router.patch("/v1/users/{user}")

@@ -6,7 +6,9 @@ from typing import Final
 
 from corral.api.auth import Caller
 from corral.api.errors import TooMany
+from corral.domain.ids import UserName
 from corral.domain.people import Role
+from corral.domain.quota import RateUse
 from corral.ingress.buckets import TokenBuckets
 
 BURST_SECONDS: Final = 10.0  # of the rate, at once
@@ -34,6 +36,11 @@ class Rates:
         wait = self._users.take(caller.name)
         if wait > 0:
             raise _too_many(self._users, str(caller.name), wait)
+
+    def of_user(self, user: UserName) -> RateUse:
+        """Return what the user has sent lately, and may send."""
+        buckets = self._users
+        return RateUse(used=buckets.used(user), most=buckets.burst, a_second=buckets.rate)
 
     def charge(self, caller: Caller, size_bytes: int) -> None:
         """Charge for the size of a body or an answer."""

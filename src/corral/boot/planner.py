@@ -20,6 +20,7 @@ from corral.api.errors import TooMany
 from corral.boot.helper import Helper, answer_on
 from corral.domain.errors import Bug, Refusal, Trouble
 from corral.domain.ids import UserName
+from corral.domain.quota import RateUse
 from corral.ingress.buckets import TokenBuckets
 from corral.ports.log import Log
 
@@ -76,6 +77,10 @@ class PlannerProcess:
     def pid(self) -> int | None:
         """None before the first plan."""
         return self._helper.pid
+
+    def seconds_of(self, user: UserName) -> RateUse:
+        seconds = self._seconds
+        return RateUse(used=seconds.used(user), most=seconds.burst, a_second=seconds.rate)
 
     async def plan(self, kind: str, request: bytes, *, by: UserName) -> bytes:
         self._check(by)

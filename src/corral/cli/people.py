@@ -19,7 +19,7 @@ from corral.cli.output import (
     show_table,
     table,
 )
-from corral.cli.quotas import Limits, show_quotas
+from corral.cli.quotas import Limits, show_quotas, show_rates
 
 if TYPE_CHECKING:
     from corral.wire import people
@@ -86,6 +86,8 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     )
     say()
     show_quotas(found.quotas)
+    say()
+    show_rates(found.rates)
     if tokens:
         say()
         _show_tokens(tokens)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from corral.cli.output import clean, show_table, table
-from corral.domain.units import size_text
+from corral.domain.units import HOUR_SECONDS, size_text
 
 if TYPE_CHECKING:
-    from corral.wire.quotas import QuotaRow
+    from corral.wire.quotas import QuotaRow, RateRow
 
 NONE: Final = "none"
 
@@ -78,6 +78,17 @@ def show_quotas(rows: "list[QuotaRow]") -> None:
     for row in rows:
         used = "" if row.used is None else _amount(row, row.used)
         shown.add_row(clean(row.name), used, _amount(row, row.limit), row.set_by)
+    show_table(shown)
+
+
+def show_rates(rows: "list[RateRow]") -> None:
+    """Print what is used and allowed of each rate."""
+    shown = table("RATE", "USED", "AT ONCE", "ON AVERAGE", right=("USED", "AT ONCE", "ON AVERAGE"))
+    for row in rows:
+        average = f"{row.a_second:g} a second"
+        if row.a_second < 1:
+            average = f"{row.a_second * HOUR_SECONDS:g} an hour"
+        shown.add_row(clean(row.text), f"{row.used:,.0f}", f"{row.limit:,.0f}", average)
     show_table(shown)
 
 

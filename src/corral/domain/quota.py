@@ -114,6 +114,21 @@ class Holdings:
     secret_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateUse:
+    """One rate of a user at one moment.
+
+    Args:
+        used: taken lately and not yet back.
+        most: limit of that.
+        a_second: comes back each second.
+    """
+
+    used: float
+    most: float
+    a_second: float
+
+
 class OverQuota(Refusal):
     """More than the user may have of it."""
 

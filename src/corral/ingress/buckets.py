@@ -49,6 +49,10 @@ class TokenBuckets:
         now = self._clock()
         self._put(key, max(self._left(key, now) - cost, -self.burst), now)
 
+    def used(self, key: Hashable) -> float:
+        """Return the tokens that the key has taken and that are not back yet."""
+        return self.burst - self.left(key)
+
     def left(self, key: Hashable) -> float:
         """Return the tokens of the key."""
         return self._left(key, self._clock())

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from corral.domain import people
 from corral.wire.parts import Answer
-from corral.wire.quotas import QuotaRow
+from corral.wire.quotas import QuotaRow, RateRow
 
 __all__ = [
     "Audit",
@@ -122,10 +122,11 @@ class UserDetail(User):
     """One user, with what they use and may use."""
 
     quotas: list[QuotaRow]
+    rates: list[RateRow]
 
     @classmethod
-    def with_quotas(cls, user: people.User, quotas: list[QuotaRow]) -> Self:
-        return cls(**User.of(user).model_dump(), quotas=quotas)
+    def with_quotas(cls, user: people.User, quotas: list[QuotaRow], rates: list[RateRow]) -> Self:
+        return cls(**User.of(user).model_dump(), quotas=quotas, rates=rates)
 
 
 class Users(Answer):

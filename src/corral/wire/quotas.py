@@ -2,8 +2,30 @@
 
 from typing import Literal, Self
 
-from corral.domain.quota import RULES, Quota, Quotas
+from corral.domain.quota import RULES, Quota, Quotas, RateUse
 from corral.wire.parts import Answer
+
+
+class RateRow(Answer):
+    """One rate: what is used of it and not yet back, the limit of that, and how much comes back
+    each second."""
+
+    name: Literal["requests", "plan_seconds"]
+    text: str
+    used: float
+    limit: float
+    a_second: float
+
+    @classmethod
+    def of(cls, name: Literal["requests", "plan_seconds"], use: RateUse) -> Self:
+        texts = {"requests": "requests over the API", "plan_seconds": "seconds of planning"}
+        return cls(
+            name=name,
+            text=texts[name],
+            used=round(use.used, 1),
+            limit=use.most,
+            a_second=use.a_second,
+        )
 
 
 class QuotaRow(Answer):

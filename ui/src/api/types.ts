@@ -853,6 +853,14 @@ export interface QuotaRow {
   used: number | null;
 }
 
+export interface RateRow {
+  a_second: number;
+  limit: number;
+  name: "requests" | "plan_seconds";
+  text: string;
+  used: number;
+}
+
 export interface RayInvitation {
   address: string;
   folder: string;
@@ -1137,6 +1145,7 @@ export interface UserDetail {
   issuer: string | null;
   name: string;
   quotas: QuotaRow[];
+  rates: RateRow[];
   role: string;
   subject: string | null;
 }

@@ -112,6 +112,9 @@ class FakeRanks:
     def warn(self, notice: Notice) -> None:
         self.warned.append(notice)
 
+    def overrun(self, key: AttemptKey, why: str) -> None:
+        """No test bounds the disk of these."""
+
     def settle(self, key: AttemptKey) -> None:
         self.settled.append(key)
         self.attempts.pop(key, None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from corral.agent.accounts import Accounts
 from corral.agent.channel import BEATS, Beats
 from corral.agent.checks.keep import Checks
 from corral.agent.dial import Dialler
+from corral.agent.disk_use import keep_bounded
 from corral.agent.host import interface
 from corral.agent.known import Known
 from corral.agent.lease import overdue
@@ -143,6 +145,9 @@ class Agent:
                 parts.create_task(self.senses.keep(self.ranks, self.beats.wake))
                 if not is_part(self.settings.node):  # whose token lasts as long as its attempt
                     parts.create_task(self.renewal.keep())
+                if os.geteuid() == 0:  # else all attempts have one account
+                    policy, overrun = self.prepare.accounts.policy, self.ranks.overrun
+                    parts.create_task(keep_bounded(self.node_dir, policy, overrun))
                 parts.create_task(keep_swept(self.node_dir / "attempts", self.prepare.forgotten))
         finally:
             await self.obedience.close()

@@ -135,6 +135,11 @@ class Supervisor:
         if notice.key in self._attempts:
             self._attempts[notice.key].warn(notice)
 
+    def overrun(self, key: AttemptKey, why: str) -> None:
+        """End the attempt, which takes more than the node allows, by its own fault."""
+        if key in self._attempts:
+            self._attempts[key].overrun(why)
+
     def signal(self, key: AttemptKey, number: int, to: To) -> None:
         """Send it to the attempt's processes, as somebody has asked for by name."""
         if key in self._attempts:

@@ -285,6 +285,11 @@ class Supervised:
             self._notice = {"type": "warn", "signal": notice.signal, "save": notice.save}
             self._tell(self._notice)
 
+    def overrun(self, why: str) -> None:
+        """The shim takes it as a program's own word that it cannot go on."""
+        if not self.is_over:
+            self._tell({"type": "refuse", "why": why, "infra": False})
+
     def signal(self, number: int, to: To) -> None:
         self._tell({"type": "signal", "number": number, "to": to})
 

@@ -11,9 +11,12 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from corral.domain.errors import SpecInvalid
+from corral.domain.units import bytes_of
 
 ROOT: Final = "root"
 DEFAULT_MIN_UID: Final = 1000  # where /etc/login.defs has no UID_MIN
+HALF: Final = "half"
+ALL: Final = "all"
 MAX_UID: Final = 2**31 - 2
 DOCKER_HUB: Final = "docker.io"
 SYSTEM_ACCOUNTS: Final = (
@@ -75,6 +78,8 @@ class NodePolicy:
         tmp: whether each attempt has /tmp and /dev/shm of its own.
         memory: "share" limits a job that asks for no memory to its share of the node's;
             "all" does not.
+        disk: what the files of an attempt may take of the node's disk, where its ranks have
+            another account than the agent: "half" of the disk, "all" of it, or a size.
     """
 
     min_uid: int | None = None
@@ -85,6 +90,7 @@ class NodePolicy:
     host_paths: tuple[str, ...] | None = None
     tmp: Literal["private", "shared"] = "private"
     memory: Literal["share", "all"] = "share"
+    disk: str = HALF
 
     def __post_init__(self) -> None:
         if self.min_uid is not None and not 1 <= self.min_uid <= MAX_UID:
@@ -93,6 +99,14 @@ class NodePolicy:
             if not path.startswith("/"):
                 raise ValueError(f"host_paths has {path!r}: a path must be absolute")
         self._check_range()
+        if self.disk not in (HALF, ALL) and bytes_of(self.disk) < 1:
+            raise ValueError(f"disk is {self.disk!r}: it must be {HALF}, {ALL} or a size")
+
+    def disk_limit_bytes(self, disk_bytes: int) -> int | None:
+        """What the files of an attempt may take of a disk of this size; None without a limit."""
+        if self.disk == ALL:
+            return None
+        return disk_bytes // 2 if self.disk == HALF else bytes_of(self.disk)
 
     def _check_range(self) -> None:
         """Raises: ValueError."""

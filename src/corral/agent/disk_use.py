@@ -1,0 +1,131 @@
+"""Bound on the disk that an attempt's folder takes, where users share a node.
+
+`python -m corral.agent.disk_use LIMIT FOLDER...` prints one line of JSON, the bytes of each folder,
+and is gone. It has a low priority. A folder is counted until it is above the limit, so that the
+work is bounded by the limit. It starts only while the disk holds more than the limit.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from corral.agent.low_priority import take_low_priority
+from corral.agent.settings import SettingsInvalid
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.node_policy import NodePolicy
+from corral.domain.units import size_text
+
+LOOK_SECONDS: Final = 60.0
+COUNT_SECONDS: Final = 600.0  # a count that takes longer is given up, and begun anew
+BLOCK_BYTES: Final = 512  # of st_blocks, stat(2)
+COMMAND: Final = (sys.executable, "-m", "corral.agent.disk_use")
+log = logging.getLogger(__name__)
+Overrun = Callable[[AttemptKey, str], None]
+
+
+async def keep_bounded(node_dir: Path, policy: Callable[[], NodePolicy], overrun: Overrun) -> None:
+    """For ever: call `overrun` with each attempt above the limit, and the reason as a sentence."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            for key, why in (await overruns(node_dir, policy())).items():
+                overrun(key, why)
+        except (OSError, ValueError, SettingsInvalid) as trouble:
+            log.warning("the disk that attempts take is looked at later: %s", trouble)
+
+
+async def overruns(
+    node_dir: Path, policy: NodePolicy, command: Sequence[str] = COMMAND
+) -> dict[AttemptKey, str]:
+    """The attempts above the policy's limit, each with the reason. Raises: OSError, ValueError."""
+    attempts = node_dir / "attempts"
+    disk = os.statvfs(attempts)
+    limit = policy.disk_limit_bytes(disk.f_blocks * disk.f_frsize)
+    used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+    if limit is None or used <= limit:  # no folder can be above it
+        return {}
+    folders = await asyncio.to_thread(folders_of_users, attempts)
+    found = await _counted(limit, list(folders), command) if folders else {}
+    return {
+        folders[folder]: (
+            f"disk: its files on the node take more than {size_text(limit)}, the limit of the "
+            "node's policy (disk in policy.json)"
+        )
+        for folder, taken in found.items()
+        if taken > limit and folder in folders
+    }
+
+
+def folders_of_users(attempts: Path) -> dict[str, AttemptKey]:
+    """Folders of attempts whose ranks have another account than the agent. Raises: OSError."""
+    found = {}
+    for folder in attempts.iterdir():
+        job, _, number = folder.name.rpartition(".")
+        if not number.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            if (folder / "work").lstat().st_uid != os.geteuid():
+                found[str(folder)] = (JobId(job), AttemptNumber(int(number)))
+    return found
+
+
+async def _counted(limit: int, folders: Sequence[str], command: Sequence[str]) -> Mapping[str, int]:
+    """Raises: OSError, ValueError when the helper does not answer."""
+    helper = await asyncio.create_subprocess_exec(
+        *command, str(limit), *folders, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert helper.stdout is not None
+    try:
+        async with asyncio.timeout(COUNT_SECONDS):
+            answer = json.loads(await helper.stdout.read())
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            helper.kill()
+        await helper.wait()
+    return {str(folder): int(taken) for folder, taken in answer.items()}
+
+
+def folder_bytes(folder: str, most: int) -> int:
+    """The bytes on the disk below a folder, each file once; it stops counting above `most`.
+
+    What vanishes meanwhile counts nothing. Links are not followed, nor other disks entered.
+    """
+    total = 0
+    seen: set[int] = set()
+    waiting = [folder]
+    device = os.lstat(folder).st_dev
+    while waiting and total <= most:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    if found.st_dev != device or found.st_ino in seen:
+                        continue
+                    if found.st_nlink > 1:
+                        seen.add(found.st_ino)
+                    total += found.st_blocks * BLOCK_BYTES
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+    return total
+
+
+def main() -> None:
+    limit, *folders = sys.argv[1:]
+    take_low_priority()
+    found = {}
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            found[folder] = folder_bytes(folder, int(limit))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -179,14 +179,7 @@ class Head:
         )
         self.app = self._app(settings)
         running = asyncio.create_task(self.control.run())
-        config = uvicorn.Config(
-            self.app,
-            log_level="critical",
-            ws="websockets-sansio",
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = self._server_of(self.app)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         serving = asyncio.create_task(self._server.serve(sockets=[self.socket]))
         while not self._server.started and not serving.done():
@@ -199,6 +192,17 @@ class Head:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await self.planner.close()
+
+    def _server_of(self, app: Any) -> uvicorn.Server:
+        """Plain uvicorn: what the head puts around it has tests of its own."""
+        config = uvicorn.Config(
+            app,
+            log_level="critical",
+            ws="websockets-sansio",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
+        return uvicorn.Server(config)
 
     def _app(self, settings: ApiSettings) -> Any:
         return create_app(

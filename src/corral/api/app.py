@@ -40,6 +40,7 @@ from corral.api.failed_log_ins import FailedLogIns
 from corral.api.gate import Gate
 from corral.api.house import House, house_of
 from corral.api.job_tokens import Tokens
+from corral.api.log_quota import LogQuota
 from corral.api.logs import LogKeeper
 from corral.api.pending_log_ins import PendingLogIns
 from corral.api.proofs import Proofs
@@ -84,9 +85,9 @@ def create_app(
     _handle_errors(app)
     app.router.routes += _routes()  # not included as routers: rights are looked up in one list
     failed = FailedLogIns(store=control.store, clock=control.clock)
-    rates = Rates(user_requests=settings.limits.user_requests, clock=control.clock.monotonic)
+    log_quota = _log_quota(control, settings)
     app.state.house = House(
-        rates=rates,
+        rates=Rates(user_requests=settings.limits.user_requests, clock=control.clock.monotonic),
         failed_log_ins=failed,
         reads=ReadsOfOthers(store=control.store, clock=control.clock),
         pending_log_ins=PendingLogIns(wall=control.clock.wall),
@@ -95,10 +96,11 @@ def create_app(
         forecasts=forecasts,
         channels=channels,
         settings=settings,
-        keeper=LogKeeper(settings.logs, most_bytes=settings.log_bytes),
+        keeper=log_quota.keeper,
+        log_quota=log_quota,
         snapshots=Snapshots(settings.snapshots, most_bytes=settings.snapshot_bytes),
         terminals=Terminals(channels),
-        quotas=QuotaDesk(control=control, cluster=settings.limits.quotas),
+        quotas=QuotaDesk(control=control, cluster=settings.limits.quotas, logs=log_quota.used),
         disk=_disk_guard(control, settings),
         series=series,
         alerting=alerting,
@@ -115,7 +117,7 @@ def create_app(
         is_tls=settings.is_tls,
         more={ADD_MACHINES: OPERATORS} if settings.operators_add_machines else {},
         proofs=Proofs(control.store, settings.seals),
-        rates=rates,
+        rates=app.state.house.rates,
         talks={BEATS: beats, LOGS: logs},
     )
     return app
@@ -125,6 +127,11 @@ def _handle_errors(app: FastAPI) -> None:
     app.add_exception_handler(CorralError, errors.on_refusal)
     app.add_exception_handler(HTTPException, errors.on_http)
     app.add_exception_handler(RequestValidationError, errors.on_invalid)
+
+
+def _log_quota(control: Control, settings: ApiSettings) -> LogQuota:
+    keeper = LogKeeper(settings.logs, most_bytes=settings.log_bytes)
+    return LogQuota(keeper, control, settings.limits.quotas)
 
 
 def _disk_guard(control: Control, settings: ApiSettings) -> DiskGuard:

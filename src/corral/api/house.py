@@ -14,6 +14,7 @@ from corral.api.auth import Caller
 from corral.api.disk import DiskGuard
 from corral.api.errors import RequestInvalid
 from corral.api.failed_log_ins import FailedLogIns
+from corral.api.log_quota import LogQuota
 from corral.api.login_links import Links
 from corral.api.logs import LogKeeper
 from corral.api.owners import OwnerNumbers
@@ -41,6 +42,7 @@ class House:
     channels: Channels
     settings: ApiSettings
     keeper: LogKeeper
+    log_quota: LogQuota
     snapshots: Snapshots
     terminals: Terminals
     quotas: QuotaDesk

@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from corral.api.log_sizes import LogSizes
 from corral.domain.ids import AttemptNumber, JobId
 
 RankKey = tuple[JobId, AttemptNumber, int]
 TAIL_BYTES: Final = 1024 * 1024  # of a log are looked through for its last lines
+NOTICE: Final = b"[corral] "  # begins the line about what was cut
+NOTICE_BYTES: Final = 1024  # more than a line about what was cut takes
 _OPEN_TRACKS: Final = 4096
 _LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
 
@@ -93,6 +96,7 @@ class LogKeeper:
         self._root = root
         self._half = max(1, most_bytes // 2)
         self._tracks: OrderedDict[RankKey, Track] = OrderedDict()
+        self.sizes = LogSizes(root)
         self._bells: defaultdict[JobId, set[asyncio.Event]] = defaultdict(set)
 
     def append(self, key: RankKey, offset: int, data: bytes) -> int:
@@ -120,6 +124,29 @@ class LogKeeper:
         for bell in self._bells.get(key[0], ()):
             bell.set()
         return track.end + track.ahead
+
+    def cut(self, key: RankKey, keep_bytes: int, why: str) -> int:
+        """Keep the last lines alone, below a line that says so. Return how many bytes are freed.
+
+        Nothing is done where that frees little. Raises: OSError.
+        """
+        track = self._track(key)
+        end, held = track.end, track.end - track.older
+        if held < 2 * max(keep_bytes, NOTICE_BYTES):
+            return 0
+        data = self.read(key, end - keep_bytes, keep_bytes)[1] if keep_bytes else b""
+        data = data[data.find(b"\n", 0, len(data) // 2) + 1 :]
+        dropped = end - len(data)
+        notice = NOTICE + f"{dropped:,} bytes before this line were dropped: {why}\n".encode()
+        fresh = self._path(key, ".log.new")
+        fresh.write_bytes(notice + data)
+        os.replace(fresh, self._path(key))
+        self._path(key, ".log.1").unlink(missing_ok=True)
+        track.size = len(notice) + len(data)
+        track.base = track.older = end - track.size
+        self._keep(key, track)
+        self.sizes.add(key[:2], track.size - held)
+        return held - track.size
 
     def kept(self, key: RankKey) -> int:
         """How far the agent's log is kept."""
@@ -230,9 +257,11 @@ class LogKeeper:
         with path.open("ab") as file:
             file.write(data)
         track.size += len(data)
+        self.sizes.add(key[:2], len(data))
 
     def _rotate(self, key: RankKey, track: Track) -> None:
         os.replace(self._path(key), self._path(key, ".log.1"))
+        self.sizes.add(key[:2], track.older - track.base)
         track.older, track.base, track.size = track.base, track.end, 0
         self._keep(key, track)
         self._path(key).touch()

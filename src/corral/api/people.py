@@ -61,7 +61,7 @@ async def user(user: str, house: Within, caller: Asker) -> wire.UserDetail:
     rates = [RateRow.of("requests", house.rates.of_user(found.name))]
     if house.planner is not None:
         rates.append(RateRow.of("plan_seconds", house.planner.seconds_of(found.name)))
-    return wire.UserDetail.with_quotas(found, rows, rates)
+    return wire.UserDetail.with_quotas(found, rows, rates, house.log_quota.dropped(found.name))
 
 
 @router.patch("/v1/users/{user}")

@@ -1,7 +1,7 @@
 """Use and limits of every user, and the check before a user takes more."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
@@ -21,6 +21,7 @@ class QuotaDesk:
 
     control: Control
     cluster: Mapping[str, int]
+    logs: Callable[[UserName], int] = lambda user: 0  # bytes that the head keeps
     _taking: Counter[tuple[UserName, Quota]] = field(default_factory=Counter)
 
     @property
@@ -47,6 +48,7 @@ class QuotaDesk:
             Quota.JOBS: self.control.world.unfinished_of(user),
             Quota.SPEC_BYTES: held.spec_bytes,
             Quota.UPLOAD_BYTES: held.upload_bytes,
+            Quota.LOG_BYTES: self.logs(user),
             Quota.SECRETS: held.secrets,
             Quota.SECRET_BYTES: held.secret_bytes,
             Quota.TOKENS: sum(is_valid(one, user, now) for one in await store.tokens()),

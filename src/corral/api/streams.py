@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 
 from corral.api.auth import Caller
 from corral.api.errors import RequestInvalid
-from corral.api.logs import LogKeeper, RankKey, whole_characters
+from corral.api.logs import NOTICE, LogKeeper, RankKey, whole_characters
 from corral.api.sight import seen_events, sight_of
 from corral.control import Control
 from corral.domain.ids import AttemptNumber, JobId, NodeId
@@ -173,7 +173,7 @@ class LogStream:
             while place < until:
                 asked = place
                 place, data = reading.read(asked, PIECE_BYTES)
-                if place > asked:
+                if place > asked and not data.startswith(NOTICE):
                     begun = data.find(b"\n") + 1  # from a whole line on
                     place, data = place + begun, data[begun:]
                     yield _sent(_gone(rank, attempt, asked, place), id=f"{attempt}:{rank}:{place}")

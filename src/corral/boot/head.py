@@ -352,6 +352,7 @@ def turns_of(
             recorder=Recorder(control, series),
             alerting=alerting,
             app=app,
+            log_quota=app.state.house.log_quota,
             lent=None if works is here else works,
         )
 

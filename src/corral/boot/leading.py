@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from corral.agent.dial import first_of
 from corral.api import ApiSettings, Channels, Forwarder, Front, Standby
+from corral.api.log_quota import LogQuota
 from corral.boot.audit_syslog import AuditSyslog
 from corral.boot.garbage import search_rarely
 from corral.boot.sweep import keep_swept
@@ -45,6 +46,7 @@ class Term:
     recorder: Recorder
     alerting: Alerting
     app: ASGIApp
+    log_quota: LogQuota
     lent: LivingEngine | None
 
     async def look_after(self) -> None:
@@ -61,6 +63,7 @@ class Term:
         return [
             run,
             self.control.diagnoses.run(),
+            self.log_quota.run(),
             self.forecasts.run(),
             self.recorder.run(),
             self.alerting.run(),

@@ -20,6 +20,7 @@ from corral.cli.output import (
     table,
 )
 from corral.cli.quotas import Limits, show_quotas, show_rates
+from corral.domain.units import size_text
 
 if TYPE_CHECKING:
     from corral.wire import people
@@ -86,6 +87,9 @@ def show(name: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
     )
     say()
     show_quotas(found.quotas)
+    if found.log_bytes_dropped:
+        dropped = size_text(found.log_bytes_dropped)
+        note(f"{dropped} of the logs of kept jobs were dropped: see the quotas of logs")
     say()
     show_rates(found.rates)
     if tokens:

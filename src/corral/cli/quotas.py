@@ -27,6 +27,10 @@ class Limits:
     array: Annotated[str | None, _limit("array", "Jobs of one array")] = None
     spec_bytes: Annotated[str | None, _limit("spec-bytes", "Stored specs: 512MB")] = None
     upload_bytes: Annotated[str | None, _limit("upload-bytes", "Uploaded workdirs: 10GB")] = None
+    log_bytes: Annotated[str | None, _limit("log-bytes", "Kept logs: 20GB")] = None
+    job_log_bytes: Annotated[str | None, _limit("job-log-bytes", "Kept logs of one job: 10GB")] = (
+        None
+    )
     secrets: Annotated[str | None, _limit("secrets", "Secrets: 200")] = None
     secret_bytes: Annotated[str | None, _limit("secret-bytes", "All secrets: 4MB")] = None
     tokens: Annotated[str | None, _limit("tokens", "Valid tokens: 200")] = None

@@ -26,6 +26,8 @@ class Quota(StrEnum):
     ARRAY = "array"
     SPEC_BYTES = "spec_bytes"
     UPLOAD_BYTES = "upload_bytes"
+    LOG_BYTES = "log_bytes"
+    JOB_LOG_BYTES = "job_log_bytes"
     SECRETS = "secrets"
     SECRET_BYTES = "secret_bytes"
     TOKENS = "tokens"
@@ -78,6 +80,22 @@ RULES: Final[Mapping[Quota, Rule]] = {
         most=100_000 * GIGABYTE,
         in_bytes=True,
         room="leave large files out of the workdir (.corralignore), or keep them on a shared path",
+    ),
+    Quota.LOG_BYTES: Rule(
+        text="bytes of kept logs",
+        usual=20 * GIGABYTE,
+        of_admins=100 * GIGABYTE,
+        most=100_000 * GIGABYTE,
+        in_bytes=True,
+        room="print less; older logs are cut first",
+    ),
+    Quota.JOB_LOG_BYTES: Rule(
+        text="bytes of kept logs of one job",
+        usual=10 * GIGABYTE,
+        of_admins=50 * GIGABYTE,
+        most=100_000 * GIGABYTE,
+        in_bytes=True,
+        room="print less; the logs of earlier attempts are cut first",
     ),
     Quota.SECRETS: Rule(
         text="secrets",
@@ -143,6 +161,11 @@ class Quotas:
     role: Role
     own: Mapping[str, int] = field(default_factory=dict)
     cluster: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_unknown(cls, user: UserName, cluster: Mapping[str, int]) -> "Quotas":
+        """Return the limits of a user who was removed: those of ordinary users."""
+        return cls(user=user, role=Role.USER, cluster=cluster)
 
     def limit(self, quota: Quota) -> int:
         """Return the limit that holds for this user."""

@@ -123,10 +123,14 @@ class UserDetail(User):
 
     quotas: list[QuotaRow]
     rates: list[RateRow]
+    log_bytes_dropped: int = 0  # of logs of jobs that are kept
 
     @classmethod
-    def with_quotas(cls, user: people.User, quotas: list[QuotaRow], rates: list[RateRow]) -> Self:
-        return cls(**User.of(user).model_dump(), quotas=quotas, rates=rates)
+    def with_quotas(
+        cls, user: people.User, quotas: list[QuotaRow], rates: list[RateRow], dropped: int
+    ) -> Self:
+        known = User.of(user).model_dump()
+        return cls(**known, quotas=quotas, rates=rates, log_bytes_dropped=dropped)
 
 
 class Users(Answer):

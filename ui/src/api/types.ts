@@ -1143,6 +1143,7 @@ export interface UserDetail {
   created_at: number;
   disabled: boolean;
   issuer: string | null;
+  log_bytes_dropped: number;
   name: string;
   quotas: QuotaRow[];
   rates: RateRow[];

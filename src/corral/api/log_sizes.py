@@ -1,0 +1,87 @@
+"""Sizes of kept logs by attempt: read from the disk once, and counted from then on."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import AttemptNumber, JobId
+
+DROPPED: Final = "dropped"  # in a job's folder: bytes of its logs that a quota has cut
+
+
+@dataclass(slots=True)
+class LogSizes:
+    """Bytes of each attempt's logs. `changed`: attempts whose size is not the one last taken."""
+
+    root: Path
+    bytes: dict[AttemptKey, int] = field(default_factory=dict)
+    changed: set[AttemptKey] = field(default_factory=set)
+
+    def add(self, key: AttemptKey, size: int) -> None:
+        """Count bytes that were written, or removed. An attempt not counted yet is measured."""
+        known = self.bytes.get(key)
+        self.bytes[key] = size_of(self.root, key) if known is None else max(0, known + size)
+        self.changed.add(key)
+
+    def take_in(self, measured: dict[AttemptKey, int]) -> None:
+        """Take in what the disk held, but for attempts that have grown since."""
+        for key, size in measured.items():
+            if key not in self.bytes:
+                self.bytes[key] = size
+                self.changed.add(key)
+
+    def take_changed(self) -> set[AttemptKey]:
+        """Return the attempts that have changed since this was last called."""
+        changed, self.changed = self.changed, set()
+        return changed
+
+
+def size_of(root: Path, key: AttemptKey) -> int:
+    """Return the bytes of one attempt's logs."""
+    try:
+        with os.scandir(root / key[0] / str(key[1])) as entries:
+            return sum(entry.stat().st_size for entry in entries if _is_log(entry.name))
+    except OSError:
+        return 0
+
+
+def _is_log(name: str) -> bool:
+    return name.endswith((".log", ".log.1"))
+
+
+def measured(root: Path) -> tuple[dict[AttemptKey, int], dict[JobId, int]]:
+    """Return the bytes of all attempts' logs, and what was dropped of each job's. It takes time."""
+    sizes: dict[AttemptKey, int] = {}
+    dropped: dict[JobId, int] = {}
+    for job in _names(root):
+        for name in _names(root / job):
+            if name == DROPPED:
+                dropped[JobId(job)] = _number_in(root / job / name)
+            elif name.isascii() and name.isdigit():
+                key = (JobId(job), AttemptNumber(int(name)))
+                sizes[key] = size_of(root, key)
+    return sizes, dropped
+
+
+def write_dropped(root: Path, job: JobId, count: int) -> None:
+    """Keep the count beside the logs. Raises: OSError."""
+    fresh = root / job / f"{DROPPED}.new"
+    fresh.write_text(str(count))
+    os.replace(fresh, root / job / DROPPED)
+
+
+def _number_in(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _names(folder: Path) -> Iterator[str]:
+    try:
+        yield from sorted(os.listdir(folder))
+    except OSError:
+        return

@@ -1,0 +1,49 @@
+"""Order in which kept logs are cut where a user or a job has more of them than the quota.
+
+No log loses its end: of each job's newest attempt every rank keeps its last part.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import sequence_of
+
+ENDED_BYTES: Final = 64 * 1024  # kept of each rank, of the newest attempt of a job that is over
+RUNNING_BYTES: Final = 1024 * 1024  # the same, of a job that is not over
+CUT_TO_PART: Final = 0.9  # of the limit: not every line that follows cuts again
+
+
+class LogPart(IntEnum):
+    """Logs in the order in which they are cut."""
+
+    EARLIER_ATTEMPT = 0
+    ENDED_JOB = 1
+    UNFINISHED_JOB = 2
+
+
+KEPT_BYTES: Final = {
+    LogPart.EARLIER_ATTEMPT: 0,
+    LogPart.ENDED_JOB: ENDED_BYTES,
+    LogPart.UNFINISHED_JOB: RUNNING_BYTES,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLogs:
+    """Logs of one attempt."""
+
+    key: AttemptKey
+    part: LogPart
+
+
+def cut_order(kept: Iterable[KeptLogs]) -> list[KeptLogs]:
+    """Return the logs in the order in which they are cut: by part, of the oldest job first."""
+    return sorted(kept, key=lambda one: (one.part, sequence_of(one.key[0]) or 0, one.key))
+
+
+def excess_bytes(used: int, limit: int) -> int:
+    """Return how much is to be cut; 0 within the limit."""
+    return used - int(limit * CUT_TO_PART) if used > limit else 0

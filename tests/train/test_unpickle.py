@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
 
 from corral.train.restore import NotTrusted, load
 from corral.train.storage import INDEX, Reader
@@ -39,6 +39,29 @@ def open_to_others(directory: Path) -> None:
 def test_an_index_that_names_code_is_refused(names: bytes) -> None:
     with pytest.raises(Untrusted):
         index_of(b"c" + names + b"\n.")
+
+
+ENCODING = b"torch.distributed.checkpoint.metadata\n_MEM_FORMAT_ENCODING"
+BY_GETATTR = b"cbuiltins\ngetattr\n(c%s\nV%s\ntR."
+
+
+def test_the_member_of_an_enum_loads_as_python_3_11_2_writes_it() -> None:
+    index = BY_GETATTR % (ENCODING, b"TORCH_CONTIGUOUS_FORMAT")
+    assert index_of(index) is _MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (ENCODING, b"__class__"),
+        (ENCODING, b"mro"),
+        (b"torch.distributed.checkpoint.metadata\nMetadata", b"__init__"),
+        (b"torch\nfloat32", b"__reduce__"),
+    ],
+)
+def test_nothing_else_is_read_from_what_an_index_names(owner: bytes, name: bytes) -> None:
+    with pytest.raises(Untrusted, match="getattr"):
+        index_of(BY_GETATTR % (owner, name))
 
 
 def test_a_changed_index_runs_no_code(tmp_path: Path) -> None:

@@ -112,12 +112,32 @@ async def open_routes(host: str, port: int, seen: "Counter[str]") -> None:
         writer.transport.abort()
 
 
+async def pages(host: str, port: int, seen: "Counter[str]") -> None:
+    """The pages, again as soon as each is read."""
+    reader, writer = await asyncio.open_connection(host, port)
+    seen["connections"] += 1
+    try:
+        while not reader.at_eof():
+            writer.write(f"GET /jobs HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.split(b":")[1])
+                for line in head.split(b"\r\n")
+                if line.lower().startswith(b"content-length")
+            )
+            await reader.readexactly(length)
+            seen[head[9:12].decode()] += 1
+    finally:
+        writer.close()
+
+
 ATTACKS: dict[str, tuple[Attack, int]] = {  # and how many at once
     "slow-headers": (slow_headers, 2000),
     "endless-headers": (endless_headers, 20),
     "connections": (open_connections, 10_000),
     "wrong-tokens": (wrong_tokens, 200),
     "open-routes": (open_routes, 500),
+    "pages": (pages, 200),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from corral.api.open_routes import OpenRoutes
 from corral.boot.clock import SystemClock
 from corral.boot.protocols import Http, Ws
 from corral.boot.settings import ClusterSettings
@@ -17,7 +18,7 @@ from corral.ingress.acceptor import Acceptor
 from corral.ingress.addresses import TrustedProxies
 from corral.ingress.connections import Connection, ConnectionLimits, ConnectionTable
 from corral.ingress.forwarded import Forwarded
-from corral.web import Pages
+from corral.web import Pages, is_page
 from corral.wire.channel import FRAME_BYTES
 
 CLOSE_SECONDS: Final = 1
@@ -72,9 +73,9 @@ def uvicorn_config(
     app: ASGIApp, tls: Tls | None, proxies: TrustedProxies | None = None
 ) -> uvicorn.Config:
     """Return the settings of uvicorn. It believes no proxy by itself; Forwarded does, by ours."""
-    pages = Pages(app)
+    paced = OpenRoutes(Pages(app), is_page=is_page, clock=SystemClock().monotonic)
     return uvicorn.Config(
-        Forwarded(pages, proxies) if proxies else pages,
+        Forwarded(paced, proxies) if proxies else paced,
         proxy_headers=False,
         headers=[] if tls is None else [("strict-transport-security", HSTS)],
         http=Http,

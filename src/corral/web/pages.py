@@ -64,12 +64,12 @@ class Pages:
         self._files: dict[str, File] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_page = (
+        asks_for_page = (
             scope["type"] == "http"
             and scope["method"] in ("GET", "HEAD")
-            and not scope["path"].startswith(NOT_PAGES)
+            and is_page(scope["path"])
         )
-        if not is_page:
+        if not asks_for_page:
             await self._app(scope, receive, send)
         else:
             await self._answer(scope)(scope, receive, send)
@@ -110,6 +110,11 @@ class Pages:
         caching = KEPT if name.startswith("assets/") else ANEW
         self._files[name] = File(path.read_bytes(), kind, caching, packed)
         return self._files[name]
+
+
+def is_page(path: str) -> bool:
+    """Return whether a path is below the pages, whether or not there is a file."""
+    return not path.startswith(NOT_PAGES)
 
 
 def _is_file(name: str) -> bool:

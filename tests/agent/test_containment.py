@@ -6,7 +6,7 @@ import pytest
 
 from corral.agent import containment
 from corral.agent.containment import cgroup
-from corral.agent.containment.base import Limits
+from corral.agent.containment.base import Limits, Memory
 from corral.domain.attempt import Seat
 from corral.domain.ids import NodeId
 from tests.agent.nodes import launch_of, node
@@ -179,3 +179,29 @@ def test_inside_an_engine_nothing_is_made_and_nothing_is_warned_of() -> None:
     inside = containment.create(containment.ENGINE, name="any", mark="A=b", limits=LIMITS)
     assert (inside.kind, list(inside.warnings)) == (containment.ENGINE, [])
     assert containment.recorded(inside.record).record == inside.record
+
+
+def test_a_limit_of_a_group_around_is_the_limit(tmp_path: Path) -> None:
+    """As in Slurm, which limits the job and not the task."""
+    inner = tmp_path / "job" / "task"
+    inner.mkdir(parents=True)
+    (inner / "memory.max").write_text("max\n")
+    (inner / "memory.events").write_text("oom 1\noom_kill 1\n")
+    (inner / "memory.peak").write_text("90\n")
+    group = cgroup.Cgroup(version=2, folders=[inner])
+    assert group.memory() is None
+    (tmp_path / "job" / "memory.max").write_text("100\n")
+    assert group.memory() == Memory(oom_kills=1, peak_bytes=90, limit_bytes=100)
+
+
+@pytest.mark.parametrize(("tightest", "limit"), [(100, 100), (2**63 - 4096, None)])
+def test_version_1_tells_of_a_group_around_and_of_no_limit(
+    tmp_path: Path, tightest: int, limit: int | None
+) -> None:
+    (tmp_path / "memory.limit_in_bytes").write_text(f"{2**63 - 4096}\n")
+    (tmp_path / "memory.stat").write_text(f"cache 1\nhierarchical_memory_limit {tightest}\n")
+    (tmp_path / "memory.max_usage_in_bytes").write_text("90\n")
+    (tmp_path / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
+    assert cgroup.Cgroup(version=1, folders=[tmp_path]).memory() == Memory(
+        oom_kills=1, peak_bytes=90, limit_bytes=limit
+    )

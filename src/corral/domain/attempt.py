@@ -22,7 +22,8 @@ class Cause(StrEnum):
 class Exit:
     """The true end of one rank. Just one of code and signal is set.
 
-    `out_of_memory` is the kernel's word for it; then `peak_bytes` and `limit_bytes` are known.
+    `out_of_memory` is the kernel's word for it; then `peak_bytes` is known, and `limit_bytes`
+    unless the whole machine had no memory left.
     """
 
     code: int | None = None

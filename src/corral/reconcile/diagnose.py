@@ -98,8 +98,10 @@ def _evidence(failure: Failure, exit: Exit | None) -> str:
 def exit_text(exit: Exit) -> str:
     """A rank's end for people."""
     if exit.out_of_memory:
-        peak, limit = exit.peak_bytes or 0, exit.limit_bytes or 0
-        return f"out of memory: peak {peak / 1e6:.0f} MB of a limit of {limit / 1e6:.0f} MB"
+        text = f"out of memory: peak {(exit.peak_bytes or 0) / 1e6:.0f} MB"
+        if exit.limit_bytes is None:
+            return f"{text}, and the machine had none left"
+        return f"{text} of a limit of {exit.limit_bytes / 1e6:.0f} MB"
     if exit.signal is not None:
         return f"killed by signal {exit.signal}"
     return f"exit code {exit.code}"

@@ -28,11 +28,12 @@ class Limits:
 
 
 class Memory(NamedTuple):
-    """`oom_kills` counts processes that the kernel killed at the limit."""
+    """`oom_kills` counts processes that the kernel killed. `limit_bytes` is None where it killed
+    them because the whole machine had no memory left."""
 
     oom_kills: int
     peak_bytes: int
-    limit_bytes: int
+    limit_bytes: int | None
 
 
 class Containment(Protocol):

@@ -24,6 +24,7 @@ _V1: Final = ("freezer", "pids", "memory", "cpu", "devices")
 _V2: Final = ("memory", "pids", "cpu")
 _FREEZE_SECONDS: Final = 0.3
 _CPU_PERIOD_MICROS: Final = 100_000
+_NO_LIMIT_1: Final = 2**53  # version 1 writes the absence of a limit as nearly 2^63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,21 +202,32 @@ class Cgroup:
 
 
 def _memory_2(folder: Path) -> Memory | None:
-    limit = folder / "memory.max"
-    if not limit.exists() or limit.read_text().strip() == "max":
+    """None where neither the group nor one around it has a limit."""
+    limit = _limit_2(folder)
+    if limit is None:
         return None
     return Memory(
         oom_kills=_counter(folder / "memory.events", "oom_kill"),
         peak_bytes=_number(folder / "memory.peak"),
-        limit_bytes=_number(limit),
+        limit_bytes=limit,
     )
 
 
+def _limit_2(folder: Path) -> int | None:
+    """The tightest limit of the group and of those around it, in bytes."""
+    around = (folder, *folder.parents)
+    limits = (_number(one / "memory.max") for one in around if (one / "memory.max").exists())
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
 def _memory_1(folder: Path) -> Memory:
+    tightest = _counter(folder / "memory.stat", "hierarchical_memory_limit")
+    own = _number(folder / "memory.limit_in_bytes")
+    limit = min(tightest, own) if tightest else own
     return Memory(
         oom_kills=_counter(folder / "memory.oom_control", "oom_kill"),
         peak_bytes=_number(folder / "memory.max_usage_in_bytes"),
-        limit_bytes=_number(folder / "memory.limit_in_bytes"),
+        limit_bytes=limit if limit < _NO_LIMIT_1 else None,
     )
 
 

@@ -38,7 +38,11 @@ class Exits:
         if oom and memory is not None:
             record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
             self._logs[rank.number].say(
-                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes of a limit "
-                f"of {memory.limit_bytes}"
+                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes of "
+                + (
+                    "a machine"
+                    if memory.limit_bytes is None
+                    else f"a limit of {memory.limit_bytes}"
+                )
             )
         return record

@@ -91,6 +91,20 @@ def test_no_promise_is_ever_broken(tree: QueueTree, some: list[Come]) -> None:
     assert all(day.began[job] <= start for job, start in day.first.items())
 
 
+def test_an_end_a_second_after_a_promised_start_is_another_moment() -> None:
+    """Else the last one is promised a start at 5 s on a node that is free at 6 s."""
+    cpus = Resources(gpu_millis=2000, cpu_millis=4000)
+    asked = [
+        (0.0, one("three", 0, nodes=3, gpus=2, limit=6.0, queue=ALL), 6.0),
+        (1.0, one("two", 1, limit=4.0, queue=ALL, shapes=(Shape(nodes=2, resources=cpus),)), 4.0),
+        (1.0, one("endless", 2, nodes=2, gpus=1, queue=ALL), 1.0),
+        (4.0, one("whole", 3, gpus=4, queue=ALL), 1.0),
+    ]
+    day = Day(NODES, [comes_at(*each) for each in asked], TREE)
+    day.live()
+    assert day.began[JobId("whole")] <= day.first[JobId("whole")] == 6.0
+
+
 @settings(max_examples=300)
 @given(trees(), comes())
 def test_an_end_that_each_look_finds_a_moment_later_moves_a_promise_by_no_more_than_that(

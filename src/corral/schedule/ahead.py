@@ -22,7 +22,7 @@ from corral.schedule.standing import Holding, Standing
 from corral.schedule.waiting import Waiting
 
 START_SECONDS: Final = 60.0  # a limit counts from when the gang is up, and so long that may take
-SAME_SECONDS: Final = 1.0  # a start that is put off by no more is the same
+SAME_SECONDS: Final = 1.0  # a start that is put off by less is the same
 OVERTIME_SECONDS: Final = 60.0  # one beyond its limit is given so long, then twice as long ...
 
 
@@ -226,7 +226,7 @@ class Ahead:
         found = self.earliest(gang)
         nodes = {seat.node for seat in before.seats}
         same = self._earliest(gang, before.shape, nodes) if found is not None else None
-        if same is None or found is None or same.start > found.start + SAME_SECONDS:
+        if same is None or found is None or same.start >= found.start + SAME_SECONDS:
             return found
         return same
 

@@ -41,7 +41,7 @@ def told_before(
     found = []
     for other, theirs in sorted(promises, key=lambda one: one[1].since):
         is_first = theirs.since < since and other.order < gang.order
-        gains = start + SAME_SECONDS < theirs.start <= latest + SAME_SECONDS
+        gains = start + SAME_SECONDS < theirs.start < latest + SAME_SECONDS
         if is_first and gains and theirs.seats and is_alike(other, gang, shunned):
             found.append((other, theirs))
             start = theirs.start

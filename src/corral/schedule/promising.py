@@ -268,7 +268,7 @@ class Promising:
         """An end that is found a moment after a start that waits for it is that moment still."""
         place = bisect_left(self._starts, one.until) - 1
         start = self._starts[place] if place >= 0 else self._now
-        is_same = self._now < start and one.until - start <= SAME_SECONDS
+        is_same = self._now < start and one.until - start < SAME_SECONDS
         return replace(one, until=start) if is_same else one
 
     def _count(self, queue: QueueName) -> int:

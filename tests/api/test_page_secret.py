@@ -1,9 +1,11 @@
 """A stolen cookie lets nobody in, and a session ends with the right that it came from."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -81,3 +83,50 @@ def test_a_revoked_token_ends_the_sessions_that_came_from_it_and_no_others(own: 
             assert code(first.get("/v1/status")) == (401, "token_revoked")
             assert code(second.get("/v1/status")) == (401, "token_revoked")
         assert other.get("/v1/status").status_code == 200
+
+
+@pytest.fixture
+def looked_at(own: Head) -> Iterator[Head]:
+    """A head where the tokens of open connections are looked at after each revocation, before
+    the request that revoked one goes on."""
+    looks = 0
+    look, revoke = own.store.identities, own.store.revoke_token
+
+    async def identities(digests: Any) -> Any:
+        nonlocal looks
+        found = await look(digests)
+        looks += 1
+        return found
+
+    async def revoke_token(*args: Any, **how: Any) -> Any:
+        revoked = await revoke(*args, **how)
+        last = looks + 2  # one may have begun before
+        while looks < last:
+            await asyncio.sleep(0.001)
+        return revoked
+
+    with (
+        mock.patch("corral.api.sessions.LOOK_SECONDS", 0.001),
+        mock.patch.object(own.store, "identities", identities),
+        mock.patch.object(own.store, "revoke_token", revoke_token),
+        own.http("bob") as bob,
+        bob.stream("GET", "/v1/events?follow=1"),  # it has tokens looked at
+    ):
+        yield own
+
+
+def test_a_request_that_ends_its_own_token_is_answered_with_what_it_did(looked_at: Head) -> None:
+    with looked_at.http("alice") as http:
+        link = http.post("/v1/session/links").json()["url"].partition("#login=")[2]
+        mine = http.post("/v1/tokens", json={}).json()
+    with browser(looked_at, **OURS) as one:
+        opened = one.post("/v1/session", headers={"Authorization": f"Bearer {link}"})
+        assert opened.status_code == 201, opened.text
+        one.headers[PAGE] = opened.json()["page_secret"]
+        assert one.get("/v1/session").status_code == 200
+        assert one.delete("/v1/session").status_code == 204
+    shown = {"Authorization": f"Bearer {mine['token']}"}
+    with browser(looked_at, **shown) as http:
+        revoked = http.delete(f"/v1/tokens/{mine['id']}")
+        assert revoked.status_code == 200, revoked.text
+        assert code(http.get("/v1/status")) == (401, "token_revoked")

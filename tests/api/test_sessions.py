@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
+import pytest
+
 from corral.api.auth import Caller
 from corral.api.sessions import Sessions
+from corral.domain.errors import Unauthorised
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import TokenId, UserName
 from corral.domain.people import Role
@@ -54,3 +57,38 @@ def test_one_that_opens_while_the_store_looks_at_others_is_not_cut() -> None:
             await asyncio.sleep(0)
 
     asyncio.run(scene())
+
+
+def test_a_connection_that_closes_during_a_look_does_not_keep_others_open() -> None:
+    async def scene() -> None:
+        store = SlowStore()
+        held = Sessions(cast(Store, store), lambda: 0.0, NoJobs())
+        closing = [held.held(caller(f"closes-{number}")) for number in range(5)]
+        for connection in closing:
+            await connection.__aenter__()
+        async with held.held(caller("ann")):
+            looking = asyncio.create_task(held._look_once())
+            await store.asked.wait()
+            for connection in closing:
+                await connection.__aexit__(None, None, None)
+            store.let.set()
+            await looking
+
+    with pytest.raises(Unauthorised):
+        asyncio.run(scene())
+
+
+def test_a_connection_that_takes_long_to_end_does_not_stop_the_looks() -> None:
+    async def scene() -> None:
+        store = SlowStore()
+        store.let.set()
+        held = Sessions(cast(Store, store), lambda: 0.0, NoJobs())
+        async with held.held(caller("ann")):
+            await held._look_once()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await held._look_once()
+
+    with pytest.raises(Unauthorised):
+        asyncio.run(scene())

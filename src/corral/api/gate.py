@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Final
 
@@ -108,7 +108,7 @@ class Gate:
                 await self._app(scope, receive, begun)
             else:
                 talk = self._talks.get(scope["path"]) if scope["type"] == "websocket" else None
-                async with self._sessions.held(scope["corral.caller"]):
+                async with self._held(scope):
                     if talk is not None:
                         await talk(WebSocket(scope, receive, begun))
                     else:
@@ -121,6 +121,17 @@ class Gate:
         finally:
             self._charge(scope, begun)
             await self._write_down(scope, refused)
+
+    def _held(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        """Return a context that ends what can last once its caller loses the right to it.
+
+        A change whose body has been read is always finished. It can end its own token, as the
+        log-in by a link does, and a 401 in place of its answer would deny what was done.
+        """
+        is_change = scope["type"] == "http" and scope["method"] not in ("GET", "HEAD")
+        if is_change and not scope["path"].startswith(SNAPSHOTS):
+            return nullcontext()
+        return self._sessions.held(scope["corral.caller"])
 
     async def _let_in(self, scope: Scope, receive: Receive) -> Receive:
         """Raises: WrongHost, Unauthorised, TooMany, Forbidden, and what body.py raises."""

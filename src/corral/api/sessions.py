@@ -80,18 +80,16 @@ class Sessions:
                 found[digest] = await self._jobs.identity(caller.job.attempt, digest)
         now = self._wall()
         for session in sessions:
+            if session not in self._open or session.ended is not None:
+                continue  # it closed while the store looked, or it is ending: its limit is final
             caller = session.caller
-            session.ended = _over(found.get(caller.sha256), caller.role, now, session.ended)
+            session.ended = _over(found.get(caller.sha256), caller.role, now)
             if session.ended is not None:
                 session.limit.reschedule(asyncio.get_running_loop().time())
 
 
-def _over(
-    identity: Identity | None, role: Role, now: float, known: Unauthorised | None
-) -> Unauthorised | None:
+def _over(identity: Identity | None, role: Role, now: float) -> Unauthorised | None:
     """Why a connection that was opened in this role ends."""
-    if known is not None:
-        return known
     if identity is None:
         return Unauthorised("this cluster does not know the token any more")
     try:

@@ -31,22 +31,45 @@ interface Shown {
   page?: string;
 }
 
-async function ask<T>(method: string, path: string, body?: unknown, shown: Shown = {}): Promise<T> {
+async function send(
+  method: string,
+  path: string,
+  body?: unknown,
+  shown: Shown = {},
+): Promise<Response> {
   const headers: Record<string, string> = pageHeaders(shown.page);
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (shown.token) headers.Authorization = `Bearer ${shown.token}`;
-  let answer: Response;
   try {
     const text = body === undefined ? null : JSON.stringify(body);
-    answer = await fetch(path, { method, headers, body: text, credentials: "same-origin" });
+    return await fetch(path, { method, headers, body: text, credentials: "same-origin" });
   } catch {
     throw new Refused(0, "unreachable", "the head does not answer", "see: corral status");
   }
+}
+
+async function read<T>(answer: Response): Promise<T> {
   if (answer.status === 204) return undefined as T;
   const found = await answer.json().catch(() => null);
   if (answer.ok) return found as T;
   const error = found?.error ?? { code: "error", message: answer.statusText, hint: "" };
   throw new Refused(answer.status, error.code, error.message, error.hint);
+}
+
+async function ask<T>(method: string, path: string, body?: unknown, shown?: Shown): Promise<T> {
+  return read<T>(await send(method, path, body, shown));
+}
+
+/** An answer, and when it was given: seconds since 1970 by the head's clock, or NaN. */
+export interface Dated<T> {
+  data: T;
+  at: number;
+}
+
+export async function getDated<T>(path: string, query?: Query): Promise<Dated<T>> {
+  const answer = await send("GET", withQuery(path, query));
+  const at = Date.parse(answer.headers.get("Date") ?? "") / 1000;
+  return { data: await read<T>(answer), at };
 }
 
 export const get = <T>(path: string, query?: Query, shown?: Shown): Promise<T> =>

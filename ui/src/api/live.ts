@@ -1,14 +1,15 @@
 /** What the head tells as it happens: events make what is shown be asked for anew. */
 
-import type { QueryClient } from "@tanstack/react-query";
+import type { Query, QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
-import { get } from "./http";
+import { getDated } from "./http";
 import { follow } from "./stream";
 import type { Event } from "./types";
 
 const KEPT = 200;
 const PAUSE_MS = 1000;
 const AGAIN_MS = 3000;
+const SLACK_SECONDS = 5; // between an event's time and its commit, and for a header in whole seconds
 
 type Link = "connecting" | "live" | "away";
 interface Heard {
@@ -43,6 +44,25 @@ export function touched(event: Event): string[] {
   return keys;
 }
 
+/** The events that a page opened this long ago may lack: it may have asked for its data before them,
+ * and the stream begins behind them. `at`: the head's time, NaN when it is not known. */
+export function sinceOpened(events: readonly Event[], at: number, openSeconds: number): Event[] {
+  const since = at - openSeconds - SLACK_SECONDS;
+  return events.filter((event) => Number.isNaN(since) || event.at >= since);
+}
+
+/** Ask anew for what is shown under the key. A first answer that is on its way may be older than
+ * the change, and invalidating such a query does not ask again: it is asked for after it. */
+async function renewKey(client: QueryClient, key: string): Promise<void> {
+  const queryKey = [key];
+  const isFirst = (query: Query) =>
+    query.state.data === undefined && query.state.fetchStatus !== "idle";
+  const first = new Set(client.getQueryCache().findAll({ queryKey, predicate: isFirst }));
+  await client.invalidateQueries({ queryKey });
+  if (first.size === 0) return;
+  await client.invalidateQueries({ queryKey, predicate: (query) => first.has(query) });
+}
+
 /** Asks for what has changed at most once in a while, and never twice at a time. */
 function renewer(client: QueryClient): (keys: string[]) => void {
   const waiting = new Set<string>();
@@ -51,7 +71,7 @@ function renewer(client: QueryClient): (keys: string[]) => void {
     const keys = [...waiting];
     waiting.clear();
     const began = performance.now();
-    await Promise.all(keys.map((key) => client.invalidateQueries({ queryKey: [key] })));
+    await Promise.all(keys.map((key) => renewKey(client, key)));
     const took = performance.now() - began;
     timer = window.setTimeout(
       () => {
@@ -82,10 +102,13 @@ export function listen(client: QueryClient): () => void {
     if (over) return;
     let after = 0;
     try {
-      const recent = await get<{ events: Event[] }>("/v1/events", { newest: KEPT });
+      const recent = await getDated<{ events: Event[] }>("/v1/events", { newest: KEPT });
       if (over) return;
-      say({ events: recent.events.reverse() });
-      after = recent.events[0]?.number ?? 0;
+      const events = recent.data.events.reverse();
+      say({ events });
+      after = events[0]?.number ?? 0;
+      const missed = sinceOpened(events, recent.at, performance.now() / 1000);
+      if (missed.length) renew(missed.flatMap(touched));
     } catch {
       say({ link: "away" });
       again();

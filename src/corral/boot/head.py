@@ -221,6 +221,7 @@ def engine_of(
         hears=channels.is_connected,
         waiting=lambda: turns().waiting(),
         workdir=lambda digest: snapshots / f"{digest}.tar.gz",
+        queues=lambda job: turns().queues(job),
     )
     engine = build_engine(place, settings, links)
     if isinstance(engine, LendingEngine):

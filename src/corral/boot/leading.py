@@ -20,7 +20,7 @@ from corral.boot.sweep import keep_swept
 from corral.control import Alerting, Control, Forecasts, Recorder
 from corral.domain.errors import NoLeader, TermLost, Trouble
 from corral.domain.facts import NodeFacts
-from corral.domain.ids import ClusterId
+from corral.domain.ids import ClusterId, JobId, QueueName
 from corral.domain.leadership import HeadNow, HeadSeen, Watch
 from corral.domain.moves import JobState
 from corral.domain.resources import Shape
@@ -161,6 +161,14 @@ class Turns:
         """The first shape of each job that waits for room."""
         jobs = () if self.term is None else self.term.control.world.jobs.values()
         return [job.spec.shapes[0] for job in jobs if job.state == JobState.QUEUED]
+
+    def queues(self, job: JobId) -> Sequence[QueueName]:
+        """The job's queue and those above it, the nearest first; empty without the job."""
+        world = None if self.term is None else self.term.control.world
+        found = None if world is None else world.jobs.get(job)
+        if world is None or found is None:
+            return ()
+        return [queue.name for queue in reversed(world.queues.path(found.spec.queue))]
 
     def cluster(self) -> ClusterId:
         """Raises: NoLeader while this head does not lead."""

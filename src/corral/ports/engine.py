@@ -31,8 +31,9 @@ class Engine(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why it does not get at its nodes now, as a sentence; "" when it does. It begins with the
-        engine's name and NO_ANSWER where a call has failed, and is not only late."""
+        """Why it does not get at its nodes, or cannot use all that it should, as a sentence; ""
+        when it can. It begins with the engine's name and NO_ANSWER where no node can be reached
+        because a call has failed, and is not only late."""
         ...
 
     def observe(self) -> Mapping[NodeId, str]:

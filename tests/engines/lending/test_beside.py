@@ -23,13 +23,14 @@ class Slow:
         self.looks = 0
         self.did: list[str] = []
         self.refuses = False
+        self.troubles: tuple[str, ...] = ()
 
     async def look(self) -> Look:
         self.looks += 1
         if self.refuses:
             raise StoreTrouble("no route to host")
         await self.may_look.wait()
-        return look()
+        return replace(look(), troubles=self.troubles)
 
     async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
         self.did.append("submit")
@@ -86,6 +87,24 @@ def test_a_batch_system_that_does_not_answer_is_told_for_as_long() -> None:
         await engine.start()
         await until(lambda: engine.trouble == "slow does not answer: no route to host")
         driver.refuses = False
+        await until(lambda: not engine.trouble)
+        await engine.down(kill=False)
+
+    asyncio.run(run())
+
+
+def test_what_of_a_batch_system_cannot_be_used_is_told_while_the_rest_goes_on() -> None:
+    async def run() -> None:
+        driver = Slow()
+        driver.may_look.set()
+        driver.troubles = ("namespace a: gone", "namespace b: forbidden")
+        engine = engine_over(driver)
+        await engine.start()
+        said = "slow: namespace a: gone; slow: namespace b: forbidden"
+        await until(lambda: engine.trouble == said)
+        engine.apply(word(A, 1, run=(launch_of(A, 0, (A,)),)))
+        await until(lambda: driver.did == ["submit"])
+        driver.troubles = ()
         await until(lambda: not engine.trouble)
         await engine.down(kill=False)
 

@@ -13,7 +13,7 @@ from typing import Final
 from corral.domain.candidate import Candidate
 from corral.domain.errors import Refusal, Trouble
 from corral.domain.facts import AttemptKey, NodeFacts, Placing
-from corral.domain.ids import ClusterId, NodeId
+from corral.domain.ids import ClusterId, JobId, NodeId, QueueName
 from corral.domain.node import NodeKind
 from corral.domain.part import part_of
 from corral.domain.resources import Shape
@@ -40,7 +40,8 @@ class Links:
     `register` lets a token in, by its SHA-256, and `forget` keeps no token of it; `wake`
     lets the head look now; `serving` is its serving clock, in seconds; `cluster` is known from the
     engine's start on; `hears` says whether a node's agent is connected; `waiting` are the shapes of
-    the jobs that wait for room, the first first.
+    the jobs that wait for room, the first first. `queues` are a job's queue and those above it,
+    the nearest first; empty for a job that the head does not have.
     """
 
     push: Callable[[Wanted], None]
@@ -53,6 +54,7 @@ class Links:
     hears: Callable[[NodeId], bool] = lambda node: False
     waiting: Callable[[], Sequence[Shape]] = tuple
     workdir: Callable[[str], Path | None] = lambda digest: None
+    queues: Callable[[JobId], Sequence[QueueName]] = lambda job: ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -207,12 +209,19 @@ class LendingEngine:
                 log.warning(said)
             self.trouble = said
         else:
-            self.trouble = ""
+            self._note_troubles(look)
             self._take(look)
         finally:
             late.cancel()
             self._looks = False
             self._stir.set()
+
+    def _note_troubles(self, look: Look) -> None:
+        """Keep what cannot be used now for `trouble`; log it when it is new."""
+        trouble = "; ".join(f"{self.name}: {one}" for one in look.troubles)
+        if trouble and trouble != self.trouble:
+            log.warning(trouble)
+        self.trouble = trouble
 
     def _say_late(self) -> None:
         """What is known of its trouble already says more."""

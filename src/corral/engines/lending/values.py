@@ -74,11 +74,13 @@ class Ticket:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """All that the batch system says now. `kept`: attempts of which a folder or a Secret is left:
-    they were handed over, or were about to be."""
+    they were handed over, or were about to be. `troubles`: sentences about what of the batch system
+    cannot be used now, while the rest of it can."""
 
     nodes: tuple[LentNode, ...]
     tickets: tuple[Ticket, ...]
     kept: tuple[AttemptKey, ...] = ()
+    troubles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

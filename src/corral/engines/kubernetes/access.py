@@ -63,31 +63,44 @@ class Access:
         except (ApiError, httpx2.HTTPError, msgspec.DecodeError) as wrong:
             raise trouble_of(wrong) from wrong
 
-    async def find(self, kind: type[NamespacedResourceG], name: str) -> Any | None:
+    async def find(
+        self, kind: type[NamespacedResourceG], name: str, *, namespace: str
+    ) -> Any | None:
         """None when it is not there. Raises: Trouble."""
-        return await self.ask(_or_none(self.client.get(kind, name)))
+        return await self.ask(_or_none(self.client.get(kind, name, namespace=namespace)))
 
-    async def create(self, object: Any) -> Any | None:
+    async def create(self, object: Any, *, namespace: str) -> Any | None:
         """None when it was there already. Raises: NotTaken; Trouble, also where a quota is full."""
-        return await self.ask(_taken(self.client.create(object)))
+        client: Any = self.client  # its overloads take no object of any kind
+        return await self.ask(_taken(client.create(object, namespace=namespace)))
 
     async def delete(
-        self, kind: type[NamespacedResourceG], name: str, *, grace_seconds: int | None = None
+        self,
+        kind: type[NamespacedResourceG],
+        name: str,
+        *,
+        namespace: str,
+        grace_seconds: int | None = None,
     ) -> None:
         """With all that it owns: Jobs keep their pods unless they are told. Raises: Trouble."""
         gone = self.client.delete(
-            kind, name, cascade=CascadeType.BACKGROUND, grace_period=grace_seconds
+            kind,
+            name,
+            namespace=namespace,
+            cascade=CascadeType.BACKGROUND,
+            grace_period=grace_seconds,
         )
         await self.ask(_or_none(gone))
 
-    async def put(self, object: Any, is_same: Callable[[Any], bool]) -> None:
+    async def put(self, object: Any, is_same: Callable[[Any], bool], *, namespace: str) -> None:
         """Let it be there as it is here. Raises: NotTaken, Trouble."""
-        found = await self.find(type(object), object.metadata.name)
+        found = await self.find(type(object), object.metadata.name, namespace=namespace)
         if found is None:
-            found = await self.create(object)
+            found = await self.create(object, namespace=namespace)
         if found is not None and not is_same(found):
             object.metadata.resourceVersion = found.metadata.resourceVersion
-            await self.ask(self.client.replace(object))
+            client: Any = self.client
+            await self.ask(client.replace(object, namespace=namespace))
 
 
 async def _or_none(asked: Awaitable[T]) -> T | None:

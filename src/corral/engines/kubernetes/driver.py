@@ -4,40 +4,39 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from lightkube import ALL_NS
 from lightkube.operators import not_equal
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import (
-    ConfigMap,
-    Event,
-    Node,
-    PersistentVolumeClaim,
-    Pod,
-    Secret,
-)
+from lightkube.resources.core_v1 import Event, Node, Pod
 
 from corral.domain.errors import Trouble
 from corral.domain.facts import AttemptKey
-from corral.domain.ids import ClusterId, NodeId
+from corral.domain.ids import ClusterId, JobId, NodeId, QueueName
 from corral.domain.wanted import Launch
 from corral.engines.kubernetes import names, nodes, render, tickets
 from corral.engines.kubernetes.access import Access, NotTaken
+from corral.engines.kubernetes.head_map import HeadMap
 from corral.engines.kubernetes.mirror import Mirror
+from corral.engines.kubernetes.namespaces import (
+    NO_ANSWER,
+    RETRY_SECONDS,
+    Namespace,
+)
+from corral.engines.kubernetes.queue_namespaces import QueueNamespaces, key_of
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.lending.values import Foreign, LentNode, Look, PartFiles, Ticket, TicketState
 from corral.wire.node import NodeSettings
 
-KEPT_NODES: Final = "nodes.json"  # in the head's ConfigMap: those that were lent, with their boots
 MOST_GONE: Final = 256
 EVENTS_SECONDS: Final = 5.0  # between two questions why a Job has no pods
-RETRY_SECONDS: Final = 5.0
-END_SECONDS: Final = 1  # the grace of pods that are late already; 0 would hide what still runs
+CHECK_WAIT_SECONDS: Final = 1.0  # that a look waits for checks of namespaces
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,31 +53,32 @@ class Held:
 class KubernetesDriver:
     """Implements lending.Driver. `named`: the cluster, which is known once the engine starts.
     `head`: the files that tell pods where the head is; it may raise Trouble while nobody knows.
-    `stir`: called when Kubernetes has told something new."""
+    `stir`: called when Kubernetes has told something new. `queues`: a job's queue and those above
+    it, the nearest first.
+    """
 
     named: Callable[[], ClusterId]
     settings: KubernetesSettings
     access: Access
     head: Callable[[], Mapping[str, str]]
+    queues: Callable[[JobId], Sequence[QueueName]] = lambda job: ()
     stir: Callable[[], None] = lambda: None
     held: dict[AttemptKey, Held] = field(default_factory=dict)
-    _claims: dict[str, str] = field(default_factory=dict)
     _events: dict[AttemptKey, tuple[float, list[Event]]] = field(default_factory=dict)
     _addresses: dict[AttemptKey, tuple[str, ...]] = field(default_factory=dict)
     _mirrors: list[Mirror[Any]] = field(default_factory=list)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     cluster: str = ""
     nodes: Mirror[Node] = field(init=False)
-    jobs: Mirror[Job] = field(init=False)
-    pods: Mirror[Pod] = field(init=False)
-    secrets: Mirror[Secret] = field(init=False)
     others: Mirror[Pod] = field(init=False)
+    head_map: HeadMap = field(init=False)
+    spaces: QueueNamespaces = field(init=False)
 
     def _begin(self) -> None:
         """Watch what is there. The pods of others are watched for what they hold of the nodes."""
         self.cluster = names.short_cluster(self.named())
-        own = {names.CLUSTER: self.cluster}
         space = self.access.client.namespace
+        self.head_map = HeadMap(access=self.access, cluster=self.cluster, namespace=space)
 
         def mirror(kind: Any, **more: Any) -> Any:
             made: Mirror[Any] = Mirror(
@@ -88,12 +88,19 @@ class KubernetesDriver:
             return made
 
         self.nodes = mirror(Node)
-        self.jobs = mirror(Job, namespace=space, labels=own)
-        self.pods = mirror(Pod, namespace=space, labels=own)
-        self.secrets = mirror(Secret, namespace=space, labels=own)
         others = {names.CLUSTER: not_equal(self.cluster)}
         self.others = mirror(Pod, namespace=ALL_NS, labels=others)
         self._tasks = [asyncio.create_task(one.run()) for one in self._mirrors]
+        self.spaces = QueueNamespaces(
+            access=self.access,
+            cluster=self.cluster,
+            own_name=space,
+            by_queue=self.settings.namespace_by_queue,
+            head_map=self.head_map,
+            queues=self.queues,
+            changed=self.stir,
+        )
+        self._mirrors += self.spaces.watch(space).mirrors
 
     async def look(self) -> Look:
         """What the watches have told, once the server has shown that it still answers.
@@ -103,107 +110,140 @@ class KubernetesDriver:
         if not self._tasks:  # within the head's loop
             self._begin()
         await self._all_synced()
+        await self._watch_others()
         await self._find_claims()
         found = self._lent()
         gone = await self._tell_pods(found)
         await self._ask_events()
         await self._try_held()
         events = {key: told for key, (_, told) in self._events.items()}
-        seen = tickets.tickets_of(self.jobs.objects.values(), self.pods.objects.values(), events)
+        spaces = self.spaces
+        jobs = [job for space in spaces for job in spaces.counted(space, space.jobs)]
+        pods = [pod for space in spaces for pod in spaces.counted(space, space.pods)]
+        secrets = [one for space in spaces for one in spaces.counted(space, space.secrets)]
+        seen = tickets.tickets_of(jobs, pods, events)
         known = {ticket.key for ticket in seen}
         waiting = [_waiting(key, one.why) for key, one in self.held.items() if key not in known]
-        labels = (secret.metadata.labels for secret in self.secrets.objects.values()
-                  if secret.metadata is not None)  # fmt: skip
-        kept = tuple(key for one in labels if (key := names.key_of(one)) is not None)
-        return Look(nodes=(*found, *gone), tickets=(*seen, *waiting), kept=kept)
+        return Look(
+            nodes=(*found, *gone),
+            tickets=(*seen, *waiting),
+            kept=tuple(key for one in secrets if (key := key_of(one)) is not None),
+            troubles=tuple(self.spaces.troubles()),
+        )
 
     async def _all_synced(self) -> None:
-        """Raises: Trouble when one of the watches has nothing to go by."""
+        """Raises: Trouble when one of the watches that all need has nothing to go by."""
         for task in self._tasks:
             if task.done():  # a bug of ours: nothing is watched any more
                 task.result()
-        waits = [mirror.answered.wait() for mirror in self._mirrors]
-        try:
-            async with asyncio.timeout(self.access.call_seconds):
-                await asyncio.gather(*waits)
-        except TimeoutError as late:
-            raise Trouble("the API server of Kubernetes: no answer") from late
+        for space in self.spaces:
+            space.check_tasks()
+        if not await self._answered(self._mirrors):
+            raise Trouble(NO_ANSWER)
         if why := next((mirror.trouble for mirror in self._mirrors if mirror.trouble), ""):
             raise Trouble(f"the API server of Kubernetes: {why}")
 
+    async def _answered(self, mirrors: Iterable[Mirror[Any]]) -> bool:
+        """Wait until each has listed or failed; False when that takes too long."""
+        waits = [mirror.answered.wait() for mirror in mirrors]
+        try:
+            async with asyncio.timeout(self.access.call_seconds):
+                await asyncio.gather(*waits)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _watch_others(self) -> None:
+        """Watch the namespaces of queues, and those in which attempts of before may be.
+
+        Raises: Trouble.
+        """
+        is_first = not self.head_map.is_read
+        await self.head_map.read()
+        if not is_first:
+            return
+        made = self.spaces.watch_others()
+        await self._answered(mirror for space in made for mirror in space.mirrors)
+
     async def _find_claims(self) -> None:
-        for claim, _ in self.settings.mounted_claims:
-            if claim not in self._claims:
-                found = await self.access.find(PersistentVolumeClaim, claim)
-                if found is None:
-                    raise Trouble(f"there is no PersistentVolumeClaim {claim} in Kubernetes")
-                self._claims[claim] = found.metadata.uid
+        """A claim that is missing holds up the namespace; all, where there is no other.
+
+        Raises: Trouble.
+        """
+        await self.spaces.own.find_claims([claim for claim, _ in self.settings.mounted_claims])
+        if self.spaces.own.refusal and len(self.spaces.by_name) == 1:
+            raise Trouble(self.spaces.own.refusal)
 
     def _lent(self) -> list[LentNode]:
         foreign = nodes.foreign_use(self.others.objects.values())
+        claims: dict[str, str] = {}
+        for space in self.spaces:  # all nodes of a cluster have the same one
+            claims = {**space.claims, **claims}
         return [
-            nodes.lent_node(node, foreign.get(NodeId(name), Foreign()), self.settings, self._claims)
+            nodes.lent_node(node, foreign.get(NodeId(name), Foreign()), self.settings, claims)
             for (_, name), node in sorted(self.nodes.objects.items())
             if nodes.is_lent(node, self.settings)
         ]
 
     async def _tell_pods(self, lent: Sequence[LentNode]) -> list[LentNode]:
-        """Keep the ConfigMap up to date. Returns: nodes that were lent and are not there any more.
+        """Keep the ConfigMaps up to date. Returns: nodes that were lent and are not there any more.
 
         Raises: Trouble.
         """
-        name = names.head_name(self.cluster)
-        found = await self.access.find(ConfigMap, name)
-        held = (found.data or {}) if found is not None else {}
-        known = nodes.known_nodes(held.get(KEPT_NODES))
         here = {place[1] for place in self.nodes.objects}
-        gone = {node: boot for node, boot in known.items() if node not in here}
+        gone = {node: boot for node, boot in self.head_map.boots.items() if node not in here}
         gone = dict(list(gone.items())[-MOST_GONE:])
-        files = {**self.head(), KEPT_NODES: json.dumps(gone | {one.node: one.boot for one in lent})}
-        if files != held:
-            wanted = render.head_map_of(self.cluster, files)
-            await self.access.put(wanted, lambda there: there.data == files)
+        address = self.head()
+        await self.spaces.drop_unused()
+        await self.head_map.write(address, gone | {one.node: one.boot for one in lent})
+        claims = [claim for claim, _ in self.settings.mounted_claims]
+        others = [space for space in self.spaces if space is not self.spaces.own]
+        checks = [one for space in others if (one := space.start_check(address, claims))]
+        if checks:
+            await asyncio.wait(checks, timeout=CHECK_WAIT_SECONDS)
         return [nodes.gone_node(NodeId(node), boot) for node, boot in gone.items()]
 
     async def _ask_events(self) -> None:
         """Why there are no pods of a Job is told in its events alone. Raises: Trouble."""
-        pods = [names.key_of(pod.metadata.labels) for pod in self.pods.objects.values()
-                if pod.metadata is not None]  # fmt: skip
         now, asked = time.monotonic(), {}
-        for job in list(self.jobs.objects.values()):
-            key = names.key_of(job.metadata.labels if job.metadata else None)
-            if key is None or key in pods or not tickets.lacks_pods(job, ()):
-                continue
-            told_at, events = self._events.get(key, (0.0, []))
-            if now - told_at > EVENTS_SECONDS:
-                told_at, events = now, await self.access.ask(self._events_of(job))
-            asked[key] = (told_at, events)
+        for space in self.spaces:
+            pods = {key_of(pod) for pod in self.spaces.counted(space, space.pods)}
+            for job in self.spaces.counted(space, space.jobs):
+                key = key_of(job)
+                if key is None or key in pods or not tickets.lacks_pods(job, ()):
+                    continue
+                told_at, events = self._events.get(key, (0.0, []))
+                if now - told_at > EVENTS_SECONDS:
+                    told_at, events = now, await self._events_of(space, job)
+                asked[key] = (told_at, events)
         self._events = asked
 
-    async def _events_of(self, job: Job) -> list[Event]:
+    async def _events_of(self, space: Namespace, job: Job) -> list[Event]:
+        """None of a queue's namespace that does not answer. Raises: Trouble."""
         assert job.metadata is not None
         which: dict[str, Any] = {"involvedObject.uid": job.metadata.uid}
-        found: Any = self.access.client.list(Event, fields=which)
-        return [event async for event in found]
+        found: Any = self.access.client.list(Event, namespace=space.name, fields=which)
+        try:
+            return await self.access.ask(_all(found))
+        except Trouble:
+            if space is self.spaces.own:
+                raise
+            return []
 
     async def submit(self, gang: Sequence[Launch], parts: Mapping[NodeId, PartFiles]) -> None:
         """Raises: Refusal, Trouble."""
         key = gang[0].key
-        if self._job(key) is not None:
+        if self.spaces.job(key) is not None:
+            self.held.pop(key, None)
             return
         secret = render.secret_of(self.cluster, gang, parts)
         gpus = {name: nodes.gpu_resources(node) for (_, name), node in self.nodes.objects.items()}
         job = render.job_of(
             self.cluster, gang, {NodeId(name): one for name, one in gpus.items()}, self.settings
         )
-        if await self.access.find(Job, names.name_of(self.cluster, key)) is not None:
-            return  # an earlier try did it, and its answer was lost
-        await self.access.put(secret, lambda there: there.data == secret.data)
         try:
-            made = await self.access.create(job)
-        except NotTaken:
-            await self.access.delete(Secret, names.name_of(self.cluster, key))
-            raise
+            space = await self.spaces.choose(key)
+            await space.hand_over(key, secret, job)
         except Trouble as trouble:
             if key not in self.held:
                 log.warning("%s.%s waits: %s", *key, trouble.message)
@@ -211,8 +251,6 @@ class KubernetesDriver:
                                   tried_at=time.monotonic())  # fmt: skip
             return
         self.held.pop(key, None)
-        if made is not None:
-            self.jobs.put(made)
 
     async def _try_held(self) -> None:
         """What was not taken, as over a quota, is handed over again."""
@@ -220,10 +258,8 @@ class KubernetesDriver:
             if time.monotonic() - one.tried_at > RETRY_SECONDS:
                 try:
                     await self.submit(one.gang, one.parts)
-                except Trouble as trouble:
-                    self.held[key] = replace(one, why=trouble.message, tried_at=time.monotonic())
-                except NotTaken as refusal:
-                    self.held[key] = replace(one, why=refusal.message, tried_at=time.monotonic())
+                except (NotTaken, Trouble) as wrong:
+                    self.held[key] = replace(one, why=wrong.message, tried_at=time.monotonic())
 
     async def withhold(self, key: AttemptKey) -> None:
         """Its ranks begin by the head's word alone."""
@@ -231,18 +267,16 @@ class KubernetesDriver:
     async def cancel(self, key: AttemptKey) -> None:
         """Raises: Trouble."""
         self.held.pop(key, None)
-        await self.access.delete(Job, names.name_of(self.cluster, key))
-        for pod in self._pods_of(key):
-            await self.access.delete(Pod, _name(pod), grace_seconds=END_SECONDS)
+        for space in self.spaces.where(key):
+            await space.cancel(key)
 
     async def forget(self, key: AttemptKey) -> None:
         """Raises: Trouble."""
         self.held.pop(key, None)
         self._addresses.pop(key, None)
-        name = names.name_of(self.cluster, key)
-        await self.access.delete(Job, name)
-        await self.access.delete(Secret, name)
-        self.secrets.objects.pop((self.access.client.namespace, name), None)
+        for space in self.spaces.where(key):
+            await space.forget(key)
+        self.spaces.placed_in.pop(key, None)
 
     def fitted(self, launch: Launch) -> Launch | None:
         """GPUs are counted anew in a pod, which is in its image already, and its ranks are reached
@@ -258,10 +292,10 @@ class KubernetesDriver:
 
     def _find_addresses(self, key: AttemptKey) -> tuple[str, ...] | None:
         """Of the pods by node rank, once all have theirs: it never changes then."""
-        job = self._job(key)
+        job = self.spaces.job(key)
         told = (job.metadata.annotations or {}) if job and job.metadata else {}
         gang = [NodeId(node) for node in json.loads(told.get(names.NODES, "[]"))]
-        known = tickets.addresses_of(self._pods_of(key))
+        known = tickets.addresses_of(self.spaces.pods_of(key))
         if not gang or not known.keys() >= set(gang):
             return None
         return self._addresses.setdefault(key, tuple(known[node] for node in gang))
@@ -287,22 +321,13 @@ class KubernetesDriver:
         )
 
     async def close(self) -> None:
+        """End all watches, and the client."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for space in self.spaces if self._tasks else ():  # else nothing was watched
+            await space.close()
         await self.access.client.close()
-
-    def _job(self, key: AttemptKey) -> Job | None:
-        return self.jobs.objects.get(
-            (self.access.client.namespace, names.name_of(self.cluster, key))
-        )
-
-    def _pods_of(self, key: AttemptKey) -> list[Pod]:
-        return [
-            pod
-            for pod in self.pods.objects.values()
-            if pod.metadata is not None and names.key_of(pod.metadata.labels) == key
-        ]
 
 
 def head_files(head_json: Path, certificate: str | None, url: str | None) -> Mapping[str, str]:
@@ -321,5 +346,5 @@ def _waiting(key: AttemptKey, why: str) -> Ticket:
     return Ticket(key=key, handle="", state=TicketState.WAITING, reason=why)
 
 
-def _name(pod: Pod) -> str:
-    return (pod.metadata.name if pod.metadata else None) or ""
+async def _all(found: AsyncIterable[T]) -> list[T]:
+    return [one async for one in found]

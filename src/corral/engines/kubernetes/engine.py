@@ -21,7 +21,9 @@ def kubernetes_engine(
 ) -> LendingEngine:
     """`head`: the files that tell pods where the head is. Raises: Conflict without a kubeconfig."""
     access = Access(client=client_of(settings), call_seconds=settings.call_seconds)
-    driver = KubernetesDriver(named=links.cluster, settings=settings, access=access, head=head)
+    driver = KubernetesDriver(
+        named=links.cluster, settings=settings, access=access, head=head, queues=links.queues
+    )
     engine = LendingEngine(name=NAME, cannot=CANNOT, driver=driver, shown_by=SHOWN_BY, links=links)
     driver.stir = engine.look_soon
     return engine

@@ -67,9 +67,11 @@ class Mirror(Generic[T]):
                 if _code(wrong) == GONE:
                     log.info("%s are listed again: %s", self.kind.__name__, wrong)
                     continue
-                self.trouble = told(wrong)
+                why = told(wrong)
+                if why != self.trouble:  # it may last for days
+                    log.warning("%s cannot be watched: %s", self.kind.__name__, why)
+                self.trouble = why
                 self.answered.set()
-                log.warning("%s cannot be watched: %s", self.kind.__name__, self.trouble)
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(wait_seconds * 2, LONGEST_SECONDS)
 

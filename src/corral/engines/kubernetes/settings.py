@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from corral.domain.ids import NAME_RULE, QueueName, is_name
 from corral.engines.typed import read_settings, wrong
 
 PORTS: Final = tuple(range(20_000, 20_032))  # each pod has its own network, and so all of them
@@ -24,6 +25,9 @@ PRIVILEGED: Final = "privileged"  # as root on the node
 NVLINK_LABELS: Final = ("nvidia.com/gpu.clique",)
 AGENT_BYTES: Final = 128 * 1024**2  # of each pod, for the agent and the shims beside the ranks
 AGENTS: Final = 4  # attempts side by side for which a node without more GPUs keeps them
+NAMESPACE_NAME: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII
+)  # RFC 1123 label
 _RUN_AS: Final = re.compile(r"[1-9][0-9]{0,9}:[1-9][0-9]{0,9}", re.ASCII)
 
 
@@ -33,6 +37,8 @@ class KubernetesSettings:
 
     `kubeconfig`, `context`: as kubectl takes them; None: $KUBECONFIG, a pod's own account, or
     ~/.kube/config. `namespace`: where the Jobs are; None: the context's own.
+    `queue_namespaces`: other namespaces for the Jobs of some queues and of all queues below them,
+    QUEUE=NAMESPACE joined by commas.
     `head_url`: where pods reach the head; None: where it serves. `queue`: Kueue's LocalQueue.
     `nodes`: labels that a node must have to be lent, joined by commas. `tolerate`: keys of taints
     that its pods tolerate. `claims`: PersistentVolumeClaims that all pods mount, NAME:/PATH, and
@@ -50,6 +56,7 @@ class KubernetesSettings:
         "kubeconfig": "~/.kube/config",
         "context": "research",
         "namespace": "corral",
+        "queue_namespaces": "vision=team-vision,nlp=team-nlp",
         "head_url": "https://10.0.0.1:8080",
         "queue": "research",
         "service_account": "corral",
@@ -74,6 +81,7 @@ class KubernetesSettings:
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
+    queue_namespaces: str = ""
     head_url: str | None = None
     queue: str | None = None
     service_account: str | None = None
@@ -103,6 +111,7 @@ class KubernetesSettings:
             if any(not value for _, value in _pairs(getattr(self, name), "=")):
                 what = f"{name}={getattr(self, name)}: each is NAME=VALUE"
                 raise wrong(KubernetesSettings, name, what)
+        self._check_queue_namespaces()
         if self.security not in (RESTRICTED, BASELINE, PRIVILEGED):
             what = f"security={self.security}: it is {RESTRICTED}, {BASELINE} or {PRIVILEGED}"
             raise wrong(KubernetesSettings, "security", what)
@@ -112,6 +121,31 @@ class KubernetesSettings:
         if not 1.0 <= self.call_seconds <= 60.0:
             what = f"a call of the API server cannot be given {self.call_seconds:g} s, but 1 to 60"
             raise wrong(KubernetesSettings, "call_seconds", what)
+
+    def _check_queue_namespaces(self) -> None:
+        """Raises: SpecInvalid."""
+        pairs = _pairs(self.queue_namespaces, "=")
+        queues = [queue for queue, _ in pairs]
+        fault = ""
+        for queue, namespace in pairs:
+            if not is_name(queue):
+                fault = f"{queue[:80]!r} is not a valid name of a queue: it has {NAME_RULE}"
+            elif NAMESPACE_NAME.fullmatch(namespace) is None:
+                fault = (
+                    f"{namespace[:80]!r} is not a valid name of a namespace: it has at most 63 "
+                    "lowercase letters, digits and hyphens, and begins and ends with no hyphen"
+                )
+            elif queues.count(queue) > 1:
+                fault = f"queue {queue} is named twice"
+        if fault:
+            what = f"queue_namespaces={self.queue_namespaces}: {fault}"
+            raise wrong(KubernetesSettings, "queue_namespaces", what)
+
+    @property
+    def namespace_by_queue(self) -> Mapping[QueueName, str]:
+        """Namespace of each queue that has one of its own."""
+        pairs = _pairs(self.queue_namespaces, "=")
+        return {QueueName(queue): namespace for queue, namespace in pairs}
 
     @property
     def mounted_claims(self) -> tuple[tuple[str, str], ...]:

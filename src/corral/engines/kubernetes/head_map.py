@@ -1,0 +1,95 @@
+"""The ConfigMap in the cluster's own namespace: the head's address, and what the head remembers."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lightkube.resources.core_v1 import ConfigMap
+
+from corral.domain.ids import QueueName
+from corral.engines.kubernetes import names, nodes, render
+from corral.engines.kubernetes.access import Access
+from corral.engines.kubernetes.settings import NAMESPACE_NAME
+
+KEPT_NODES: Final = "nodes.json"  # those that were lent, with their boots
+USED_NAMESPACES: Final = "namespaces.json"  # namespace -> queues whose attempts may be there
+
+
+@dataclass(slots=True, kw_only=True)
+class HeadMap:
+    """What the head remembers in Kubernetes beyond its own life.
+
+    Attributes:
+        boots: node -> boot id, of the nodes that were lent.
+        used: namespace -> queues whose attempts may be there, the cluster's own namespace left
+            out. A queue is added before its first attempt is made there.
+    """
+
+    access: Access
+    cluster: str
+    namespace: str
+    boots: dict[str, str] = field(default_factory=dict)
+    used: dict[str, frozenset[QueueName]] = field(default_factory=dict)
+    is_read: bool = False
+    _address: Mapping[str, str] = field(default_factory=dict)
+    _written: Mapping[str, str] = field(default_factory=dict)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def read(self) -> None:
+        """Read what is there; what was used before is kept from the first time. Raises: Trouble."""
+        async with self._lock:
+            name = names.head_name(self.cluster)
+            found = await self.access.find(ConfigMap, name, namespace=self.namespace)
+            self._written = (found.data or {}) if found is not None else {}
+            self.boots = nodes.known_nodes(self._written.get(KEPT_NODES))
+            if not self.is_read:
+                self.used = used_namespaces(self._written.get(USED_NAMESPACES))
+                self.is_read = True
+
+    async def write(self, address: Mapping[str, str], boots: Mapping[str, str]) -> None:
+        """Write it where it has changed. `address`: the files by which pods find the head.
+
+        Raises: Trouble, NotTaken.
+        """
+        async with self._lock:
+            self._address = address
+            self.boots = dict(boots)
+            await self._put(self.used)
+
+    async def add_use(self, namespace: str, queue: QueueName) -> None:
+        """Write down that attempts of the queue may be in the namespace. Raises: Trouble."""
+        async with self._lock:
+            queues = self.used.get(namespace, frozenset())
+            if queue not in queues:
+                used = {**self.used, namespace: queues | {queue}}
+                await self._put(used)
+                self.used = used
+
+    async def _put(self, used: Mapping[str, frozenset[QueueName]]) -> None:
+        files = {**self._address, KEPT_NODES: json.dumps(self.boots)}
+        if used:
+            found = {namespace: sorted(queues) for namespace, queues in sorted(used.items())}
+            files[USED_NAMESPACES] = json.dumps(found)
+        if files != self._written:
+            wanted = render.head_map_of(self.cluster, files)
+            await self.access.put(
+                wanted, lambda there: there.data == files, namespace=self.namespace
+            )
+            self._written = files
+
+
+def used_namespaces(text: str | None) -> dict[str, frozenset[QueueName]]:
+    """Read what `HeadMap` wrote. {} for what does not read."""
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {
+        namespace: frozenset(QueueName(str(queue)) for queue in queues)
+        for namespace, queues in found.items()
+        if isinstance(queues, list) and NAMESPACE_NAME.fullmatch(namespace)
+    }

@@ -1,0 +1,169 @@
+"""In which namespaces of Kubernetes the attempts of a cluster are."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from lightkube.resources.batch_v1 import Job
+from lightkube.resources.core_v1 import Pod
+
+from corral.domain.errors import Trouble
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import JobId, QueueName
+from corral.engines.kubernetes import names
+from corral.engines.kubernetes.access import Access
+from corral.engines.kubernetes.head_map import HeadMap
+from corral.engines.kubernetes.mirror import Mirror
+from corral.engines.kubernetes.namespaces import Namespace, namespace_of
+
+MOST_NAMED: Final = 5  # queues that a sentence names
+T = TypeVar("T", bound=Any)
+
+
+@dataclass(slots=True, kw_only=True)
+class QueueNamespaces:
+    """The cluster's own namespace, those of queues, and those in which attempts may be left.
+
+    Attributes:
+        own_name: the cluster's own namespace. Without it nothing begins anywhere.
+        by_queue: the namespace of each queue that has one.
+        queues: a job's queue and those above it, the nearest first.
+        changed: called when Kubernetes has told something new.
+        placed_in: the namespace that was chosen for an attempt, which never changes. It is empty
+            when the head begins: then an attempt is where its objects are.
+        by_name: all namespaces that are watched, the cluster's own first.
+    """
+
+    access: Access
+    cluster: str
+    own_name: str
+    by_queue: Mapping[QueueName, str]
+    head_map: HeadMap
+    queues: Callable[[JobId], Sequence[QueueName]]
+    changed: Callable[[], None]
+    placed_in: dict[AttemptKey, str] = field(default_factory=dict)
+    by_name: dict[str, Namespace] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Namespace]:
+        """Iterate over a copy, so that a namespace may be dropped meanwhile."""
+        return iter(list(self.by_name.values()))
+
+    @property
+    def own(self) -> Namespace:
+        """The cluster's own namespace."""
+        return self.by_name[self.own_name]
+
+    def watch(self, namespace: str) -> Namespace:
+        """Watch one more. To be called within the head's loop."""
+        found = Namespace.unwatched(namespace, self.cluster, self.access, self.changed)
+        found.watch()
+        self.by_name[namespace] = found
+        return found
+
+    def watch_others(self) -> list[Namespace]:
+        """Watch the namespaces of queues, and those in which attempts of before may be."""
+        wanted = {*self.by_queue.values(), *self.head_map.used}
+        return [self.watch(name) for name in sorted(wanted - {self.own_name})]
+
+    async def drop_unused(self) -> None:
+        """Forget which queues have used a namespace in which nothing is left. Watch it no more
+        where no queue has it by the settings."""
+        wanted = {*self.by_queue.values(), self.own_name}
+        chosen = set(self.placed_in.values())
+        for space in self:
+            if space.is_listed and space.is_empty and space.name not in chosen:
+                self.head_map.used.pop(space.name, None)
+                if space.name not in wanted:
+                    del self.by_name[space.name]
+                    await space.close()
+
+    def troubles(self) -> Iterator[str]:
+        """A sentence for each namespace that cannot be used."""
+        for space in self:
+            why = space.refusal if space is self.own else space.trouble
+            if why:
+                by_queue = self.by_queue.items()
+                queues = {queue for queue, namespace in by_queue if namespace == space.name}
+                queues |= self.head_map.used.get(space.name, frozenset())
+                of = f" of {', '.join(sorted(queues)[:MOST_NAMED])}" if queues else ""
+                yield f"{_unusable(space.name, why)}; jobs{of} wait for it"
+
+    async def choose(self, key: AttemptKey) -> Namespace:
+        """Choose the namespace of an attempt of which nothing was seen, once and for all.
+
+        Raises: Trouble while the namespace cannot be used, and while the attempt may be in another
+        one that cannot be read.
+        """
+        if (chosen := self.placed_in.get(key)) is not None:
+            self._check_usable(self.by_name[chosen])
+            return self.by_name[chosen]
+        path = self.queues(key[0])
+        if not path and len(self.by_name) > 1:
+            raise Trouble(f"the queue of {key[0]} is not known")
+        name = namespace_of(path, self.by_queue, self.own_name)
+        for other in self:
+            if other.name != name and self._may_hold(other, key):
+                raise Trouble(
+                    f"it may run in namespace {other.name} already, which cannot be read: "
+                    f"{other.trouble}"
+                )
+        space = self.by_name[name]
+        self._check_usable(space)
+        if space is not self.own:
+            await self.head_map.add_use(name, path[0])
+        self.placed_in[key] = name
+        return space
+
+    def _check_usable(self, space: Namespace) -> None:
+        """Raises: Trouble. What stops the cluster's own namespace has stopped the look."""
+        if why := space.refusal if space is self.own else space.trouble:
+            raise Trouble(f"it waits in Kubernetes: {_unusable(space.name, why)}")
+
+    def _may_be_in(self, space: Namespace, key: AttemptKey) -> bool:
+        """Whether the head can have made the attempt there. Teams may be able to make objects in
+        their namespaces: labels there prove nothing of attempts of other queues."""
+        if (chosen := self.placed_in.get(key)) is not None:
+            return space.name == chosen
+        if space is self.own:
+            return True
+        used = self.head_map.used.get(space.name, frozenset())
+        path = self.queues(key[0])
+        return bool(used) and (not path or path[0] in used)
+
+    def _may_hold(self, space: Namespace, key: AttemptKey) -> bool:
+        """Whether the attempt may be there and was not seen, for the namespace cannot be read."""
+        return not space.is_listed and self._may_be_in(space, key)
+
+    def counted(self, space: Namespace, mirror: Mirror[T]) -> list[T]:
+        """The objects there that are of an attempt which may be there."""
+        return [
+            one
+            for one in mirror.objects.values()
+            if (key := key_of(one)) is not None and self._may_be_in(space, key)
+        ]
+
+    def where(self, key: AttemptKey) -> list[Namespace]:
+        """Where the attempt is; where it was not seen, all namespaces in which it may be."""
+        spaces = [one for one in self if self._may_be_in(one, key)]
+        found = [one for one in spaces if one.name == self.placed_in.get(key) or one.holds(key)]
+        return found or [self.own, *(one for one in spaces if not one.is_listed)]
+
+    def job(self, key: AttemptKey) -> Job | None:
+        """The Job of the attempt."""
+        spaces = (one for one in self if self._may_be_in(one, key))
+        found = (space.job(key) for space in spaces)
+        return next((job for job in found if job is not None), None)
+
+    def pods_of(self, key: AttemptKey) -> list[Pod]:
+        """The pods of the attempt."""
+        spaces = (one for one in self if self._may_be_in(one, key))
+        return [pod for space in spaces for pod in space.pods_of(key)]
+
+
+def key_of(object: Any) -> AttemptKey | None:
+    """The attempt that an object is of; None when its labels do not say."""
+    return names.key_of(object.metadata.labels if object.metadata else None)
+
+
+def _unusable(namespace: str, why: str) -> str:
+    return f"namespace {namespace} cannot be used: {why}"

@@ -88,16 +88,21 @@ async def wrong_tokens(host: str, port: int, seen: "Counter[str]") -> None:
             token = secrets.token_urlsafe(32)
             shown = f"Host: {host}\r\nAuthorization: Bearer {token}\r\n\r\n"
             writer.write(b"GET /v1/status HTTP/1.1\r\n" + shown.encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(
-                int(line.split(b":")[1])
-                for line in head.split(b"\r\n")
-                if line.lower().startswith(b"content-length")
-            )
-            await reader.readexactly(length)
-            seen[head[9:12].decode()] += 1
+            seen[await read_answer(reader)] += 1
     finally:
         writer.close()
+
+
+async def read_answer(reader: asyncio.StreamReader) -> str:
+    """Read one answer to its end. Returns: its status, such as "401"."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(
+        int(line.split(b":")[1])
+        for line in head.split(b"\r\n")
+        if line.lower().startswith(b"content-length")
+    )
+    await reader.readexactly(length)
+    return head[9:12].decode()
 
 
 async def open_routes(host: str, port: int, seen: "Counter[str]") -> None:
@@ -119,14 +124,7 @@ async def pages(host: str, port: int, seen: "Counter[str]") -> None:
     try:
         while not reader.at_eof():
             writer.write(f"GET /jobs HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(
-                int(line.split(b":")[1])
-                for line in head.split(b"\r\n")
-                if line.lower().startswith(b"content-length")
-            )
-            await reader.readexactly(length)
-            seen[head[9:12].decode()] += 1
+            seen[await read_answer(reader)] += 1
     finally:
         writer.close()
 

@@ -16,9 +16,8 @@ from corral.ingress.addresses import network_of
 from corral.ingress.line import Lines, Pace
 
 PAGES: Final = Pace(a_second=200.0, at_once=100, in_line=2_000)
-ROUTES: Final = Pace(
-    a_second=1_000.0, at_once=1_000, in_line=5_000
-)  # each command asks for a proof
+# More than of the pages: each command of each user asks for the head's proof.
+ROUTES: Final = Pace(a_second=1_000.0, at_once=1_000, in_line=5_000)
 
 
 class OpenRoutes:

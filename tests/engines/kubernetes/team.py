@@ -78,6 +78,10 @@ class Team:
     def until_running(self, job: str) -> None:
         self.house.until_state(job, "RUNNING")
 
+    def stop_all(self) -> None:
+        for job in self.house.answer("ps")["jobs"]:
+            self.house.corral("stop", job["id"], "-y")
+
     def until_nothing_is_left(self) -> None:
         until(lambda: not self.left())
 

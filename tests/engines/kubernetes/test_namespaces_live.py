@@ -89,8 +89,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
 @pytest.fixture
 def ours(whole: Team) -> Iterator[Team]:
     yield whole
-    for job in whole.house.answer("ps")["jobs"]:
-        whole.house.corral("stop", job["id"], "-y")
+    whole.stop_all()
     whole.until_nothing_is_left()
 
 

@@ -37,12 +37,9 @@ class Exits:
         }
         if oom and memory is not None:
             record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
+            limit = memory.limit_bytes
+            of = ", and the machine had none left" if limit is None else f" of a limit of {limit}"
             self._logs[rank.number].say(
-                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes of "
-                + (
-                    "a machine"
-                    if memory.limit_bytes is None
-                    else f"a limit of {memory.limit_bytes}"
-                )
+                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes{of}"
             )
         return record

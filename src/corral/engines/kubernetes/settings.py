@@ -25,9 +25,8 @@ PRIVILEGED: Final = "privileged"  # as root on the node
 NVLINK_LABELS: Final = ("nvidia.com/gpu.clique",)
 AGENT_BYTES: Final = 128 * 1024**2  # of each pod, for the agent and the shims beside the ranks
 AGENTS: Final = 4  # attempts side by side for which a node without more GPUs keeps them
-NAMESPACE_NAME: Final = re.compile(
-    r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII
-)  # RFC 1123 label
+# A label as RFC 1123 has it.
+NAMESPACE_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _RUN_AS: Final = re.compile(r"[1-9][0-9]{0,9}:[1-9][0-9]{0,9}", re.ASCII)
 
 

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +61,17 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail the test that leaves another current folder behind, not one that runs after it."""
+    yield
+    root = item.config.invocation_params.dir
+    if Path(os.getcwd()) != root:
+        left = os.getcwd()
+        os.chdir(root)
+        pytest.fail(f"the test left the current folder at {left}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

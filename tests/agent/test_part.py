@@ -93,8 +93,11 @@ def test_a_part_looks_seldom_and_goes_at_once_when_its_attempt_is_settled(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts ranks as other accounts")
-def test_an_account_reaches_its_own_files_in_a_part_by_their_path() -> None:
+def test_an_account_reaches_its_own_files_in_a_part_by_their_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A rank that opens its program by an absolute path, as Python does, passes the folders."""
+    monkeypatch.chdir("/")  # where a part leaves its process; put back for the tests after it
     with private_folder() as folder:
         modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "attempts")]
         assert modes == [0o711, 0o711]

@@ -1,10 +1,11 @@
 """How long the agent's supervisor takes from a start request to a running rank, and what it costs.
 
-    python benchmarks/launch.py [--launches 100] [--burst 500] [--result FILE]
+    python benchmarks/launch.py [--launches 100] [--pause 0.1] [--burst 500] [--result FILE]
 
 One node in a temporary folder. Each rank prints the clock as its first act, so the figure counts
 the plan, the launcher's fork, the shim, its containment, three fsyncs of the journal and the exec
-of the shell.
+of the shell. `--pause` seconds pass between two launches: without them the kernel is still warm
+from the last one, as no node is whose jobs start minutes apart.
 """
 
 import argparse
@@ -64,10 +65,11 @@ class Bench:
             self.changed.clear()
             await self.changed.wait()
 
-    async def latencies(self, launches: int) -> list[float]:
+    async def latencies(self, launches: int, pause: float) -> list[float]:
         """Seconds from the request to the first act of the rank, one launch after another."""
         seconds = []
         for number in range(launches):
+            await asyncio.sleep(pause)
             asked = time.time()
             folder = await self.launch(f"one{number}", "echo $EPOCHREALTIME")
             await self.all_ended(number + 1)
@@ -97,17 +99,20 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-async def measure(node_dir: Path, launches: int, burst: int) -> dict[str, float | str]:
+async def measure(
+    node_dir: Path, launches: int, pause: float, burst: int
+) -> dict[str, float | str]:
     bench = Bench(node_dir)
     await bench.supervisor.start()
     try:
-        seconds = await bench.latencies(launches)
+        seconds = await bench.latencies(launches, pause)
         rate, cpu = await bench.burst(burst, launches)
     finally:
         await bench.supervisor.close()
     return {
         "containment": bench.supervisor.containment.kind,
         "launches": launches,
+        "pause_seconds": pause,
         "p50_ms": 1000 * statistics.median(seconds),
         "p99_ms": 1000 * quantile(seconds, 0.99),
         "burst": burst,
@@ -139,12 +144,13 @@ def page(found: dict[str, float | str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--launches", type=int, default=100)
+    parser.add_argument("--pause", type=float, default=0.1)
     parser.add_argument("--burst", type=int, default=500)
     parser.add_argument("--result", type=Path)
     words = parser.parse_args()
     node_dir = Path(tempfile.mkdtemp(prefix="corral-bench-"))
     try:
-        found = asyncio.run(measure(node_dir, words.launches, words.burst))
+        found = asyncio.run(measure(node_dir, words.launches, words.pause, words.burst))
     finally:
         kill_node(node_dir)
         shutil.rmtree(node_dir)

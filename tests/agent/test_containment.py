@@ -127,6 +127,19 @@ def test_version_1_is_below_the_own_group_of_each_controller(tmp_path: Path) -> 
     assert [warning.split(" can")[0] for warning in group.warnings] == ["no limit on cpu"]
 
 
+@pytest.mark.parametrize(("version", "members"), [(1, "tasks"), (2, "cgroup.procs")])
+def test_version_1_is_entered_without_the_lock_of_all_processes(
+    tmp_path: Path, version: int, members: str
+) -> None:
+    folders = [tmp_path / "freezer", tmp_path / "memory"]
+    for folder in folders:
+        group_files(folder, "cgroup.procs", "tasks")
+    cgroup.Cgroup(version=version, folders=folders).enter()
+    for folder in folders:
+        entered = [name for name, text in files_of(folder).items() if text == "0"]
+        assert entered == [members]
+
+
 def test_only_the_granted_gpus_may_be_opened() -> None:
     devices = cgroup._devices(Limits(devices={195: (2, 3, 254, 255)}))
     assert devices[0] == ("devices.deny", "c 195:* rwm")

@@ -122,6 +122,22 @@ def test_secrets_and_tokens_are_bounded(head: Head) -> None:
         assert "corral token revoke" in refused["hint"]
 
 
+def test_a_link_that_meets_a_full_quota_is_not_used_up(head: Head) -> None:
+    limit(head, "alice", tokens=None)
+    with head.http("alice") as http:
+        held = rows(head, "alice", "alice")["tokens"]["used"]
+        secret = http.post("/v1/session/links").json()["url"].partition("#login=")[2]
+        made = http.post("/v1/tokens", json={}).json()
+        limit(head, "alice", tokens=held + 1)
+        with httpx2.Client(base_url=head.url, timeout=20, trust_env=False) as browser:
+            shown = {"Authorization": f"Bearer {secret}"}
+            refused = error(browser.post("/v1/session", headers=shown))
+            assert refused["code"] == "over_quota", refused
+            assert http.delete(f"/v1/tokens/{made['id']}").status_code == 200
+            assert browser.post("/v1/session", headers=shown).status_code == 201
+            assert rows(head, "alice", "alice")["tokens"]["used"] == held + 1
+
+
 def test_limits_are_set_by_admins_within_bounds_and_seen_by_their_user(head: Head) -> None:
     with head.http("alice") as http:
         assert http.patch("/v1/users/alice", json={"limits": {"jobs": 9}}).status_code == 403

@@ -1,6 +1,8 @@
 """Sessions of browsers: a token is shown once, and the browser gets one of its own in a cookie."""
 
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -12,6 +14,7 @@ from corral.api.jobs import Asker, Within
 from corral.api.people import fresh_token
 from corral.api.quotas import is_valid
 from corral.domain.errors import Conflict
+from corral.domain.ids import TokenId
 from corral.domain.people import TokenKind, token_id
 from corral.domain.quota import Quota
 from corral.wire import people as wire
@@ -33,15 +36,17 @@ async def log_in(response: Response, house: Within, caller: Asker) -> wire.Sessi
     """A session for who shows a token, or a link's: a token of its own, in a cookie alone, and a
     second secret for the page."""
     now, end = house.control.clock.wall(), caller.expires_at
-    if house.links.use(caller.token):
-        end = house.links.end_of(caller.token)
-        entry = caller.entry(now, on=caller.token, detail="a link, used once")
-        await house.control.store.revoke_token(caller.token, at=now, entry=entry)
-    expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
     page = secrets.token_urlsafe(32)
-    secret = await _token(
-        house, caller, expires_at, "a browser's session", TokenKind.SESSION, page_secret=page
-    )
+    is_link = house.links.is_unused(caller.token)
+    async with _token_quota(house, caller, without=caller.token if is_link else None):
+        if house.links.use(caller.token):  # after the quota, so that a refusal keeps the link
+            end = house.links.end_of(caller.token)
+            entry = caller.entry(now, on=caller.token, detail="a link, used once")
+            await house.control.store.revoke_token(caller.token, at=now, entry=entry)
+        expires_at = min(end or now + SESSION_SECONDS, now + SESSION_SECONDS)
+        secret = await _add_token(
+            house, caller, expires_at, "a browser's session", TokenKind.SESSION, page_secret=page
+        )
     keep_session(house, response, secret, expires_at - now)
     told = _told(house, caller.name, caller.role, expires_at)
     return wire.SessionOpened(**told.model_dump(), page_secret=page)
@@ -83,12 +88,33 @@ async def make_link(house: Within, caller: Asker) -> wire.LinkMade:
     """What opens the pages once, in the part of an address that no browser sends."""
     now = house.control.clock.wall()
     expires_at = min(caller.expires_at or now + LINK_SECONDS, now + LINK_SECONDS)
-    secret = await _token(house, caller, expires_at, "a link for a browser", TokenKind.LINK)
+    async with _token_quota(house, caller):
+        secret = await _add_token(house, caller, expires_at, "a link for a browser", TokenKind.LINK)
     house.links.made(token_id(token_digest(secret)), caller.expires_at)
     return wire.LinkMade(url=f"{house.settings.url}/#login={secret}", expires_at=expires_at)
 
 
-async def _token(
+@asynccontextmanager
+async def _token_quota(
+    house: House, caller: Caller, *, without: TokenId | None = None
+) -> AsyncIterator[None]:
+    """Hold room for one more token of the caller.
+
+    Args:
+        without: A token that ends meanwhile, and is not counted.
+
+    Raises:
+        OverQuota.
+    """
+    now = house.control.clock.wall()
+    tokens = [one for one in await house.control.store.tokens() if one.id != without]
+    used = sum(is_valid(one, caller.name, now) for one in tokens)
+    quotas = house.quotas.of_caller(caller)
+    with house.quotas.taking(quotas, Quota.TOKENS, used=used, asked=1):
+        yield
+
+
+async def _add_token(
     house: House,
     caller: Caller,
     expires_at: float,
@@ -110,10 +136,7 @@ async def _token(
         page_secret=page_secret,
     )
     entry = caller.entry(now, on=made.id, detail=f"{what}, until {expires_at:.0f}")
-    store, quotas = house.control.store, house.quotas.of_caller(caller)
-    tokens = sum(is_valid(one, caller.name, now) for one in await store.tokens())
-    with house.quotas.taking(quotas, Quota.TOKENS, used=tokens, asked=1):
-        await store.add_token(made, entry=entry)
+    await house.control.store.add_token(made, entry=entry)
     return secret
 
 

@@ -22,6 +22,10 @@ class Links:
         self._made[link] = expires_at
         _bound(self._made)
 
+    def is_unused(self, link: TokenId) -> bool:
+        """Return whether this token is a link of this head that has let nobody in yet."""
+        return link in self._made
+
     def use(self, link: TokenId) -> bool:
         """Whether this token is a link, which is used up by this. Raises: Conflict when it was."""
         if link in self._used:

@@ -59,9 +59,12 @@ def run(folder: Path, *words: str, **variables: str) -> tuple[int, str, str]:
         return made.returncode, out, said
 
 
-def log_in(folder: Path, url: str, code: str = "", answer: str = "yes") -> tuple[int, str, str]:
+def log_in(
+    folder: Path, url: str, code: str = "", answer: str = "yes", **variables: str
+) -> tuple[int, str, str]:
     """corral login, and what a person does in the browser meanwhile."""
-    with terminal(folder, "login", "--oidc", url) as made:
+    words = () if "CORRAL_URL" in variables else (url,)
+    with terminal(folder, "login", "--oidc", *words, **variables) as made:
         assert made.stderr is not None
         shown = made.stderr.readline() + made.stderr.readline()
         page = re.search(rf"open {re.escape(url)}/v1/oidc/terminal\?id=(\w+)", shown)
@@ -98,6 +101,20 @@ def test_a_person_logs_in_works_and_logs_out(here: House, tmp_path: Path) -> Non
     assert (code, f"corral login --oidc {url}" in said) == (3, True), said
     tokens = here.answer("token", "ls")["tokens"]
     assert [one["state"] for one in tokens if one["user"] == "ann"] == ["revoked"]
+
+
+def test_of_several_heads_the_first_that_answers_logs_in(here: House, tmp_path: Path) -> None:
+    url, dead = here.answer("status")["head"]["url"], "http://127.0.0.1:9"
+    several = f"{dead},{url}/"
+    code, out, said = log_in(tmp_path, url, CORRAL_URL=several)
+    assert code == 0, said
+    assert f"ann is logged in at {url} until" in out
+    assert "export CORRAL_URL" not in said, "both addresses stay"
+    code, _, said = run(tmp_path, "ps", CORRAL_URL=several)
+    assert code == 0, said
+    code, _, said = run(tmp_path, "login", "--oidc", f"{dead} http://127.0.0.1:19")
+    assert code == 4, said
+    assert f"no head answers at {dead}; no head answers at http://127.0.0.1:19" in said
 
 
 def test_refusals_say_what_to_do(here: House, there: oidc.Provider, tmp_path: Path) -> None:

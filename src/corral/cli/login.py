@@ -34,22 +34,21 @@ def login(
     (log-ins), for commands with this CORRAL_URL.
 
     Args:
-        url: Address of the head (else CORRAL_URL, else that of the directory's head).
+        url: Address of the head (else CORRAL_URL, else that of the directory's head); of several
+            heads all addresses, with commas between: the first that answers is used.
         oidc: By the provider of the head; a token is given by CORRAL_TOKEN instead.
         no_browser: Open no browser on this machine.
     """
     from corral.client.log_ins import keep_log_in
-    from corral.client.target import Where
-    from corral.client.terminal import TerminalLogInClient
+    from corral.client.target import Where, split_addresses
+    from corral.client.terminal import begin_log_in
 
     if not oidc:
         raise Usage("say how to log in", hint=f"{_EXAMPLE}; with a token, set CORRAL_TOKEN")
     root = common.place.root
     where = Where(url=url, dir=common.dir)
-    address = where.addresses()[0]
-    client = TerminalLogInClient(where, address, sleep=time.sleep, monotonic=time.monotonic)
+    client, begun = begin_log_in(where, sleep=time.sleep, monotonic=time.monotonic)
     with closing(client):
-        begun = client.begin()
         page = client.page(begun)
         note(f"open {page}")
         note(f"log in with {clean(begun.provider)}, and type this code there: {clean(begun.code)}")
@@ -66,7 +65,7 @@ def login(
     note(f"the token {clean(made.id)} is kept in {file}")
     if os.environ.get("CORRAL_TOKEN"):
         note("CORRAL_TOKEN is set and counts before the log-in; run: unset CORRAL_TOKEN")
-    if os.environ.get("CORRAL_URL", "").rstrip("/") != made.url:
+    if made.url not in split_addresses(os.environ.get("CORRAL_URL", "")):
         note(f"for the commands that follow, run: export CORRAL_URL={made.url}")
 
 

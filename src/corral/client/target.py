@@ -91,7 +91,7 @@ class Where:
 
     def addresses(self) -> list[str]:
         """Return the addresses to choose from. Raises: Unreachable, SpecInvalid."""
-        urls = _addresses(self._given() or self._head_url())
+        urls = split_addresses(self._given() or self._head_url())
         for url in urls:
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
                 raise SpecInvalid(
@@ -103,7 +103,7 @@ class Where:
     @property
     def heads(self) -> int:
         """How many there are to choose from."""
-        return len(_addresses(self._given() or "-"))
+        return len(split_addresses(self._given() or "-"))
 
     def note(self, headers: Mapping[str, str]) -> None:
         """Keep when the token ends, as an answer says; the directory's is renewed by its head."""
@@ -214,7 +214,8 @@ class Where:
             ) from None
 
 
-def _addresses(given: str) -> list[str]:
+def split_addresses(given: str) -> list[str]:
+    """Return the addresses of heads in a text, with commas or blanks between them."""
     return [url.rstrip("/") for url in given.replace(",", " ").split()] or [given]
 
 
@@ -234,10 +235,15 @@ def no_answer(target: Target, error: Exception) -> CorralError:
     """Return the error of a head that is not there, or went away, or is another process."""
     if isinstance(error, CorralError):
         return error
+    return unreachable(target.url, error, hint=target.begin)
+
+
+def unreachable(url: str, error: Exception, *, hint: str) -> Unreachable:
+    """Return the error of an address at which no head answers."""
     words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
     plain = not words or any(part in words.lower() for part in _NOBODY_THERE)
     why = "" if plain else f": {words}"
-    return Unreachable(f"no head answers at {target.url}{why}", hint=target.begin)
+    return Unreachable(f"no head answers at {url}{why}", hint=hint)
 
 
 def error_of(status: int, body: bytes) -> CorralError:

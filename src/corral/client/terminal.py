@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from corral.client.log_ins import LogIn
 from corral.client.request import CONNECT_TIMEOUT, READ_TIMEOUT, body_of
-from corral.client.target import Where, error_of
+from corral.client.target import Where, error_of, unreachable
 from corral.domain.errors import CorralError, Trouble, Unreachable
 from corral.domain.terminal_log_in import expired
 from corral.wire.people import TERMINAL_TOKEN, TERMINALS, TerminalBegun, TerminalToken
@@ -14,6 +14,28 @@ from corral.wire.proof import needs_proof
 
 TERMINAL_PAGE: Final = "/v1/oidc/terminal"
 LONGEST_WAIT_SECONDS: Final = 5.0
+
+
+def begin_log_in(
+    where: Where, *, sleep: Callable[[float], None], monotonic: Callable[[], float]
+) -> tuple["TerminalLogInClient", TerminalBegun]:
+    """Begin a log-in at the first address that answers.
+
+    Raises: as `TerminalLogInClient.begin`; Unreachable names every address that did not answer.
+    """
+    failures: list[Unreachable] = []
+    for url in where.addresses():
+        client = TerminalLogInClient(where, url, sleep=sleep, monotonic=monotonic)
+        try:
+            return client, client.begin()
+        except Unreachable as error:
+            client.close()
+            failures.append(error)
+        except BaseException:
+            client.close()
+            raise
+    messages = "; ".join(error.message for error in failures)
+    raise Unreachable(messages, hint=failures[-1].hint) from failures[-1]
 
 
 class TerminalLogInClient:
@@ -87,9 +109,7 @@ class TerminalLogInClient:
         try:
             answer = self._http.post(self.url + path, json=body)
         except httpx2.TransportError as error:
-            raise Unreachable(
-                f"no head answers at {self.url}: {error}", hint="see that a head runs there"
-            ) from None
+            raise unreachable(self.url, error, hint="see that a head runs there") from None
         if answer.status_code >= 400:
             raise error_of(answer.status_code, answer.content)
         return body_of(answer.content)

@@ -115,6 +115,7 @@ def test_nodes_are_left_only_when_every_rank_is_seen_gone() -> None:
     assert ways_out == {
         JobEvent.FINISHED,
         JobEvent.RETRY,
+        JobEvent.RETRY_DELAYED,
         JobEvent.GIVE_UP,
         JobEvent.STOPPED_CANCELLED,
         JobEvent.STOPPED_SUSPENDED,

@@ -8,6 +8,7 @@ from corral.domain.facts import Phase, Progress
 from corral.domain.ids import JobId
 from corral.domain.job import Retry
 from corral.domain.moves import JobState
+from corral.domain.wishes import Resume
 from corral.reconcile.conclude import MOST_CLAIMS, MOST_FRUITLESS_CLAIMS
 from corral.reconcile.settling import SETTLES_SECONDS
 from tests.worlds import Cluster, gang, node
@@ -18,6 +19,7 @@ GENEROUS = Retry(infra=10_000, user=0)
 
 def fails(cluster: Cluster, job: JobId, how: str, step: int | None = None) -> None:
     """End the newest attempt as a program can that wants the cluster to pay."""
+    cluster.wish(Resume(job=job))  # at once, without the delay of the last retry
     cluster.up(job)
     progress = None if step is None else Progress(step=step)
     if how == "refuses":

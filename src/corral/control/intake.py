@@ -56,7 +56,7 @@ from corral.reconcile.preempt import reserved_of
 from corral.reconcile.promises import promised_of
 from corral.reconcile.roster import roster_of
 from corral.reconcile.use import judge_budgets
-from corral.reconcile.waits import held_by
+from corral.reconcile.waits import held_by, is_delayed
 from corral.schedule import Fleet, Learned, NodeRoom, decide
 from corral.schedule.explain import never_fits
 from corral.schedule.waiting import Reason
@@ -300,7 +300,7 @@ def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
 
 
 def _check_resume(world: World, job: Job, now: Now) -> None:
-    waits = held_by(Draft(world, Facts(), now), job)
+    waits = None if is_delayed(job) else held_by(Draft(world, Facts(), now), job)
     refusal: Refusal | None = None
     if job.state not in (JobState.SUSPENDED, JobState.HELD):
         refusal = Conflict(

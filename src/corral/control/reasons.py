@@ -11,11 +11,19 @@ from corral.domain.queue import Policy
 from corral.domain.units import duration_text
 from corral.domain.world import World
 from corral.reconcile.draft import Draft, Now
-from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, unmet, waits_for
+from corral.reconcile.waits import (
+    BEGIN_TIME,
+    DEPENDENCY,
+    RETRY_DELAY,
+    held_by,
+    unmet,
+    waits_for,
+)
 from corral.schedule import Learned
 from corral.schedule.learned import Class
 from corral.schedule.waiting import Reason
 
+_HOLDS = (DEPENDENCY, BEGIN_TIME, RETRY_DELAY)  # what a held job waits for by itself
 UNSEEN = "the next pass places it, or says what it waits for; there is one a second"
 
 
@@ -66,6 +74,6 @@ def reason_held(world: World, job: Job, now: Now, *, stopped: str = "", said: st
     if job.state == JobState.SUSPENDED:
         goes_on = f"it goes on with: corral resume {job.id}"
         return replace(_own_reason(job), suggestions=(goes_on,))
-    if job.state != JobState.HELD or job.reason_code not in (DEPENDENCY, BEGIN_TIME):
+    if job.state != JobState.HELD or job.reason_code not in _HOLDS:
         return _own_reason(job)
     return held_by(Draft(world, Facts(), now), job) or _own_reason(job)

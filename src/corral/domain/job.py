@@ -224,6 +224,8 @@ class Job:
     ended_at: float | None = None
     pinned_to: NodeId | None = None  # its saves lie on this node only
     failed_on: tuple[NodeId, ...] = ()  # blamed for the end of its attempts, the newest last
+    fault_times: tuple[float, ...] = ()  # of faults of the cluster that ended attempts of late
+    retry_at: float | None = None  # while it is HELD by a retry delay: when it begins again
     array: JobId | None = None  # the id of its array
 
     @property

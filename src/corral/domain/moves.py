@@ -10,7 +10,7 @@ from corral.domain.errors import IllegalMove
 class JobState(StrEnum):
     """Where a job is in its life."""
 
-    HELD = "HELD"  # by `after`, by `begin`, or by a fault of Corral itself
+    HELD = "HELD"  # by `after`, `begin`, the delay of a retry, or a fault of Corral itself
     QUEUED = "QUEUED"
     STARTING = "STARTING"  # has nodes; not every rank is up yet
     RUNNING = "RUNNING"
@@ -43,6 +43,7 @@ class JobEvent(StrEnum):
     RANKS_FAILED = "ranks_failed"
     NODE_LOST = "node_lost"
     RETRY = "retry"  # all stopped, and a budget pays for another attempt
+    RETRY_DELAYED = "retry_delayed"  # as retry, but not at once
     GIVE_UP = "give_up"  # all stopped, and no budget is left
     ASKED_CANCEL = "asked_cancel"
     ASKED_SUSPEND = "asked_suspend"
@@ -72,6 +73,7 @@ MOVES: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
     (S.QUEUED, E.QUARANTINED): S.HELD,
     (S.STARTING, E.RANKS_UP): S.RUNNING,
     (S.RECOVERING, E.RETRY): S.QUEUED,
+    (S.RECOVERING, E.RETRY_DELAYED): S.HELD,
     (S.RECOVERING, E.GIVE_UP): S.FAILED,
     (S.SUSPENDED, E.ASKED_RESUME): S.QUEUED,
     (S.HELD, E.ASKED_RESUME): S.QUEUED,

@@ -7,6 +7,7 @@ from corral.domain.attempt import Attempt, Cause, Receipt, SeatState
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
 from corral.domain.relocation import RELOCATION
+from corral.domain.retry_delay import MOST_RECENT, recent_faults, retry_delay_seconds
 from corral.domain.units import MILLIS_PER_GPU
 from corral.reconcile.attempts import UNRECORDABLE
 from corral.reconcile.draft import Draft
@@ -14,6 +15,7 @@ from corral.reconcile.giving import settle
 from corral.reconcile.records import count_end
 from corral.reconcile.service import restart_seconds, with_all, with_kept
 from corral.reconcile.settling import is_settling
+from corral.reconcile.waits import REQUEUED, RETRY_DELAY
 
 DRAIN: Final = "Drain"  # the reason code of what leaves a node that is being drained
 CRASH_LOOP: Final = 3  # user-class failures in a row without progress
@@ -162,7 +164,7 @@ def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
         used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
         _give_up(draft, job, attempt, used, "NodeFail")
     else:
-        _retry(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
+        _retry_later(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
 
 
 def _with_claim(job: Job, attempt: Attempt) -> Job:
@@ -176,11 +178,32 @@ def _claims_too_often(job: Job, attempt: Attempt) -> bool:
     return attempt.is_claim and too_many
 
 
-def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
-    draft.put(with_kept(draft, job, attempt))
+def _retry_later(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+    """Retry after a fault of the cluster, later the more of them the job has met of late."""
+    now = draft.now.wall
+    earlier = recent_faults(job.fault_times, now)
+    job = replace(job, fault_times=(*earlier, now)[-MOST_RECENT:])
+    delay_seconds = retry_delay_seconds(len(earlier))
+    if delay_seconds == 0:
+        _retry(draft, job, attempt, why)
+        return
+    job = draft.put(with_kept(draft, job, attempt))
     draft.move(
-        draft.jobs[job.id], JobEvent.RETRY, reason=f"begins again after: {why}", code="Requeued"
+        job,
+        JobEvent.RETRY_DELAYED,
+        reason=_begins_again(why),
+        code=RETRY_DELAY,
+        retry_at=now + delay_seconds,
     )
+
+
+def _retry(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+    job = draft.put(with_kept(draft, job, attempt))
+    draft.move(job, JobEvent.RETRY, reason=_begins_again(why), code=REQUEUED)
+
+
+def _begins_again(why: str) -> str:
+    return f"begins again after: {why}"
 
 
 def _give_up(draft: Draft, job: Job, attempt: Attempt, why: str, code: str) -> None:

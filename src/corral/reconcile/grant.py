@@ -28,7 +28,14 @@ from corral.reconcile.checks import ask_checks
 from corral.reconcile.draft import Draft
 from corral.reconcile.leaving import remove, take_for_dead
 from corral.reconcile.queues import set_queues
-from corral.reconcile.waits import BEGIN_TIME, DEPENDENCY, held_by, release, waits_for
+from corral.reconcile.waits import (
+    BEGIN_TIME,
+    DEPENDENCY,
+    held_by,
+    is_delayed,
+    release,
+    waits_for,
+)
 
 
 def grant(draft: Draft, wishes: Seq[Wish]) -> None:
@@ -166,7 +173,7 @@ def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) ->
 
 def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
     job = draft.job(id)
-    if job is not None and held_by(draft, job) is None:
+    if job is not None and (is_delayed(job) or held_by(draft, job) is None):
         draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {wish.by}")
 
 

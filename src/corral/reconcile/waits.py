@@ -7,12 +7,14 @@ from corral.domain.attempt import Cause, Receipt
 from corral.domain.job import After, Job, JobSpec, On
 from corral.domain.moment import moment_text
 from corral.domain.moves import FINAL, JobEvent, JobState
+from corral.domain.retry_delay import WINDOW_SECONDS
 from corral.domain.units import duration_text
 from corral.reconcile.draft import Draft
 from corral.schedule.waiting import Reason
 
 MOST_NAMED: Final = 3  # jobs that a sentence names one by one
 DEPENDENCY, BEGIN_TIME, DEADLINE = "Dependency", "BeginTime", "Deadline"
+RETRY_DELAY, REQUEUED = "RetryDelay", "Requeued"
 _REACHED = {
     On.DONE: frozenset({JobState.DONE}),
     On.FAILED: frozenset({JobState.FAILED}),
@@ -25,6 +27,8 @@ _OVER: Final = frozenset({None, *_REACHED[On.ENDED]})  # None: forgotten
 
 def held_by(draft: Draft, job: Job) -> Reason | None:
     """What the job must wait for before it may be placed; None: nothing."""
+    if is_delayed(job):
+        return _delay_reason(draft, job)
     if waits := unmet(draft, job.spec):
         return Reason(
             code=DEPENDENCY,
@@ -42,8 +46,33 @@ def held_by(draft: Draft, job: Job) -> Reason | None:
     return None
 
 
+def is_delayed(job: Job) -> bool:
+    """Whether the job is held for the delay of a retry."""
+    return job.state == JobState.HELD and job.reason_code == RETRY_DELAY
+
+
+def _delay_reason(draft: Draft, job: Job) -> Reason | None:
+    """None once the delay is over, also where the clock was set to before it began."""
+    now = draft.now.wall
+    if job.retry_at is None or not job.since <= now < job.retry_at:
+        return None
+    left = duration_text(job.retry_at - now)
+    return Reason(
+        code=RETRY_DELAY,
+        sentence=f"{job.reason}; it waits {left}, until {moment_text(job.retry_at)}, because "
+        f"{len(job.fault_times)} faults of the cluster ended it within "
+        f"{duration_text(WINDOW_SECONDS)}",
+        suggestions=(f"to begin now: corral resume {job.id}",),
+    )
+
+
 def release(draft: Draft, job: Job) -> None:
-    """Jobs held by `after` and `begin` go on when both are met, and end when one never can be."""
+    """Jobs held by `after` and `begin` go on when both are met, and end when one never can be.
+    Jobs held for the delay of a retry go on after it."""
+    if is_delayed(job):
+        if _delay_reason(draft, job) is None:
+            draft.move(job, JobEvent.RELEASED, reason=job.reason, code=REQUEUED)
+        return
     held = job.state == JobState.HELD and job.reason_code in (DEPENDENCY, BEGIN_TIME, "")
     suspended_first = job.state == JobState.SUSPENDED and job.attempt == 0
     waits = job.spec.after or job.spec.begin

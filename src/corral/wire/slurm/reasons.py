@@ -5,6 +5,7 @@ from typing import Final
 _REASONS: Final = {
     "": "None",
     "Requeued": "None",
+    "RetryDelay": "BeginTime",
     "Preempting": "Resources",
     "Engine": "Resources",
     "ArrayLimit": "JobArrayTaskLimit",

@@ -1,0 +1,31 @@
+"""Delay before a job begins again after faults of the cluster. Pure.
+
+The first fault in ten minutes is retried at once: most faults are alone, and a machine that waits
+costs money. Each fault after it doubles the delay. So 20 retries take at least ten minutes,
+whatever fails, and a full disk or a lost mount of a minute cannot use them up.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+WINDOW_SECONDS: Final = 600.0
+LONGEST_DELAY_SECONDS: Final = 60.0
+MOST_RECENT: Final = 8  # with this many, the delay is the longest already
+
+
+def recent_faults(fault_times: Sequence[float], now: float) -> tuple[float, ...]:
+    """Return the faults that still count, oldest first, without those of a clock that was ahead.
+
+    Args:
+        fault_times: when attempts ended by faults of the cluster, in seconds since 1970.
+        now: on the same clock.
+    """
+    counted = [at for at in fault_times if now - WINDOW_SECONDS < at <= now]
+    return tuple(counted[-MOST_RECENT:])
+
+
+def retry_delay_seconds(earlier_faults: int) -> float:
+    """Return the delay after a fault that follows `earlier_faults` recent ones."""
+    if earlier_faults == 0:
+        return 0.0
+    return min(LONGEST_DELAY_SECONDS, 2.0 ** (earlier_faults - 1))

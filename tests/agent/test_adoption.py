@@ -127,7 +127,8 @@ async def test_a_full_disk_refuses_an_attempt_and_loses_none(node_dir: Path) -> 
             await here.phase(key, Phase.UP)
             filler = fill(small)
             (here.work(key) / "go").touch()
-            assert (await here.ended(key)).exits[0][1].code == 9
+            end = (await here.ended(key)).exits[0][1]
+            assert (end.code, end.disk_full) == (9, True)
             refused = launch_of("true", "late")
             await here.launch(refused)
             late = await here.ended(refused.key)

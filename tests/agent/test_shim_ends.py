@@ -39,6 +39,7 @@ async def test_an_exit_is_the_true_one(node_dir: Path) -> None:
             end = await here.exit_of(run, f"j{index}")
             assert (end.code, end.signal) == (code, signal), run
             assert not end.out_of_memory
+            assert not end.disk_full
 
 
 async def test_a_rank_gets_its_environment_and_nothing_else(node_dir: Path) -> None:

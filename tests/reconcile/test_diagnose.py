@@ -11,6 +11,7 @@ from corral.domain.ids import NodeId
 from corral.domain.job import CheckpointRule, Retry
 from corral.domain.wanted import Version
 from corral.reconcile.orders import wanted_of
+from corral.reconcile.settling import SETTLES_SECONDS
 from tests.worlds import Cluster, gang, node
 
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
@@ -37,6 +38,33 @@ def test_the_cluster_pays_for_what_is_wrong_with_a_machine(
     paid = cluster.world.jobs[job]
     assert (attempt.failure, attempt.cause, attempt.quote) == (kind, cause, line)
     assert (paid.infra_retries, paid.user_retries) == ((1, 0) if cause == Cause.INFRA else (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("disk_full", "tail", "cause"),
+    [
+        (True, "", Cause.INFRA),
+        (True, RAISED + "FileNotFoundError: No usable temporary directory found", Cause.INFRA),
+        (True, RAISED + "OSError: [Errno 28] No space left on device", Cause.INFRA),
+        (True, RAISED + "ModuleNotFoundError: No module named 'yaml'", Cause.USER),
+        (False, RAISED + "OSError: [Errno 28] No space left on device", Cause.USER),
+        (False, "", Cause.USER),
+    ],
+)
+def test_the_cluster_pays_where_the_disk_of_the_node_was_full(
+    disk_full: bool, tail: str, cause: Cause
+) -> None:
+    cluster = Cluster(node("n1"))
+    job = cluster.submit(gang(retry=Retry(infra=1, user=1)))
+    cluster.up(job)
+    end = Exit(code=1, disk_full=disk_full, at=cluster.wall)
+    cluster.say(job, Phase.ENDED, exits=((0, end),), tails=((0, tail),))
+    texts = []
+    for seconds in (0.5, SETTLES_SECONDS):
+        texts += [event.text for event in cluster.tick(seconds=seconds).changes.events]
+    paid, full = cluster.world.jobs[job], "exit code 1: the disk of node n1 was full"
+    assert (paid.infra_retries, paid.user_retries) == ((1, 0) if cause == Cause.INFRA else (0, 1))
+    assert any(full in text for text in texts) == (cause == Cause.INFRA)
 
 
 READ_ONLY = "OSError: [Errno 30] Read-only file system: '{}'"

@@ -54,6 +54,11 @@ class RankLog:
         """A line of Corral's own, which no cap stops."""
         self._keep(f"[corral] {sentence}\n".encode())
 
+    def room_bytes(self) -> int:
+        """Return the bytes that an ordinary account may still write to the log's disk."""
+        disk = os.fstatvfs(self._descriptor)
+        return disk.f_bavail * disk.f_frsize
+
     def close(self) -> None:
         if self._dropped_bytes:
             self._say_dropped()

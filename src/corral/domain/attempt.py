@@ -23,7 +23,8 @@ class Exit:
     """The true end of one rank. Just one of code and signal is set.
 
     `out_of_memory` is the kernel's word for it; then `peak_bytes` is known, and `limit_bytes`
-    unless the whole machine had no memory left.
+    unless the whole machine had no memory left. `disk_full`: when the rank failed, the disk that
+    holds its log and its work had no room left.
     """
 
     code: int | None = None
@@ -31,6 +32,7 @@ class Exit:
     out_of_memory: bool = False
     peak_bytes: int | None = None
     limit_bytes: int | None = None
+    disk_full: bool = False
     at: float = 0.0
 
     def __post_init__(self) -> None:

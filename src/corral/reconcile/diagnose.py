@@ -24,6 +24,17 @@ PLAIN: Final = frozenset(  # the end of the rank says it already
         FailureKind.UNKNOWN,
     }
 )
+OF_FULL_DISK: Final = frozenset(  # what a program fails of where it cannot write, log included
+    {
+        FailureKind.UNKNOWN,
+        FailureKind.PROGRAM,
+        FailureKind.FILES,
+        FailureKind.DATA,
+        FailureKind.CHECKPOINT,
+        FailureKind.CRASH,
+        FailureKind.DISK_FULL,
+    }
+)
 READ_ONLY: Final = "Read-only file system"
 SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
 
@@ -42,6 +53,9 @@ def diagnosed(
     if _is_the_images(failure, spec):
         failure = replace(failure, kind=FailureKind.PERMISSION)
     exit = next((one.exit for one in ends if one.rank == failure.rank), None)
+    by_full_disk = exit is not None and exit.disk_full and failure.kind in OF_FULL_DISK
+    if by_full_disk:
+        failure = replace(failure, kind=FailureKind.DISK_FULL)
     return replace(
         attempt,
         failure=failure.kind,
@@ -49,7 +63,7 @@ def diagnosed(
         culprit=failure.culprit,
         failed_on=failure.node,
         evidence=_evidence(failure, exit),
-        cause=Cause.INFRA if failure.meaning.is_infra else attempt.cause,
+        cause=Cause.INFRA if failure.meaning.is_infra or by_full_disk else attempt.cause,
         exit_code=attempt.exit_code if exit is None or exit.clean else exit.shell_code,
     )
 
@@ -90,6 +104,8 @@ def _ends(attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]) -> Itera
 def _evidence(failure: Failure, exit: Exit | None) -> str:
     if exit is None or (exit.clean and failure.kind == FailureKind.HANG):
         return failure.meaning.text
+    if exit.disk_full and failure.kind == FailureKind.DISK_FULL:
+        return f"{exit_text(exit)}: the disk of node {failure.node} was full"
     if failure.kind in PLAIN:
         return exit_text(exit)
     return f"{exit_text(exit)}: {failure.meaning.text}"

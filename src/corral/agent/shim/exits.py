@@ -2,12 +2,15 @@
 
 import os
 import signal
+from typing import Final
 
 from corral.agent.capture import RankLog
 from corral.agent.clocks import wall
 from corral.agent.containment import Containment
 from corral.agent.shim.rank import Rank
 from corral.agent.shim.state import Record
+
+NO_ROOM_BYTES: Final = 1024 * 1024  # with less, programs fail that write at all
 
 
 class Exits:
@@ -35,11 +38,13 @@ class Exits:
             "out_of_memory": oom,
             "at": wall(),
         }
+        log = self._logs[rank.number]
+        if code != 0 and not oom and log.room_bytes() < NO_ROOM_BYTES:
+            record["disk_full"] = True
+            log.say(f"rank {rank.number} failed while the disk of this node was full")
         if oom and memory is not None:
             record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
             limit = memory.limit_bytes
             of = ", and the machine had none left" if limit is None else f" of a limit of {limit}"
-            self._logs[rank.number].say(
-                f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes{of}"
-            )
+            log.say(f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes{of}")
         return record

@@ -180,3 +180,18 @@ def test_a_cancel_of_a_held_job_wins_over_its_begin() -> None:
     cluster.wish(Cancel(job=id))
     cluster.tick(seconds=61.0)
     assert cluster.world.ended[id] == JobState.CANCELLED
+
+
+def test_a_limit_holds_although_the_ranks_of_one_node_have_ended() -> None:
+    cluster = Cluster(node("n1"), node("n2"))
+    id = cluster.submit(gang(nodes=2, max_duration_seconds=60.0))
+    ran(cluster, id, 5.0)
+    first, second = cluster.world.attempts[id].nodes
+    ended = ((0, Exit(code=0, at=6.0)),)
+    cluster.say(id, Phase.ENDED, on=first, exits=ended, ran_seconds=6.0)
+    cluster.say(id, Phase.UP, on=second, ran_seconds=59.0)
+    cluster.tick()
+    assert cluster.world.jobs[id].state == JobState.RUNNING
+    cluster.say(id, Phase.UP, on=second, ran_seconds=61.0)
+    cluster.tick()
+    assert cluster.world.jobs[id].state == JobState.STOPPING

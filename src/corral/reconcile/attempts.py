@@ -90,9 +90,10 @@ def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> No
 
 
 def ran_seconds(draft: Draft, attempt: Attempt) -> float:
-    """How long the whole gang has been up, by its nodes' word: the head's wall clock may be set.
+    """Return the seconds that the gang has been up, as its nodes report: the wall clock of the
+    head may be set. Nodes whose ranks have ended report no more.
 
-    0 before this head has heard any of them; the wall clock stands in for a node not heard yet.
+    0 before the first report to this head; the wall clock stands in for a node without a report.
     """
     if attempt.running_at is None:
         return 0.0
@@ -101,13 +102,15 @@ def ran_seconds(draft: Draft, attempt: Attempt) -> float:
     silent = 0
     for node in attempt.nodes:
         seen = seen_at(draft, node, (attempt.job, attempt.number))
+        if seen is not None and seen.phase == Phase.ENDED:
+            continue
         if seen is not None and seen.ran_seconds is not None:
             since = draft.now.serving - draft.facts.nodes[node].heard_at
             ran.append(seen.ran_seconds + since)
         else:
             ran.append(by_wall)
             silent += seen is None
-    return min(ran) if silent < len(attempt.seats) else 0.0
+    return min(ran, default=0.0) if silent < len(attempt.seats) else 0.0
 
 
 def _live(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:

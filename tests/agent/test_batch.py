@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from corral.agent.batch import names
+from corral.agent.batch.allocation import Allocation
 from corral.agent.batch.encryption import Encryption
 from corral.agent.batch.frames import Frames, Message, Stranger, key_of
+from corral.agent.batch.helper import help_first
 from corral.agent.batch.layout import Asked, CannotStep, Layout, lay_out
 from corral.agent.batch.tasks import Tasks
 from corral.wire.slurm.plan import BatchPlan
@@ -122,6 +124,25 @@ def greeted(first: bytes, helper: bytes) -> list[str]:
 def test_only_the_nodes_of_one_attempt_know_each_other() -> None:
     assert greeted(key_of("cj.j1.1.a"), key_of("cj.j1.1.a")) == ["in", "in"]
     assert "in" not in greeted(key_of("cj.j1.1.a"), key_of("cj.j1.2.b"))
+
+
+def test_a_node_that_joins_after_the_end_of_the_script_ends_with_0(tmp_path: Path) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = str(free.getsockname()[1])
+    here = own(
+        CORRAL_NODE="n1", CORRAL_TOKEN="t" * 32, MASTER_ADDR="127.0.0.1", MASTER_PORT=port,
+        SLURM_NODEID="0",
+    )  # fmt: skip
+    first = Allocation(plan(), here)
+    first.serve(str(tmp_path / "steps"))
+    first.over()
+    codes: list[int] = []
+    late = here | {"CORRAL_NODE": "n2", "SLURM_NODEID": "1"}
+    helper = threading.Thread(target=lambda: codes.append(help_first(late)), daemon=True)
+    helper.start()
+    first.wait_for_departures(PATIENCE_SECONDS)
+    helper.join(PATIENCE_SECONDS)
+    assert codes == [0]
 
 
 def test_a_node_cannot_be_let_in_by_its_own_words_sent_back() -> None:

@@ -40,6 +40,8 @@ class Allocation:
         self._known_env: dict[int, Mapping[str, str]] = {}  # digests of what a helper has
         self._names: list[set[str]] = [{host} for host in self._hosts]
         self._names[0].add(own["CORRAL_NODE"])
+        self._departed: set[int] = set()  # places of helpers that were told of the end, or left
+        self._is_over = False
         self._changed = threading.Condition()
         self._steps: dict[int, _Step] = {}
         self._next = 0
@@ -57,14 +59,27 @@ class Allocation:
             threading.Thread(target=self._accept, args=(joined, self._helper), daemon=True).start()
 
     def over(self) -> None:
-        """The script has ended: so does everybody else."""
+        """End all steps and all helpers, also those that join later: the script has ended."""
         with self._changed:
-            for frames in self._helpers.values():
-                with suppress(OSError):
-                    frames.send({"type": "over"})
+            self._is_over = True
+            for place, frames in self._helpers.items():
+                self._dismiss(place, frames)
             for step in self._steps.values():
                 if step.local is not None:
                     step.local.end()
+
+    def wait_for_departures(self, seconds: float = HELPERS_SECONDS) -> None:
+        """Wait until all helpers know that the job is over: a node may come up after a short script
+        has ended, and would otherwise wait for the first node for ever."""
+        helpers = len(self._hosts) - 1
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._departed) == helpers, seconds)
+
+    def _dismiss(self, place: int, frames: Frames) -> None:
+        with suppress(OSError):
+            frames.send({"type": "over"})
+        self._departed.add(place)
+        self._changed.notify_all()
 
     def _accept(self, server: socket.socket, serve: Any) -> None:
         while True:
@@ -90,10 +105,15 @@ class Allocation:
             self._names[place].add(str(heard[0]["node"]))
             self._known_env[place] = heard[0].get("has", {})
             self._changed.notify_all()
+            if self._is_over:
+                self._dismiss(place, frames)
         while (heard := frames.receive()) is not None:
             self._tell(*heard)
         with self._changed:
             self._helpers.pop(place, None)
+            self._departed.add(place)
+            self._changed.notify_all()
+        frames.close()
         for number, step in list(self._steps.items()):
             self._lost(number, step, place)
 

@@ -20,6 +20,7 @@ from corral.wire.slurm.plan import SCRIPT, BatchPlan
 COMMANDS: Final = ("sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol", "salloc")
 READ_BYTES: Final = 65536
 NO_SUCH_PROGRAM: Final = 127
+STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
@@ -34,9 +35,14 @@ def run_script(plan: BatchPlan, own: Mapping[str, str]) -> int:
         allocation = Allocation(plan, {**own, names.BIN: env[names.BIN]})
         allocation.serve(env[names.STEPS])
         try:
-            return _run([str(script), *plan.arguments], plan, env)
+            code = _run([str(script), *plan.arguments], plan, env)
         finally:
             allocation.over()
+        if code == 0:  # a failure ends the other nodes by itself
+            for number in STOPS:
+                signal.signal(number, signal.SIG_DFL)
+            allocation.wait_for_departures()
+        return code
     finally:
         shutil.rmtree(room, ignore_errors=True)
 
@@ -53,7 +59,7 @@ def write_commands(folder: Path, python: str) -> Path:
 
 
 def _run(words: Sequence[str], plan: BatchPlan, env: Mapping[str, str]) -> int:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in STOPS:
         signal.signal(number, lambda _, __: None)  # the script is told by itself, and is waited for
     known = _known(plan, env)
     out = _opened(plan, plan.output, known)

@@ -47,6 +47,7 @@ def help_first(own: Mapping[str, str]) -> int:
             _pass_on(steps[message["step"]], message, data)
     for tasks in steps.values():
         tasks.end()
+    frames.close()
     return code
 
 

@@ -12,6 +12,7 @@ from corral.cli.embedded import (
     say_who_is_kept_out,
     unfinished,
 )
+from corral.cli.impact import WAITING, agreed_to_lose
 from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.nodes import show_nodes
@@ -197,7 +198,8 @@ def down(
         running = unfinished(client)
         if running and wish == "stop":
             say(_unfinished(running), stderr=True)
-            if not common.agreed("stop them and the cluster?"):
+            stops = [job.id for job in running if job.state not in WAITING]
+            if not agreed_to_lose(client, stops, "stop them and the cluster?", common):
                 raise Conflict("nothing was stopped", hint="leave them: corral down --leave")
         end_head(place, client, running, jobs=wish)
     left = len(running) if wish == "leave" else 0

@@ -83,10 +83,24 @@ class Change(Common):
         """Whether a person sits at a terminal."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
-    def agreed(self, question: str) -> bool:
-        """Ask a person; a script is taken at its word. Enter agrees."""
-        if self.yes or self.json or not self.is_attended:
+    @property
+    def asks(self) -> bool:
+        """Whether a question comes before the change: a script is taken at its word."""
+        return self.is_attended and not (self.yes or self.json)
+
+    def agreed(self, question: str, *, destroys: bool = False) -> bool:
+        """Ask a person, and nobody else. The end of the input (Ctrl-D) never agrees.
+
+        Args:
+            destroys: something ends or is removed by the change. Then Enter does not agree.
+        """
+        if not self.asks:
             return True
-        sys.stderr.write(f"{question} [Y/n] ")
+        sys.stderr.write(f"{question} {'[y/N]' if destroys else '[Y/n]'} ")
         sys.stderr.flush()
-        return sys.stdin.readline().strip().lower() in ("", "y", "yes")
+        line = sys.stdin.readline()
+        if not line:
+            sys.stderr.write("\n")
+            return False
+        answer = line.strip().lower()
+        return answer in ("y", "yes") or (answer == "" and not destroys)

@@ -10,6 +10,7 @@ from corral.boot.clock import SystemClock
 from corral.cli import arrays
 from corral.cli.common import MOST, MOST_ROWS, Change, Common
 from corral.cli.failure import Usage
+from corral.cli.impact import agreed_to_lose
 from corral.cli.output import (
     age_text,
     clean,
@@ -308,7 +309,13 @@ def stop(
         return client.signal(job, signal)
 
     return _change(
-        jobs, common, f"send {signal} to", send, say_sent, command=f"stop --signal {signal}"
+        jobs,
+        common,
+        f"send {signal} to",
+        send,
+        say_sent,
+        ends=False,
+        command=f"stop --signal {signal}",
     )
 
 
@@ -327,7 +334,9 @@ def resume(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     Args:
         jobs: Ids or names; those of an array mean all of it.
     """
-    return _change(jobs, common, "resume", lambda client, job: client.resume(job), _say_state)
+    return _change(
+        jobs, common, "resume", lambda client, job: client.resume(job), _say_state, ends=False
+    )
 
 
 def _say_state(job: "api.JobDetail") -> None:
@@ -341,17 +350,21 @@ def _change(
     call: "Callable[[Client, str], api.JobDetail]",
     tell: "Callable[[api.JobDetail], None]",
     *,
+    ends: bool = True,
     command: str = "",
 ) -> int:
-    """Each that is meant. The exit code. Raises: Usage, Conflict."""
+    """Change each job that is meant. `ends`: its attempt ends by that. The exit code. Raises:
+    Usage, Conflict."""
     from corral.domain.errors import Conflict
 
     if not jobs:
         hint = f"corral {command or verb} JOB; see: corral ps"
         raise Usage(f"no job was named to {verb}", hint=hint)
-    if not common.agreed(f"{verb} {', '.join(jobs)}?"):
-        raise Conflict("nothing was changed")
     with common.client() as client:
+        question = f"{verb} {', '.join(jobs)}?"
+        agrees = agreed_to_lose(client, jobs, question, common) if ends else common.agreed(question)
+        if not agrees:
+            raise Conflict("nothing was changed")
         found, code = change_each(
             jobs,
             lambda job: arrays.members(client, job),

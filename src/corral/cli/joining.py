@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 
 from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
+from corral.cli.impact import agreed_to_lose, jobs_on
 from corral.cli.nodes import show_nodes
 from corral.cli.output import clock_text, note, print_json, say
 from corral.cli.up_options import POLICY_HELP, policy_of
@@ -162,7 +163,7 @@ def leave(*, force: _Flag = False, common: Change = Change()) -> None:  # noqa: 
             f"this machine is no node: nothing has joined in {common.place.root}",
             hint="where it has joined from another directory: corral leave --dir DIR",
         )
-    if not common.agreed(f"leave {joined.url}?"):
+    if not common.agreed(f"leave {joined.url}?", destroys=True):
         raise Conflict("nothing was changed")
     go(joined, force=force)
     if common.json:
@@ -233,9 +234,10 @@ def rm(node: str, /, *, force: _Flag = False, common: Change = Change()) -> None
     """
     from corral.domain.errors import Conflict
 
-    if not common.agreed(f"remove the node {node}?"):
-        raise Conflict("nothing was changed")
     with common.client() as client:
+        jobs = jobs_on(client, [node]) if common.asks else ()
+        if not agreed_to_lose(client, jobs, f"remove the node {node}?", common):
+            raise Conflict("nothing was changed")
         client.remove_node(node, force=force)
     if common.json:
         print_json({"node": node})
@@ -253,9 +255,11 @@ def dead(node: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - fr
     """
     from corral.domain.errors import Conflict
 
-    if not common.agreed(f"is the machine of {node} off, or was it started anew?"):
-        raise Conflict("nothing was changed")
     with common.client() as client:
+        jobs = jobs_on(client, [node]) if common.asks else ()
+        question = f"is the machine of {node} off, or was it started anew?"
+        if not agreed_to_lose(client, jobs, question, common):
+            raise Conflict("nothing was changed")
         found = client.declare_dead(node)
     if common.json:
         print_json(found)

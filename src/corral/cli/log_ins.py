@@ -47,7 +47,7 @@ def unlink(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - 
     """
     from corral.domain.errors import Conflict
 
-    if not common.agreed(f"unlink the log-in of {name}?"):
+    if not common.agreed(f"unlink the log-in of {name}?", destroys=True):
         raise Conflict("nothing was changed")
     with common.client() as client:
         found = client.unlink_user(name)

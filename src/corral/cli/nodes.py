@@ -10,6 +10,7 @@ from corral.cli.ailments import cordon_suspects, health_text, show_ailments
 from corral.cli.check_table import show_kept
 from corral.cli.common import Change, Common
 from corral.cli.failure import Usage
+from corral.cli.impact import agreed_to_lose, jobs_on
 from corral.cli.output import cut, print_json, say, show_pairs, show_table, state, table
 from corral.cli.sensors import show_sensors
 from corral.cli.several import change_each
@@ -171,9 +172,9 @@ def _change(
         raise Usage(
             f"no node was named to {verb}", hint=f"corral node {verb} NODE; see: corral node ls"
         )
-    if not common.agreed(f"{verb} {', '.join(nodes)}?"):
-        raise Conflict("nothing was changed")
     with common.client() as client:
+        if not _agreed(client, nodes, verb, common):
+            raise Conflict("nothing was changed")
         found, code = change_each(
             nodes,
             lambda node: [node],
@@ -185,6 +186,14 @@ def _change(
         one = found[0].model_dump(mode="json") if len(found) == 1 else None
         print_json(one or {"nodes": [node.model_dump(mode="json") for node in found]})
     return code
+
+
+def _agreed(client: "Client", nodes: tuple[str, ...], verb: str, common: Change) -> bool:
+    """Ask; of a drain, say first which jobs it moves."""
+    question = f"{verb} {', '.join(nodes)}?"
+    if verb != "drain":
+        return common.agreed(question)
+    return agreed_to_lose(client, jobs_on(client, nodes) if common.asks else (), question, common)
 
 
 def _work(node: "api.Node") -> str:

@@ -145,7 +145,7 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
     """
     from corral.domain.errors import Conflict
 
-    if not common.agreed(f"remove the user {name}, their tokens and their secrets?"):
+    if not common.agreed(f"remove the user {name}, their tokens and their secrets?", destroys=True):
         raise Conflict("nothing was changed")
     with common.client() as client:
         removed = client.remove_user(name)
@@ -227,7 +227,7 @@ def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008
 
     if not tokens:
         raise Usage("no token was named", hint="corral token revoke ID; see: corral token ls")
-    if not common.agreed(f"revoke {', '.join(tokens)}?"):
+    if not common.agreed(f"revoke {', '.join(tokens)}?", destroys=True):
         raise Conflict("nothing was changed")
     with common.client() as client:
         found = [client.revoke_token(id) for id in tokens]

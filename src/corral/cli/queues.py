@@ -190,7 +190,7 @@ def rm(*queues: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     if not queues:
         raise Usage("no queue was named", hint="corral queue rm QUEUE; see: corral queue ls")
     with common.client() as client:
-        if not common.agreed(f"take {', '.join(queues)} away?"):
+        if not common.agreed(f"take {', '.join(queues)} away?", destroys=True):
             raise Conflict("nothing was changed")
         found, code = change_each(
             queues,

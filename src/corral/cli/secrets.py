@@ -66,7 +66,7 @@ def rm(name: str, /, *, common: Change = Change()) -> None:  # noqa: B008 - froz
     """
     from corral.domain.errors import Conflict
 
-    if not common.agreed(f"remove the secret {name}?"):
+    if not common.agreed(f"remove the secret {name}?", destroys=True):
         raise Conflict("nothing was changed")
     with common.client() as client:
         client.drop_secret(name)

@@ -61,7 +61,7 @@ def remove(*, user: _Flag = False, common: Change = Change()) -> None:  # noqa: 
     from corral.domain.errors import Conflict
 
     unit = service.here(common.place, user=user)
-    if not common.agreed(f"remove {unit.file}?"):
+    if not common.agreed(f"remove {unit.file}?", destroys=True):
         raise Conflict("nothing was changed")
     removed = service.remove(unit)
     if common.json:

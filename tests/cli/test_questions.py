@@ -1,0 +1,92 @@
+"""Questions before a change: what Enter and the end of the input mean, and what is lost."""
+
+import io
+from typing import Any
+
+import pytest
+
+from corral.cli.common import Change
+from corral.cli.impact import array_impact, job_impact
+from corral.wire.api import Job, JobDetail
+from corral.wire.parts import Attempt, Checkpoint, Shape
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("typed", "destroys", "agreed"),
+    [
+        ("", False, False),
+        ("", True, False),
+        ("\n", False, True),
+        ("\n", True, False),
+        ("y\n", False, True),
+        ("YES\n", True, True),
+        ("n\n", False, False),
+        ("sure\n", True, False),
+    ],
+)
+def test_the_end_of_the_input_is_a_no_and_enter_destroys_nothing(
+    typed: str, destroys: bool, agreed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    err = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(typed))
+    monkeypatch.setattr("sys.stderr", err)
+    assert Change().agreed("stop it?", destroys=destroys) is agreed
+    assert err.getvalue().startswith(f"stop it? {'[y/N]' if destroys else '[Y/n]'} ")
+
+
+def test_a_script_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert Change().agreed("stop it?", destroys=True)
+
+
+def job(state: str, *, saves: tuple[float, ...] = (), **more: Any) -> JobDetail:
+    return JobDetail.model_construct(
+        id="j1",
+        name="train",
+        state=state,
+        shape=Shape.model_construct(nodes=2, gpus_per_node=4.0),
+        attempts=[Attempt.model_construct(running_at=1000.0)],
+        checkpoints=[Checkpoint.model_construct(at=at, quarantined="") for at in saves],
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "text"),
+    [
+        (job("QUEUED"), "train (j1) is QUEUED: no work is lost"),
+        (job("DONE"), "train (j1) is DONE"),
+        (
+            job("RUNNING"),
+            "train (j1) is RUNNING on 8 GPUs and has no save: 10 min of work are lost",
+        ),
+        (
+            job("RUNNING", saves=(1100.0, 1480.0)),
+            "train (j1) is RUNNING on 8 GPUs; its last save was 2 min ago: at most 2 min of work "
+            "are lost",
+        ),
+        (
+            job("RUNNING", saves=(400.0,)),
+            "train (j1) is RUNNING on 8 GPUs; its last save was 20 min ago: at most 10 min of "
+            "work are lost",
+        ),
+    ],
+)
+def test_what_stopping_a_job_loses(one: JobDetail, text: str) -> None:
+    assert job_impact(one, now=1600.0) == text
+
+
+def test_what_stopping_an_array_ends() -> None:
+    states = ("DONE", "RUNNING", "RUNNING", "QUEUED")
+    jobs = [
+        Job.model_construct(name=f"sweep_{index}", state=state, started_at=1000.0 + index)
+        for index, state in enumerate(states)
+    ]
+    assert array_impact(jobs, now=1061.0) == (
+        "sweep has 3 unfinished jobs; 2 run, for at most 1 min"
+    )

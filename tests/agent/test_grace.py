@@ -1,5 +1,6 @@
 """Who is told to stop, and when: a command's shell after what it has started."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -26,6 +27,32 @@ class Hands:
 
     def later(self, seconds: float, call: Callable[[], None]) -> None:
         pass
+
+
+class Clock(Hands):
+    """Hands with a clock that a test sets."""
+
+    seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+def test_a_shell_that_misses_its_hang_up_is_hung_up_on_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        "corral.agent.shim.grace.send", lambda pid, number: sent.append((pid, number))
+    )
+    clock = Clock()
+    grace = Grace(clock, Group(), lambda: None)  # type: ignore[arg-type]
+    grace.begin(600.0)
+    mine, shell = 2**22 + 1, 2**22 + 2
+    for clock.seconds in (0.0, 0.5, 1.1, 1.6, 2.2):
+        grace.act([mine, shell], [], [shell])
+    assert sent.count((mine, signal.SIGTERM)) == 1
+    assert sent.count((shell, signal.SIGHUP)) == 3
 
 
 @pytest.mark.parametrize("shell", sorted({SHELL, "/bin/sh"}))

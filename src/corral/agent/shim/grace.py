@@ -17,6 +17,7 @@ from corral.agent.shim.loop import Loop
 LOOK_SECONDS: Final = 0.05  # between looks at what is left, while it may end by itself
 KILL_SECONDS: Final = 0.01  # between rounds of SIGKILL, at first
 SLOWEST_KILL_SECONDS: Final = 0.2
+HANG_UP_SECONDS: Final = 1.0  # between two SIGHUP to a shell that is still there
 SHELL: Final = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
 _SHELLS: Final = (SHELL.encode(), inside.SHELL.encode())  # a node's own, and that of images
 
@@ -37,6 +38,7 @@ class Grace:
         self._deadline: float | None = None  # what is left then is killed
         self._first: frozenset[int] | None = None  # what ran when the grace began
         self._told: set[int] = set()
+        self._hung_up_at: dict[int, float] = {}
         self._has_told = False
         self._spared: set[int] = set()  # what those who were told have started since
         self._childless: set[int] = set()
@@ -87,6 +89,7 @@ class Grace:
         if self._first is None:
             self._first = frozenset(left)
         self._told.intersection_update(left)
+        self._hang_up_again(attached)
         self._spared.intersection_update(left)
         known = self._told | self._spared
         commands = [pid for pid in left if pid in shells and pid not in known]
@@ -99,8 +102,17 @@ class Grace:
                 self._spared.add(pid)
             elif parent not in waiting or pid in self._first:
                 send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)
+                self._hung_up_at[pid] = self._loop.now()
                 self._told.add(pid)
                 self._has_told = True
+
+    def _hang_up_again(self, attached: Collection[int]) -> None:
+        """Forget shells that a SIGHUP did not end. Bash may take it between two commands, where it
+        is on the way to read the next one, and acts on it only after that."""
+        now = self._loop.now()
+        for pid in attached:
+            if pid in self._told and now - self._hung_up_at[pid] >= HANG_UP_SECONDS:
+                self._told.discard(pid)
 
     def _waits(self, shell: int) -> bool:
         """The shell of a command is told when that has ended: it would be gone before what it waits

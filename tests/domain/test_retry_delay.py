@@ -13,7 +13,8 @@ def test_the_first_fault_is_retried_at_once_and_then_the_delay_doubles_up_to_a_m
 
 @given(st.lists(st.floats(0, 700), min_size=20, max_size=20))
 def test_any_20_retries_take_at_least_10_minutes(ran_seconds: list[float]) -> None:
-    now, faults = 0.0, ()
+    now = 0.0
+    faults: tuple[float, ...] = ()
     for ran in ran_seconds:
         now += ran
         earlier = recent_faults(faults, now)

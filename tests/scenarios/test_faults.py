@@ -182,6 +182,11 @@ def test_up_again_is_harmless_and_no_way_to_change_a_cluster() -> None:
         done = here.corral("up", "--nodes", "2")
         assert (done.returncode, here.head_pid()) == (3, pid)
         assert "corral down; corral up --nodes 2" in done.stderr
+        stays = here.submit("stays", "sleep 300")
+        until(lambda: here.job(stays).state == "RUNNING", "it runs")
+        assert f"continues {here.root}: 1 " in here.corral("up", "--restart").stderr
+        assert here.head_pid() != pid
+        assert (here.job(stays).state, here.job(stays).attempt) == ("RUNNING", 1)
         here.ok("down")
         assert node_processes(here.place) == []
         here.up("--nodes", "2")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from corral import __version__
 from corral.cli.common import Change, Common
 from corral.cli.embedded import (
     end_head,
@@ -22,7 +23,7 @@ from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several
 if TYPE_CHECKING:
     from corral.boot.settings import ClusterDir
     from corral.boot.ssh import Outcome
-    from corral.boot.up import Start
+    from corral.boot.up import Asked, Start
     from corral.wire import api
 
 AWAY_SECONDS = 5.0  # that a head says nothing which says each second that it lives
@@ -37,6 +38,7 @@ def up(
     gpu_shares: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     shared: Annotated[tuple[Path, ...], Parameter(negative="", show_default=False)] = (),
     reboot: float | None = None,
+    restart: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     care: Care = Care(),  # noqa: B008 - frozen
     lender: Lender = Lender(),  # noqa: B008 - frozen
     layout: Layout = Layout(),  # noqa: B008 - frozen
@@ -57,8 +59,9 @@ def up(
         gpu_shares: Let jobs ask for a part of a GPU.
         shared: A directory that every node sees; may be repeated.
         reboot: Seconds until a node that died is started again (30).
+        restart: Restart a head that runs already, for example after an upgrade; its jobs run on.
     """
-    from corral.boot.up import Asked, bring_up, host_of
+    from corral.boot.up import Asked, host_of
     from corral.cli import hosts
 
     check_ours(common, "up")
@@ -79,14 +82,28 @@ def up(
         shared=tuple(str(path.absolute()) for path in shared) or None,
     )
     targets = hosts.read(others, host_of(common.place, asked))
-    start = bring_up(common.place, asked)
-    found = _up_with_nodes(common, start)
+    start, found = _start(common, asked, restart=restart)
     if common.json and not targets:
         print_json(found)
     elif not targets:
         _tell_up(common, found, fresh=start.is_new)
     else:
         _bring_others(common, found, hosts.bring(common, others, targets))
+
+
+def _start(common: Common, asked: "Asked", *, restart: bool) -> "tuple[Start, api.Status]":
+    """Start the head where none runs, or in place of one that runs, which leaves its jobs.
+
+    Raises: Conflict when that one does not end; StartFailed.
+    """
+    from corral.boot.start import head_runs
+    from corral.boot.up import bring_up
+
+    if restart and head_runs(common.place):
+        with common.client() as client:
+            end_head(common.place, client, unfinished(client), jobs="leave")
+    start = bring_up(common.place, asked)
+    return start, _up_with_nodes(common, start)
 
 
 def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
@@ -118,6 +135,11 @@ def _bring_others(common: Common, up: "api.Status", outcomes: "list[Outcome]") -
 
 def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     say(f"{'up' if fresh else 'already up'}: {found.head.url} (process {found.head.pid})")
+    if found.head.version != __version__:
+        note(
+            f"the head still runs version {found.head.version}, and this is {__version__}; restart "
+            "it, and leave its jobs running: corral up --restart"
+        )
     say_pages(found.head.url)
     say_prometheus(common.place)
     show_nodes(found.nodes)

@@ -40,7 +40,7 @@ def audit(
     since: str | None = None,
     what: str | None = None,
     limit: Annotated[int, Parameter(name=["--limit", "-n"])] = 100,
-    export: str | None = None,
+    export: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     verify: _Flag = False,
     anchor: str | None = None,
     common: Common = Common(),  # noqa: B008 - frozen

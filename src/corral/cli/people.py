@@ -4,14 +4,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from corral.boot.clock import SystemClock
 from corral.cli.common import Change, Common
 from corral.cli.embedded import say_who_is_kept_out
 from corral.cli.failure import Usage
 from corral.cli.output import (
     clean,
     clock_text,
-    cut,
     note,
     print_json,
     say,
@@ -237,37 +235,3 @@ def revoke_token(*tokens: str, common: Change = Change()) -> None:  # noqa: B008
         return
     for token in found:
         say(f"{token.id}: {token.state}, was {token.role} of {token.user}")
-
-
-def audit(
-    *,
-    user: str | None = None,
-    since: str | None = None,
-    limit: Annotated[int, Parameter(name=["--limit", "-n"])] = 100,
-    common: Common = Common(),  # noqa: B008 - frozen
-) -> None:
-    """Show who asked for what, newest last.
-
-    Args:
-        user: Only what this user asked for.
-        since: Only what is no older: 1d, 2h.
-        limit: At most so many, the newest.
-    """
-    if not 1 <= limit <= 10_000:
-        raise Usage(f"--limit {limit}: 1 to 10,000 can be shown", hint="corral audit --limit 100")
-    after = 0.0
-    if since is not None:
-        after = max(0.0, SystemClock().wall() - _seconds(since, "--since 1d"))
-    with common.client() as client:
-        found = client.audit(user=user, since=after, limit=limit)
-    found.reverse()
-    if common.json:
-        print_json({"entries": [one.model_dump(mode="json") for one in found]})
-        return
-    rows = table("WHEN", "WHO", "TOKEN", "WHAT", "ON", "RESULT")
-    for one in found:
-        refused = f"refused: {one.detail}"
-        granted = f"accepted: {one.detail}" if one.detail else "accepted"
-        result = cut(granted if one.accepted else refused)
-        rows.add_row(clock_text(one.at), one.by, one.token or "", one.what, clean(one.on), result)
-    show_table(rows)

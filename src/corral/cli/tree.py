@@ -273,7 +273,7 @@ COMMANDS: Final = (
     ),
     Command("service install", "service:install", "Let systemd keep it running."),
     Command("service remove", "service:remove", "Take the unit away; what runs, runs on."),
-    Command("audit", "people:audit", "Show who asked for what, newest last.", CLUSTER),
+    Command("audit", "audit:audit", "Show who asked for what, newest last.", CLUSTER),
     Command("completion install", "completion:install", "Install shell completion."),
     Command("completion show", "completion:show", "Print the completion script of a shell."),
     Command(

@@ -79,6 +79,9 @@ ONE_RANK = [
 ]
 
 
+UNJOINED = "terminate called without an active exception\n"
+
+
 @pytest.mark.parametrize(("tail", "kind"), ONE_RANK)
 def test_the_words_of_one_rank(tail: str, kind: FailureKind) -> None:
     failure = failure_of([end(tail=tail)])
@@ -182,6 +185,22 @@ def test_an_abort_of_a_watchdog_is_the_timeout_that_it_tells() -> None:
     failure = failure_of(ends)
     assert failure is not None
     assert (failure.kind, failure.rank) == (K.HANG, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "quote"),
+    [
+        (raised("ValueError: bad batch"), K.PROGRAM, "ValueError: bad batch"),
+        ("step 7\n", K.CRASH, "terminate called without an active exception"),
+        (raised("ValueError: skipped") + "step\n" * 20, K.CRASH, UNJOINED.strip()),
+    ],
+)
+def test_an_error_comes_before_the_abort_of_a_thread_that_it_left_behind(
+    before: str, kind: K, quote: str
+) -> None:
+    failure = failure_of([end(0, before + UNJOINED, signal=6)])
+    assert failure is not None
+    assert (failure.kind, failure.quote) == (kind, quote)
 
 
 def test_of_torchrun_the_worker_is_told_that_failed_first() -> None:

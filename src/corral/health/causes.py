@@ -188,6 +188,8 @@ def _says_more(
     signal = _signal_of(exit)
     if is_told and (said is None or said[0].kind == FailureKind.PEER):
         return False
+    if signal == _ABORT and said is None and log.is_left_by_threads:
+        return True
     if signal in (_KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
         return True
     if said is None or signal == _KILL:

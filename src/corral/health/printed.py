@@ -37,6 +37,7 @@ _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line \d+, in (\S+)')
 _CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
 _IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in atexit)")
 _ENDS: Final = re.compile(r"^(\[[EWI]\d|frame #|Exception raised from|terminate called)")
+_UNJOINED: Final = "terminate called without an active exception"
 _WRAPPED: Final = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|"
     r"See root cause above|exited unexpectedly|process\w{0,9} (has )?(died|failed|terminated)\b|"
@@ -90,6 +91,12 @@ class Printed:
         """The last thing it told was an error that it raised."""
         newest = [one.lines[0] for one in self.raised if not one.is_wrapper][-1:]
         return any(line in newest for line in self.last[-FRESH_LINES:])
+
+    @property
+    def is_left_by_threads(self) -> bool:
+        """The interpreter was on its way out after an error, and a thread of C++ that still ran
+        aborted the process: the error came first."""
+        return self.ends_raising and any(_UNJOINED in line for line in self.last[-FRESH_LINES:])
 
     @property
     def newest(self) -> str:

@@ -1,14 +1,18 @@
 """Attempts of real processes: how each ends is told as it was."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from corral.agent import containment
+from corral.agent.capture import RankLog
+from corral.agent.shim import exits
 from corral.agent.supervisor_attempt import connect_shim
 from corral.domain.attempt import Seat
 from corral.domain.facts import Phase
@@ -40,6 +44,18 @@ async def test_an_exit_is_the_true_one(node_dir: Path) -> None:
             assert (end.code, end.signal) == (code, signal), run
             assert not end.out_of_memory
             assert not end.disk_full
+
+
+def test_a_disk_that_does_not_answer_is_not_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(descriptor: int) -> os.statvfs_result:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    log = RankLog(tmp_path / "rank-0.log", time.monotonic)
+    monkeypatch.setattr(os, "fstatvfs", stale)
+    assert not exits._has_no_room(log)
+    log.close()
 
 
 async def test_a_rank_gets_its_environment_and_nothing_else(node_dir: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from corral.domain.attempt import Cause, Exit
 from corral.domain.facts import AttemptKey, Phase
 from corral.domain.failure import FailureKind
-from corral.domain.ids import NodeId
+from corral.domain.ids import JobId, NodeId
 from corral.domain.job import CheckpointRule, Retry
 from corral.domain.wanted import Version
 from corral.reconcile.orders import wanted_of
@@ -15,6 +15,16 @@ from corral.reconcile.settling import SETTLES_SECONDS
 from tests.worlds import Cluster, gang, node
 
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n'
+
+
+def job_that_ended(exit: Exit, tail: str) -> tuple[Cluster, JobId]:
+    """Return a job whose only rank has ended this way. Each of its budgets pays for one retry."""
+    cluster = Cluster(node("n1"))
+    job = cluster.submit(gang(retry=Retry(infra=1, user=1)))
+    cluster.up(job)
+    exit = replace(exit, at=cluster.wall)
+    cluster.say(job, Phase.ENDED, exits=((0, exit),), tails=((0, tail),))
+    return cluster, job
 
 
 @pytest.mark.parametrize(
@@ -27,11 +37,7 @@ RAISED = 'Traceback (most recent call last):\n  File "train.py", line 3, in <mod
 def test_the_cluster_pays_for_what_is_wrong_with_a_machine(
     line: str, kind: FailureKind, cause: Cause
 ) -> None:
-    cluster = Cluster(node("n1"))
-    job = cluster.submit(gang(retry=Retry(infra=1, user=1)))
-    cluster.up(job)
-    ended = Exit(code=1, at=cluster.wall)
-    cluster.say(job, Phase.ENDED, exits=((0, ended),), tails=((0, RAISED + line),))
+    cluster, job = job_that_ended(Exit(code=1), RAISED + line)
     cluster.tick()
     assert cluster.outcome is not None
     attempt = next(one for one in cluster.outcome.changes.attempts if one.number == 1)
@@ -54,11 +60,7 @@ def test_the_cluster_pays_for_what_is_wrong_with_a_machine(
 def test_the_cluster_pays_where_the_disk_of_the_node_was_full(
     disk_full: bool, tail: str, cause: Cause
 ) -> None:
-    cluster = Cluster(node("n1"))
-    job = cluster.submit(gang(retry=Retry(infra=1, user=1)))
-    cluster.up(job)
-    end = Exit(code=1, disk_full=disk_full, at=cluster.wall)
-    cluster.say(job, Phase.ENDED, exits=((0, end),), tails=((0, tail),))
+    cluster, job = job_that_ended(Exit(code=1, disk_full=disk_full), tail)
     texts = []
     for seconds in (0.5, SETTLES_SECONDS):
         texts += [event.text for event in cluster.tick(seconds=seconds).changes.events]

@@ -24,14 +24,12 @@ def reference() -> dict[str, str]:
 
 
 def commands(page: str) -> Iterator[str]:
-    """What is written of commands in code, each to its end: a comment, or what a job runs."""
-    outside = []
+    """Each command in code, without its comment and without what a job runs (after --)."""
     for number, block in enumerate(page.split("```")):
         if number % 2:
             lines = block.replace("\\\n", " ").splitlines()
             found = [line[line.index("corral ") :] for line in lines if "corral " in line]
         else:
-            outside.append(block)
             found = SPAN.findall(block)
         for line in found:
             for command in re.split(r"[;|&]|\s#|\s--\s", line):

@@ -55,7 +55,8 @@ class RankLog:
         self._keep(f"[corral] {sentence}\n".encode())
 
     def room_bytes(self) -> int:
-        """Return the bytes that an ordinary account may still write to the log's disk."""
+        """Return the bytes that an ordinary account may still write to the log's disk. Raises:
+        OSError where the disk does not answer."""
         disk = os.fstatvfs(self._descriptor)
         return disk.f_bavail * disk.f_frsize
 

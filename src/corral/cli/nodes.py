@@ -113,7 +113,7 @@ def drain(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     Args:
         nodes: Their names.
     """
-    return _change(nodes, common, "drain", lambda client, node: client.drain(node))
+    return _change(nodes, common, "drain", lambda client, node: client.drain(node), moves_jobs=True)
 
 
 def uncordon(*nodes: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -164,8 +164,11 @@ def _change(
     common: Change,
     verb: str,
     call: "Callable[[Client, str], api.NodeDetail]",
+    *,
+    moves_jobs: bool = False,
 ) -> int:
-    """Each that is named. The exit code. Raises: Usage, Conflict."""
+    """Change each node that is named. `moves_jobs`: its jobs end there, and the question says what
+    they lose. The exit code. Raises: Usage, Conflict."""
     from corral.domain.errors import Conflict
 
     if not nodes:
@@ -173,7 +176,13 @@ def _change(
             f"no node was named to {verb}", hint=f"corral node {verb} NODE; see: corral node ls"
         )
     with common.client() as client:
-        if not _agreed(client, nodes, verb, common):
+        question = f"{verb} {', '.join(nodes)}?"
+        if moves_jobs:
+            jobs = jobs_on(client, nodes) if common.asks else ()
+            agrees = agreed_to_lose(client, jobs, question, common)
+        else:
+            agrees = common.agreed(question)
+        if not agrees:
             raise Conflict("nothing was changed")
         found, code = change_each(
             nodes,
@@ -186,14 +195,6 @@ def _change(
         one = found[0].model_dump(mode="json") if len(found) == 1 else None
         print_json(one or {"nodes": [node.model_dump(mode="json") for node in found]})
     return code
-
-
-def _agreed(client: "Client", nodes: tuple[str, ...], verb: str, common: Change) -> bool:
-    """Ask; of a drain, say first which jobs it moves."""
-    question = f"{verb} {', '.join(nodes)}?"
-    if verb != "drain":
-        return common.agreed(question)
-    return agreed_to_lose(client, jobs_on(client, nodes) if common.asks else (), question, common)
 
 
 def _work(node: "api.Node") -> str:

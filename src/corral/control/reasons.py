@@ -1,6 +1,7 @@
 """Why a job is where it is, where no pass of the scheduler says so."""
 
 from dataclasses import replace
+from typing import Final
 
 from corral.domain.facts import Facts
 from corral.domain.forecast import stem_of
@@ -23,7 +24,7 @@ from corral.schedule import Learned
 from corral.schedule.learned import Class
 from corral.schedule.waiting import Reason
 
-_HOLDS = (DEPENDENCY, BEGIN_TIME, RETRY_DELAY)  # what a held job waits for by itself
+_HOLDS: Final = (DEPENDENCY, BEGIN_TIME, RETRY_DELAY)  # what a held job waits for by itself
 UNSEEN = "the next pass places it, or says what it waits for; there is one a second"
 
 

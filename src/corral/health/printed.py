@@ -94,8 +94,8 @@ class Printed:
 
     @property
     def is_left_by_threads(self) -> bool:
-        """The interpreter was on its way out after an error, and a thread of C++ that still ran
-        aborted the process: the error came first."""
+        """Whether an error ended the program, and a C++ thread that still ran aborted the process
+        while the interpreter shut down."""
         return self.ends_raising and any(_UNJOINED in line for line in self.last[-FRESH_LINES:])
 
     @property

@@ -164,7 +164,7 @@ def _charge_infra(draft: Draft, job: Job, attempt: Attempt) -> None:
         used = f"{why}; all {job.spec.retry.infra} retries for faults of the cluster are used"
         _give_up(draft, job, attempt, used, "NodeFail")
     else:
-        _retry_later(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
+        _retry_after_fault(draft, replace(job, infra_retries=job.infra_retries + 1), attempt, why)
 
 
 def _with_claim(job: Job, attempt: Attempt) -> Job:
@@ -178,8 +178,8 @@ def _claims_too_often(job: Job, attempt: Attempt) -> bool:
     return attempt.is_claim and too_many
 
 
-def _retry_later(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
-    """Retry after a fault of the cluster, later the more of them the job has met of late."""
+def _retry_after_fault(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:
+    """Retry after a fault of the cluster; after a delay where it is not the first one recently."""
     now = draft.now.wall
     earlier = recent_faults(job.fault_times, now)
     job = replace(job, fault_times=(*earlier, now)[-MOST_RECENT:])

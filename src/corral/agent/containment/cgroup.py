@@ -140,9 +140,9 @@ class Cgroup:
     def enter(self) -> None:
         """Move the calling process, which has one thread, into the group.
 
-        For the caller alone, version 1 takes a thread without the lock of all of the machine's
-        processes, which otherwise waits for an RCU grace period of about 5 ms (Linux,
-        cgroup_procs_write_start). Version 2 moves no thread out of its process's group.
+        A write to `cgroup.procs` takes a lock over all processes of the machine, and waits for an
+        RCU grace period (about 6 ms) to get it. A thread that moves itself by `tasks` needs no such
+        lock (Linux, cgroup_procs_write_start). Version 2 has no `tasks`.
         """
         members = "tasks" if self.version == 1 else "cgroup.procs"
         for folder in self.folders:

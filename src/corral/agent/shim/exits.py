@@ -39,7 +39,7 @@ class Exits:
             "at": wall(),
         }
         log = self._logs[rank.number]
-        if code != 0 and not oom and log.room_bytes() < NO_ROOM_BYTES:
+        if code != 0 and not oom and _has_no_room(log):
             record["disk_full"] = True
             log.say(f"rank {rank.number} failed while the disk of this node was full")
         if oom and memory is not None:
@@ -48,3 +48,11 @@ class Exits:
             of = ", and the machine had none left" if limit is None else f" of a limit of {limit}"
             log.say(f"rank {rank.number} ran out of memory: peak {memory.peak_bytes} bytes{of}")
         return record
+
+
+def _has_no_room(log: RankLog) -> bool:
+    """Whether the log's disk is full. A disk that does not answer is not called full."""
+    try:
+        return log.room_bytes() < NO_ROOM_BYTES
+    except OSError:
+        return False

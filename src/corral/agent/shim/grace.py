@@ -38,7 +38,7 @@ class Grace:
         self._deadline: float | None = None  # what is left then is killed
         self._first: frozenset[int] | None = None  # what ran when the grace began
         self._told: set[int] = set()
-        self._hung_up_at: dict[int, float] = {}
+        self._told_at: dict[int, float] = {}
         self._has_told = False
         self._spared: set[int] = set()  # what those who were told have started since
         self._childless: set[int] = set()
@@ -102,16 +102,16 @@ class Grace:
                 self._spared.add(pid)
             elif parent not in waiting or pid in self._first:
                 send(pid, signal.SIGHUP if pid in attached else signal.SIGTERM)
-                self._hung_up_at[pid] = self._loop.now()
+                self._told_at[pid] = self._loop.now()
                 self._told.add(pid)
                 self._has_told = True
 
     def _hang_up_again(self, attached: Collection[int]) -> None:
-        """Forget shells that a SIGHUP did not end. Bash may take it between two commands, where it
-        is on the way to read the next one, and acts on it only after that."""
+        """Let attached shells that outlive a SIGHUP get another one. Bash can receive it just
+        before it reads the next command, and then ends only after that command."""
         now = self._loop.now()
         for pid in attached:
-            if pid in self._told and now - self._hung_up_at[pid] >= HANG_UP_SECONDS:
+            if pid in self._told and now - self._told_at[pid] >= HANG_UP_SECONDS:
                 self._told.discard(pid)
 
     def _waits(self, shell: int) -> bool:

@@ -8,10 +8,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
+from corral.api.metrics.accept import wants_open_metrics
 from corral.api.metrics.devices import GPUS, XIDS, gpu_families
 from corral.api.metrics.families import Family
 from corral.api.metrics.goodput import goodput, gpu_seconds
-from corral.api.metrics.route import wants_open_metrics
 from corral.control.counts import Counts, Histogram
 from corral.domain.account import Account, Amounts
 from corral.domain.ailment import Ailment
@@ -26,6 +26,12 @@ from tests.api.heads import Agent, Head, ended, eventually, serving, up
 from tests.worlds import Cluster, gang, node
 
 ALICE = UserName("alice")
+OPEN = "application/openmetrics-text"
+PROMETHEUS = (  # the header of version 2.42
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;"
+    "q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8"
 # What dcgm-exporter tells unless it is told otherwise (etc/default-counters.csv), but for the
 # licence of virtual GPUs.
 EXPORTERS_LIST = {
@@ -88,7 +94,7 @@ def test_the_head_tells_jobs_and_queues_and_gpus_of_who_holds_them(
     eventually(lambda: control.world.jobs[job.id].state == "RUNNING")
     control.sensed.take(NodeId("n1"), SAMPLE, 1.0)
     with head.http("vera") as http:
-        answer = http.get("/metrics")
+        answer = http.get("/metrics", headers={"Accept": OPEN})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     found = values(answer.text)
     assert found["corral_jobs", ("default", "RUNNING")] >= 1
@@ -114,11 +120,11 @@ def test_what_came_of_held_gpus_is_told_by_queue_and_the_share_that_was_useful(
         id = next(iter(control.world.jobs))
         agent.beat(up((id, 1)))
         eventually(lambda: control.world.jobs[id].state == "RUNNING")
-        during = values(http.get("/metrics").text)
+        during = values(http.get("/metrics", headers={"Accept": OPEN}).text)
         exit = Exit(code=0, at=control.now().wall)
         agent.beat(replace(ended((id, 1)), exits=((0, exit),)))
         eventually(lambda: control.world.state_of(id) == "DONE")
-        after = values(http.get("/metrics").text)
+        after = values(http.get("/metrics", headers={"Accept": OPEN}).text)
         agent.close()
     assert during["corral_queue_goodput_ratio", ("default",)] <= 1
     assert during["corral_queue_recent_gpu_seconds", ("useful", "default")] > 0
@@ -155,12 +161,10 @@ def told_by(families: Iterable[Family]) -> dict[tuple[str, tuple[str, ...]], flo
     }
 
 
-def test_whoever_takes_the_older_text_only_gets_it_with_its_counters(
-    head: Head, agent: Agent
-) -> None:
+def test_the_text_format_is_the_default_and_has_its_counters(head: Head, agent: Agent) -> None:
     head.control.sensed.take(NodeId("n1"), SAMPLE, 1.0)
     with head.http("vera") as http:
-        answer = http.get("/metrics", headers={"Accept": "text/plain"})
+        answer = http.get("/metrics", headers={"Accept": "*/*"})
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     kinds = {family.name: family.type for family in read_plain(answer.text)}
     assert kinds["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"] == "counter"
@@ -169,10 +173,21 @@ def test_whoever_takes_the_older_text_only_gets_it_with_its_counters(
 @pytest.mark.parametrize(
     ("accept", "is_open"),
     [
-        ("", True),
-        ("*/*", True),
+        ("", False),
+        ("*/*", False),
+        (BROWSER, False),
+        ("application/json", False),
+        ("application/*", False),
         ("text/plain;version=0.0.4;q=0.5", False),
-        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", True),
+        (OPEN, True),
+        (PROMETHEUS, True),
+        ("application/openmetrics-text;q=0.5, text/plain;q=0.9", False),
+        ("application/openmetrics-text;q=0.5, */*", False),
+        ("application/openmetrics-text;q=0.5, */*, text/plain;q=0.1", True),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=much", False),
+        ("application/openmetrics-text; version=9.0.0", False),
+        ("Application/OpenMetrics-Text; Version=1.0.0", True),
     ],
 )
 def test_the_format_is_the_one_that_is_asked_for(accept: str, is_open: bool) -> None:
@@ -182,6 +197,18 @@ def test_the_format_is_the_one_that_is_asked_for(accept: str, is_open: bool) -> 
 def test_nobody_reads_metrics_without_a_token(head: Head) -> None:
     with head.http(None) as http:
         assert http.get("/metrics").status_code == 401
+
+
+def test_engine_activity_is_the_drivers_and_its_utilisation_where_there_is_none() -> None:
+    cluster, n1 = Cluster(node("n1")), NodeId("n1")
+    active = replace(GPU, graphics_active=0.75, tensor_active=0.5)
+    sample = replace(SAMPLE, gpus=(active, replace(GPU, index=1)))
+    text = "".join(gpu_families(cluster.world, {n1: sample}, counters=True))
+    found = {(name, labels[0]): value for (name, labels), value in values(text, open=False).items()}
+    assert found["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "0"] == 0.75
+    assert found["DCGM_FI_PROF_GR_ENGINE_ACTIVE", "1"] == 0.875
+    assert found["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "0"] == 0.5
+    assert ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "1") not in found
 
 
 def test_what_a_silent_node_said_last_is_not_told_and_what_is_not_known_is_no_zero() -> None:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from corral.control.counts import Counts
-from corral.domain.attempt import Cause
-from corral.domain.ids import AttemptNumber
+from corral.domain.attempt import Cause, Receipt
+from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.world import Changes
 from tests.worlds import Cluster, gang, node
 
@@ -31,3 +31,15 @@ def test_an_end_is_counted_once_with_its_cause() -> None:
     cluster.world.attempts[job] = ended
     counts.take_in(cluster.world, Changes(attempts=(replace(ended, quote="why"),)))
     assert counts.failures == {Cause.USER: 1}
+
+
+def test_the_loss_of_a_preemption_is_counted_once() -> None:
+    counts = Counts()
+    victim = Receipt(
+        job=JobId("j1"), attempt=AttemptNumber(1), kind="preemption", cause=Cause.NONE,
+        culprit="", evidence="", steps_lost=None, gpu_seconds_lost=330.0, seen_at=1.0,
+    )  # fmt: skip
+    taking = replace(victim, job=JobId("j2"), kind="taking", others=(victim.job,))
+    counts.take_in(Cluster(node("n1")).world, Changes(receipts=(victim, taking)))
+    assert counts.lost_gpu_seconds == {"preemption": 330.0}
+    assert counts.interruptions == {"preemption": 1}

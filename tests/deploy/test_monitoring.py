@@ -32,7 +32,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[set[str]]:
 
 def names_of(head: Head) -> set[str]:
     with head.http("vera") as http:
-        text = http.get("/metrics").text
+        text = http.get("/metrics", headers={"Accept": "application/openmetrics-text"}).text
     found = {one.name for one in (*GPUS, *NODES)} | {"up", XIDS}
     for family in families(text):  # type: ignore[no-untyped-call]
         more = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}

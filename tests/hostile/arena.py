@@ -16,6 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from websockets.exceptions import ConnectionClosed
 
 from corral.api import taking
+from corral.api.metrics.families import OPEN_METRICS
 from corral.api.paced import Pace
 from corral.domain.budget import Budget
 from corral.domain.ids import JobId, NodeId, UserName
@@ -155,7 +156,7 @@ class Arena:
 
     def _of_neighbour(self) -> frozenset[str]:
         """All series about the neighbour, without their values."""
-        text = self.http.get("/metrics").text
+        text = self.http.get("/metrics", headers={"Accept": OPEN_METRICS}).text
         assert text.endswith("# EOF\n")
         if self._checks % PARSED == 0:
             assert list(read_open(text))  # type: ignore[no-untyped-call]

@@ -12,6 +12,8 @@ from corral.domain.moves import JobState
 from corral.domain.world import Changes, World
 
 WAIT_BOUNDS_SECONDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86400.0)
+# A taking repeats the loss of its victims, and a missed deadline interrupts nothing.
+NOT_INTERRUPTIONS: Final = frozenset({"taking", "deadline"})
 TICK_BOUNDS_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
@@ -70,6 +72,8 @@ class Counts:
                 self.ended[queue, job.state] += 1
         self._take_attempts(world, changes)
         for receipt in changes.receipts:
+            if receipt.kind in NOT_INTERRUPTIONS:
+                continue
             self.interruptions[receipt.kind] += 1
             lost = self.lost_gpu_seconds.get(receipt.kind, 0.0) + receipt.gpu_seconds_lost
             self.lost_gpu_seconds[receipt.kind] = lost

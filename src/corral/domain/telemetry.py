@@ -46,6 +46,8 @@ class GpuSample:
     lost: bool = False  # fallen off the bus: the driver says so
     utilisation: float | None = None  # share of the time in which a kernel ran
     memory_utilisation: float | None = None  # share in which memory was read or written
+    graphics_active: float | None = None  # share of cycles in which the engine was busy
+    tensor_active: float | None = None  # share of cycles in which tensor cores worked
     encoder_utilisation: float | None = None  # of video
     decoder_utilisation: float | None = None
     memory_used_bytes: int | None = None

@@ -23,6 +23,10 @@ typedef union { double d; int i; unsigned ui; unsigned long ul; ull ull_; long l
 typedef struct { ull at; Value value; } Sample;
 typedef struct { unsigned id, scope; long long at, took; int type, result; Value value; } Field;
 typedef struct { void *device; ull type, data; unsigned gpu_instance, compute_instance; } Event;
+typedef struct { unsigned version, supported; } GpmSupport;
+typedef struct { long engine, tensor; } GpmSample;
+typedef struct { unsigned id; int result; double value; char *names[3]; } GpmMetric;
+typedef struct { unsigned version, count; GpmSample *first, *second; GpmMetric metrics[2]; } GpmRequest;
 
 enum { MOST = 512 };
 static struct { char name[32]; long value; } words[MOST];
@@ -201,6 +205,26 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, Proce
     }
     *count = 1;
     *to = (Process){.pid = pid, .memory = 1000000, .gpu_instance = -1, .compute_instance = -1};
+    return OK;
+}
+int nvmlGpmQueryDeviceSupport(void *device, GpmSupport *to) {
+    to->supported = of(device, "gpm.engine", -1) >= 0;
+    return there(device);
+}
+int nvmlGpmSampleAlloc(void **sample) { *sample = calloc(1, sizeof(GpmSample)); return OK; }
+int nvmlGpmSampleGet(void *device, GpmSample *to) {
+    to->engine = of(device, "gpm.engine", -1);
+    to->tensor = of(device, "gpm.tensor", -1);
+    return there(device);
+}
+int nvmlGpmMetricsGet(GpmRequest *to) { /* percents: the mean of two samples */
+    for (unsigned at = 0; at < to->count; at++) {
+        int is_engine = to->metrics[at].id == 1;
+        long first = is_engine ? to->first->engine : to->first->tensor;
+        long second = is_engine ? to->second->engine : to->second->tensor;
+        to->metrics[at].result = second < 0 ? UNSUPPORTED : OK;
+        to->metrics[at].value = (first + second) / 2.0;
+    }
     return OK;
 }
 int nvmlEventSetCreate(void **set) { *set = (void *)1; return OK; }

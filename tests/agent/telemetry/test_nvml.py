@@ -142,6 +142,20 @@ async def test_bytes_over_nvlinks_are_the_rise_of_the_counters_of_all_links(
     assert one.nvlink_received_bytes_per_second == 0.0
 
 
+async def test_activity_of_the_engines_is_the_mean_between_two_readings(machine: Machine) -> None:
+    machine.say(gpu0_use=99, gpu0_gpm__engine=50, gpu0_gpm__tensor=20)
+    async with reading(machine) as (helper, _):
+        first = (await sample(helper)).gpus[0]
+        assert (first.graphics_active, first.tensor_active) == (None, None)
+        machine.say(gpu0_gpm__engine=70, gpu0_gpm__tensor=40)
+        second, older = (await sample(helper)).gpus
+        assert (second.graphics_active, second.tensor_active) == (0.6, 0.3)
+        assert (older.graphics_active, older.tensor_active) == (None, None), "it has no GPM"
+        machine.say(gpu0_gpm__tensor=-1)
+        third = (await sample(helper)).gpus[0]
+    assert (third.graphics_active, third.tensor_active) == (0.7, None)
+
+
 async def test_counters_of_links_are_read_anew_when_those_of_all_have_risen(
     machine: Machine,
 ) -> None:

@@ -283,6 +283,7 @@ export interface GpuSample {
   ecc_volatile_uncorrected: number | null;
   encoder_utilisation: number | null;
   energy_joules: number | null;
+  graphics_active: number | null;
   index: number;
   lost: boolean;
   memory_clock_mhz: number | null;
@@ -313,6 +314,7 @@ export interface GpuSample {
   silent: boolean;
   sm_clock_mhz: number | null;
   temperature_celsius: number | null;
+  tensor_active: number | null;
   throttle: string[];
   type: string;
   utilisation: number | null;

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pynvml  # type: ignore[import-untyped]
 
 from corral.agent.nvml_gpus import driver_indices, text_of
+from corral.agent.telemetry.gpm import EngineActivity
 from corral.agent.telemetry.nvlink import Links
 from corral.agent.telemetry.nvml_ask import Asked
 from corral.domain.gpus import short_type
@@ -57,6 +58,7 @@ class Device:
     bus: tuple[int, int, int] | None = None
     asked: Asked = field(init=False)
     _links: Links = field(init=False)
+    _engines: EngineActivity = field(init=False)
     _sampled_to: int = 0  # microseconds of the driver's clock
     _pcie: Traffic = field(default_factory=Traffic)
     _nvlink: Traffic = field(default_factory=Traffic)
@@ -64,6 +66,7 @@ class Device:
     def __post_init__(self) -> None:
         self.asked = Asked(self.handle)
         self._links = Links(self.asked)
+        self._engines = EngineActivity(self.handle)
 
     def read(self) -> GpuSample:
         """All that it says now. Raises: Lost when it is lost, Gone when the driver is."""
@@ -82,12 +85,15 @@ class Device:
         sent, received = self._over_pcie(fields[1], fields[2])
         links = tuple(_kibibytes(one) for one in fields[3:5])
         out, back = self._nvlink.rates(*links)
+        active = self._engines.read()
         return GpuSample(
             index=self.index,
             uuid=self.uuid,
             type=self.type,
             utilisation=self._utilisation(rates),
             memory_utilisation=None if rates is None else rates.memory / 100,
+            graphics_active=active.graphics,
+            tensor_active=active.tensor,
             encoder_utilisation=_engine(ask("EncoderUtilization")),
             decoder_utilisation=_engine(ask("DecoderUtilization")),
             memory_used_bytes=None if memory is None else int(memory.used),

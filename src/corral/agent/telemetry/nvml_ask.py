@@ -24,17 +24,25 @@ class Gone(Exception):
     """The driver was taken away or begun anew: it must be opened again."""
 
 
+def answer(function: str, *arguments: Any) -> Any:
+    """Return what the function of NVML answers; None where it has no answer.
+
+    Raises: Lost, Gone.
+    """
+    try:
+        return getattr(pynvml, function)(*arguments)
+    except pynvml.NVMLError as trouble:
+        _raise(trouble.value)
+        return None
+
+
 @dataclass(slots=True)
 class Asked:
     handle: Any
 
     def ask(self, what: str, *more: Any) -> Any:
         """`nvmlDeviceGet` of `what`; None where it is not known. Raises: Lost, Gone."""
-        try:
-            return getattr(pynvml, f"nvmlDeviceGet{what}")(self.handle, *more)
-        except pynvml.NVMLError as trouble:
-            _raise(trouble.value)
-            return None
+        return answer(f"nvmlDeviceGet{what}", self.handle, *more)
 
     def fields(self, *wanted: int | tuple[int, int]) -> list[Any]:
         """Values of fields, each by its number or with its scope; None for each that is not known.

@@ -104,6 +104,8 @@ def sample_of(
         pretend=True,
         utilisation=round(used, 4),
         memory_utilisation=round(used * 0.6, 4),
+        graphics_active=round(used, 4),
+        tensor_active=round(used * 0.5, 4),
         memory_used_bytes=min(gpu.memory_bytes, OWN_MEMORY_BYTES + sum(memory.values())),
         memory_total_bytes=gpu.memory_bytes,
         power_watts=round(limit * (_IDLE_SHARE + (0.95 - _IDLE_SHARE) * used), 1),

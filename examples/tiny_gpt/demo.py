@@ -31,6 +31,13 @@ CORRAL: Final = Path(sys.executable).with_name("corral")
 KILL_AT: Final = 0.4  # of all steps, and not before a save is recorded
 POLL_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 240.0  # without a step: a busy machine is slow, not stuck
+LINE_SECONDS: Final = 4.0  # between two lines of progress where no terminal shows a bar
+NEXT_COMMANDS: Final = """
+Next, with a cluster of your own on this machine:
+  . .venv/bin/activate
+  corral up --nodes 3 --gpus 2
+  corral run -- echo hello
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +92,25 @@ class Report:
     pretend: bool
     gpu_type: str
     total_seconds: float
+
+
+class Lines:
+    """Progress in lines, for output that is not a terminal: a bar is not seen there."""
+
+    def __init__(self, console: Console, name: str, steps: int) -> None:
+        self.console = console
+        self.name = name
+        self.steps = steps
+        self.began = time.monotonic()
+        self.shown_at = self.began
+
+    def show(self, step: int) -> None:
+        now = time.monotonic()
+        if self.console.is_terminal or now < self.shown_at + LINE_SECONDS:
+            return
+        self.shown_at = now
+        text = f"  {self.name}: step {step} of {self.steps}, {now - self.began:.0f} s"
+        self.console.print(text, style="dim", markup=False)
 
 
 class Demo:
@@ -172,7 +198,13 @@ class Demo:
         )
         with Progress(*columns, console=self.console, transient=False) as progress:
             task = progress.add_task(name, total=self.steps)
-            yield lambda step: progress.update(task, completed=step)
+            lines = Lines(self.console, name, self.steps)
+
+            def advance(step: int) -> None:
+                progress.update(task, completed=step)
+                lines.show(step)
+
+            yield advance
 
     def result(self, run: Run) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
@@ -261,6 +293,7 @@ def main() -> int:
     taken = f"{layout.job_gpus} on {layout.job_nodes} of them"
     console.print(f"{layout.nodes} nodes with {layout.gpus} {kind} each; the job takes {taken}")
     root = Path(tempfile.mkdtemp(prefix="corral-demo-"))
+    console.print("corral up: the head and its nodes start", style="dim")
     with cluster(root, layout):
         demo = Demo(root, layout, asked.steps, console)
         disturbed = demo.train("tiny-gpt", lose_a_node=True)
@@ -269,6 +302,7 @@ def main() -> int:
         calm = demo.train("undisturbed", lose_a_node=False)
         report = report_of(demo, disturbed, calm, began)
     show(report, console)
+    console.print(NEXT_COMMANDS, markup=False)
     if asked.json:
         print(json.dumps(asdict(report)))
     return 0 if report.identical else 1

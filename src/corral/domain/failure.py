@@ -156,11 +156,13 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     ),
     FailureKind.NODE_LOST: Meaning(
         "the node is gone",
-        "nothing: it begins again elsewhere, from its newest save",
+        "nothing: it begins again elsewhere, from its newest save or else from its start",
         is_infra=True,
     ),
     FailureKind.NODE_REBOOTED: Meaning(
-        "the node started anew", "nothing: it begins again, from its newest save", is_infra=True
+        "the node started anew",
+        "nothing: it begins again, from its newest save or else from its start",
+        is_infra=True,
     ),
     FailureKind.CLUSTER: Meaning(
         "Corral or the node could not run it", "corral events tells more; it begins again",

@@ -100,14 +100,24 @@ export const useNode = (id: string): UseQueryResult<NodeDetail> =>
     refetchInterval: 10_000,
   });
 
-/** Curves of a key (cluster, node:N, job:J, queue:Q) since a moment, in at most so many points. */
-export const useSeries = (key: string, since: number, fields = "", points = 240) =>
-  useQuery({
-    queryKey: ["series", key, fields, Math.round(since)],
-    queryFn: () => get<Series>("/v1/series", { key, fields, since, points }),
-    refetchInterval: 10_000,
-    placeholderData: keepPreviousData,
+/** The curves of a key (cluster, node:N, job:J, queue:Q) in a span. `until` null: up to now, and
+ * asked for anew as it grows. */
+export const seriesOf = (
+  key: string,
+  since: number,
+  fields = "",
+  points = 240,
+  until: number | null = null,
+) =>
+  queryOptions({
+    queryKey: ["series", key, fields, Math.round(since), until, points],
+    queryFn: () => get<Series>("/v1/series", { key, fields, since, until, points }),
+    refetchInterval: until === null ? 10_000 : false,
   });
+
+/** Curves of a key since a moment, in at most so many points. */
+export const useSeries = (...asked: Parameters<typeof seriesOf>) =>
+  useQuery({ ...seriesOf(...asked), placeholderData: keepPreviousData });
 
 export type ReportKind = "usage" | "waste" | "cost" | "goodput";
 

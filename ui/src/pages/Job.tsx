@@ -5,13 +5,17 @@ import { useParams } from "@tanstack/react-router";
 import { part, post } from "../api/http";
 import { FINAL, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
 import type { JobDetail, Why as WhyAnswer } from "../api/types";
-import { Ago, At, Card, Empty, Head, Lasted, State, Wrong } from "../parts/basic";
+import { gpuHours, ranSeconds } from "../job/attempts";
+import { Gpus } from "../job/Gpus";
+import { Machines } from "../job/Machines";
+import { useRange } from "../job/Range";
+import { Training } from "../job/Training";
+import { Ago, At, Card, Empty, Head, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
+import { useNow } from "../parts/clock";
 import { Failed } from "../parts/Failed";
 import { Logs } from "../parts/Logs";
-import { Progress } from "../parts/Progress";
-import { RankMap } from "../parts/RankMap";
-import { count, duration, full, shape } from "../parts/say";
+import { count, duration, full, plural, shape } from "../parts/say";
 import { Attempts, Checkpoints, Receipts } from "./JobTables";
 
 export function Job() {
@@ -25,26 +29,30 @@ export function Job() {
         {job && <Actions job={job} />}
       </Head>
       <Wrong error={error} />
-      {job && (
-        <div className="grid">
-          <div className="grid two">
-            <div className="grid">
-              <About job={job} />
-              <Progress job={job} />
-            </div>
-            <div className="grid">
-              <Why job={job} />
-              <Timeline job={job} />
-            </div>
-          </div>
-          <Logs key={job.id} job={job} />
-          <Gpus job={job} />
-          <Attempts job={job} />
-          <Checkpoints job={job} />
-          <Receipts job={job} />
-        </div>
-      )}
+      {job && <Parts key={job.id} job={job} />}
     </>
+  );
+}
+
+function Parts({ job }: { job: JobDetail }) {
+  const range = useRange(job);
+  return (
+    <div className="grid">
+      <div className="grid two">
+        <div className="grid">
+          <Why job={job} />
+          <About job={job} />
+        </div>
+        <Timeline job={job} />
+      </div>
+      {range && <Training job={job} range={range} />}
+      <Logs job={job} />
+      <Gpus job={job} />
+      {range && <Machines job={job} range={range} />}
+      <Attempts job={job} />
+      <Checkpoints job={job} />
+      <Receipts job={job} />
+    </div>
   );
 }
 
@@ -98,9 +106,8 @@ function About({ job }: { job: JobDetail }) {
     ["Submitted", <Ago key="at" at={job.submitted_at} />],
   ];
   if (job.nodes.length) rows.push(["Nodes", job.nodes.join(", ")]);
-  if (job.started_at !== null)
-    rows.push(["Ran for", <Lasted key="ran" from={job.started_at} to={job.ended_at} />]);
-  const hours = gpuHours(job);
+  if (job.started_at !== null) rows.push(["Ran for", <Ran key="ran" job={job} />]);
+  const hours = gpuHours(job.attempts, Date.now() / 1000);
   if (hours > 0) rows.push(["Has held", <Cost key="cost" job={job} hours={hours} />]);
   if (limit !== null) rows.push(["Limit", duration(limit)]);
   if (job.exit_code !== null) rows.push(["Exit code", job.exit_code]);
@@ -132,6 +139,13 @@ function About({ job }: { job: JobDetail }) {
   );
 }
 
+/** The time in which its ranks ran, without that in which it waited between attempts. */
+function Ran({ job }: { job: JobDetail }) {
+  const seconds = ranSeconds(job.attempts, useNow());
+  const several = job.attempts.length > 1;
+  return `${duration(seconds)}${several ? `, in ${plural(job.attempts.length, "attempt")}` : ""}`;
+}
+
 function Cost({ job, hours }: { job: JobDetail; hours: number }) {
   const days = Math.min(90, Math.ceil((Date.now() / 1000 - job.submitted_at) / 86_400) + 1);
   const { data } = useReport("cost", "job", days);
@@ -149,12 +163,13 @@ const NO_MORE = new Set(["RUNNING", "DONE", "CANCELLED"]);
 
 function Why({ job }: { job: JobDetail }) {
   const { data } = useWhy(job.id);
-  const said = data?.reason || job.reason;
   const failed = NO_MORE.has(job.state) ? undefined : data?.failed;
+  const said = data?.reason || job.reason;
+  const again = failed && said.includes(failed.evidence); // it is said once, below
   return (
     <Card title={FINAL.has(job.state) ? "What came of it" : "Why it is where it is"}>
       <div className="grid" style={{ gap: 8 }}>
-        <p>{said || `It is ${job.state.toLowerCase()}.`}</p>
+        {!again && <p>{said || `It is ${job.state.toLowerCase()}.`}</p>}
         {failed && <Failed is={failed} />}
         {data?.place && (
           <p>
@@ -214,26 +229,6 @@ function Timeline({ job }: { job: JobDetail }) {
       )}
     </Card>
   );
-}
-
-/** What its GPUs do: those of its newest attempt. */
-function Gpus({ job }: { job: JobDetail }) {
-  const one = job.attempts.at(-1);
-  if (!one?.seats.some((seat) => seat.gpus.length)) return null;
-  return (
-    <Card title="How busy its GPUs are" aside="since the newest attempt was placed">
-      <RankMap seats={one.seats} since={one.placed_at} />
-    </Card>
-  );
-}
-
-/** GPU hours that its attempts have held. */
-function gpuHours(job: JobDetail): number {
-  const now = Date.now() / 1000;
-  return job.attempts.reduce((sum, one) => {
-    const gpus = one.seats.reduce((total, seat) => total + seat.gpu_count, 0);
-    return sum + (gpus * ((one.ended_at ?? now) - one.placed_at)) / 3600;
-  }, 0);
 }
 
 /** Its life as a line: waiting, starting, running; each as wide as it was long. */

@@ -1,7 +1,22 @@
-import type { JobDetail } from "../api/types";
+import type { Attempt, JobDetail } from "../api/types";
 import { At, Card, Lasted, Scroll } from "../parts/basic";
+import { failureName } from "../parts/Failed";
 import { NodeLink } from "../parts/HeatMap";
 import { bytes, count, duration } from "../parts/say";
+
+/** Whose budget of retries paid, as people say it. */
+const FAULT_OF: Record<string, string> = {
+  none: "–",
+  wish: "–",
+  user: "the job",
+  infra: "the cluster",
+};
+
+function howItEnded(one: Attempt): string {
+  if (one.evidence) return one.evidence;
+  if (one.ended_at === null) return "–";
+  return one.cause === "wish" ? "stopped on request" : "ended by itself";
+}
 
 export function Attempts({ job }: { job: JobDetail }) {
   if (!job.attempts.length) return null;
@@ -16,8 +31,8 @@ export function Attempts({ job }: { job: JobDetail }) {
               <th className="number">Ran</th>
               <th>Nodes and GPUs</th>
               <th>Steps</th>
-              <th>Ended by</th>
-              <th>What it failed of</th>
+              <th>Fault of</th>
+              <th>How it ended</th>
             </tr>
           </thead>
           <tbody>
@@ -48,14 +63,13 @@ export function Attempts({ job }: { job: JobDetail }) {
                   {one.last_step === null ? "–" : `${one.resume_step ?? 0} to ${one.last_step}`}
                 </td>
                 <td className="tight">
-                  {one.ended_at === null ? "–" : one.cause}
-                  {one.culprit && <span className="soft"> {one.culprit}</span>}
+                  {FAULT_OF[one.cause] ?? one.cause}
+                  {one.culprit && <p className="soft">{one.culprit}</p>}
                 </td>
                 <td className="wide soft">
-                  {one.failure && <b className="bad">{one.failure} </b>}
-                  {one.evidence || "–"}
+                  {one.failure && <b className="bad">{failureName(one.failure)} </b>}
+                  {howItEnded(one)}
                   {one.quote && <code className="quote">{one.quote}</code>}
-                  {one.failure && <p>{one.next}</p>}
                 </td>
               </tr>
             ))}

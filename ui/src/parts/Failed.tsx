@@ -4,23 +4,33 @@ import type { Why } from "../api/types";
 
 type Found = NonNullable<Why["failed"]>;
 
+/** The class of a failure as words: program-error is a program error. */
+export const failureName = (failure: string): string => failure.replaceAll("-", " ");
+
+/** The evidence without what is said beside it. */
+export function restOfEvidence(evidence: string, text: string): string {
+  const cut = evidence.endsWith(text) ? evidence.slice(0, -text.length) : evidence;
+  return cut.replace(/[:,;\s]+$/, "");
+}
+
 export function Failed({ is: one }: { is: Found }) {
+  const evidence = restOfEvidence(one.evidence, one.text);
   return (
     <dl className="pairs failed" aria-label={`What attempt ${one.attempt} failed of`}>
-      <dt>Failed of</dt>
+      <dt>Cause</dt>
       <dd>
-        <b className="bad">{one.failure}</b>: {one.text}
+        <b className="bad">{one.text}</b> <span className="tag">{failureName(one.failure)}</span>
       </dd>
       {one.culprit && (
         <>
-          <dt>Culprit</dt>
+          <dt>Where</dt>
           <dd>{one.culprit}</dd>
         </>
       )}
-      {one.evidence && (
+      {evidence && (
         <>
           <dt>Evidence</dt>
-          <dd>{one.evidence}</dd>
+          <dd>{evidence}</dd>
         </>
       )}
       <Quote line={one.quote} />

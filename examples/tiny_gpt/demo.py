@@ -226,6 +226,7 @@ def cluster(root: Path, layout: Layout) -> Iterator[None]:
     try:
         corral_command(
             "up", "--dir", str(root), "--nodes", str(layout.nodes), "--gpus", str(layout.gpus),
+            "--own-disks",
             "--reboot", "5", *pretend,
         )  # fmt: skip
         yield

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -30,6 +31,7 @@ class Cluster:
     home: Path
     user: int = 0
     isolation: Isolation = "disk"
+    neighbours: tuple[str, ...] = ()
     closed: bool = False  # whether root has mounted something where only root can pass
 
     def settings(self, node: str) -> NodeSettings:
@@ -39,6 +41,7 @@ class Cluster:
             shared=(str(self.root / "shared"), str(self.home / "data")),
             hidden=(str(self.root / "nodes"), str(self.root)),  # also one within another
             isolation=self.isolation,
+            neighbours=self.neighbours,
         )
 
     def run(self, node: str, script: str, beside: int | None = None) -> str:
@@ -219,6 +222,25 @@ def test_hiding_leaves_the_machines_own_disk(cluster: Cluster) -> None:
     cluster.isolation = "hide"
     cluster.run("n1", f"echo real > {cluster.home}/file")
     assert (cluster.home / "file").read_text() == "real\n"
+
+
+@pytest.mark.parametrize("isolation", ["disk", "hide"])
+@pytest.mark.usefixtures("lent")
+def test_nodes_of_one_machine_have_hostnames_by_which_programs_tell_them_apart(
+    cluster: Cluster, isolation: Isolation
+) -> None:
+    """As torchrun does: by the name of the address that the hostname has."""
+    cluster.isolation = isolation
+    cluster.neighbours = ("n1", "n2")
+    address = "$(getent hosts $(hostname) | cut -d ' ' -f 1)"
+    called = f"getent hosts {address} | tr -s ' ' | cut -d ' ' -f 2"
+    ask = f"hostname; {called}; getent hosts n1 n2 | wc -l"
+    before = socket.gethostname()
+    assert cluster.run("n1", ask).split() == ["n1", "n1", "2"]
+    assert cluster.run("n2", ask).split() == ["n2", "n2", "2"]
+    assert socket.gethostname() == before
+    cluster.neighbours = ()
+    assert cluster.run("n2", "hostname").split() == [before]
 
 
 def test_without_isolation_nothing_changes(cluster: Cluster) -> None:

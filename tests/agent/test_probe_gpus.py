@@ -13,11 +13,11 @@ import pytest
 from corral.agent.mig import read_parts
 from corral.agent.ports import PORTS, PortBlock
 from corral.agent.probe import Probe
-from corral.agent.survey import amd_gpus, mark_of, numa_of, pretend_gpus
+from corral.agent.survey import amd_gpus, mark_of, numa_of, pretend_gpus, survey
 from corral.domain.gpus import short_type
 from corral.domain.ids import NodeId
 from corral.domain.resources import Inventory
-from corral.wire.node import NodeSettings, encode_settings
+from corral.wire.node import Isolation, NodeSettings, encode_settings
 from tests.patience import PATIENCE_SECONDS
 
 FAKE_NVML = r"""
@@ -290,6 +290,25 @@ def test_two_nodes_read_the_same_mark_in_a_folder_that_they_share(tmp_path: Path
     assert first == second
     assert len(first) == 32
     assert mark_of(str(other), None) != first
+
+
+def test_nodes_of_one_machine_read_one_mark_of_a_path_and_leave_nothing_in_it(
+    tmp_path: Path,
+) -> None:
+    cluster, other, home = (tmp_path / name for name in ("shared", "other", "home"))
+    for folder in (cluster, other, home):
+        folder.mkdir()
+
+    def mark(of: Path, isolation: Isolation = "hide") -> dict[str, str]:
+        own = settings_of(
+            tmp_path, pretend_gpus=0, shared=(str(of),), common=(str(home),), isolation=isolation
+        )
+        return dict(survey(own, PATIENCE_SECONDS, None).shared)
+
+    assert mark(cluster)[str(home)] == mark(cluster)[str(home)]
+    assert mark(cluster)[str(home)] != mark(other)[str(home)]
+    assert list(home.iterdir()) == []
+    assert str(home) not in mark(cluster, "disk")
 
 
 def test_a_shared_path_that_is_not_there_is_not_proven(tmp_path: Path) -> None:

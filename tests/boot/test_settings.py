@@ -55,7 +55,7 @@ def test_settings_read_back_as_they_were_written(tmp_path: Path) -> None:
     assert ClusterSettings.load(place) is None
     settings = ClusterSettings(
         nodes=3, gpus=2, pretend=True, shared=("/data",), gpu_slices=7, labels=("a=b", "n2:c"),
-        topology="racks=2",
+        topology="racks=2", own_disks=True, started_in="/work",
     )  # fmt: skip
     settings.save(place)
     assert ClusterSettings.load(place) == settings

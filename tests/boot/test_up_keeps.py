@@ -37,7 +37,7 @@ def test_of_a_first_head_that_never_came_up_nothing_is_kept(
     assert ClusterSettings.load(place) is None
     monkeypatch.setattr(up, "start_head", lambda place: None)
     bring_up(place, Asked(**PRETEND))
-    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND)
+    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND, started_in=str(Path.cwd()))
 
 
 def test_what_was_before_is_there_again(place: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_a_head_that_is_only_late_keeps_what_it_was_started_with(
         monkeypatch.setattr(up, "start_head", late)
         with pytest.raises(StartFailed):
             bring_up(place, Asked(**PRETEND))
-    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND)
+    assert ClusterSettings.load(place) == ClusterSettings(**PRETEND, started_in=str(Path.cwd()))
 
 
 def test_a_store_file_that_is_a_folder_is_refused_before_a_head_starts(place: ClusterDir) -> None:

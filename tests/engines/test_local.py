@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -304,8 +304,20 @@ def test_nodes_share_the_machines_gpus_without_overlap(tmp_path: Path) -> None:
     nodes = list(settings.of_nodes(tmp_path, 30 * 10**9))
     assert [node.real_gpus for node in nodes] == [(0, 1), (2, 3), (4, 5)]
     assert {node.memory_bytes for node in nodes} == {10 * 10**9}
-    assert {node.isolation for node in nodes} == {"disk"}
+    assert {node.neighbours for node in nodes} == {("n1", "n2", "n3")}
     alone = next(iter(LocalSettings().of_nodes(tmp_path, 1)))
     assert alone.real_gpus is None
     assert alone.pretend_gpus is None
-    assert alone.isolation == "hide"
+    assert (alone.isolation, alone.neighbours, alone.common) == ("hide", (), ())
+
+
+def test_nodes_of_one_machine_see_its_files_unless_each_is_to_have_a_disk(tmp_path: Path) -> None:
+    made = LocalSettings(nodes=2, started_in="/work/project")
+    both = list(made.of_nodes(tmp_path, 1))
+    assert {(node.isolation, node.common) for node in both} == {
+        ("hide", (str(Path.home()), "/work/project"))
+    }
+    apart = list(replace(made, own_disks=True).of_nodes(tmp_path, 1))
+    assert {(node.isolation, node.common) for node in apart} == {("disk", ())}
+    at_the_root = next(iter(replace(made, started_in="/").of_nodes(tmp_path, 1)))
+    assert at_the_root.common == (str(Path.home()),)

@@ -89,12 +89,12 @@ if __name__ == "__main__":
 
 
 class Login:
-    """The shell of somebody who knows Slurm, in a folder that all nodes see."""
+    """The shell of somebody who knows Slurm, in a folder of this machine."""
 
     def __init__(self, made: House) -> None:
         self.house = made
-        self.folder = made.shared / "work"
-        self.folder.mkdir(parents=True)
+        self.folder = made.root.parent / "work"
+        self.folder.mkdir()
         self.bin = made.root.parent / "bin"
         made.ok("slurm-shims", "--into", str(self.bin))
 
@@ -140,7 +140,7 @@ def test_a_batch_script_of_pytorchs_examples_runs_as_it_is(login: Login) -> None
     number = said.split()[-1]
     assert said == f"Submitted batch job {number}\n"
     lines = login.output(number).splitlines()
-    assert lines[0] == "Node IP: 127.0.0.1"
+    assert lines[0] == "Node IP: 127.1.0.1"
     assert sorted(lines[1:]) == ["rank 0 of 2 on n1 0", "rank 1 of 2 on n2 0"]
     assert "rank 1 of 2 on n2" in login.house.logs(f"j{number}")
 

@@ -3,12 +3,14 @@
 import ctypes
 import os
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 CLONE_NEWNS: Final = 0x00020000
+CLONE_NEWUTS: Final = 0x04000000
 CLONE_NEWUSER: Final = 0x10000000
 MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
@@ -114,9 +116,15 @@ def own_mounts() -> bool:
     return user
 
 
+def own_hostname(name: str) -> None:
+    """Give this process, and all that it starts, a hostname of its own. Raises: OSError."""
+    _check(_libc.unshare(CLONE_NEWUTS), "take a namespace for the hostname")
+    socket.sethostname(name)
+
+
 def join_mounts(pid: int) -> None:
-    """Move this process to the mount namespace (and user namespace) of another. Raises: OSError."""
-    for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS)):
+    """Move this process to the mounts, and the hostname, of another. Raises: OSError."""
+    for kind, flag in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS), ("uts", CLONE_NEWUTS)):
         if os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}"):
             continue
         descriptor = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)

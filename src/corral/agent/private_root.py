@@ -1,4 +1,4 @@
-"""A node's private root: pretend nodes of one machine see each other's disk as little as real ones.
+"""A node's view of its machine: its disk, and its hostname where it is one of several nodes.
 
 With isolation "disk" the ranks of a node see the machine's files through an overlay whose changes
 lie in the node's own folder `disk/`; only declared shared paths are the machine's own. Of the
@@ -6,6 +6,8 @@ cluster's folder (its database, token and key, the other nodes) they see nothing
 attempts and the shared paths in it. As root the whole disk is one overlay; without root a user
 namespace lays overlays on home and the temporary folders and makes the rest read only. It keeps
 well-meaning code apart; a rank that runs as root can still reach the machine through /proc.
+What the machine changes below such an overlay later may not be seen inside, so "hide" is the
+default: the ranks see the machine's files as they are, and only the cluster's own are hidden.
 """
 
 import os
@@ -18,6 +20,8 @@ from typing import Final, Protocol
 from corral.agent import mounts
 
 IMAGES: Final = "images"
+HOSTS: Final = "hosts"  # in its folder: what its ranks see as /etc/hosts
+MACHINE_HOSTS: Final = Path("/etc/hosts")
 OWN: Final = ("attempts", "homes", IMAGES)  # what ranks and shims of a node see of its folder
 _KERNEL: Final = ("/proc", "/sys", "/dev")
 _NO_FILES: Final = re.compile(
@@ -40,6 +44,9 @@ class Sight(Protocol):
 
     @property
     def hidden(self) -> Sequence[str]: ...
+
+    @property
+    def neighbours(self) -> Sequence[str]: ...
 
 
 def enter_private_root(node_dir: Path, settings: Sight, *, beside: int | None = None) -> str:
@@ -76,19 +83,46 @@ def _own_disk(node_dir: Path, settings: Sight, *, user: bool) -> str:
     root = disk / "root"
     root.mkdir(parents=True, exist_ok=True)
     hidden = _outermost(settings.hidden)
-    with _opened(_seen_inside(node_dir, settings)) as seen:
+    hosts = write_hosts(node_dir, settings)
+    with _opened(_seen_inside(node_dir, settings)) as seen, _opened(hosts) as named:
         plain = _compose_as_user(disk, root) if user else _compose(disk, root, hidden)
         _show(str(root), {path: at for path, at in seen.items() if not _within(path, hidden)})
         with _hiding(str(root), hidden):
             _show(str(root), {path: at for path, at in seen.items() if _within(path, hidden)})
+        name_node(str(root), settings, named)
     mounts.pivot(str(root))
     return f"read only on node {settings.node}: {', '.join(plain)}" if plain else ""
 
 
 def _hide_only(node_dir: Path, settings: Sight) -> None:
     hidden = _outermost(settings.hidden)
-    with _opened(_seen_inside(node_dir, settings)) as seen, _hiding("", hidden):
-        _show("", {path: at for path, at in seen.items() if _within(path, hidden)})
+    hosts = write_hosts(node_dir, settings)
+    with _opened(_seen_inside(node_dir, settings)) as seen, _opened(hosts) as named:
+        with _hiding("", hidden):
+            _show("", {path: at for path, at in seen.items() if _within(path, hidden)})
+        name_node("", settings, named)
+
+
+def write_hosts(node_dir: Path, settings: Sight) -> list[str]:
+    """Write the node's own /etc/hosts, with an address on loopback for each node of the machine.
+
+    Programs such as torchrun tell nodes apart by what the address of the hostname is called, so
+    no two may have one address. Returns: its path; nothing for a node without neighbours.
+    """
+    if settings.node not in settings.neighbours:
+        return []
+    at = enumerate(settings.neighbours)
+    own = [f"127.1.{place // 250}.{place % 250 + 1} {name}\n" for place, name in at]
+    file = node_dir / HOSTS
+    file.write_text("".join(own) + MACHINE_HOSTS.read_text())
+    return [os.path.realpath(file)]
+
+
+def name_node(root: str, settings: Sight, hosts: Mapping[str, str]) -> None:
+    """Let the node's name be its hostname, which the hosts below `root` know. Raises: OSError."""
+    for source in hosts.values():
+        mounts.bind(source, f"{root}{os.path.realpath(MACHINE_HOSTS)}")
+        mounts.own_hostname(settings.node)
 
 
 def _compose(disk: Path, root: Path, hidden: Sequence[str]) -> list[str]:

@@ -60,6 +60,7 @@ class Probe:
             gpu_shares=self.settings.gpu_shares,
             containment=self.containment,
             private_root=own_disk or self.settings.own_machine,
+            shares_disk=bool(self.settings.common),
             checks=True,
         )
 

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -239,6 +241,18 @@ def mark_of(path: str, inside: int | None) -> str:
     return mark
 
 
+def common_mark(path: str, cluster_mark: str, inside: int | None) -> str:
+    """Return the mark of a path that all nodes of one machine see as the machine has it.
+
+    It is made of the mark of the cluster's own folder: nothing is written to the path.
+    Raises: OSError when the path is not there, or the node sees another folder in its place.
+    """
+    here = os.stat(path)
+    if inside is not None and not os.path.samestat(here, os.stat(f"/proc/{inside}/root{path}")):
+        raise OSError(f"{path} is not the same folder inside the node")
+    return sha256(f"{cluster_mark} {path}".encode()).hexdigest()[:32]
+
+
 def _written_mark(file: Path) -> str:
     """The mark in the file, once whoever made the file has written it."""
     waiting = threading.Event()
@@ -256,6 +270,9 @@ def survey(settings: NodeSettings, seconds: float, inside: int | None) -> Survey
     steps: dict[str, Callable[[], None]] = {"GPUs": lambda: _ask_gpus(settings, found)}
     for path in settings.shared:
         steps[path] = lambda path=path: _ask_shared(path, inside, found)  # type: ignore[misc]
+    if settings.isolation == "hide" and settings.shared:
+        for path in settings.common:
+            steps.setdefault(path, partial(_ask_common, path, settings.shared[0], inside, found))
     threads = {
         name: threading.Thread(target=_guarded, args=(step, found), daemon=True)
         for name, step in steps.items()
@@ -289,6 +306,10 @@ def _ask_gpus(settings: NodeSettings, found: Survey) -> None:
 
 def _ask_shared(path: str, inside: int | None, found: Survey) -> None:
     found.shared.append((path, mark_of(path, inside)))
+
+
+def _ask_common(path: str, cluster: str, inside: int | None, found: Survey) -> None:
+    found.shared.append((path, common_mark(path, mark_of(cluster, inside), inside)))
 
 
 def main() -> None:

@@ -36,6 +36,8 @@ def local_settings(place: ClusterDir, settings: ClusterSettings) -> LocalSetting
         labels=settings.labels,
         topology=settings.topology,
         shared=settings.shared,
+        own_disks=settings.own_disks,
+        started_in=settings.started_in,
         address=LOOPBACK if is_loopback(settings.host) else "",
         trusted=trusted_of(place, settings),
         reboot_seconds=settings.reboot_seconds,

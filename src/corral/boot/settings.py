@@ -146,6 +146,8 @@ class ClusterSettings:
     labels: tuple[str, ...] = ()
     topology: str | None = None
     shared: tuple[str, ...] = ()
+    own_disks: bool = False
+    started_in: str | None = None  # directory of the newest `corral up`
     reboot_seconds: float = 30.0
     keep_days: float = 30.0
     keep_jobs: int = 50_000

@@ -45,6 +45,7 @@ MADE_HERE: Final = (
     "gpu_slices",
     "labels",
     "topology",
+    "own_disks",
     "reboot_seconds",
     "policy",
 )
@@ -71,6 +72,7 @@ class Asked:
     labels: tuple[str, ...] | None = None
     topology: str | None = None
     shared: tuple[str, ...] | None = None
+    own_disks: bool | None = None
     reboot_seconds: float | None = None
     keep_days: float | None = None
     keep_jobs: int | None = None
@@ -250,7 +252,7 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
     check_files(settings.engine, settings.engine_settings)
     check_installed(settings)
     url_in(settings.store_file)
-    settings.save(place)
+    replace(settings, started_in=current_directory()).save(place)
     if asked.policy is not None:
         for policy in place.nodes.glob(f"*/{POLICY_FILE}"):
             policy.unlink()  # the head writes it anew from the settings
@@ -263,6 +265,14 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
             _put_back(before)
         raise
     return start
+
+
+def current_directory() -> str | None:
+    """Return the directory of the command; None where it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return None
 
 
 def _content(path: Path) -> str | None:

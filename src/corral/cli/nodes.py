@@ -62,7 +62,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
                 f"{found.shared_account}, shared by all users" * bool(found.shared_account),
             ),
             ("refuses", "; ".join(f"{user}: {why}" for user, why in found.refused_users.items())),
-            ("own disk", "yes" if found.private_root else "no: its ranks see this machine's"),
+            ("own disk", "yes" if found.private_root else "no: its ranks see its machine's"),
             ("shared", ", ".join(found.shared)),
             ("labels", labels_text(found.labels)),
             ("jobs", ", ".join(found.jobs)),

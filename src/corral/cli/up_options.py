@@ -122,7 +122,7 @@ class Lender:
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What the nodes are labelled with, and how their GPUs are cut."""
+    """What the nodes are labelled with, how their GPUs are cut, and which disk they see."""
 
     gpu_slices: Annotated[
         int | None,
@@ -136,6 +136,10 @@ class Layout:
             help="A label of all nodes, zone=a, or of one, n2:zone=a; may be repeated.",
         ),
     ] = ()
+    own_disks: Annotated[
+        bool | None,
+        Parameter(name="--own-disks", help="Give each of several nodes a disk of its own."),
+    ] = None
     topology: Annotated[
         str | None,
         Parameter(help="Where nodes lie, in equal parts: racks=2, or racks=4,pods=2,nvlink=8."),
@@ -152,6 +156,7 @@ class Layout:
             "gpu_slices": self.gpu_slices,
             "labels": self.label or None,
             "topology": self.topology,
+            "own_disks": self.own_disks,
             "policy": policy_of(self.policy),
         }
 

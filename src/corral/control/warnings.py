@@ -36,7 +36,7 @@ def _of_one(node: Node) -> Iterator[str]:
     if node.liveness != Liveness.ALIVE:
         yield f"node {node.id} is {node.liveness}: {node.why}"
         return
-    if not node.inventory.private_root:
+    if not node.inventory.private_root and not node.inventory.shares_disk:
         yield f"node {node.id} has no private root: its ranks see the host's whole disk"
     if node.inventory.containment == "subreaper":
         yield (

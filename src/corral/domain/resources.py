@@ -104,6 +104,7 @@ class Inventory:
     are the rest of that. `closed`: why whoever lends the node gives it no new work now; "" when it
     does. `shared` maps each declared shared path to the mark found in it. Two nodes share a path
     when they read the same mark there: that is the proof, and a promise in a settings file is not.
+    `shares_disk`: its ranks are meant to see the disk of its machine's other nodes.
     `checks`: it can be put to the proof while nothing runs on it.
     `shared_account`: the one account of all users' ranks; "" where each user has an account.
     `refused_users`: users whose ranks the node's policy refuses, each with the reason.
@@ -118,6 +119,7 @@ class Inventory:
     gpu_shares: bool = False
     containment: str = "cgroup"  # or pid-namespace, subreaper, engine, pod, privileged-pod
     private_root: bool = True
+    shares_disk: bool = False
     taken_cpu_millis: int = 0
     taken_memory_bytes: int = 0
     closed: str = ""

@@ -26,6 +26,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `own_machine`: no other node is on its machine, so that its disk is its own as it is.
     `isolation`: "disk", the node's ranks see a disk of their own and only `shared` is seen from
     another node; "hide", the machine's disk without what is in `hidden`; "none", all of it.
+    `common`: paths that all nodes of this machine see alike with isolation "hide".
+    `neighbours`: names of the nodes of this machine, in order. A node among them has its name as
+    hostname; without any it has the machine's.
     `images`: where its unpacked images are kept; None: in the node's own folder.
     `containment` None: the strongest that works here (cgroup, pid-namespace, subreaper);
     "engine": that of the engine's, which is around the agent.
@@ -55,6 +58,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     own_machine: bool = False
     isolation: Isolation = "disk"
     hidden: tuple[str, ...] = ()
+    common: tuple[str, ...] = ()
+    neighbours: tuple[str, ...] = ()
     images: str | None = None
     containment: str | None = None
     sample_seconds: float = 10.0

@@ -73,6 +73,11 @@ class Early:
     def node(self) -> str:
         return self.spec.node
 
+    @property
+    def neighbours(self) -> tuple[str, ...]:
+        """Return nothing: a part has the hostname of its machine."""
+        return ()
+
     def encode(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
 

@@ -20,8 +20,8 @@ class LocalSettings:
     equal parts. CPUs are not divided: pretend nodes take turns on them. `gpu_slices`: into so many
     parts each pretend GPU is cut; real ones are found as they are cut. `labels` and `topology` are
     as `labels_of_nodes` reads them.
-    `isolation` None: a disk of its own for each node where there are several, else the machine's
-    without the cluster's own files.
+    `own_disks`: several nodes have a disk of their own each; else they see the machine's without
+    the cluster's own files. `started_in`: the directory in which the cluster was started.
     """
 
     nodes: int = 1
@@ -35,7 +35,8 @@ class LocalSettings:
     topology: str | None = None
     cpu_millis: int | None = None
     memory_bytes: int | None = None
-    isolation: Isolation | None = None
+    own_disks: bool = False
+    started_in: str | None = None
     containment: str | None = None
     address: str = "127.0.0.1"  # by which others reach them; "": that of the way to the head
     trusted: str | None = None  # a PEM file that vouches for the head
@@ -49,13 +50,15 @@ class LocalSettings:
 
     def of_nodes(self, cluster_dir: Path, machine_memory_bytes: int) -> Iterator[NodeSettings]:
         """The settings of each node's agent: n1, n2, ... with the prefix before them."""
-        isolation = self.isolation or ("disk" if self.nodes > 1 else "hide")
+        several = self.nodes > 1
+        isolation: Isolation = "disk" if several and self.own_disks else "hide"
         memory_bytes = self.memory_bytes or machine_memory_bytes // max(1, self.nodes)
         shared = tuple(dict.fromkeys([str(cluster_dir / "shared"), *self.shared]))
         labels = labels_of_nodes(self.nodes, self.labels, self.topology)
+        names = tuple(f"{self.prefix}n{index + 1}" for index in range(self.nodes))
         for index in range(self.nodes):
             yield NodeSettings(
-                node=NodeId(f"{self.prefix}n{index + 1}"),
+                node=NodeId(names[index]),
                 head_file=str(cluster_dir / "head.json"),
                 trusted=self.trusted,
                 address=self.address,
@@ -72,8 +75,15 @@ class LocalSettings:
                 own_machine=self.nodes == 1,
                 isolation=isolation,
                 hidden=(str(cluster_dir),),
+                common=self._common() if several and isolation == "hide" else (),
+                neighbours=names if several else (),
                 containment=self.containment,
             )
+
+    def _common(self) -> tuple[str, ...]:
+        """Home and the directory of the start, which users expect to find on every node."""
+        paths = (str(Path.home()), self.started_in)
+        return tuple(dict.fromkeys(path for path in paths if path and path != "/"))
 
     def _share(self, index: int) -> tuple[int, ...] | None:
         if self.pretend or self.gpus is None:

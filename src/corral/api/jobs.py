@@ -14,6 +14,7 @@ from corral.api.errors import RequestInvalid
 from corral.api.house import House, house_of
 from corral.api.listing import listing
 from corral.api.names import array_of, find_job, own_jobs, whose_text
+from corral.api.restarts import restart_text
 from corral.api.rights import LOGS
 from corral.api.sight import (
     seen_jobs,
@@ -159,8 +160,19 @@ async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
 @router.post("/v1/jobs/{job}/resume", status_code=202)
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _asked(house, job, caller)
+    if found.is_final:
+        raise await _cannot_resume(house, found, caller)
     await house.control.ask(Resume(job=found.id), by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)
+
+
+async def _cannot_resume(house: House, job: Job, caller: Caller) -> Conflict:
+    """The refusal to resume a job that is over, with what its user can do instead."""
+    saves = await house.control.store.saves(job.id)
+    restart = restart_text(job, saves, whole=caller.may_on(job, key=LOGS))
+    return Conflict(
+        f"job {job.id} is {job.state} already", hint=restart or f"run: corral show {job.id}"
+    )
 
 
 @router.post("/v1/jobs/{job}/requeue", status_code=202)
@@ -280,4 +292,4 @@ async def checkpoints(job: str, house: Within, caller: Asker) -> api.Checkpoints
     """Recorded saves, also those that were found broken."""
     found = await _asked(house, job, caller)
     saves = await house.control.store.saves(found.id)
-    return api.Checkpoints(checkpoints=[api.Checkpoint.of(save) for save in saves])
+    return api.Checkpoints(checkpoints=api.Checkpoint.all_of(saves, found.spec.checkpoint))

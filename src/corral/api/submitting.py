@@ -11,6 +11,7 @@ from corral.api.house import House
 from corral.api.job_tokens import NAME as OWN
 from corral.api.job_tokens import check_submitted
 from corral.api.names import array_of, find_job
+from corral.api.origins import with_origins
 from corral.api.quotas import stored_characters
 from corral.api.rights import OPERATORS
 from corral.api.secret_rights import known_secrets
@@ -55,9 +56,10 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
 
 
 async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
-    """Raises: SpecInvalid, NotFound, Forbidden."""
+    """Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared."""
     specs = to_domain(parse_values(body.specs))
     check_submitted(specs, caller.job)
+    specs = await with_origins(house, specs, caller)
     for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:
         if not house.snapshots.has(workdir):
             raise SpecInvalid(

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
+from corral.api.restarts import origin_text, restart_text
 from corral.control import Control, Planned
 from corral.control.holders import holders_text
 from corral.control.reasons import assumed_text
@@ -102,7 +103,9 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         forms=api.Form.all_of(job.spec.shapes),
         attempts=[api.Attempt.of(one, whole=whole) for one in attempts],
         receipts=[api.Receipt.of(one) for one in receipts],
-        checkpoints=[api.Checkpoint.of(one) for one in saves],
+        origin=origin_text(job.spec.origin),
+        next=restart_text(job, saves, whole=whole),
+        checkpoints=api.Checkpoint.all_of(saves, job.spec.checkpoint),
     )
 
 
@@ -130,13 +133,15 @@ async def why(
     reason, ending = control.reason(job), ending_of(job)
     bound = bottleneck_of(control, job)
     faster = [] if bound is None else [f"what bounds it: {bound.text}", f"try {bound.advice}"]
+    saves = await control.store.saves(job.id) if job.is_final else ()
+    restart = [text] if (text := restart_text(job, saves, whole=whole)) else []
     return api.Why(
         id=job.id,
         name=job.spec.name,
         state=job.state,
         reason=reason.sentence,
         code=reason.code,
-        suggestions=[*reason.suggestions, *faster],
+        suggestions=[*reason.suggestions, *faster, *restart],
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
         ending=api.Ending.of(ending) if ending is not None else None,

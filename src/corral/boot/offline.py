@@ -12,6 +12,7 @@ from corral.boot.settings import ClusterDir
 from corral.boot.up import Asked, decide, real_gpu_count
 from corral.client.spec import Wished
 from corral.control.intake import check_specs, normal, plan
+from corral.domain.errors import NotFound
 from corral.domain.facts import Facts, NodeFacts
 from corral.domain.ids import ClusterId, UserName
 from corral.domain.node import Liveness, Node
@@ -33,6 +34,9 @@ def plan_without_head(place: ClusterDir, wished: Wished) -> list[api.PlannedJob]
     parsed = parse_values(wished.without_workdirs(), source="spec")
     specs = tuple(normal(world, spec) for spec in to_domain(parsed))
     check_specs(world, specs, CANNOT)
+    for spec in specs:
+        if spec.checkpoint is not None and spec.checkpoint.source:
+            raise NotFound("job", spec.checkpoint.source, see="corral up")
     now = Now(wall=SystemClock().wall(), serving=0.0)
     me = UserName(getpass.getuser())
     return [planned(one) for one in plan(world, _heard(world), specs, now, by=me)]

@@ -1,4 +1,4 @@
-"""ps, show, why, stop, suspend, resume, checkpoints."""
+"""ps, show, why, stop, suspend, resume."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -8,6 +8,7 @@ from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
 from corral.cli import arrays
+from corral.cli.checkpoints import show_checkpoints
 from corral.cli.common import MOST, MOST_ROWS, Change, Common
 from corral.cli.failure import Usage
 from corral.cli.impact import agreed_to_lose
@@ -27,7 +28,6 @@ from corral.cli.output import (
 from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
 from corral.cli.row import time_of, where_or_why
 from corral.cli.several import change_each
-from corral.domain.units import duration_text, size_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -133,7 +133,7 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
     _show_receipts(found.receipts)
     if found.checkpoints:
         say()
-        _show_checkpoints([("", save) for save in found.checkpoints])
+        show_checkpoints([("", save) for save in found.checkpoints])
 
 
 def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
@@ -147,6 +147,7 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("reason", job.reason),
         ("exit code", code),
         ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
+        ("starts from", f"the save {job.origin}" if job.origin else ""),
         ("asks for", forms_text(job.forms, job.shape)),
         ("place", place_text(job)),
         ("nodes", ", ".join(job.nodes)),
@@ -162,6 +163,7 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("started", clock_text(job.started_at) if job.started_at else ""),
         ("ended", clock_text(job.ended_at) if job.ended_at else ""),
         ("retries", _retries(job)),
+        ("next", clean(job.next)),
         ("workdir", job.workdir[:12] if job.workdir else ""),
         ("run", job.run),
     ]  # fmt: skip
@@ -232,24 +234,6 @@ def _show_receipts(receipts: "list[api.Receipt]") -> None:
 def _receipt_text(one: "api.Receipt") -> str:
     when = f"{clock_text(one.seen_at)} {one.kind} of attempt {one.attempt}"
     return f"receipt: {when}: {clean(one.text)}"
-
-
-def _show_checkpoints(saves: "list[tuple[str, api.Checkpoint]]") -> None:
-    """Each with the job that it is of, where that must be said."""
-    several = ["JOB"] if any(of for of, _ in saves) else []
-    numbers = ("STEP", "ATTEMPT", "SIZE", "TOOK", "STALL")
-    rows = table(*several, *numbers, "PATH", right=numbers)
-    for of, save in saves:
-        rows.add_row(
-            *([of] if several else []),
-            str(save.step),
-            str(save.attempt),
-            size_text(save.size_bytes),
-            duration_text(save.seconds),
-            f"{save.stall_seconds:.3f} s",
-            clean(f"QUARANTINED {save.quarantined}" if save.quarantined else save.path),
-        )
-    show_table(rows)
 
 
 def _number(value: int | None) -> str:
@@ -376,24 +360,3 @@ def _change(
         one = found[0].model_dump(mode="json") if len(found) == 1 else None
         print_json(one or {"jobs": [job.model_dump(mode="json") for job in found]})
     return code
-
-
-def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
-    """List the saves of a job.
-
-    Args:
-        job: Its id, or the newest of this name; of an array, those of all its jobs.
-    """
-    with common.client() as client:
-        one = arrays.found(client, job, client.job)
-    if isinstance(one, list):
-        saves = arrays.checkpoints_of(common, one)
-    else:
-        saves = [("", save) for save in one.checkpoints]
-    if common.json:
-        rows = [save.model_dump(mode="json") | ({"job": of} if of else {}) for of, save in saves]
-        print_json({"checkpoints": rows})
-        return
-    _show_checkpoints(saves)
-    if not saves:
-        note("no save has been recorded")

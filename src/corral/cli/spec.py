@@ -36,6 +36,7 @@ class Typed:
     token: str | None = None
     per: str | None = None
     checkpoint: str | None = None
+    origin: str | None = None
     workdir: Path | None = None
     no_workdir: bool = False
     after: tuple[str, ...] = ()
@@ -61,13 +62,18 @@ def spec_of(typed: Typed) -> dict[str, Any]:
         "secrets": list(typed.secret),
         "token": typed.token,
         "per": typed.per,
-        "checkpoint": {"path": typed.checkpoint} if typed.checkpoint is not None else None,
+        "checkpoint": _given({"path": typed.checkpoint, "from": typed.origin}),
         "workdir": workdir_of(typed),
         "after": [_after(text) for text in typed.after],
         "array": typed.array,
         "retry": {"user": typed.retry} if typed.retry is not None else None,
         **typed.wishes.fields(_now()),
     }
+    return _given(fields)
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that hold anything."""
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 
 

@@ -42,6 +42,7 @@ def run(
     token: Literal["own", "submit"] | None = None,
     per: Literal["node", "gpu"] | None = None,
     checkpoint: str | None = None,
+    origin: Annotated[str | None, Parameter(name="--from")] = None,
     workdir: Path | None = None,
     no_workdir: _Flag = False,
     after: _Many = (),
@@ -71,6 +72,7 @@ def run(
         token: Give it a token: own, for itself and its array; submit, also to submit jobs.
         per: node runs the command once a node; gpu once a GPU, as one rank each (node).
         checkpoint: Where its saves go: a path that every node sees.
+        origin: An ended job to start from: its newest save, or JOB@STEP.
         workdir: The directory that travels with the job (the current one).
         no_workdir: Let no directory travel.
         after: A job that must be done first: JOB, or JOB:failed, JOB:ended, JOB:started.

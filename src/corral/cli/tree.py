@@ -166,7 +166,7 @@ COMMANDS: Final = (
     Command("resume", "jobs:resume", "Let suspended or held jobs go on."),
     Command("events", "events:events", "Show what happened, to one job or to all."),
     Command("metrics", "metrics:metrics", "Show the curves of a job, or of a node."),
-    Command("checkpoints", "jobs:checkpoints", "List the saves of a job."),
+    Command("checkpoints", "checkpoints:checkpoints", "List the saves of a job."),
     Command("queue ls", "queues:ls", "List the queues and what they use."),
     Command("queue show", "queues:show", "Show one queue, and who uses it."),
     Command("queue set", "queues:put", "Make a queue, or change one."),

@@ -82,6 +82,8 @@ def _with_checkpoint(one: "Parsed", folder: Path) -> dict[str, Any]:
     if one.spec.checkpoint is None:
         return value
     asked = value["checkpoint"]
+    if one.spec.checkpoint.path is None:
+        return value
     path = os.path.normpath(folder / Path(one.spec.checkpoint.path).expanduser())
     rule = asked if isinstance(asked, Mapping) else {}
     return {**value, "checkpoint": {**rule, "path": path}}

@@ -36,7 +36,7 @@ class Keeping:
     @contextmanager
     def sparing(self, specs: Seq[JobSpec]) -> Iterator[None]:
         """What these wait for stays until they are taken in. Raises: Forgotten."""
-        named = Counter(after.job for spec in specs for after in spec.after)
+        named = Counter(job for spec in specs for job in spec.needs)
         for job in named.keys() & self._leaving:
             raise self.retention.refusal(f"job {job}")
         self._named += named

@@ -86,12 +86,31 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The save of an ended job that another job starts from. `node`: the first node of the attempt
+    that wrote it."""
+
+    job: JobId
+    attempt: AttemptNumber
+    step: int
+    path: str
+    manifest_sha256: str
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRule:
-    """Where saves go and how often. `interval_seconds` None: chosen by itself from measurements."""
+    """Where saves go and how often. `interval_seconds` None: chosen by itself from measurements.
+
+    `source`: the job, or JOB@STEP, that the submission names to start from; `origin` is the save
+    that the head found for it. `path` is "" until then where the submission gives none.
+    """
 
     path: str
     interval_seconds: float | None = None
     keep: int = 3
+    source: str = ""
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +194,22 @@ class JobSpec:
             sizes = list(range(self.elastic.max_nodes, self.elastic.min_nodes - 1, -1))
         own = tuple(Shape(nodes=size, resources=self.resources) for size in sizes)
         return own + self.any_of
+
+    @property
+    def origin(self) -> Origin | None:
+        """The save of another job that it starts from."""
+        return self.checkpoint.origin if self.checkpoint is not None else None
+
+    @property
+    def origin_step(self) -> int | None:
+        """The step of that save."""
+        return self.origin.step if self.origin is not None else None
+
+    @property
+    def needs(self) -> tuple[JobId, ...]:
+        """The jobs whose records it needs until it is over."""
+        origin = self.origin
+        return (*(one.job for one in self.after), *([origin.job] if origin is not None else ()))
 
     @property
     def kin(self) -> str:

@@ -221,9 +221,12 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
     """Lost: the steps past the newest committed save, and the GPU time since it was made."""
     saves = draft.saves_of(attempt.job)
     newest = saves[-1] if saves else None
+    job = draft.job(attempt.job)
+    begun_from = job.spec.origin_step if job is not None else None
+    saved_step = newest.step if newest else begun_from
     lost = None
     if attempt.last_step is not None:
-        lost = max(0, attempt.last_step - (newest.step if newest else 0))
+        lost = max(0, attempt.last_step - (saved_step or 0))
     ended = attempt.ended_at or draft.now.wall
     since = attempt.running_at or ended
     if newest is not None:
@@ -240,7 +243,7 @@ def _receipt(draft: Draft, attempt: Attempt, kind: str) -> Receipt:
         steps_lost=lost,
         gpu_seconds_lost=gpus * max(0.0, ended - since),
         seen_at=draft.now.wall,
-        resumed_from_step=newest.step if newest else None,
+        resumed_from_step=saved_step,
         seconds_lost=0.0 if lost == 0 else max(0.0, ended - since),  # to stop is no work
         others=(attempt.gave_way_to,) if is_for_other and attempt.gave_way_to else (),
         restart_gpu_seconds=gpus * restart_seconds(attempt) if kind == RELOCATION else 0.0,

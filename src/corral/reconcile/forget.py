@@ -29,10 +29,11 @@ def forget(draft: Draft, keep: Retention, spared: Set[JobId]) -> None:
 
 
 def _needed(draft: Draft) -> Iterator[JobId]:
-    """Jobs that an unfinished one waits for, that hold anything, or that a node still tells of."""
+    """Jobs that an unfinished one waits for or starts from, that hold anything, or that a node
+    still reports."""
     for job in draft.all_jobs():
         if not job.is_final:
-            yield from (after.job for after in job.spec.after)
+            yield from job.spec.needs
     yield from (allocation.job for allocation in draft.held())
     yield from draft.world.reservations
     yield from draft.reservations

@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import cast
 
-from corral.domain.ids import JobId, job_id
+from corral.domain.ids import JobId, NodeId, job_id
 from corral.domain.job import After, Job, JobSpec
 from corral.domain.moment import moment_text
 from corral.domain.moves import WAITING, JobEvent, JobState, StopWhy
@@ -36,6 +36,7 @@ from corral.reconcile.waits import (
     release,
     waits_for,
 )
+from corral.schedule.room import mark_of
 
 
 def grant(draft: Draft, wishes: Seq[Wish]) -> None:
@@ -142,12 +143,23 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
             reason=why,
             reason_code=DEPENDENCY if after else BEGIN_TIME if later else "",
             array=array if spec.array_index is not None else None,
+            best_step=spec.origin_step if spec.origin_step is not None else -1,
+            pinned_to=_node_of_origin(draft, spec),
         )
         jobs.append(job)
     for job in jobs:
         draft.put(job)
         text = f"{job.spec.name} is {job.state}, asked by {wish.by}"
         draft.tell("submitted", text, job=job.id)
+
+
+def _node_of_origin(draft: Draft, spec: JobSpec) -> NodeId | None:
+    """Return the only node that sees the save which it starts from; None where others do too."""
+    origin = spec.origin
+    node = draft.node(origin.node) if origin is not None else None
+    if origin is None or (node is not None and mark_of(node, origin.path) is not None):
+        return None
+    return origin.node
 
 
 def _resolved(after: After, ids: Seq[JobId], specs: Seq[JobSpec]) -> After:

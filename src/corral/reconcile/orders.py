@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Set
 from typing import Final
 
-from corral.domain.attempt import Allocation, Attempt, SeatState
+from corral.domain.attempt import Allocation, Attempt, Save, SeatState
 from corral.domain.checks import CheckUp
 from corral.domain.facts import AttemptKey, NodeFacts, Phase
 from corral.domain.ids import BootId, NodeId
-from corral.domain.job import Job, Per
+from corral.domain.job import Job, JobSpec, Per
 from corral.domain.moves import JobState, StopWhy
 from corral.domain.wanted import Launch, Notice, Stop, Version, Wanted
 from corral.domain.world import World
@@ -133,6 +133,7 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
     saves = [s for s in world.saves.get(job.id, ()) if s.step <= begin]
     older = [save for save in saves if save.attempt < attempt.number]
     kept = older[-spec.checkpoint.keep :] if spec.checkpoint else older  # others are pruned by now
+    kept = [*_origin_of(spec), *kept]
     return Launch(
         key=(job.id, attempt.number),
         job_name=spec.name,
@@ -161,6 +162,26 @@ def launch_of(world: World, job: Job, attempt: Attempt, node: NodeId) -> Launch:
         image=spec.image,
         ray=spec.ray,
     )
+
+
+def _origin_of(spec: JobSpec) -> list[Save]:
+    """Return the save that the job itself starts from: it comes after all of its own."""
+    origin = spec.origin
+    if origin is None:
+        return []
+    return [
+        Save(
+            job=origin.job,
+            attempt=origin.attempt,
+            step=origin.step,
+            path=origin.path,
+            manifest_sha256=origin.manifest_sha256,
+            size_bytes=0,
+            seconds=0.0,
+            stall_seconds=0.0,
+            at=0.0,
+        )
+    ]
 
 
 def _address(world: World, node: NodeId) -> str:

@@ -9,7 +9,7 @@ from corral.domain.attempt import Allocation, Attempt
 from corral.domain.facts import Placing
 from corral.domain.forecast import stem_of
 from corral.domain.ids import AttemptNumber, JobId, NodeId, QueueName
-from corral.domain.job import Job, JobSpec
+from corral.domain.job import CheckpointRule, Job, JobSpec
 from corral.domain.moves import ON_NODES, JobEvent, JobState
 from corral.domain.node import Node
 from corral.domain.place import PlaceRule
@@ -190,11 +190,23 @@ def _asked_by_order(draft: Draft, job: Job) -> Expects:
 
 def _mark_of_saves(draft: Draft, job: Job) -> str | None:
     """The mark of the shared path that the job's saves lie on: they are not elsewhere."""
-    attempt = draft.attempt(job.id)
-    if attempt is None or job.spec.checkpoint is None or not draft.saves_of(job.id):
+    attempt, rule = draft.attempt(job.id), job.spec.checkpoint
+    if rule is None:
         return None
+    if attempt is None or not draft.saves_of(job.id):
+        return _mark_of_origin(draft, rule)
     node = draft.node(attempt.seats[0].node)
-    return mark_of(node, job.spec.checkpoint.path) if node is not None else None
+    return mark_of(node, rule.path) if node is not None else None
+
+
+def _mark_of_origin(draft: Draft, rule: CheckpointRule) -> str | None:
+    """The mark that the save which it starts from lies under, where its own saves go there too."""
+    node = draft.node(rule.origin.node) if rule.origin is not None else None
+    if node is None or rule.origin is None:
+        return None
+    marks = dict(node.inventory.shared)
+    is_same = covering(marks, rule.origin.path) == covering(marks, rule.path)
+    return mark_of(node, rule.path) if is_same else None
 
 
 def _nodes_of_last(draft: Draft, job: Job) -> frozenset[NodeId]:
@@ -229,7 +241,7 @@ def _start(draft: Draft, placed: Placed, *, is_elder: bool) -> None:
             seats=placed.seats,
             master_port=placed.port,
             placed_at=draft.now.wall,
-            resume_step=saves[-1].step if saves else None,
+            resume_step=saves[-1].step if saves else job.spec.origin_step,
             node_mtbf_seconds=_mtbf_seconds(draft, job, len(placed.seats)),
             borrowed_gpu_millis=placed.borrowed_millis,
             protected_until=draft.now.wall + TURN_SECONDS if is_elder else None,

@@ -23,6 +23,12 @@ class DoesNotFit(Refusal):
     code = "checkpoint_does_not_fit"
 
 
+class OriginBroken(Refusal):
+    """The save of another job that this one was to start from does not verify."""
+
+    code = "origin_broken"
+
+
 class NotTrusted(Refusal):
     """A whole save that other accounts can change, and that would run code when loaded."""
 
@@ -31,12 +37,14 @@ class NotTrusted(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A save that might be resumed from. `manifest_sha256` None: no head has recorded it."""
+    """A save that might be resumed from. `manifest_sha256` None: no head has recorded it.
+    `origin`: the other job that wrote it, from which this one starts."""
 
     attempt: int
     step: int
     path: Path
     manifest_sha256: str | None
+    origin: str = ""
 
 
 def candidates(settings: Settings, shelf: Shelf) -> list[Candidate]:
@@ -57,6 +65,7 @@ def candidates(settings: Settings, shelf: Shelf) -> list[Candidate]:
             step=one.step,
             path=one.path,
             manifest_sha256=one.manifest_sha256,
+            origin="" if settings.is_own(one) else one.job,
         )
         for one in settings.resume or ()
     ]
@@ -71,12 +80,20 @@ def choose(
     """The first candidate that verifies; those before it are quarantined by rank 0 and reported.
 
     Every rank must call this with the same candidates; each hashes its part of the files.
+    Raises: OriginBroken on all ranks where the save of another job is the one that is left.
     """
     for candidate in found:
         troubles = [why for why in gang.gather(_trouble(candidate, gang)) if why]
         why = gang.share(troubles[0] if troubles else "")
         if not why:
             return candidate
+        if candidate.origin:
+            raise OriginBroken(
+                f"the save of step {candidate.step} of {candidate.origin}, which this job starts "
+                f"from, does not verify: {why} ({candidate.path}); name another: "
+                f"--from {candidate.origin}@STEP",
+                hint=f"run: corral checkpoints {candidate.origin}",
+            )
         if gang.leads:
             _quarantine(candidate, why)
             report(candidate, why)

@@ -21,7 +21,7 @@ from corral.train.restore import Candidate, candidates, choose, load
 from corral.train.saver import Saved, Saver, say
 from corral.train.settings import Settings, read_settings
 from corral.train.shelf import Shelf, attempts, claim
-from corral.train.state import Holder, State, Stateful
+from corral.train.state import Holder, State, Stateful, check_stateful
 from corral.train.waits import Waits
 
 STOPPED: Final = 75  # exit code of a rank that ended because it was asked to
@@ -63,7 +63,9 @@ class Run:
         self._holder: Holder | None = None
         self._saver: Saver | None = None
         self._sampler: Any = None
-        self._committed = {(one.attempt, one.step) for one in settings.resume or ()}
+        self._committed = {
+            (one.attempt, one.step) for one in settings.resume or () if settings.is_own(one)
+        }
         self._channel: Channel | None = None
         if settings.socket:
             self._channel = Channel(settings.socket, self.rank, self._on_committed)
@@ -91,8 +93,11 @@ class Run:
 
         Restores also the random generators of this rank. `others` are more objects with
         `state_dict` and `load_state_dict`, say a gradient scaler. Every rank must call this.
-        Raises: DoesNotFit, WorldChanged, CannotSave.
+        Raises: NoState, DoesNotFit, WorldChanged, CannotSave, OriginBroken.
         """
+        named: dict[str, Any] = {"scheduler": scheduler, "data": data, **others}
+        for name, value in named.items():
+            check_stateful(name, value)
         single = isinstance(optimizer, torch.optim.Optimizer)
         self._holder = Holder(
             model=model,

@@ -19,12 +19,13 @@ class SettingInvalid(Refusal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """A save that the head has recorded."""
+    """A save that the head has recorded. `job`: whose it is; "" from heads that do not name it."""
 
     attempt: int
     step: int
     path: Path
     manifest_sha256: str
+    job: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,10 @@ class Settings:
     keep: int = 3
     node_mtbf_seconds: float = NODE_MTBF_SECONDS
     resume: tuple[Committed, ...] | None = None
+
+    def is_own(self, save: Committed) -> bool:
+        """Return whether this job wrote it, and so may prune it or put it aside."""
+        return save.job in ("", self.job)
 
 
 def read_settings(
@@ -121,6 +126,7 @@ def _committed(text: str) -> tuple[Committed, ...]:
                 step=int(one["step"]),
                 path=Path(one["path"]),
                 manifest_sha256=str(one["manifest_sha256"]),
+                job=str(one.get("job", "")),
             )
             for one in json.loads(text)
         )

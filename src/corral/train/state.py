@@ -32,6 +32,30 @@ class Stateful(Protocol):
     def load_state_dict(self, state: Any) -> Any: ...
 
 
+class NoState(Refusal):
+    """An object that cannot be saved: its state can neither be taken nor put back."""
+
+    code = "no_state"
+
+
+def check_stateful(name: str, value: Any) -> None:
+    """Refuse an object without state at once, not at the first save. Raises: NoState."""
+    lacks = [
+        method
+        for method in ("state_dict", "load_state_dict")
+        if value is not None and not callable(getattr(value, method, None))
+    ]
+    if not lacks:
+        return
+    hint = (
+        "use corral.train.Sampler(len(dataset), batch_size)"
+        if name == "data"
+        else f"leave {name} out, or give it state_dict and load_state_dict"
+    )
+    text = f"resume({name}=...): {type(value).__name__} has no {lacks[0]}; {hint}"
+    raise NoState(text, hint=hint)  # a traceback shows the text alone
+
+
 class WorldChanged(Refusal):
     """A data position that means something only for the number of ranks it was saved with."""
 

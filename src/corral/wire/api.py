@@ -264,6 +264,8 @@ class JobDetail(Job):
     preemptible: bool
     warned: Warned | None = None
     whose: str = ""  # that it is another's, where a name was asked for
+    origin: str = ""  # the save of another job that it starts from: j35@400
+    next: str = ""  # how to start a new job from its newest save, once it is over
     forms: list[Form] = []  # all that would do, in the order in which they are tried
     attempts: list[Attempt]
     receipts: list[Receipt]

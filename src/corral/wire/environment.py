@@ -94,6 +94,7 @@ def _checkpoint(launch: Launch) -> dict[str, str]:
         return {}
     resume = [
         {
+            "job": save.job,
             "step": save.step,
             "attempt": save.attempt,
             "path": save.path,

@@ -1,6 +1,6 @@
 """What a job's answer is made of: seats, shapes, progress, attempts, checkpoints, receipts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -11,8 +11,9 @@ from corral.domain import place as places
 from corral.domain import resources as needs
 from corral.domain.facts import Progress as Beat
 from corral.domain.failure import FAILURES
-from corral.domain.job import JobSpec
+from corral.domain.job import CheckpointRule, JobSpec
 from corral.domain.moment import Warn
+from corral.domain.saves import kept_saves
 from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU
 from corral.insight.bottleneck import Bottleneck as Found
 from corral.wire.signals import name_of
@@ -187,7 +188,8 @@ class Attempt(Answer):
 
 
 class Checkpoint(Answer):
-    """A recorded save. `quarantined` says why it does not verify, else it is empty."""
+    """A recorded save. `quarantined` says why it does not verify, else it is empty. `pruned`:
+    newer ones have taken its place, and its files are removed."""
 
     attempt: int
     step: int
@@ -198,10 +200,20 @@ class Checkpoint(Answer):
     stall_seconds: float
     at: float
     quarantined: str
+    pruned: bool = False
 
     @classmethod
-    def of(cls, save: attempts.Save) -> Self:
-        return cls(**{name: getattr(save, name) for name in cls.model_fields})
+    def all_of(cls, saves: Sequence[attempts.Save], rule: CheckpointRule | None) -> list[Self]:
+        """Return the saves of one job in their order."""
+        kept = kept_saves(saves, rule.keep if rule is not None else 1)
+        names = cls.model_fields.keys() - {"pruned"}
+        return [
+            cls(
+                **{name: getattr(save, name) for name in names},
+                pruned=not save.quarantined and save not in kept,
+            )
+            for save in saves
+        ]
 
 
 class Receipt(Answer):

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from corral.domain.errors import SpecInvalid
 from corral.wire.document import TEXT_BYTES, Document, Where, documents_of
@@ -169,11 +169,16 @@ def _respelt(value: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[Where, Wher
                         where=(*written, key), text=f"says again what {word} says", hint="keep one"
                     )
                 )
-            if one is not None or word not in SECTIONS[kind].model_fields:
+            if one is not None or word not in _fields(SECTIONS[kind]):
                 found[word] = walk(one, (*kind, word), (*own, word), (*written, key))
         return found
 
     return walk(value, (), (), ()), spelt, problems
+
+
+def _fields(model: type[BaseModel]) -> list[str]:
+    """The fields of a section, as they are written."""
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _kind(where: Where) -> tuple[str, ...]:
@@ -217,7 +222,7 @@ def _unknown(own: Where, written: Where) -> Problem:
     """A field that nobody knows: the one that was meant, or where it belongs."""
     word = str(own[-1])
     kind = _kind(own[:-1])
-    here = SECTIONS.get(kind, Spec).model_fields
+    here = _fields(SECTIONS.get(kind, Spec))
     near = get_close_matches(word.lower(), [*here, *SPELLINGS.get(kind, {})], n=1, cutoff=0.6)
     own_word = SPELLINGS[("resources",)].get(word, word)
     if kind == () and word in ("job", "jobs"):
@@ -284,7 +289,16 @@ def _together(spec: Spec) -> list[Problem]:
                 "runs as a job",
             )
         )
-    return problems + _of_ranks(spec)
+    return problems + _of_ranks(spec) + _of_checkpoint(spec)
+
+
+def _of_checkpoint(spec: Spec) -> list[Problem]:
+    """A rule says where saves go, or which job's save comes first: its path holds then too."""
+    rule = spec.checkpoint
+    if rule is None or rule.path is not None or rule.source is not None:
+        return []
+    hint = "add: checkpoint: {path: ./ckpt}"
+    return [Problem(where=("checkpoint", "path"), text="is missing", hint=hint)]
 
 
 def _of_ranks(spec: Spec) -> list[Problem]:

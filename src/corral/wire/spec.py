@@ -139,7 +139,14 @@ class Shape(_Section):
 
 
 class Checkpoint(_Section):
-    path: Annotated[str, *_text("path", "path: ./ckpt")]
+    """Where saves go, and the save of an ended job to start from."""
+
+    path: Annotated[str | None, *_text("path", "path: ./ckpt")] = None
+    source: Annotated[str | None, *_text("job", "from: j35, or from: j35@400")] = Field(
+        default=None,
+        alias="from",
+        description="JOB or JOB@STEP: an ended job, whose newest save (or this one) to start from",
+    )
     interval: Annotated[
         float | None,
         *_as(

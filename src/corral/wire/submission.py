@@ -253,7 +253,12 @@ def _place(spec: Spec) -> PlaceRule:
 def _checkpoint(rule: shapes.Checkpoint | None) -> CheckpointRule | None:
     if rule is None:
         return None
-    return CheckpointRule(path=rule.path, interval_seconds=rule.interval, keep=rule.keep)
+    return CheckpointRule(
+        path=rule.path or "",
+        interval_seconds=rule.interval,
+        keep=rule.keep,
+        source=rule.source or "",
+    )
 
 
 def _elastic(elastic: shapes.Elastic | None) -> Elastic | None:

@@ -134,6 +134,7 @@ export interface Checkpoint {
   attempt: number;
   manifest_sha256: string;
   path: string;
+  pruned: boolean;
   quarantined: string;
   seconds: number;
   size_bytes: number;
@@ -454,7 +455,9 @@ export interface JobDetail {
   infra_retries: number;
   max_duration_seconds: number | null;
   name: string;
+  next: string;
   nodes: string[];
+  origin: string;
   owner: string;
   per: string;
   place: Place;

@@ -1,0 +1,45 @@
+"""The command that starts a new job from a save of one that is over."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.attempt import Save
+from corral.domain.job import Job, JobSpec, Origin, Per
+from corral.domain.saves import kept_saves
+
+LONGEST: Final = 120  # characters of a command that is repeated
+
+
+def origin_text(origin: Origin | None) -> str:
+    """For example: j35@400. "" where there is none."""
+    return "" if origin is None else f"{origin.job}@{origin.step}"
+
+
+def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
+    """For example: start a new job from its save of step 21: corral run --from j35 -- CMD.
+
+    "" for a job that is not over, or has no save. `whole`: its command may be shown.
+    """
+    kept = kept_saves(saves, job.spec.checkpoint.keep) if job.spec.checkpoint is not None else ()
+    if not (job.is_final and kept):
+        return ""
+    return f"start a new job from its save of step {kept[0].step}: {_command(job, whole=whole)}"
+
+
+def _command(job: Job, *, whole: bool) -> str:
+    spec = job.spec
+    is_short = "\n" not in spec.run and len(spec.run) <= LONGEST
+    command = shlex.quote(spec.run) if whole and is_short else "CMD"
+    return " ".join(["corral run --from", str(job.id), *_options(spec), "--", command])
+
+
+def _options(spec: JobSpec) -> list[str]:
+    """What the job asks for, as far as options of `corral run` say it shortly."""
+    found = [f"--nodes {spec.nodes}"] if spec.nodes > 1 else []
+    if spec.resources.gpu_millis and spec.resources.gpu_millis % 1000 == 0:
+        kind = f"{spec.resources.gpu_type}:" if spec.resources.gpu_type else ""
+        found.append(f"--gpus {kind}{spec.resources.gpus}")
+    if spec.per == Per.GPU:
+        found.append("--per gpu")
+    return found

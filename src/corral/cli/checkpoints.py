@@ -1,0 +1,55 @@
+"""checkpoints: the saves of a job."""
+
+from typing import TYPE_CHECKING
+
+from corral.cli import arrays
+from corral.cli.common import Common
+from corral.cli.output import clean, note, print_json, show_table, table
+from corral.domain.units import duration_text, size_text
+
+if TYPE_CHECKING:
+    from corral.wire import api
+
+
+def checkpoints(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen
+    """List the saves of a job.
+
+    Args:
+        job: Its id, or the newest of this name; of an array, those of all its jobs.
+    """
+    with common.client() as client:
+        one = arrays.found(client, job, client.job)
+    if isinstance(one, list):
+        saves = arrays.checkpoints_of(common, one)
+    else:
+        saves = [("", save) for save in one.checkpoints]
+    if common.json:
+        rows = [save.model_dump(mode="json") | ({"job": of} if of else {}) for of, save in saves]
+        print_json({"checkpoints": rows})
+        return
+    show_checkpoints(saves)
+    if not saves:
+        note("no save has been recorded")
+
+
+def show_checkpoints(saves: "list[tuple[str, api.Checkpoint]]") -> None:
+    """Those on disk, each with the job that it is of, where that must be said."""
+    pruned = sum(save.pruned for _, save in saves)
+    saves = [(of, save) for of, save in saves if not save.pruned]
+    several = ["JOB"] if any(of for of, _ in saves) else []
+    numbers = ("STEP", "ATTEMPT", "SIZE", "TOOK", "STALL")
+    rows = table(*several, *numbers, "PATH", right=numbers)
+    for of, save in saves:
+        rows.add_row(
+            *([of] if several else []),
+            str(save.step),
+            str(save.attempt),
+            size_text(save.size_bytes),
+            duration_text(save.seconds),
+            f"{save.stall_seconds:.3f} s",
+            clean(f"QUARANTINED {save.quarantined}" if save.quarantined else save.path),
+        )
+    show_table(rows)
+    if pruned:
+        are = "1 older save is" if pruned == 1 else f"{pruned} older saves are"
+        note(f"{are} pruned: newer ones have taken their place")

@@ -13,7 +13,11 @@ from corral.agent.part import PartSupervisor, _until_settled, inventory_of
 from corral.agent.part_early import granted_gpus
 from corral.agent.part_start import LOST_SECONDS, private_folder
 from corral.agent.processes import myself
+from corral.agent.supervisor import Supervisor
+from corral.domain.attempt import Exit
+from corral.domain.facts import Phase, Progress, Seen
 from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.part import LEAVING
 from corral.wire.node import NodeSettings
 from tests.patience import PATIENCE_SECONDS
 
@@ -67,6 +71,41 @@ def test_what_killed_parts_have_left_goes_and_what_lives_stays(
         for folder in (left, alive):
             os.utime(folder, (long_ago, long_ago))
     assert [path.exists() for path in (own, left, young, alive)] == [False, False, True, True]
+
+
+KEY = (JobId("j1"), AttemptNumber(1))
+
+
+@pytest.mark.parametrize(
+    ("progress", "trouble"),
+    [
+        (None, LEAVING),
+        (Progress(step=7, until=10), LEAVING),
+        (Progress(step=10, until=10), ""),
+    ],
+)
+def test_an_exit_0_after_the_part_was_asked_to_leave_is_a_stop_unless_all_steps_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, progress: Progress | None, trouble: str
+) -> None:
+    clean = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),), progress=progress)
+    told = [Seen(key=KEY, phase=Phase.UP)]
+    monkeypatch.setattr(Supervisor, "seen", lambda self: tuple(told))
+    supervisor = PartSupervisor(tmp_path, settings=settings_of(), on_change=lambda: None)
+    supervisor.leave()
+    told[0] = clean
+    (seen,) = supervisor.seen()
+    assert (seen.trouble, seen.exits) == (trouble, clean.exits)
+
+
+def test_an_end_from_before_the_part_was_asked_to_leave_is_the_jobs_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),))
+    monkeypatch.setattr(Supervisor, "seen", lambda self: (clean,))
+    supervisor = PartSupervisor(tmp_path, settings=settings_of(), on_change=lambda: None)
+    supervisor.leave()
+    supervisor.leave()  # the batch system may ask twice
+    assert supervisor.seen() == (clean,)
 
 
 def test_a_part_goes_also_when_its_attempt_came_and_was_settled_between_two_looks() -> None:

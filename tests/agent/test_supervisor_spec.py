@@ -69,3 +69,16 @@ def test_only_ranks_of_another_account_are_kept_apart() -> None:
     shared = spec_of(seat, tmp="shared").apart
     assert shared is not None
     assert not shared["tmp"]
+
+
+def test_ranks_in_a_pod_have_what_its_image_and_device_plugins_have_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    monkeypatch.setenv("CORRAL_WORK", "/elsewhere")
+    monkeypatch.setenv("RANK", "5")
+    seat = Seat(node=NodeId("n1"))
+    assert "NCCL_DEBUG" not in spec_of(seat).env  # a machine's own, which is no container's
+    monkeypatch.setenv("CORRAL_NODE_NAME", "n1")
+    env = spec_of(seat).env
+    assert (env["NCCL_DEBUG"], env.get("CORRAL_WORK"), env.get("RANK")) == ("WARN", None, "5")

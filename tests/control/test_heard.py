@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from corral.control.heard import is_news
-from corral.domain.facts import NodeFacts
+from corral.control.heard import is_news, take_word
+from corral.domain.facts import Facts, NodeFacts
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.part import part_of
 from corral.domain.resources import Inventory
@@ -27,3 +27,15 @@ def test_a_signal_is_news_once_whoever_has_told_it() -> None:
     assert not is_news(word(XID), word())
     assert is_news(word(XID), word(XID, of_a_part)), "its numbers are its own"
     assert not is_news(word(XID, of_a_part), word(of_a_part, XID))
+
+
+def test_only_a_later_word_counts_for_a_node_that_was_heard_again() -> None:
+    """What parts report of a silent node comes with the time at which the node was last heard."""
+    facts = Facts()
+    take_word(facts, replace(word(), heard_at=4.0))
+    facts.awaited.add(word().node)
+    facts.excused[word().node] = 3.0
+    take_word(facts, replace(word(), heard_at=4.0))
+    assert (facts.awaited, facts.excused) == ({word().node}, {word().node: 3.0})
+    take_word(facts, replace(word(), heard_at=5.0))
+    assert (facts.awaited, facts.excused) == (set(), {})

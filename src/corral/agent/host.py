@@ -6,11 +6,18 @@ from typing import Final
 
 PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR",
                     "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE")  # fmt: skip
+OWN: Final = ("CORRAL_", "SLURM_", "MASTER_", "KUBERNETES_")
+POD: Final = "CORRAL_NODE_NAME"  # set in each pod of Kubernetes, which is its container's own
 GLOO: Final = "GLOO_SOCKET_IFNAME"
 
 
 def passed_on(host: Mapping[str, str]) -> dict[str, str]:
-    """Of the agent's own environment, below all that the job says."""
+    """Of the agent's own environment, below all that the job says.
+
+    In a pod all of it comes from the image and from device plugins, and is meant for the ranks.
+    """
+    if POD in host:
+        return {name: value for name, value in host.items() if not name.startswith(OWN)}
     return {name: host[name] for name in PASSED_ON if name in host}
 
 

@@ -36,6 +36,7 @@ class PartSupervisor(Supervisor):
 
     leaving = False
     had = False  # anything of an attempt, ever
+    over: frozenset[AttemptKey] = frozenset()  # what had ended when the part was asked to leave
 
     def __init__(
         self, node_dir: Path, *, settings: NodeSettings, on_change: Callable[[], None]
@@ -50,10 +51,14 @@ class PartSupervisor(Supervisor):
     def seen(self) -> tuple[Seen, ...]:
         seen = super().seen()
         self.had = self.had or bool(seen)
-        return tuple(_explained(one) if self.leaving else one for one in seen)
+        if not self.leaving:
+            return seen
+        return tuple(one if one.key in self.over else _explained(one) for one in seen)
 
     def leave(self) -> None:
         """Stop what runs, each with its own grace."""
+        if not self.leaving:
+            self.over = frozenset(one.key for one in super().seen() if one.phase == Phase.ENDED)
         self.leaving = True
         for key, launch in self.launches.items():
             self.stop(Stop(key=key, grace_seconds=launch.grace_seconds, save=True, why=LEAVING))
@@ -135,8 +140,13 @@ async def _until_settled(agent: Agent, supervisor: PartSupervisor) -> None:
 
 
 def _explained(seen: Seen) -> Seen:
-    """A clean end is the job's own."""
+    """Return an end as one that the batch system asked for.
+
+    An exit 0 after SIGTERM is how programs answer that have saved. It is the end of the job only
+    where the training loop has made its last step.
+    """
     clean = bool(seen.exits) and all(end.clean for _, end in seen.exits)
-    if seen.phase != Phase.ENDED or clean or seen.trouble:
+    is_complete = clean and seen.progress is not None and seen.progress.is_complete
+    if seen.phase != Phase.ENDED or is_complete or seen.trouble:
         return seen
     return replace(seen, trouble=LEAVING, trouble_is_infra=True)

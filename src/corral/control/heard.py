@@ -13,8 +13,10 @@ def take_word(facts: Facts, heard: NodeFacts) -> set[JobId] | None:
     """Know it in place of the last word; the jobs that it could move, None: nothing is new."""
     old = facts.nodes.get(heard.node)
     facts.nodes[heard.node] = heard
-    facts.awaited.discard(heard.node)
-    facts.excused.pop(heard.node, None)
+    last_at = old.heard_at if old is not None else 0.0
+    if heard.heard_at > last_at:  # else it is as silent as before
+        facts.awaited.discard(heard.node)
+        facts.excused.pop(heard.node, None)
     facts.stepped.update(dict.fromkeys(stepped(old, heard), heard.heard_at))
     touched = changed(old, heard)
     return touched if touched or old is None or is_news(old, heard) else None

@@ -55,6 +55,11 @@ class Progress:
     at: float = 0.0
     ranks: tuple[Pace, ...] = ()
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the training loop has made its last step."""
+        return self.until is not None and self.step >= self.until
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:

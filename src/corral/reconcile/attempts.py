@@ -215,7 +215,7 @@ def _was_done(job: Job, attempt: Attempt, parts: list[Part]) -> bool:
     if all(exit.at <= job.since for part in parts for _, exit in _exits(part)):
         return True
     beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
-    return any(beat.until is not None and beat.step >= beat.until for beat in beats)
+    return any(beat.is_complete for beat in beats)
 
 
 def _blame_worst(draft: Draft, attempt: Attempt, failed: list[Part]) -> None:

@@ -41,7 +41,7 @@ def rules() -> tuple[Rule, ...]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
     require_kubelet()
     with team(tmp_path_factory.mktemp("live"), config=rules) as one:
-        one.images["other:1"] = image() | {"/etc/of-the-image": "other"}
+        one.images["other:1"] = image() | {"/etc/of-the-image": "other", "OF_IMAGE": "its own"}
         path = one.add_claim("shared")
         one.up("--host", own_loopback(), "--set", f"claims=shared:{path}")
         yield one
@@ -87,9 +87,9 @@ def test_a_pod_has_no_root_and_gains_no_privilege(ours: Team) -> None:
 
 
 def test_a_job_runs_in_its_own_image(ours: Team) -> None:
-    id = ours.house.submit("own", "cat /etc/of-the-image", image="other:1")
+    id = ours.house.submit("own", 'cat /etc/of-the-image; echo " $OF_IMAGE"', image="other:1")
     ours.house.until_over(id)
-    assert ours.house.logs(id) == "other"
+    assert ours.house.logs(id) == "other its own\n"
 
 
 def test_an_image_that_cannot_be_pulled_is_told_by_why(ours: Team) -> None:
@@ -136,7 +136,8 @@ def test_a_job_that_a_webhook_denies_fails_with_its_words(ours: Team) -> None:
 @pytest.mark.parametrize("how", ["evicted", "deleted"])
 def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(ours: Team, how: str) -> None:
     go = ours.claim("shared") / how
-    run = f'if [ "$CORRAL_ATTEMPT" = 1 ]; then {HOUR}; fi; {wait_in_shell(go)}'
+    saves = f"trap 'echo saved; exit 0' TERM; {HOUR} & wait"
+    run = f'if [ "$CORRAL_ATTEMPT" = 1 ]; then {saves}; fi; {wait_in_shell(go)}'
     id = ours.house.submit(how, run, grace="1s")
     ours.until_running(id)
     (pod,) = ours.pods(id)
@@ -150,8 +151,8 @@ def test_a_pod_that_kubernetes_ends_costs_the_job_nothing_of_its_own(ours: Team,
     go.touch()
     job = ours.house.until_over(id)
     assert (job.state, job.receipts[0].cause) == ("DONE", "infra")
-    if how == "evicted":
-        assert "its node evicted it" in evidence(ours, id)
+    why = "its node evicted it" if how == "evicted" else "its pod was deleted in Kubernetes"
+    assert why in evidence(ours, id)
 
 
 @pytest.mark.soak
@@ -180,6 +181,21 @@ def test_a_node_that_is_not_ready_is_silent_and_its_job_is_left_alone(ours: Team
     ours.kube.not_ready(node)
     until(lambda: ours.house.node(node).liveness == "silent")
     assert (ours.house.job(id).state, ours.house.job(id).attempt) == ("RUNNING", 1)
+    ours.kube.ready(node)
+    until(lambda: ours.house.node(node).liveness == "alive")
+
+
+def test_an_end_that_was_reported_while_its_node_was_not_ready_is_recorded(ours: Team) -> None:
+    flag = ours.claim("shared") / "ends"
+    id = ours.house.submit("ends", f"{wait_in_shell(flag)}; exit 8", retry={"user": 0})
+    ours.until_running(id)
+    (node,) = ours.house.job(id).nodes
+    ours.kube.not_ready(node)
+    until(lambda: ours.house.node(node).liveness == "silent")
+    flag.touch()
+    job = ours.house.until_over(id)
+    assert (job.state, job.exit_code, job.attempt) == ("FAILED", 8, 1)
+    assert ours.house.node(node).liveness == "silent"
     ours.kube.ready(node)
     until(lambda: ours.house.node(node).liveness == "alive")
 

@@ -1,5 +1,7 @@
 """What Kubernetes says of an attempt: that it waits and why, that it runs, how it ended."""
 
+from datetime import UTC, datetime
+
 import pytest
 from lightkube.resources.core_v1 import Event, Pod
 
@@ -112,6 +114,12 @@ def test_a_job_that_kueue_holds_waits_for_kueue() -> None:
             True,
         ),
         (
+            pod("gpu-a", "Failed", reason="Evicted", message="Pod ephemeral local storage usage "
+                "exceeds the total limit of containers 1Gi. "),
+            "it was evicted for what it used of its own (Evicted): Pod ephemeral local",
+            False,
+        ),
+        (
             pod("gpu-a", "Failed", conditions=[{"type": "DisruptionTarget", "status": "True",
                                                "reason": "PreemptionByScheduler"}]),
             "Kubernetes has preempted it for a pod of higher priority",
@@ -123,6 +131,42 @@ def test_whose_doing_an_end_was_is_told(ends: Pod, said: str, infra: bool) -> No
     found = ticket(FAILED, ends)
     assert (found.state, found.blame_is_infra) == (TicketState.ENDED, infra)
     assert said in found.blame
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("PreemptionByScheduler", "preempted it for a pod of higher priority"),
+        ("EvictionByEvictionAPI", "as by kubectl drain"),
+    ],
+)
+def test_why_kubernetes_ends_a_pod_is_known_before_it_has_ended(reason: str, said: str) -> None:
+    told = [{"type": "DisruptionTarget", "status": "True", "reason": reason}]
+    both = pod("gpu-a", "Running", conditions=told), pod("gpu-b", "Running")
+    found = ticket({}, *both)
+    assert (found.state, found.blame_is_infra) == (TicketState.RUNNING, True)
+    assert said in found.blame
+
+
+def test_a_pod_that_somebody_deletes_says_so_and_a_cause_goes_before_that() -> None:
+    deleted = pod("gpu-a", "Running")
+    assert deleted.metadata is not None
+    deleted.metadata.deletionTimestamp = datetime.now(UTC)
+    assert ticket({}, deleted, pod("gpu-b", "Running")).blame == (
+        "its pod was deleted in Kubernetes"
+    )
+    told = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+    assert "kubectl drain" in ticket({}, deleted, pod("gpu-b", "Running", conditions=told)).blame
+
+
+def test_only_a_pod_for_which_its_node_has_no_room_is_said_to_lack_it() -> None:
+    def waits(message: str) -> str:
+        told = {"type": "PodScheduled", "status": "False", "message": message}
+        return ticket({}, pod("", "Pending", conditions=[told])).no_room
+
+    full = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) didn't match."
+    assert waits(full) == full
+    assert waits("0/2 nodes are available: pod has unbound PersistentVolumeClaims.") == ""
 
 
 def test_the_pod_that_ended_first_is_blamed() -> None:

@@ -12,7 +12,13 @@ from corral.domain.part import LEAVING, is_part, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
 from corral.domain.signals import Signal, SignalKind
 from corral.domain.wanted import Launch, Stop, Version, Wanted
-from corral.engines.lending.desk import LATE_SECONDS, LEAVE_SECONDS, Desk
+from corral.engines.lending.desk import (
+    LATE_SECONDS,
+    LEAVE_SECONDS,
+    ROOM_SECONDS,
+    TELL_SECONDS,
+    Desk,
+)
 from corral.engines.lending.values import Foreign, LentNode, Look, Ticket, TicketState
 
 A, B = NodeId("gpu01"), NodeId("gpu02")
@@ -177,7 +183,7 @@ def test_the_end_that_its_part_has_told_stands() -> None:
     assert seen_on(desk, A) == ended
 
 
-def test_a_part_that_was_made_to_end_waits_two_looks_for_the_batch_system_to_say_why() -> None:
+def test_a_part_that_was_made_to_end_waits_for_the_batch_system_to_say_why() -> None:
     desk = Desk(lender="Slurm")
     desk.look(look(), 0.0)
     run_on(desk)
@@ -185,10 +191,11 @@ def test_a_part_that_was_made_to_end_waits_two_looks_for_the_batch_system_to_say
     desk.look(look(TicketState.RUNNING), 1.0)
     killed = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(signal=15)),), trouble=LEAVING)
     desk.hear(part_of(A, KEY), [killed])
-    desk.look(look(TicketState.RUNNING), 2.0)
-    (seen,) = desk.words(0.0)[0].seen
-    assert (seen.phase, seen.exits, seen.trouble) == (Phase.STOPPING, (), "")
-    desk.look(look(TicketState.RUNNING), 3.0)
+    for at in (1.1, 1.2, 1.0 + TELL_SECONDS - 0.1):  # looks may come as fast as news do
+        desk.look(look(TicketState.RUNNING), at)
+        (seen,) = desk.words(0.0)[0].seen
+        assert (seen.phase, seen.exits, seen.trouble) == (Phase.STOPPING, (), "")
+    desk.look(look(TicketState.RUNNING), 1.0 + TELL_SECONDS)
     (seen,) = desk.words(0.0)[0].seen
     assert (seen.phase, seen.trouble, seen.trouble_of) == (
         Phase.ENDED,
@@ -205,6 +212,64 @@ def test_the_batch_systems_reason_stands_for_an_end_that_was_not_the_parts_own()
     (seen,) = desk.words(0.0)[0].seen
     assert (seen.phase, seen.trouble, seen.trouble_of) == (Phase.ENDED, "preempted", "Slurm")
     assert seen.exits == killed.exits
+
+
+def test_an_end_that_a_part_reports_is_passed_on_while_its_node_is_silent() -> None:
+    desk = handed_over()
+    assert [word.heard_at for word in desk.words(4.0)] == [4.0, 4.0]
+    desk.look(Look(nodes=(node(A, silent=True), node(B)), tickets=()), 5.0)
+    ended = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=0)),))
+    desk.hear(part_of(A, KEY), [ended])
+    words = {word.node: word for word in desk.words(9.0)}
+    assert (words[A].heard_at, words[A].seen) == (4.0, (ended,))  # as silent as it was
+    assert words[B].heard_at == 9.0
+
+
+def test_an_end_that_a_part_reports_is_passed_on_while_the_batch_system_is_away() -> None:
+    desk = handed_over()
+    desk.words(4.0)
+    ended = Seen(key=KEY, phase=Phase.ENDED, exits=((0, Exit(code=8)),))
+    desk.hear(part_of(A, KEY), [ended])
+    words = {word.node: word for word in desk.words(20.0, is_stale=True)}
+    assert (words[A].heard_at, words[A].seen) == (4.0, (ended,))
+    assert words[B].seen == (Seen(key=KEY, phase=Phase.STARTING),)
+
+
+def test_of_a_silent_node_only_its_parts_may_say_that_anything_is_over() -> None:
+    """Whoever removes a pod by force has no proof that its node ends it."""
+    desk = handed_over()
+    desk.words(1.0)
+    up = Seen(key=KEY, phase=Phase.UP)
+    desk.hear(part_of(A, KEY), [up])
+    ticket = Ticket(key=KEY, handle="41", state=TicketState.ENDED)
+    desk.look(Look(nodes=(node(A, silent=True), node(B)), tickets=(ticket,)), 2.0)
+    phases = {word.node: word.seen[0].phase for word in desk.words(3.0)}
+    assert phases == {A: Phase.UP, B: Phase.ENDED}
+
+
+def test_what_lacks_room_on_its_node_for_long_is_given_back_and_the_node_is_blamed() -> None:
+    desk = handed_over()
+    lacks = look(TicketState.WAITING, no_room="1 Insufficient nvidia.com/gpu", nodes=(B,))
+    desk.look(lacks, 1.0)
+    desk.look(lacks, 1.0 + ROOM_SECONDS)
+    assert desk.due(20.0).cancel == ()
+    desk.look(lacks, 1.1 + ROOM_SECONDS)
+    assert desk.due(20.0).cancel == (KEY,)
+    assert seen_on(desk, A) == Seen(key=KEY, phase=Phase.STARTING)  # a pod of it is still there
+    for at in (21.0, 22.0):
+        desk.look(look(), at)
+    why = f"others have taken the room on {A}: 1 Insufficient nvidia.com/gpu"
+    assert seen_on(desk, A) == Seen(key=KEY, phase=Phase.ENDED, trouble=why)
+    assert seen_on(desk, B) == Seen(key=KEY, phase=Phase.ENDED)
+
+
+def test_what_gets_room_in_time_is_let_be() -> None:
+    desk = handed_over()
+    desk.look(look(TicketState.WAITING, no_room="1 Insufficient cpu"), 1.0)
+    desk.look(look(TicketState.WAITING), 10.0)
+    desk.look(look(TicketState.WAITING, no_room="1 Insufficient cpu"), 12.0)
+    desk.look(look(TicketState.WAITING, no_room="1 Insufficient cpu"), 20.0)
+    assert desk.due(20.0).cancel == ()
 
 
 def test_one_missing_look_proves_nothing_and_two_do() -> None:

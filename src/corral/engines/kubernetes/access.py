@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import httpx2
-import msgspec
+import yaml
 from lightkube import ApiError, AsyncClient, KubeConfig
+from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from lightkube.core.resource import NamespacedResourceG
 from lightkube.types import CascadeType
 
 from corral.domain.errors import Conflict, Refusal
-from corral.engines.kubernetes.mirror import trouble_of
+from corral.engines.kubernetes.mirror import CALL_FAULTS, trouble_of
+from corral.engines.kubernetes.renewing import CONFIG_FAULTS, RenewingTransport
 from corral.engines.kubernetes.settings import KubernetesSettings
 
 DENIED: Final = "denied the request"  # an admission webhook's or policy's own words
@@ -33,17 +34,29 @@ def client_of(settings: KubernetesSettings) -> AsyncClient:
     Raises: Conflict when there is none that can be used.
     """
     try:
-        read = KubeConfig.from_env() if not settings.kubeconfig else None
-        read = read or KubeConfig.from_file(settings.kubeconfig or "~/.kube/config")
-        single = read.get(context_name=settings.context)
-        made = AsyncClient(config=single, namespace=settings.namespace)
-    except (ConfigError, OSError, ValueError, KeyError) as wrong:
+        config = read_config(settings)
+        transport = RenewingTransport(config, lambda: read_config(settings))
+        made = AsyncClient(config=config, namespace=settings.namespace, transport=transport)
+    except CONFIG_FAULTS as wrong:
         raise Conflict(
             f"no way to Kubernetes: {wrong}",
             hint="name a kubeconfig: corral up --engine kubernetes --set kubeconfig=FILE",
         ) from wrong
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # not a line for each request
     return made
+
+
+def read_config(settings: KubernetesSettings) -> SingleConfig:
+    """Return what the kubeconfig says now. Raises: one of CONFIG_FAULTS."""
+    try:
+        read = KubeConfig.from_env() if not settings.kubeconfig else None
+        read = read or KubeConfig.from_file(settings.kubeconfig or "~/.kube/config")
+        found = read.get(context_name=settings.context)
+    except (AttributeError, TypeError, yaml.YAMLError) as wrong:
+        raise ConfigError(f"the kubeconfig does not read: {wrong}") from wrong
+    if found is None:
+        raise ConfigError(f"it has no context {settings.context or ''}".rstrip())
+    return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,7 +73,7 @@ class Access:
                 return await asked
         except TimeoutError as late:
             raise trouble_of(TimeoutError(f"no answer in {self.call_seconds:g} s")) from late
-        except (ApiError, httpx2.HTTPError, msgspec.DecodeError) as wrong:
+        except CALL_FAULTS as wrong:
             raise trouble_of(wrong) from wrong
 
     async def find(

@@ -16,13 +16,15 @@ from lightkube import ApiError, AsyncClient
 from lightkube.core.resource import NamespacedResourceG
 
 from corral.domain.errors import Trouble
+from corral.engines.kubernetes.renewing import CONFIG_FAULTS
 
 WATCH_SECONDS: Final = 60  # the server ends a watch then, and it is resumed where it was
 QUIET_SECONDS: Final = 90.0  # nothing was heard for so long: list again, the line may be dead
 PAGE: Final = 500
 AGAIN_SECONDS: Final = 1.0
-LONGEST_SECONDS: Final = 20.0
+LONGEST_SECONDS: Final = 5.0
 GONE: Final = 410  # the version is not kept any more: list again
+CALL_FAULTS: Final = (ApiError, httpx2.HTTPError, msgspec.DecodeError, *CONFIG_FAULTS)
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Any)
 Place = tuple[str, str]  # namespace, name
@@ -58,12 +60,13 @@ class Mirror(Generic[T]):
         wait_seconds = AGAIN_SECONDS
         while True:
             try:
-                version = await self._list()
+                async with asyncio.timeout(QUIET_SECONDS):
+                    version = await self._list()
                 wait_seconds = AGAIN_SECONDS
                 await self._follow(version)
             except TimeoutError:
                 continue
-            except (ApiError, httpx2.HTTPError, msgspec.DecodeError) as wrong:
+            except CALL_FAULTS as wrong:
                 if _code(wrong) == GONE:
                     log.info("%s are listed again: %s", self.kind.__name__, wrong)
                     continue
@@ -128,6 +131,8 @@ def told(wrong: Exception) -> str:
     """What the server, or the way to it, says."""
     if isinstance(wrong, ApiError):
         return wrong.status.message or wrong.status.reason or str(wrong)
+    if isinstance(wrong, CONFIG_FAULTS) and not isinstance(wrong, msgspec.DecodeError):
+        return f"the kubeconfig gives no way in: {wrong}"
     return f"{type(wrong).__name__}: {wrong}"
 
 

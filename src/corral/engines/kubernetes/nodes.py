@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from lightkube.models.core_v1 import NodeSpec, NodeStatus
+from lightkube.models.core_v1 import NodeSpec, NodeStatus, PodStatus
 from lightkube.resources.core_v1 import Node, Pod
 
 from corral.domain.gpus import short_type
@@ -132,15 +132,18 @@ def gone_node(name: NodeId, boot: str) -> LentNode:
 
 
 def foreign_use(pods: Iterable[Pod]) -> dict[NodeId, Foreign]:
-    """What pods that are not Corral's hold, by node; those that are over hold nothing."""
+    """What pods that are not Corral's hold, by node; those that are over hold nothing.
+
+    A pod for which the scheduler makes room by preemption holds its node already.
+    """
     found: dict[NodeId, Foreign] = {}
     for pod in pods:
-        if pod.spec is None or not pod.spec.nodeName:
-            continue
-        if pod.status is not None and pod.status.phase in OVER:
+        status = pod.status or PodStatus()
+        where = (pod.spec.nodeName if pod.spec else None) or status.nominatedNodeName
+        if not where or status.phase in OVER:
             continue
         asked = asked_by(pod)
-        old = found.get(node := NodeId(pod.spec.nodeName), Foreign())
+        old = found.get(node := NodeId(where), Foreign())
         gpus = [name for name in asked if name in WHOLE or MIG.fullmatch(name)]
         found[node] = Foreign(
             gpus=old.gpus + sum(whole(asked, name) for name in gpus),

@@ -33,6 +33,16 @@ _DISRUPTED: Final = {
 }
 
 
+# https://github.com/kubernetes/kubernetes: the scheduler's plugins NodeResourcesFit and NodePorts
+_NO_ROOM: Final = ("Insufficient ", "Too many pods", "didn't have free ports")
+# The kubelet's words for a pod that is over its own limits, not for a node in want.
+_OVER_ITS_LIMIT: Final = (
+    "exceeded its local ephemeral storage limit",
+    "usage exceeds the total limit of containers",
+    "Usage of EmptyDir volume",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blame:
     """Why it ended, and whose doing it is."""
@@ -75,11 +85,24 @@ def _why_pod_waits(pod: Pod) -> str:
     return ""
 
 
+def lacks_room(pods: Iterable[Pod]) -> str:
+    """Return what the scheduler says where a pod's node has no room for it; "" elsewhere."""
+    for pod in pods:
+        for one in (pod.status or PodStatus()).conditions or []:
+            told = one.message or ""
+            is_refused = one.type == "PodScheduled" and one.status == "False"
+            if is_refused and any(word in told for word in _NO_ROOM):
+                return told
+    return ""
+
+
 def why_ended(job: Job | None, pods: Sequence[Pod]) -> Blame | None:
     """Of the pod that ended first by another's doing; None where nothing is to be blamed."""
     for pod in sorted(pods, key=_ended_at):
         if (blame := _why_pod_ended(pod)) is not None:
             return blame
+    if any(pod.metadata and pod.metadata.deletionTimestamp for pod in pods):
+        return Blame(text="its pod was deleted in Kubernetes")
     status = (job.status if job else None) or JobStatus()
     for one in status.conditions or []:
         if one.type == "Failed" and one.status == "True" and one.reason == "DeadlineExceeded":
@@ -90,7 +113,10 @@ def why_ended(job: Job | None, pods: Sequence[Pod]) -> Blame | None:
 def _why_pod_ended(pod: Pod) -> Blame | None:
     status = pod.status or PodStatus()
     if status.reason == "Evicted":
-        return Blame(text=f"its node evicted it (Evicted): {status.message or 'no reason told'}")
+        told = status.message or "no reason told"
+        is_own = any(words in told for words in _OVER_ITS_LIMIT)
+        who = "it was evicted for what it used of its own" if is_own else "its node evicted it"
+        return Blame(text=f"{who} (Evicted): {told}", infra=not is_own)
     for container in _containers(status):
         ended = container.state.terminated if container.state else None
         if ended is not None and ended.reason == "OOMKilled":

@@ -10,7 +10,7 @@ from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId
 from corral.engines.kubernetes.names import key_of
 from corral.engines.kubernetes.nodes import OVER
-from corral.engines.kubernetes.reasons import why_ended, why_waits
+from corral.engines.kubernetes.reasons import lacks_room, why_ended, why_waits
 from corral.engines.lending.values import Ticket, TicketState
 
 
@@ -44,8 +44,7 @@ def ticket_of(
         state = TicketState.WAITING  # a gang begins when the last of its pods is there
     else:
         state = TicketState.RUNNING
-    ended = any(map(_is_over, pods)) or (job is not None and _is_finished(job))
-    blame = why_ended(job, pods) if ended else None
+    blame = why_ended(job, pods)
     return Ticket(
         key=key,
         handle=(job.metadata.name if job and job.metadata else None) or "",
@@ -54,6 +53,7 @@ def ticket_of(
         reason=why_waits(job, pods, events) if state == TicketState.WAITING else "",
         blame=blame.text if blame else "",
         blame_is_infra=blame.infra if blame else True,
+        no_room=lacks_room(pods) if state == TicketState.WAITING else "",
     )
 
 

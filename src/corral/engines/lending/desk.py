@@ -15,7 +15,8 @@ from corral.engines.lending.values import LentNode, Look, Ticket, TicketState
 
 LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the batch system ends it
 LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
-LOOKS_TO_TELL: Final = 2  # the first may have begun before the batch system did it
+TELL_SECONDS: Final = 5.0  # that the batch system is given to say why it ended what it ended
+ROOM_SECONDS: Final = 15.0  # that a node may lack the room for what Corral has placed there
 OVER: Final = (Phase.ENDED, Phase.REFUSED)
 NEVER_CAME: Final = "nothing of it is on this node"
 
@@ -37,7 +38,9 @@ class Handed(Shown):
     wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
     parts: dict[NodeId, Seen] = field(default_factory=dict)
     signals: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
-    left_at: int | None = None  # looks that had been taken when a part said that it was made to end
+    left_at: float | None = None  # when a part said that it was made to end, by the newest look
+    no_room_since: float | None = None
+    displaced: str = ""  # why it was given back; "" while it was not
     settled: set[NodeId] = field(default_factory=set)
     settled_at: float | None = None
 
@@ -69,7 +72,7 @@ class Desk:
     def __init__(self, *, places: bool = False, lender: str = "the batch system") -> None:
         self._places = places
         self._lender = lender
-        self._looks = 0
+        self._spoken_at: dict[NodeId, float] = {}  # by the head's serving clock
         self.nodes: dict[NodeId, LentNode] = {}
         self.attempts: dict[AttemptKey, Handed] = {}
         self.looked_at: float | None = None
@@ -99,8 +102,9 @@ class Desk:
     def look(self, look: Look, at: float) -> None:
         """Take what the batch system says."""
         self.looked_at = at
-        self._looks += 1
         self.nodes = {node.node: node for node in look.nodes}
+        for node in self._spoken_at.keys() - self.nodes.keys():
+            del self._spoken_at[node]
         tickets = {ticket.key: ticket for ticket in look.tickets}
         for key in (*tickets, *look.kept):
             handed = self._handed(key)
@@ -113,6 +117,7 @@ class Desk:
             elif handed.missed >= MISSED_LOOKS and handed.ticket is not None:
                 blame = handed.ticket.blame or "the batch system knows nothing of it any more"
                 handed.ticket = replace(handed.ticket, state=TicketState.ENDED, blame=blame)
+            _count_room(handed, at)
 
     def hear(self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()) -> None:
         """Take the word of a part: of its own attempt alone."""
@@ -124,7 +129,7 @@ class Desk:
                 handed = self._handed(key)
                 handed.parts[node_of(part)] = one
                 if one.trouble == LEAVING and handed.left_at is None:
-                    handed.left_at = self._looks
+                    handed.left_at = self.looked_at or 0.0
 
     def hand(self, key: AttemptKey) -> None:
         """It is being handed over: what a look shows of it meanwhile may be half of it."""
@@ -173,24 +178,37 @@ class Desk:
             forget=tuple(done),
         )
 
-    def words(self, serving: float) -> list[NodeFacts]:
-        """The whole word of each node that answers. `serving`: now, by the head's serving clock."""
+    def words(self, serving: float, *, is_stale: bool = False) -> list[NodeFacts]:
+        """Return the whole word of each node.
+
+        A node that does not answer remains as silent as it was; what the parts on it say of their
+        attempts is passed on all the same, for an end is reported once.
+
+        Args:
+            serving: now, by the head's serving clock.
+            is_stale: the batch system has not answered for long, so no node counts as heard.
+        """
+        silent = {node.node for node in self.nodes.values() if is_stale or node.silent}
+        for node in self.nodes.values():
+            if node.node not in silent:
+                self._spoken_at[node.node] = serving
         seen: dict[NodeId, list[Seen]] = {}
         for handed in self.attempts.values():
-            for node in handed.where - handed.settled:
-                seen.setdefault(node, []).append(self._seen(handed, node))
+            for where in handed.where - handed.settled:
+                said = self._seen(handed, where, by_part_alone=where in silent)
+                seen.setdefault(where, []).append(said)
         return [
             NodeFacts(
                 node=node.node,
                 boot=node.boot,
-                heard_at=serving,
+                heard_at=self._spoken_at[node.node],
                 inventory=self._offered(node),
                 address=node.address,
                 seen=tuple(seen.get(node.node, ())),
                 signals=self._signals(node.node),
             )
             for node in self.nodes.values()
-            if not node.down and not node.silent
+            if not node.down and node.node in self._spoken_at
         ]
 
     def _signals(self, node: NodeId) -> tuple[Signal, ...]:
@@ -255,25 +273,34 @@ class Desk:
             if fresh and len(launches) == len(launches[0].nodes):
                 yield tuple(sorted(launches, key=lambda launch: launch.node_rank))
 
-    def _seen(self, handed: Handed, node: NodeId) -> Seen:
+    def _seen(self, handed: Handed, node: NodeId, *, by_part_alone: bool = False) -> Seen:
         """What is to be said of the attempt on the node: its part's word goes before all else, but
-        for one that the batch system knows to be over."""
+        for one that the batch system knows to be over.
+
+        Args:
+            by_part_alone: leave out what the batch system says: it has no proof about a node that
+                does not answer.
+        """
         part = handed.parts.get(node)
         if part is not None and part.phase in OVER:
             return self._left(handed, part) if part.trouble == LEAVING else part
+        if by_part_alone:
+            return part or Seen(key=handed.key, phase=Phase.STARTING)
         if handed.refusal:
             return _refused(handed.key, handed.refusal, handed.refusal_is_infra)
         if handed.is_gone:
-            return _ended(handed, part)
+            return _ended(handed, part) if not handed.displaced else _displaced(handed, node)
         if handed.stop_since is not None and not handed.submitted and not handed.handing:
             return _refused(handed.key, NEVER_CAME, True)
         return part or Seen(key=handed.key, phase=Phase.STARTING)
 
     def _left(self, handed: Handed, part: Seen) -> Seen:
-        """It was made to end. The next looks tell why; then it is the batch system's doing."""
+        """It was made to end. The batch system may say why until nothing of it is left, or for
+        TELL_SECONDS; then it is the batch system's doing."""
         if handed.ticket is not None and handed.ticket.blame:
             return _ended(handed, part)
-        if handed.left_at is not None and self._looks < handed.left_at + LOOKS_TO_TELL:
+        late = (self.looked_at or 0.0) >= (handed.left_at or 0.0) + TELL_SECONDS
+        if not handed.is_gone and not late:
             return replace(part, phase=Phase.STOPPING, exits=(), trouble="")
         return replace(part, trouble=f"{self._lender} asked it to end", trouble_of=self._lender)
 
@@ -282,6 +309,8 @@ class Desk:
         themselves, and are ended when they are late."""
         if handed.ticket is None or handed.is_gone:
             return False
+        if handed.displaced:
+            return True
         if handed.stop_since is not None:
             if handed.ticket.state == TicketState.WAITING:
                 return True
@@ -325,6 +354,24 @@ def _may_begin_yet(handed: Handed) -> bool:
     """It is to stop, and its ranks, which wait for no word, may not have begun."""
     stops = handed.stop_since is not None and handed.submitted
     return stops and not handed.withheld and not handed.is_gone
+
+
+def _count_room(handed: Handed, at: float) -> None:
+    """Give back what has waited too long for the room on its nodes, which others have taken."""
+    ticket = handed.ticket
+    if ticket is None or ticket.state != TicketState.WAITING or not ticket.no_room:
+        handed.no_room_since = None
+        return
+    handed.no_room_since = at if handed.no_room_since is None else handed.no_room_since
+    if at - handed.no_room_since > ROOM_SECONDS:
+        handed.displaced = ticket.no_room
+
+
+def _displaced(handed: Handed, node: NodeId) -> Seen:
+    """What is said of an attempt that was given back: only a node without room is to blame."""
+    has_room = handed.ticket is not None and node in handed.ticket.nodes
+    why = "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
+    return Seen(key=handed.key, phase=Phase.ENDED, trouble=why)
 
 
 def _refused(key: AttemptKey, why: str, infra: bool) -> Seen:

@@ -329,11 +329,12 @@ class LendingEngine:
         return True
 
     def _speak(self) -> None:
-        """Say each node's word; nothing while the batch system has not answered for long."""
+        """Say each node's word."""
         looked_at = self.desk.looked_at
-        if looked_at is None or _now() - looked_at > self.look_seconds + STALE_SECONDS:
+        if looked_at is None:
             return
-        for word in self.desk.words(self.links.serving()):
+        is_stale = _now() - looked_at > self.look_seconds + STALE_SECONDS
+        for word in self.desk.words(self.links.serving(), is_stale=is_stale):
             self.links.hear(word)
 
 

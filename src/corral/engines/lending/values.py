@@ -58,7 +58,8 @@ class Ticket:
     `reason`: why it waits, in the batch system's words. `blame`: why it ended, when it was not by
     itself: preempted, out of time, a node failed, somebody cancelled it. `blame_is_infra` False:
     the job's own doing, such as more memory than it asked for. `blame_on`: whose doing it was,
-    where it is not a node's ("Slurm").
+    where it is not a node's ("Slurm"). `no_room`: what its nodes lack for it, by the batch system,
+    while it waits for just that; "" when it waits for something else.
     """
 
     key: AttemptKey
@@ -69,6 +70,7 @@ class Ticket:
     blame: str = ""
     blame_is_infra: bool = True
     blame_on: str = ""
+    no_room: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,77 @@
+"""A transport that reads the kubeconfig anew when the API server no longer takes what it said."""
+
+from collections.abc import Callable
+from typing import Final
+
+import httpx2
+from lightkube.config.client_adapter import verify_cluster
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError
+
+# What a kubeconfig, or the program that it names, may do wrong: it is absent, does not read, or
+# fails, and next time it may not.
+CONFIG_FAULTS: Final = (ConfigError, OSError, ValueError, KeyError, TypeError)
+UNAUTHORIZED: Final = 401
+
+
+class RenewingTransport(httpx2.AsyncBaseTransport):
+    """Sends requests by the newest kubeconfig: its token, its certificates, its authority.
+
+    Args:
+        read: returns what the kubeconfig says now.
+    """
+
+    def __init__(self, config: SingleConfig, read: Callable[[], SingleConfig]) -> None:
+        self._config = config
+        self._read = read
+        self._inner = _transport_of(config)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send it, and once more where the kubeconfig has changed since it was read."""
+        try:
+            response = await self._send(request)
+        except httpx2.ConnectError:  # as for a certificate that has expired
+            if not await self._is_renewed():
+                raise
+            return await self._send(request)
+        if response.status_code != UNAUTHORIZED or not await self._is_renewed():
+            return response
+        await response.aclose()
+        return await self._send(request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        if token := _token_of(self._config):
+            request.headers["Authorization"] = f"Bearer {token}"
+        return await self._inner.handle_async_request(request)
+
+    async def _is_renewed(self) -> bool:
+        """Read the kubeconfig. Returns: whether it says something else than before."""
+        try:
+            fresh = self._read()
+            if (fresh.user, fresh.cluster) == (self._config.user, self._config.cluster):
+                return False
+            inner = _transport_of(fresh)
+        except CONFIG_FAULTS:
+            return False  # what was read before is still the best that is known
+        old, self._inner, self._config = self._inner, inner, fresh
+        await old.aclose()
+        return True
+
+
+def _transport_of(config: SingleConfig) -> httpx2.AsyncHTTPTransport:
+    if config.user is None:
+        return httpx2.AsyncHTTPTransport()
+    context = verify_cluster(config.cluster, config.user, config.abs_file)
+    return httpx2.AsyncHTTPTransport(verify=context)
+
+
+def _token_of(config: SingleConfig) -> str:
+    """Return the token that is written in the kubeconfig itself.
+
+    A file of tokens and a program that makes them are read anew by the client already.
+    """
+    user = config.user
+    return "" if user is None or user.token_file or user.exec else user.token or ""

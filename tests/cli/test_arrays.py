@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from corral.cli.arrays import spans_of
+from corral.cli.job_changes import changed_lines
 from corral.cli.main import run
 from corral.client import Client
 from corral.domain.attempt import Save
 from corral.domain.ids import AttemptNumber, JobId
-from corral.wire.api import Job
+from corral.wire.api import ChangedJob, Job
 from corral.wire.channel import LogChunk, SignalNow, encode
 from tests.api.heads import Agent, Head, ended, eventually, up
 
@@ -206,3 +207,25 @@ def test_what_is_advised_to_an_array_is_about_all_of_it(agent: Agent, corral: Sa
     assert "corral stop j1_3, and submit it without begin" in corral("why", "late_3")[1]
     corral("stop", "late", "-y")
     assert "corral stop" not in corral("why", "late")[1]
+
+
+def test_many_jobs_of_an_array_are_one_line_and_a_few_a_line_each() -> None:
+    few = [changed("a", 1, index, "STOPPING") for index in range(2)]
+    many = [changed("a", 1, index, "CANCELLED") for index in (*range(2, 1500), 1501)]
+    alone = ChangedJob(id="j9", name="train", state="STOPPING", array=None, array_index=None)
+    assert list(changed_lines([*few, *many, alone])) == [
+        "a_0 (j1_0) is STOPPING",
+        "a_1 (j1_1) is STOPPING",
+        "1,499 jobs of a (j1) are CANCELLED: 2-1499, 1501",
+        "train (j9) is STOPPING",
+    ]
+
+
+def changed(name: str, number: int, index: int, state: str) -> ChangedJob:
+    return ChangedJob(
+        id=f"j{number}_{index}",
+        name=f"{name}_{index}",
+        state=state,
+        array=f"j{number}",
+        array_index=index,
+    )

@@ -17,6 +17,7 @@ from corral.api import (
     gpus,
     health,
     imports,
+    job_changes,
     jobs,
     joining,
     login,
@@ -144,6 +145,7 @@ def _disk_guard(control: Control, settings: ApiSettings) -> DiskGuard:
 
 def _routes() -> list[BaseRoute]:
     return [
+        *job_changes.router.routes,
         *jobs.router.routes,
         *events.router.routes,
         *cluster.router.routes,

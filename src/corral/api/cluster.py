@@ -24,7 +24,7 @@ from corral.domain.errors import Forbidden
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.separation import separations
 from corral.domain.units import size_text
-from corral.domain.wishes import Cancel, SetLabels, SetNode
+from corral.domain.wishes import ChangeJobs, SetLabels, SetNode
 from corral.wire import api
 from corral.wire.labels import set_labels
 
@@ -160,10 +160,9 @@ async def down(body: api.HeadDown, house: Within, caller: Asker) -> dict[str, st
     unfinished = list(house.control.world.jobs) if body.jobs == "stop" else []
     now = house.control.clock.wall()
     await house.control.store.record(caller.entry(now, detail=f"jobs: {body.jobs}"))
-    wishes = (Cancel(job=job) for job in unfinished)  # one after the other each costs a look
-    await asyncio.gather(
-        *(house.control.acknowledge(one, by=caller.name, speaker=caller.speaker) for one in wishes)
-    )
+    if unfinished:
+        wish = ChangeJobs(jobs=tuple(unfinished), to="cancel")
+        await house.control.acknowledge(wish, by=caller.name, speaker=caller.speaker)
     house.later(_stop(house.control, unfinished, house.settings.stop))
     return {"jobs": body.jobs}
 

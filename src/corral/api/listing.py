@@ -30,7 +30,12 @@ async def listing(
         some = jobs[first : first + ROWS_AT_ONCE]
         parts.append(rows.encode([_row(control, job, sight) for job in some]))
         await asyncio.sleep(0)
-    body, headers = rows.jobs_body(parts), {"Vary": "Accept-Encoding"}
+    return await packed_answer(rows.jobs_body(parts), request)
+
+
+async def packed_answer(body: bytes, request: Request) -> Response:
+    """Return the JSON as an answer, compressed where it is large and the client takes that."""
+    headers = {"Vary": "Accept-Encoding"}
     if len(body) >= LEAST_PACKED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
         body = await asyncio.to_thread(_packed, body)
         headers["Content-Encoding"] = "gzip"

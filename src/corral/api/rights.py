@@ -71,6 +71,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("GET", "/v1/jobs"): _any(VIEWERS, jobs=Reach.CLUSTER),
     ("GET", "/v1/jobs/{job}"): _any(VIEWERS, jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/why"): _any(VIEWERS, jobs=Reach.JOB),
+    ("POST", "/v1/jobs/changes"): Right(USERS, OPERATORS, "job.change", jobs=Reach.JOB),
     ("POST", "/v1/jobs/{job}/cancel"): Right(USERS, OPERATORS, "job.cancel", jobs=Reach.JOB),
     ("POST", "/v1/jobs/{job}/suspend"): Right(USERS, OPERATORS, "job.suspend", jobs=Reach.JOB),
     ("POST", "/v1/jobs/{job}/resume"): Right(USERS, OPERATORS, "job.resume", jobs=Reach.JOB),

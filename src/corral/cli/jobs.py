@@ -1,6 +1,5 @@
 """ps, show, why, stop, suspend, resume."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -10,8 +9,7 @@ from corral.boot.clock import SystemClock
 from corral.cli import arrays
 from corral.cli.checkpoints import show_checkpoints
 from corral.cli.common import MOST, MOST_ROWS, Change, Common
-from corral.cli.failure import Usage
-from corral.cli.impact import agreed_to_lose
+from corral.cli.job_changes import change_all, check_named
 from corral.cli.output import (
     age_text,
     clean,
@@ -28,6 +26,7 @@ from corral.cli.output import (
 from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
 from corral.cli.row import time_of, where_or_why
 from corral.cli.several import change_each
+from corral.domain.errors import Conflict
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -284,23 +283,8 @@ def stop(
         signal: Send this to their ranks, or script and steps; they are not cancelled by that: USR1.
     """
     if signal is None:
-        return _change(jobs, common, "stop", lambda client, job: client.cancel(job), _say_state)
-
-    def say_sent(job: "api.JobDetail") -> None:
-        say(f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that")
-
-    def send(client: "Client", job: str) -> "api.JobDetail":
-        return client.signal(job, signal)
-
-    return _change(
-        jobs,
-        common,
-        f"send {signal} to",
-        send,
-        say_sent,
-        ends=False,
-        command=f"stop --signal {signal}",
-    )
+        return change_all(jobs, common, "stop", "cancel")
+    return _signal(jobs, common, signal)
 
 
 def suspend(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -309,7 +293,7 @@ def suspend(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - froze
     Args:
         jobs: Ids or names; those of an array mean all of it.
     """
-    return _change(jobs, common, "suspend", lambda client, job: client.suspend(job), _say_state)
+    return change_all(jobs, common, "suspend", "suspend")
 
 
 def resume(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
@@ -318,42 +302,24 @@ def resume(*jobs: str, common: Change = Change()) -> int:  # noqa: B008 - frozen
     Args:
         jobs: Ids or names; those of an array mean all of it.
     """
-    return _change(
-        jobs, common, "resume", lambda client, job: client.resume(job), _say_state, ends=False
-    )
+    return change_all(jobs, common, "resume", "resume")
 
 
-def _say_state(job: "api.JobDetail") -> None:
-    say(f"{job.name} ({job.id}) is {job.state}")
+def _signal(jobs: tuple[str, ...], common: Change, signal: str) -> int:
+    """Send the signal to each job. Return the exit code. Raises: Usage, Conflict."""
+    check_named(jobs, f"send {signal} to", f"stop --signal {signal}")
 
+    def say_sent(job: "api.JobDetail") -> None:
+        say(f"{signal} was sent to {job.name} ({job.id}), which is not cancelled by that")
 
-def _change(
-    jobs: tuple[str, ...],
-    common: Change,
-    verb: str,
-    call: "Callable[[Client, str], api.JobDetail]",
-    tell: "Callable[[api.JobDetail], None]",
-    *,
-    ends: bool = True,
-    command: str = "",
-) -> int:
-    """Change each job that is meant. `ends`: its attempt ends by that. The exit code. Raises:
-    Usage, Conflict."""
-    from corral.domain.errors import Conflict
-
-    if not jobs:
-        hint = f"corral {command or verb} JOB; see: corral ps"
-        raise Usage(f"no job was named to {verb}", hint=hint)
     with common.client() as client:
-        question = f"{verb} {', '.join(jobs)}?"
-        agrees = agreed_to_lose(client, jobs, question, common) if ends else common.agreed(question)
-        if not agrees:
+        if not common.agreed(f"send {signal} to {', '.join(jobs)}?"):
             raise Conflict("nothing was changed")
         found, code = change_each(
             jobs,
             lambda job: arrays.members(client, job),
-            lambda id: call(client, id),
-            tell,
+            lambda id: client.signal(id, signal),
+            say_sent,
             as_json=common.json,
         )
     if common.json and found:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from corral.domain.errors import NotFound
 
 if TYPE_CHECKING:
+    from corral.domain.wishes import JobChange
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
@@ -92,6 +93,16 @@ def change_job(
         method="POST",
         path=path,
         read=read_as("api.JobDetail"),
+        repeatable=to in ("cancel", "suspend"),
+    )
+
+
+def change_jobs(names: Sequence[str], to: "JobChange") -> "Call[api.JobsChanged]":
+    return Call(
+        method="POST",
+        path="/v1/jobs/changes",
+        json={"jobs": list(names), "to": to},
+        read=read_as("api.JobsChanged"),
         repeatable=to in ("cancel", "suspend"),
     )
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import httpx2
     from websockets.sync.client import ClientConnection
 
+    from corral.domain.wishes import JobChange
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
@@ -124,6 +125,11 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
     def requeue(self, job: str) -> "api.JobDetail":
         """Stop its attempt, with a save, and let it begin anew in its old place in line."""
         return self._call(calls.change_job(job, "requeue"))
+
+    def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
+        """Cancel, suspend, resume or requeue these jobs by one request. Names of arrays mean all of
+        their jobs that are not over."""
+        return self._call(calls.change_jobs(names, to))
 
     def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
         """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its

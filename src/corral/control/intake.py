@@ -33,6 +33,7 @@ from corral.domain.wishes import (
     Asked,
     BarSuspects,
     Cancel,
+    ChangeJobs,
     CheckNodes,
     Requeue,
     Resume,
@@ -241,6 +242,9 @@ def check_asked(world: World, asked: Asked, now: Now) -> None:
                 _check_requeue(job)
             elif isinstance(asked, Suspend):
                 _check_suspend(job)
+        case ChangeJobs(jobs=ids):
+            for id in ids:
+                check_asked(world, asked.of(id), now)
         case SetJob(job=id):
             _check_change(world, world.jobs.get(id), asked)
         case SetNode(node=node) | SetLabels(node=node):

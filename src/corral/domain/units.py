@@ -114,6 +114,19 @@ def share_text(share: float, places: int = 0) -> str:
     return f"{100 * share:.{places}f} %"
 
 
+def ids_text(ids: Iterable[str]) -> str:
+    """Return ids with the indices of arrays as spans: "j3_0-99, j7"."""
+    indices: dict[str, list[int]] = {}
+    for id in ids:
+        stem, _, index = id.rpartition("_")
+        indices.setdefault(stem or id, [])
+        if stem:
+            indices[stem].append(int(index))
+    return ", ".join(
+        f"{stem}_{spans_text(places)}" if places else stem for stem, places in indices.items()
+    )
+
+
 def spans_text(indices: Iterable[int]) -> str:
     """0-3,7 of 0, 1, 2, 3 and 7."""
     found: list[list[int]] = []

@@ -1,7 +1,8 @@
 """What people ask for. A wish is durable before it is acknowledged, and granted in sequence."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from corral.domain.checks import CheckKind
 from corral.domain.ids import JobId, NodeId, QueueName, Sequence, UserName
@@ -39,6 +40,30 @@ class Requeue:
     """Its attempt is stopped, and the job goes back to its place in line."""
 
     job: JobId
+
+
+JobChange = Literal["cancel", "suspend", "resume", "requeue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeJobs:
+    """The same change of several jobs, granted in one pass. A job that is over by then stays as
+    it is."""
+
+    jobs: tuple[JobId, ...]
+    to: JobChange
+
+    def of(self, job: JobId) -> Cancel | Suspend | Resume | Requeue:
+        """Return the change of one of the jobs."""
+        return _CHANGES[self.to](job=job)
+
+
+_CHANGES: Final[Mapping[JobChange, type[Cancel | Suspend | Resume | Requeue]]] = {
+    "cancel": Cancel,
+    "suspend": Suspend,
+    "resume": Resume,
+    "requeue": Requeue,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +163,7 @@ Asked = (
     | Suspend
     | Resume
     | Requeue
+    | ChangeJobs
     | SetJob
     | SetNode
     | BarSuspects

@@ -12,6 +12,7 @@ from corral.domain.place import label_text
 from corral.domain.wishes import (
     BarSuspects,
     Cancel,
+    ChangeJobs,
     CheckNodes,
     Requeue,
     Resume,
@@ -66,14 +67,11 @@ def _take(draft: Draft, wish: Wish) -> None:
     match wish.asked:
         case Submit():
             _submit(draft, wish, wish.asked)
-        case Cancel(job=id):
-            _stop(draft, wish, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
-        case Suspend(job=id):
-            _stop(draft, wish, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
-        case Requeue(job=id):
-            _stop(draft, wish, id, JobEvent.PREEMPTED, StopWhy.PREEMPT)
-        case Resume(job=id):
-            _resume(draft, wish, id)
+        case Cancel() | Suspend() | Requeue() | Resume():
+            _change_job(draft, wish, wish.asked)
+        case ChangeJobs(jobs=jobs):
+            for id in jobs:
+                _change_job(draft, wish, wish.asked.of(id))
         case SetJob():
             _set_job(draft, wish, wish.asked)
         case SetNode():
@@ -86,6 +84,18 @@ def _take(draft: Draft, wish: Wish) -> None:
             _set_labels(draft, wish, wish.asked)
         case SetQueues():
             set_queues(draft, wish, wish.asked)
+
+
+def _change_job(draft: Draft, wish: Wish, asked: Cancel | Suspend | Requeue | Resume) -> None:
+    match asked:
+        case Cancel(job=id):
+            _stop(draft, wish, id, JobEvent.ASKED_CANCEL, StopWhy.CANCEL)
+        case Suspend(job=id):
+            _stop(draft, wish, id, JobEvent.ASKED_SUSPEND, StopWhy.SUSPEND)
+        case Requeue(job=id):
+            _stop(draft, wish, id, JobEvent.PREEMPTED, StopWhy.PREEMPT)
+        case Resume(job=id):
+            _resume(draft, wish, id)
 
 
 def ids_of(wish: Wish) -> tuple[JobId, ...]:

@@ -22,6 +22,7 @@ from corral.domain.wishes import (
     Asked,
     BarSuspects,
     Cancel,
+    ChangeJobs,
     CheckNodes,
     Requeue,
     Resume,
@@ -114,6 +115,7 @@ Recorded = (
     | Suspend
     | Resume
     | Requeue
+    | ChangeJobs
     | SetJob
     | SetNode
     | BarSuspects
@@ -129,6 +131,7 @@ _ASKED: Final = {
     "suspend": Codec("suspend", Suspend),
     "resume": Codec("resume", Resume),
     "requeue": Codec("requeue", Requeue),
+    "change_jobs": Codec("change_jobs", ChangeJobs),
     "set_job": Codec("set_job", SetJob),
     "set_node": Codec("set_node", SetNode),
     "bar_suspects": Codec("bar_suspects", BarSuspects),
@@ -142,6 +145,7 @@ _KINDS: Final[dict[type[Recorded], str]] = {
     Suspend: "suspend",
     Resume: "resume",
     Requeue: "requeue",
+    ChangeJobs: "change_jobs",
     SetJob: "set_job",
     SetNode: "set_node",
     BarSuspects: "bar_suspects",

@@ -18,9 +18,11 @@ from corral.domain.people import (
     User,
 )
 from corral.domain.place import label_text
+from corral.domain.units import ids_text
 from corral.domain.wishes import (
     BarSuspects,
     Cancel,
+    ChangeJobs,
     CheckNodes,
     Requeue,
     Resume,
@@ -189,6 +191,8 @@ def _words(wish: Wish) -> tuple[str, str, str]:
             return "job.resume", job, ""
         case Requeue(job=job):
             return "job.requeue", job, ""
+        case ChangeJobs(jobs=changed, to=to):
+            return f"job.{to}", ids_text(changed), f"{len(changed):,} jobs"
         case SetJob(job=job):
             return "job.set", job, str(wish.asked)
         case SetNode(node=node, to=to):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from corral.domain import job as jobs
 from corral.domain.facts import Progress as Beat
 from corral.domain.ids import NAME, JobId, QueueName
+from corral.domain.wishes import JobChange as WishedChange
 from corral.domain.wishes import SetJob
 from corral.domain.world import Event as Happened
 from corral.wire.checks import (
@@ -54,6 +55,8 @@ __all__ = [
     "Answer",
     "Asked",
     "Attempt",
+    "ChangeRefused",
+    "ChangedJob",
     "CheckAsked",
     "CheckResult",
     "CheckWaiting",
@@ -78,6 +81,8 @@ __all__ = [
     "JobSignal",
     "JobSubmit",
     "Jobs",
+    "JobsChange",
+    "JobsChanged",
     "Kept",
     "LogLines",
     "Node",
@@ -148,6 +153,17 @@ class JobSignal(Asked):
 
     signal: Annotated[str, Field(min_length=1, max_length=20)]
     to: To | None = None
+
+
+class JobsChange(Asked):
+    """The same change of several jobs. `jobs` are ids or names; that of an array means all of its
+    jobs that are not over."""
+
+    jobs: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=100)]],
+        Field(min_length=1, max_length=10_000),
+    ]
+    to: WishedChange
 
 
 class SecretValue(Asked):
@@ -274,6 +290,36 @@ class JobDetail(Job):
 
 class Jobs(Answer):
     jobs: list[Job]
+
+
+class ChangeRefused(Answer):
+    """Jobs that a change of several left as they are.
+
+    `asked`: the name that was sent. `jobs`: ids that it means and that were refused with this
+    message; none where nothing has the name. `partly`: other jobs of the name were changed.
+    """
+
+    asked: str
+    jobs: list[str]
+    partly: bool
+    code: str
+    message: str
+    hint: str = ""
+
+
+class ChangedJob(Answer):
+    """A job that a change was granted for, and its state after it."""
+
+    id: str
+    name: str
+    state: str
+    array: str | None
+    array_index: int | None
+
+
+class JobsChanged(Answer):
+    jobs: list[ChangedJob]
+    refused: list[ChangeRefused]
 
 
 class Event(Answer):

@@ -97,6 +97,16 @@ def job_row(
     )
 
 
+class ChangedRow(msgspec.Struct):
+    """As `api.ChangedJob`."""
+
+    id: str
+    name: str
+    state: str
+    array: str | None
+    array_index: int | None
+
+
 encode: Final = msgspec.json.Encoder().encode
 
 

@@ -89,6 +89,23 @@ export interface BudgetRow {
   unit: string;
 }
 
+export interface ChangeRefused {
+  asked: string;
+  code: string;
+  hint: string;
+  jobs: string[];
+  message: string;
+  partly: boolean;
+}
+
+export interface ChangedJob {
+  array: string | null;
+  array_index: number | null;
+  id: string;
+  name: string;
+  state: string;
+}
+
 export interface CheckAsked {
   kinds: ("matmul" | "memory" | "all-reduce" | "link" | "disk" | "clock" | "data")[];
   nodes: string[];
@@ -495,6 +512,16 @@ export interface JobSubmit {
 
 export interface Jobs {
   jobs: Job[];
+}
+
+export interface JobsChange {
+  jobs: string[];
+  to: "cancel" | "suspend" | "resume" | "requeue";
+}
+
+export interface JobsChanged {
+  jobs: ChangedJob[];
+  refused: ChangeRefused[];
 }
 
 export interface JoinNeeds {

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from signal import SIGKILL, SIGTERM
-from typing import Any
+from typing import Any, Final
 
 from corral.boot.clock import SystemClock
 from corral.cli.slurm.head import Head, whoami
@@ -18,6 +18,8 @@ from corral.wire.slurm.values import signal_number
 from corral.wire.slurm.wrong import Wrong
 
 _PENDING = dict.fromkeys(("HELD", "QUEUED", "SUSPENDED"), "Job is pending execution")
+OVER: Final = ("DONE", "FAILED", "CANCELLED")
+MOST_CHANGED: Final = 10_000  # jobs of one request
 _FILTERS = ("account", "me", "name", "nodelist", "partition", "state", "user")
 
 
@@ -30,11 +32,11 @@ def main(words: Sequence[str]) -> int:
     if not read.rest and not any(read.has(one) for one in _FILTERS):
         raise Wrong("No job identification provided")
     head = Head()
-    failed = False
-    for row in _asked(read, head):
-        if read.has("interactive") and not _agreed(row):
-            continue
-        failed |= not _changed(head, read, row, number)
+    meant = [row for row in _asked(read, head) if not read.has("interactive") or _agreed(row)]
+    if number is None:
+        failed = not _cancelled(head, read, meant)
+    else:
+        failed = not all([_signalled(head, read, row, number) for row in meant])
     return 1 if failed else 0
 
 
@@ -67,7 +69,7 @@ def _is_meant(read: Read, row: dict[str, Any], *, named: bool) -> bool:
     states = states_named(read.get("state") or "all")
     users = {read.get("user") or whoami()} if read.has("user") or read.has("me") else set()
     nodes = set(expand(read.get("nodelist") or "")) if read.has("nodelist") else set()
-    is_over = job.row["state"] in ("DONE", "FAILED", "CANCELLED")
+    is_over = job.row["state"] in OVER
     return (
         (states is None or job.state in states)
         and (not users or row["owner"] in users)
@@ -78,26 +80,37 @@ def _is_meant(read: Read, row: dict[str, Any], *, named: bool) -> bool:
     )
 
 
-def _changed(head: Head, read: Read, row: dict[str, Any], number: int | None) -> bool:
-    """Whether that was well; a job that is over is no reason to fail, as with Slurm."""
-    if row["state"] in ("DONE", "FAILED", "CANCELLED"):
+def _cancelled(head: Head, read: Read, meant: Sequence[dict[str, Any]]) -> bool:
+    """Cancel the jobs by one request. Return whether none was refused; a job that is over is no
+    reason to fail, as with Slurm."""
+    ids = [row["id"] for row in meant if row["state"] not in OVER]
+    well = True
+    for first in range(0, len(ids), MOST_CHANGED):
+        for one in head.cancel(ids[first : first + MOST_CHANGED]):
+            if one["code"] == Conflict.code or not one["jobs"]:
+                continue
+            denied = "Access/permission denied: " if one["code"] == Forbidden.code else ""
+            well = _refused(read, one["jobs"][0], denied + one["message"])
+    return well
+
+
+def _signalled(head: Head, read: Read, row: dict[str, Any], number: int) -> bool:
+    """Return whether the job was sent the signal, or is over."""
+    if row["state"] in OVER:
         return True
     try:
-        if number is None:
-            head.change(row["id"], "cancel")
-        else:
-            head.signal(row["id"], number, _to(read))
+        head.signal(row["id"], number, _to(read))
     except Conflict as error:
-        return number is None or _refused(read, row, _PENDING.get(row["state"], error.message))
+        return _refused(read, row["id"], _PENDING.get(row["state"], error.message))
     except Unsupported as error:
-        return _refused(read, row, error.message)
+        return _refused(read, row["id"], error.message)
     except Forbidden as error:
-        return _refused(read, row, f"Access/permission denied: {error.message}")
+        return _refused(read, row["id"], f"Access/permission denied: {error.message}")
     return True
 
 
-def _refused(read: Read, row: dict[str, Any], why: str) -> bool:
-    _say(read, f"Kill job error on job id {number_of(row['id'])}: {why}")
+def _refused(read: Read, id: str, why: str) -> bool:
+    _say(read, f"Kill job error on job id {number_of(id)}: {why}")
     return False
 
 

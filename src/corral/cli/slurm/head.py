@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -47,6 +47,11 @@ class Head:
     def change(self, id: str, to: str) -> Row:
         """cancel, suspend, resume, requeue."""
         return dict(self.ask("POST", f"/v1/jobs/{quote(id, safe='')}/{to}"))
+
+    def cancel(self, ids: Sequence[str]) -> list[Row]:
+        """Cancel the jobs by one request; return what was refused."""
+        body = {"jobs": list(ids), "to": "cancel"}
+        return list(self.ask("POST", "/v1/jobs/changes", body=body)["refused"])
 
     def signal(self, id: str, number: int, to: str) -> None:
         """Raises: Conflict for a job that does not run."""

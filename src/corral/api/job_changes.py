@@ -1,0 +1,134 @@
+"""The same change of many jobs by one request: one wish, granted in one pass."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from corral.api.auth import Caller, caller_of
+from corral.api.house import House, house_of
+from corral.api.listing import packed_answer
+from corral.api.names import array_of, find_job
+from corral.control.intake import check_asked
+from corral.domain.errors import Conflict, Forbidden, NotFound, Refusal
+from corral.domain.ids import JobId
+from corral.domain.job import Job
+from corral.domain.units import ids_text
+from corral.domain.wishes import ChangeJobs
+from corral.domain.world import World
+from corral.wire import api, rows
+
+router = APIRouter()
+JOBS_AT_ONCE: Final = 500  # that are looked at between two looks at other requests
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """Jobs that the change can be granted for, each once, and the refusals of the others."""
+
+    house: House
+    caller: Caller
+    asked: ChangeJobs
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    refused: list[api.ChangeRefused] = field(default_factory=list)
+
+    async def add(self, name: str) -> None:
+        """Add the jobs that the name means, or the reasons why they are refused."""
+        try:
+            meant = await _meant(self.house, name, self.caller)
+        except Refusal as unknown:
+            self._refuse(name, [], unknown)
+            return
+        by_code: dict[str, tuple[list[JobId], Refusal]] = {}
+        for place, job in enumerate(meant):
+            if place % JOBS_AT_ONCE == JOBS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            refusal = self._refusal_of(job)
+            if refusal is None:
+                self.jobs[job.id] = job
+            else:
+                by_code.setdefault(refusal.code, ([], refusal))[0].append(job.id)
+        refused_count = sum(len(ids) for ids, _ in by_code.values())
+        for ids, refusal in by_code.values():
+            self._refuse(name, ids, refusal, partly=refused_count < len(meant))
+
+    def _refusal_of(self, job: Job) -> Refusal | None:
+        control = self.house.control
+        try:
+            self.caller.check_job(job)
+            check_asked(control.world, self.asked.of(job.id), control.now())
+        except Refusal as error:
+            return error
+        return None
+
+    def _refuse(
+        self, name: str, ids: Sequence[JobId], refusal: Refusal, *, partly: bool = False
+    ) -> None:
+        self.refused.append(
+            api.ChangeRefused(
+                asked=name,
+                jobs=list(ids),
+                partly=partly,
+                code=refusal.code,
+                message=refusal.message,
+                hint=refusal.hint,
+            )
+        )
+
+
+async def _meant(house: House, name: str, caller: Caller) -> Sequence[Job]:
+    """Return the job of this id or name, or the jobs of an array that are not over.
+
+    Raises: NotFound, Conflict when all of an array is over.
+    """
+    world, ended = house.control.world, None
+    try:
+        ended = await find_job(house.control, name, caller)
+        if not ended.is_final:
+            return [ended]
+        parts = await array_of(house.control, name, caller)
+    except NotFound:
+        parts = await array_of(house.control, name, caller)
+        if not parts:
+            raise
+    unfinished = [world.jobs[job.id] for job in parts if job.id in world.jobs]
+    if unfinished:
+        return unfinished
+    if ended is not None:
+        return [ended]
+    raise Conflict(f"all jobs of {name} are over already", hint=f"run: corral show {name}")
+
+
+@router.post("/v1/jobs/changes", response_model=api.JobsChanged)
+async def change_jobs(
+    request: Request,
+    body: api.JobsChange,
+    house: Annotated[House, Depends(house_of)],
+    caller: Annotated[Caller, Depends(caller_of)],
+) -> Response:
+    """Cancel, suspend, resume or requeue all jobs that are named, in one pass.
+
+    A job that is refused keeps none of the others from their change.
+    """
+    control = house.control
+    chosen = _Chosen(house, caller, ChangeJobs(jobs=(), to=body.to))
+    for name in dict.fromkeys(body.jobs):
+        await chosen.add(name)
+    if chosen.jobs:
+        wish = ChangeJobs(jobs=tuple(chosen.jobs), to=body.to)
+        await control.ask(wish, by=caller.name, speaker=caller.speaker)
+    for one in chosen.refused:
+        if one.code == Forbidden.code:
+            on = ids_text(one.jobs)
+            await control.store.record(caller.entry(control.clock.wall(), on=on, code=one.code))
+    changed = [_row(control.world, job) for job in chosen.jobs.values()]
+    answer = {"jobs": changed, "refused": [one.model_dump() for one in chosen.refused]}
+    return await packed_answer(rows.encode(answer), request)
+
+
+def _row(world: World, job: Job) -> rows.ChangedRow:
+    state = world.state_of(job.id) or job.state
+    return rows.ChangedRow(job.id, job.spec.name, state, job.array, job.spec.array_index)

@@ -1,0 +1,82 @@
+"""stop, suspend, resume: one request for all jobs that are named."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from corral.cli import failure
+from corral.cli.common import Change
+from corral.cli.impact import agreed_to_lose
+from corral.cli.output import clean, note, print_json, say
+from corral.domain.errors import Conflict
+from corral.domain.units import spans_text
+
+if TYPE_CHECKING:
+    from corral.domain.wishes import JobChange
+    from corral.wire import api
+
+MOST_LINES: Final = 8  # of the jobs of one array: more are one line
+MOST_NAMES: Final = 10_000  # of one request
+
+
+def change_all(jobs: Sequence[str], common: Change, verb: str, to: "JobChange") -> int:
+    """Change all jobs that are named. Return the exit code. Raises: Usage, Conflict."""
+    check_named(jobs, verb, verb)
+    with common.client() as client:
+        question = f"{verb} {', '.join(jobs)}?"
+        ends = to != "resume"
+        agrees = agreed_to_lose(client, jobs, question, common) if ends else common.agreed(question)
+        if not agrees:
+            raise Conflict("nothing was changed")
+        found = client.change_jobs(list(dict.fromkeys(jobs)), to)
+        if common.json and found.jobs:
+            alone = found.jobs[0].id if len(found.jobs) == 1 else None
+            rows = {"jobs": [job.model_dump(mode="json") for job in found.jobs]}
+            print_json(rows if alone is None else client.job(alone))
+    if not common.json:
+        for line in changed_lines(found.jobs):
+            say(line)
+    return _report_refused(found.refused, as_json=common.json)
+
+
+def check_named(jobs: Sequence[str], verb: str, command: str) -> None:
+    """Raises: Usage where no job is named, or more than one request takes."""
+    if not jobs:
+        hint = f"corral {command} JOB; see: corral ps"
+        raise failure.Usage(f"no job was named to {verb}", hint=hint)
+    if len(jobs) > MOST_NAMES:
+        raise failure.Usage(
+            f"{len(jobs):,} jobs were named to {verb}; one command takes {MOST_NAMES:,}",
+            hint="name the array, which means all of its jobs",
+        )
+
+
+def changed_lines(jobs: "Iterable[api.ChangedJob]") -> Iterator[str]:
+    """Return a line for each job; for many of an array in one state, one line together."""
+    groups: dict[tuple[str, str], list[api.ChangedJob]] = {}
+    for job in jobs:
+        groups.setdefault((job.array or job.id, job.state), []).append(job)
+    for (array, state), group in groups.items():
+        if len(group) <= MOST_LINES:
+            yield from (f"{clean(job.name)} ({job.id}) is {state}" for job in group)
+            continue
+        name = clean(group[0].name.rpartition("_")[0])
+        spans = spans_text(job.array_index or 0 for job in group)
+        yield f"{len(group):,} jobs of {name} ({array}) are {state}: {_shortened(spans)}"
+
+
+def _shortened(spans: str) -> str:
+    parts = spans.split(",")
+    more = len(parts) - MOST_LINES
+    return ", ".join(parts[:MOST_LINES]) + (f" and {more} more spans" if more > 0 else "")
+
+
+def _report_refused(refused: "Iterable[api.ChangeRefused]", *, as_json: bool) -> int:
+    code = failure.DONE
+    for one in refused:
+        if one.partly:
+            more = f" (and {len(one.jobs) - 1:,} more of {one.asked})" if len(one.jobs) > 1 else ""
+            note(one.message + more)
+        else:
+            failure.tell(one.code, one.message, one.hint, as_json=as_json)
+            code = failure.REFUSED
+    return code

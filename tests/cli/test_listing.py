@@ -7,7 +7,7 @@ import pytest
 from corral.cli.main import run
 from corral.client import Client
 from corral.domain.ids import JobId
-from tests.api.heads import Agent, Head, eventually
+from tests.api.heads import Agent, Head, ended, eventually
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_is_cut_is_told_with_what_shows_the_rest(
 def test_a_listing_takes_as_many_pages_as_it_needs(
     many: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("corral.cli.jobs.MOST_ROWS", 50)
+    monkeypatch.setattr("corral.cli.ps.MOST_ROWS", 50)
     assert listed(capsys, "--all") == (many, "")
     assert listed(capsys, "--limit", "110")[0] == 110
 
@@ -61,3 +61,35 @@ def test_the_gpus_of_an_elastic_job_are_those_that_it_has(
     run(["ps"])
     rows = capsys.readouterr().out.splitlines()
     assert [row.split()[3] for row in rows if "STARTING" in row or "HELD" in row] == ["6", "2"]
+
+
+def test_a_listing_is_narrowed_by_queue_user_state_and_time(
+    agent: Agent, head: Head, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client() as client:
+        (kept,) = client.submit({"name": "kept", "run": "x", "nodes": 1})
+        (gone,) = client.submit({"name": "gone", "run": "x", "resources": {"gpu": 4}})
+        client.cancel(gone.id)
+    agent.beat(ended((gone.id, 1)))
+    eventually(lambda: JobId(gone.id) in head.control.world.ended)
+    assert ids(capsys, "--queue", "default", "--user", "admin") == [kept.id]
+    assert ids(capsys, "--queue", "speech") == ids(capsys, "--user", "bob") == []
+    assert ids(capsys, "--state", "cancelled,queued", "--state", "starting") == [gone.id, kept.id]
+    assert ids(capsys, "--since", "1h") == [gone.id, kept.id]
+    assert ids(capsys, "--since", "2100-01-01") == [kept.id]  # it has not ended by then
+    capsys.readouterr()
+    assert run(["ps", "--queue", "speech"]) == 0
+    assert "no job is like that" in capsys.readouterr().err
+    assert run(["ps", "--state", "running,quick"]) == 2
+    assert "not a state of a job" in capsys.readouterr().err
+    assert run(["ps", "--since", "soon"]) == 2
+    assert "--since soon is neither a span nor a date" in capsys.readouterr().err
+    run(["ps", "--all", "--since", "1h", "--state", "cancelled,queued,starting", "--limit", "1"])
+    again = f"corral ps --all --state cancelled,queued,starting --since 1h --before {gone.id}"
+    assert again in " ".join(capsys.readouterr().err.split())
+
+
+def ids(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    capsys.readouterr()
+    assert run(["ps", "--json", *words]) == 0
+    return [job["id"] for job in json.loads(capsys.readouterr().out)["jobs"]]

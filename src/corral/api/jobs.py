@@ -75,12 +75,14 @@ def _which(
     owner: Annotated[str | None, Query(max_length=100)] = None,
     queue: Annotated[str | None, Query(max_length=100)] = None,
     text: Annotated[str, Query(max_length=100)] = "",
+    since: Annotated[float | None, Query(ge=0, le=1e11)] = None,
 ) -> Which:
     return Which(
         states=frozenset(state or ()),
         owner=None if owner is None else UserName(owner),
         queue=None if queue is None else QueueName(queue),
         text=text,
+        since=since,
     )
 
 
@@ -96,9 +98,9 @@ async def jobs(
     which: Annotated[Which, Depends(_which)] = ALL,
 ) -> Response:
     """Newest first; unfinished ones, or all; of these states, of this owner, of this queue, and
-    with `text` in their name, or as their id or their array's. With `array` those of one array, by
-    its id or its name, in order of their indices. With `before` those that follow the job of this
-    id, the last of the page before."""
+    with `text` in their name, or as their id or their array's. With `since` those that had not
+    ended by that moment. With `array` those of one array, by its id or its name, in order of their
+    indices. With `before` those that follow the job of this id, the last of the page before."""
     store, sight = house.control.store, sight_of(house.control, caller)
     found: Sequence[Job | ListedJob]
     if caller.job is not None and caller.job.scope == TokenScope.OWN:

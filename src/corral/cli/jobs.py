@@ -1,20 +1,18 @@
-"""ps, show, why, stop, suspend, resume."""
+"""show, why, stop, suspend, resume."""
 
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from corral.boot.clock import SystemClock
 from corral.cli import arrays
 from corral.cli.checkpoints import show_checkpoints
-from corral.cli.common import MOST, MOST_ROWS, Change, Common
+from corral.cli.common import Change, Common
 from corral.cli.job_changes import change_all, check_named
 from corral.cli.output import (
     age_text,
     clean,
     clock_text,
-    cut,
     note,
     print_json,
     say,
@@ -24,93 +22,15 @@ from corral.cli.output import (
     table,
 )
 from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
-from corral.cli.row import time_of, where_or_why
 from corral.cli.several import change_each
 from corral.domain.errors import Conflict
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from corral.client import Client
     from corral.wire import api
 
-FEW_ROWS = 100  # of unfinished jobs, where no limit is said
 _Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-
-
-def ps(
-    *,
-    everything: Annotated[
-        bool, Parameter(name=["--all", "-a"], negative="", show_default=False)
-    ] = False,
-    limit: Annotated[int | None, Parameter(validator=Number(gte=1, lte=MOST))] = None,
-    before: str | None = None,
-    common: Common = Common(),  # noqa: B008 - frozen
-) -> None:
-    """List jobs, newest first.
-
-    Args:
-        everything: Also those that are over.
-        limit: How many at most (100; with --all all that are kept).
-        before: Only those older than the job of this id.
-    """
-    most = limit or (MOST if everything else FEW_ROWS)
-    with common.client() as client:
-        found = newest_jobs(client, most + 1, everything=everything, before=before)
-    if common.json:
-        print_json({"jobs": [job.model_dump(mode="json") for job in found[:most]]})
-    else:
-        _show_jobs(found[:most])
-    _note_more(len(found), most, found[:most][-1].id if found else "", everything=everything)
-    if not found and not everything and not common.json:
-        note("no unfinished jobs; those that are over: corral ps -a")
-
-
-def _show_jobs(jobs: "list[api.Job]") -> None:
-    now = SystemClock().wall()
-    rows = table(
-        "ID",
-        "NAME",
-        "STATE",
-        "GPUS",
-        "TIME",
-        "WHERE OR WHY",
-        right=("GPUS", "TIME"),
-    )
-    for job in jobs:
-        asked = job.shape.nodes * job.shape.gpus_per_node
-        gpus = asked if job.held_gpus is None else job.held_gpus
-        rows.add_row(
-            job.id,
-            job.name if len(job.name) <= 20 else f"{job.name[:19]}\u2026",
-            state(job.state),
-            f"{gpus:g}",
-            age_text(time_of(job, now)),
-            cut(where_or_why(job)),
-        )
-    show_table(rows)
-
-
-def newest_jobs(
-    client: "Client", most: int, *, everything: bool, before: str | None = None
-) -> "list[api.Job]":
-    """So many at most, in as many pages as that takes."""
-    found: list[api.Job] = []
-    while len(found) < most:
-        asked = min(MOST_ROWS, most - len(found))
-        page = client.jobs(everything=everything, limit=asked, before=before)
-        found += page
-        if len(page) < asked:
-            break
-        before = page[-1].id
-    return found
-
-
-def _note_more(count: int, most: int, last: str, *, everything: bool) -> None:
-    """That `most` are not all of them, of which one more was asked for."""
-    if count > most:
-        rest = "--all " * everything + f"--before {last}"
-        note(f"the newest {most}: there are more; see: corral ps {rest}")
 
 
 def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - frozen

@@ -156,7 +156,7 @@ COMMANDS: Final = (
     Command("logout", "login:logout", "End the token of a log-in, and remove it here.", CLUSTER),
     Command("run", "submit:run", RUN),
     Command("apply", "submit:apply", APPLY),
-    Command("ps", "jobs:ps", "List jobs, newest first."),
+    Command("ps", "ps:ps", "List jobs, newest first."),
     Command("show", "jobs:show", "Show one job: attempts, receipts, checkpoints."),
     Command("why", "jobs:why", "Say why a job is where it is, and what would change it."),
     Command("logs", "logs:logs", "Print what the ranks printed."),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from corral.client import calls
 from corral.client.calls import Call, Stream
 from corral.client.check_calls import AsyncChecks
+from corral.client.job_change_calls import AsyncJobChanges
 from corral.client.node_calls import AsyncNodes
 from corral.client.people_calls import AsyncPeople
 from corral.client.proving import async_http_client, was_refused
@@ -35,17 +36,15 @@ if TYPE_CHECKING:
     import httpx2
     from websockets.asyncio.client import ClientConnection
 
-    from corral.domain.wishes import JobChange
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
     from corral.wire.reports import Report
-    from corral.wire.signals import To
 
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
+class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
     """One cluster, from asyncio. Arguments and errors as for `Client`."""
 
     def __init__(
@@ -86,9 +85,21 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
         before: str | None = None,
         states: Sequence[str] = (),
         text: str = "",
+        owner: str | None = None,
+        queue: str | None = None,
+        since: float | None = None,
     ) -> "list[api.Job]":
         return await self._call(
-            calls.jobs(everything=everything, limit=limit, before=before, states=states, text=text)
+            calls.jobs(
+                everything=everything,
+                limit=limit,
+                before=before,
+                states=states,
+                text=text,
+                owner=owner,
+                queue=queue,
+                since=since,
+            )
         )
 
     async def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
@@ -99,30 +110,6 @@ class AsyncClient(AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
 
     async def why(self, job: str) -> "api.Why":
         return await self._call(calls.why(job))
-
-    async def cancel(self, job: str) -> "api.JobDetail":
-        return await self._call(calls.change_job(job, "cancel"))
-
-    async def suspend(self, job: str) -> "api.JobDetail":
-        return await self._call(calls.change_job(job, "suspend"))
-
-    async def resume(self, job: str) -> "api.JobDetail":
-        return await self._call(calls.change_job(job, "resume"))
-
-    async def requeue(self, job: str) -> "api.JobDetail":
-        """Stop its attempt, with a save, and let it begin anew in its old place in line."""
-        return await self._call(calls.change_job(job, "requeue"))
-
-    async def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
-        """Cancel, suspend, resume or requeue these jobs by one request. Names of arrays mean all of
-        their jobs that are not over."""
-        return await self._call(calls.change_jobs(names, to))
-
-    async def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
-        """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its
-        ranks and all that they have started (of a batch script, its steps: `ranks`), the shell of
-        each alone (`batch`), or both (`all`). None: both of a batch script, else the ranks."""
-        return await self._call(calls.signal(job, signal, to))
 
     async def checkpoints(self, job: str) -> "list[api.Checkpoint]":
         return await self._call(calls.checkpoints(job))

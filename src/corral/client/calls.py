@@ -12,12 +12,10 @@ from urllib.parse import quote
 from corral.domain.errors import NotFound
 
 if TYPE_CHECKING:
-    from corral.domain.wishes import JobChange
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
     from corral.wire.reports import Report
-    from corral.wire.signals import To
 
 T = TypeVar("T")
 
@@ -61,14 +59,19 @@ def jobs(
     before: str | None = None,
     states: Sequence[str] = (),
     text: str = "",
+    owner: str | None = None,
+    queue: str | None = None,
+    since: float | None = None,
 ) -> "Call[list[api.Job]]":
     query: dict[str, str | int | list[str]] = {"all": int(everything), "limit": limit}
     if before is not None:
         query["before"] = before
     if states:
         query["state"] = list(states)
-    if text:
-        query["text"] = text
+    filters = {"text": text or None, "owner": owner, "queue": queue}
+    query |= {name: value for name, value in filters.items() if value is not None}
+    if since is not None:
+        query["since"] = f"{since:.3f}"
     return Call(method="GET", path="/v1/jobs", query=query, read=_jobs)
 
 
@@ -78,53 +81,23 @@ def array(of: str, *, everything: bool) -> "Call[list[api.Job]]":
 
 
 def job(name: str) -> "Call[api.JobDetail]":
-    return Call(method="GET", path=_job(name), read=read_as("api.JobDetail"))
+    return Call(method="GET", path=job_path(name), read=read_as("api.JobDetail"))
 
 
 def why(name: str) -> "Call[api.Why]":
-    return Call(method="GET", path=f"{_job(name)}/why", read=read_as("api.Why"))
-
-
-def change_job(
-    name: str, to: Literal["cancel", "suspend", "resume", "requeue"]
-) -> "Call[api.JobDetail]":
-    path = f"{_job(name)}/{to}"
-    return Call(
-        method="POST",
-        path=path,
-        read=read_as("api.JobDetail"),
-        repeatable=to in ("cancel", "suspend"),
-    )
-
-
-def change_jobs(names: Sequence[str], to: "JobChange") -> "Call[api.JobsChanged]":
-    return Call(
-        method="POST",
-        path="/v1/jobs/changes",
-        json={"jobs": list(names), "to": to},
-        read=read_as("api.JobsChanged"),
-        repeatable=to in ("cancel", "suspend"),
-    )
-
-
-def signal(name: str, signal: str, to: "To | None") -> "Call[api.JobDetail]":
-    body = {"signal": signal, "to": to}
-    path = f"{_job(name)}/signal"
-    return Call(
-        method="POST", path=path, json=body, read=read_as("api.JobDetail"), repeatable=False
-    )
+    return Call(method="GET", path=f"{job_path(name)}/why", read=read_as("api.Why"))
 
 
 def checkpoints(name: str) -> "Call[list[api.Checkpoint]]":
     return Call(
         method="GET",
-        path=f"{_job(name)}/checkpoints",
+        path=f"{job_path(name)}/checkpoints",
         read=lambda body: read_as("api.Checkpoints")(body).checkpoints,
     )
 
 
 def events(name: str | None, after: int) -> "Call[list[api.Event]]":
-    path = f"{_job(name)}/events" if name else "/v1/events"
+    path = f"{job_path(name)}/events" if name else "/v1/events"
     return Call(
         method="GET",
         path=path,
@@ -134,7 +107,7 @@ def events(name: str | None, after: int) -> "Call[list[api.Event]]":
 
 
 def follow_events(name: str | None, after: int) -> "Stream[api.Event]":
-    path = f"{_job(name)}/events" if name else "/v1/events"
+    path = f"{job_path(name)}/events" if name else "/v1/events"
     query = {"after": after, "follow": 1}
     return Stream(path=path, query=query, read=read_as("api.Event"), is_last=lambda event: False)
 
@@ -146,7 +119,7 @@ def logs(
     query: dict[str, str | int] = {"follow": int(follow)}
     query |= {key: value for key, value in asked.items() if value is not None}
     return Stream(
-        path=f"{_job(name)}/logs",
+        path=f"{job_path(name)}/logs",
         query=query,
         read=read_as("api.LogLines"),
         is_last=lambda piece: piece.end is not None,
@@ -259,10 +232,11 @@ def attach_path(
     name: str, *, rank: int, shell: bool, rows: int, columns: int, command: str = ""
 ) -> str:
     asked = f"rank={rank}&shell={int(shell)}&rows={rows}&columns={columns}"
-    return f"{_job(name)}/attach?{asked}" + (f"&command={quote(command, safe='')}" * bool(command))
+    typed = f"&command={quote(command, safe='')}" if command else ""
+    return f"{job_path(name)}/attach?{asked}{typed}"
 
 
-def _job(name: str) -> str:
+def job_path(name: str) -> str:
     return f"/v1/jobs/{quoted('job', name, 'corral ps --all')}"
 
 

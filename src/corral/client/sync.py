@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from corral.client import calls
 from corral.client.calls import Call, Stream
 from corral.client.check_calls import SyncChecks
+from corral.client.job_change_calls import SyncJobChanges
 from corral.client.node_calls import SyncNodes
 from corral.client.people_calls import SyncPeople
 from corral.client.proving import http_client, was_refused
@@ -34,17 +35,15 @@ if TYPE_CHECKING:
     import httpx2
     from websockets.sync.client import ClientConnection
 
-    from corral.domain.wishes import JobChange
     from corral.wire import api
     from corral.wire import queue_answers as shapes
     from corral.wire.imports import ImportDone, ImportedJob
     from corral.wire.reports import Report
-    from corral.wire.signals import To
 
 T = TypeVar("T")
 
 
-class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
+class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights):
     """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
     (CORRAL_DIR, ~/.corral).
 
@@ -94,12 +93,24 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
         before: str | None = None,
         states: Sequence[str] = (),
         text: str = "",
+        owner: str | None = None,
+        queue: str | None = None,
+        since: float | None = None,
     ) -> "list[api.Job]":
         """Newest first; with `everything`, also those that are over. With `before` those that
-        follow the job of this id, the last of the page before; of these states, and with `text` in
-        their name."""
+        follow the job of this id, the last of the page before; of these states, with `text` in
+        their name, of this owner and queue, and not ended before `since`."""
         return self._call(
-            calls.jobs(everything=everything, limit=limit, before=before, states=states, text=text)
+            calls.jobs(
+                everything=everything,
+                limit=limit,
+                before=before,
+                states=states,
+                text=text,
+                owner=owner,
+                queue=queue,
+                since=since,
+            )
         )
 
     def array(self, array: str, *, everything: bool = False) -> "list[api.Job]":
@@ -112,30 +123,6 @@ class Client(SyncPeople, SyncNodes, SyncChecks, SyncSights):
 
     def why(self, job: str) -> "api.Why":
         return self._call(calls.why(job))
-
-    def cancel(self, job: str) -> "api.JobDetail":
-        return self._call(calls.change_job(job, "cancel"))
-
-    def suspend(self, job: str) -> "api.JobDetail":
-        return self._call(calls.change_job(job, "suspend"))
-
-    def resume(self, job: str) -> "api.JobDetail":
-        return self._call(calls.change_job(job, "resume"))
-
-    def requeue(self, job: str) -> "api.JobDetail":
-        """Stop its attempt, with a save, and let it begin anew in its old place in line."""
-        return self._call(calls.change_job(job, "requeue"))
-
-    def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
-        """Cancel, suspend, resume or requeue these jobs by one request. Names of arrays mean all of
-        their jobs that are not over."""
-        return self._call(calls.change_jobs(names, to))
-
-    def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
-        """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its
-        ranks and all that they have started (of a batch script, its steps: `ranks`), the shell of
-        each alone (`batch`), or both (`all`). None: both of a batch script, else the ranks."""
-        return self._call(calls.signal(job, signal, to))
 
     def checkpoints(self, job: str) -> "list[api.Checkpoint]":
         return self._call(calls.checkpoints(job))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Seq
 from collections.abc import Set
 from dataclasses import dataclass
+from math import inf
 from typing import Final, Protocol
 
 from corral.domain.account import Account
@@ -24,12 +25,14 @@ from corral.ports.people import People
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
     """Which jobs a listing is to have; what is left out holds for all. `text`: a part of the name,
-    in any case of its letters, or the whole id of a job, of its array or its submission."""
+    in any case of its letters, or the whole id of a job, of its array or its submission. `since`:
+    a moment of the wall clock; jobs that ended before it are left out."""
 
     states: frozenset[JobState] = frozenset()
     owner: UserName | None = None
     queue: QueueName | None = None
     text: str = ""
+    since: float | None = None
 
     def takes(self, job: Job) -> bool:
         """Whether it is one of them."""
@@ -38,6 +41,7 @@ class Which:
             (not self.states or job.state in self.states)
             and self.owner in (None, job.owner)
             and self.queue in (None, job.spec.queue)
+            and (self.since is None or (job.ended_at or inf) >= self.since)
             and (text in job.spec.name.lower() or job.id == text or job.id.startswith(f"{text}_"))
         )
 

@@ -5,10 +5,12 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Connection,
+    Float,
     Integer,
     Select,
     and_,
     bindparam,
+    cast,
     func,
     or_,
     select,
@@ -234,6 +236,9 @@ def _of_these(query: Select[Any], which: Which) -> Select[Any]:
         query = query.where(jobs.c.state.in_(sorted(which.states)))
     if which.queue is not None:
         query = query.where(text_at(jobs.c.record, "spec.queue") == which.queue)
+    if which.since is not None:
+        ended_at = cast(text_at(jobs.c.record, "ended_at"), Float)
+        query = query.where(or_(jobs.c.final == 0, ended_at >= which.since))
     if which.text:  # in columns that an index holds whole: no record is read to look at its name
         text, other = which.text.lower(), jobs.alias()
         named = func.lower(other.c.name).contains(text, autoescape=True)

@@ -53,7 +53,12 @@ def test_jobs_are_listed_in_pages_that_hold_each_once(place: Place) -> None:
 def test_a_listing_has_the_jobs_that_were_asked_for_and_no_other(place: Place) -> None:
     async def scenario(store: Store) -> None:
         rows = (
-            job(1, JobState.DONE, spec=spec("Train-7b", queue=QueueName("research"))),
+            job(
+                1,
+                JobState.DONE,
+                spec=spec("Train-7b", queue=QueueName("research")),
+                ended_at=100.25,
+            ),
             job(2, JobState.RUNNING, spec=spec("train-70b")),
             job(3, JobState.QUEUED, owner=UserName("bob"), spec=spec("eval_1x")),
             job(4, id=JobId("j4_0"), array=job_id(4), spec=spec("sweep_0", array_index=0)),
@@ -69,6 +74,9 @@ def test_a_listing_has_the_jobs_that_were_asked_for_and_no_other(place: Place) -
             Which(text="j4"),
             Which(text="j2"),
             Which(text="_0", states=frozenset({JobState.DONE})),
+            Which(since=100.0),
+            Which(since=100.5),
+            Which(since=100.5, states=frozenset({JobState.DONE})),
         ]
         found = []
         for which in asked:
@@ -77,7 +85,8 @@ def test_a_listing_has_the_jobs_that_were_asked_for_and_no_other(place: Place) -
                 one.id for one in reversed(rows) if which.takes(one)
             ]
             found.append(" ".join(one.id for one in listed))
-        assert found == ["j2 j1", "j3", "j1", "j2 j1", "j3", "", "j4_0", "j2", ""]
+        since = ["j4_0 j3 j2 j1", "j4_0 j3 j2", ""]
+        assert found == ["j2 j1", "j3", "j1", "j2 j1", "j3", "", "j4_0", "j2", "", *since]
 
     place.run(scenario)
 

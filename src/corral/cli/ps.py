@@ -1,0 +1,173 @@
+"""ps: jobs as a table, by queue, user, state and time."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from corral.boot.clock import SystemClock
+from corral.cli.common import MOST, MOST_ROWS, Common
+from corral.cli.failure import Usage
+from corral.cli.output import age_text, cut, note, print_json, show_table, state, table
+from corral.cli.row import time_of, where_or_why
+from corral.domain.moves import FINAL, JobState
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire import api
+
+FEW_ROWS: Final = 100  # of unfinished jobs, where no limit is given
+_EVERYTHING: Final = Parameter(name=["--all", "-a"], negative="", show_default=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Jobs that a listing has. `since`: those that ended before it are left out."""
+
+    everything: bool
+    owner: str | None = None
+    queue: str | None = None
+    states: tuple[str, ...] = ()
+    since: float | None = None
+
+    @property
+    def query(self) -> dict[str, Any]:
+        return {
+            "everything": self.everything,
+            "owner": self.owner,
+            "queue": self.queue,
+            "states": self.states,
+            "since": self.since,
+        }
+
+
+def ps(
+    *,
+    everything: Annotated[bool, _EVERYTHING] = False,
+    queue: str | None = None,
+    user: str | None = None,
+    state: tuple[str, ...] = (),
+    since: str | None = None,
+    limit: Annotated[int | None, Parameter(validator=Number(gte=1, lte=MOST))] = None,
+    before: str | None = None,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """List jobs, newest first.
+
+    Args:
+        everything: Also those that are over.
+        queue: Only those of this queue.
+        user: Only those of this user.
+        state: Only those in this state: failed, or running,queued; may be repeated.
+        since: Also those that are over, if they ended since then: 2h (ago), or 2026-11-01.
+        limit: How many at most (100; with --all all that are kept).
+        before: Only those older than the job of this id.
+    """
+    states = _states(state)
+    wanted = Listing(
+        everything=everything or since is not None or any(one in FINAL for one in states),
+        owner=user,
+        queue=queue,
+        states=states,
+        since=None if since is None else moment_of(since, SystemClock().wall(), "--since"),
+    )
+    most = limit or (MOST if everything else FEW_ROWS)
+    with common.client() as client:
+        found = newest_jobs(client, most + 1, wanted, before=before)
+    if common.json:
+        print_json({"jobs": [job.model_dump(mode="json") for job in found[:most]]})
+    else:
+        _show_jobs(found[:most])
+    if len(found) > most:  # one more than is shown was asked for
+        again = _command(queue, user, states, since, everything=everything)
+        note(f"the newest {most}: there are more; see: {again} --before {found[most - 1].id}")
+    if not found and not common.json:
+        narrowed = queue or user or states or since
+        note(
+            "no job is like that"
+            if narrowed or everything
+            else "no unfinished jobs; those that are over: corral ps -a"
+        )
+
+
+def _states(texts: tuple[str, ...]) -> tuple[JobState, ...]:
+    """Raises: Usage for what is not a state of a job."""
+    found = []
+    for text in ",".join(texts).split(",") if texts else ():
+        try:
+            found.append(JobState(text.strip().upper()))
+        except ValueError:
+            known = ", ".join(one.lower() for one in JobState)
+            raise Usage(f"--state {text}: not a state of a job", hint=f"one of {known}") from None
+    return tuple(found)
+
+
+def moment_of(text: str, now: float, option: str) -> float:
+    """Return the moment of 2h (ago) or 2026-11-01 (here), in seconds since 1970. Raises: Usage."""
+    from corral.domain.units import seconds_of
+
+    try:
+        return max(0.0, now - seconds_of(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        hint = f"write for example {option} 2h, or {option} 2026-11-01"
+        raise Usage(f"{option} {text} is neither a span nor a date", hint=hint) from None
+
+
+def _command(
+    queue: str | None,
+    user: str | None,
+    states: tuple[JobState, ...],
+    since: str | None,
+    *,
+    everything: bool,
+) -> str:
+    """Return the command with the same filters."""
+    options = {"queue": queue, "user": user, "state": ",".join(states).lower(), "since": since}
+    words = ["corral ps", *(["--all"] if everything else [])]
+    return " ".join([*words, *(f"--{name} {value}" for name, value in options.items() if value)])
+
+
+def _show_jobs(jobs: "list[api.Job]") -> None:
+    now = SystemClock().wall()
+    rows = table(
+        "ID",
+        "NAME",
+        "STATE",
+        "GPUS",
+        "TIME",
+        "WHERE OR WHY",
+        right=("GPUS", "TIME"),
+    )
+    for job in jobs:
+        asked = job.shape.nodes * job.shape.gpus_per_node
+        gpus = asked if job.held_gpus is None else job.held_gpus
+        rows.add_row(
+            job.id,
+            job.name if len(job.name) <= 20 else f"{job.name[:19]}\u2026",
+            state(job.state),
+            f"{gpus:g}",
+            age_text(time_of(job, now)),
+            cut(where_or_why(job)),
+        )
+    show_table(rows)
+
+
+def newest_jobs(
+    client: "Client", most: int, wanted: Listing, *, before: str | None = None
+) -> "list[api.Job]":
+    """Return at most this many jobs, in as many pages as that takes."""
+    found: list[api.Job] = []
+    while len(found) < most:
+        asked = min(MOST_ROWS, most - len(found))
+        page = client.jobs(limit=asked, before=before, **wanted.query)
+        found += page
+        if len(page) < asked:
+            break
+        before = page[-1].id
+    return found

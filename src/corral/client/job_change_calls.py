@@ -1,0 +1,99 @@
+"""Calls that change jobs, as values; and both clients' methods for them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from corral.client.calls import Call, job_path, read_as
+
+if TYPE_CHECKING:
+    from corral.domain.wishes import JobChange
+    from corral.wire import api
+    from corral.wire.signals import To
+
+T = TypeVar("T")
+
+
+def change_job_call(
+    name: str, to: Literal["cancel", "suspend", "resume", "requeue"]
+) -> "Call[api.JobDetail]":
+    path = f"{job_path(name)}/{to}"
+    return Call(
+        method="POST",
+        path=path,
+        read=read_as("api.JobDetail"),
+        repeatable=to in ("cancel", "suspend"),
+    )
+
+
+def change_jobs_call(names: Sequence[str], to: "JobChange") -> "Call[api.JobsChanged]":
+    return Call(
+        method="POST",
+        path="/v1/jobs/changes",
+        json={"jobs": list(names), "to": to},
+        read=read_as("api.JobsChanged"),
+        repeatable=to in ("cancel", "suspend"),
+    )
+
+
+def signal_call(name: str, signal: str, to: "To | None") -> "Call[api.JobDetail]":
+    body = {"signal": signal, "to": to}
+    path = f"{job_path(name)}/signal"
+    return Call(
+        method="POST", path=path, json=body, read=read_as("api.JobDetail"), repeatable=False
+    )
+
+
+class SyncJobChanges:
+    """Methods of `Client` that change jobs."""
+
+    def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def cancel(self, job: str) -> "api.JobDetail":
+        return self._call(change_job_call(job, "cancel"))
+
+    def suspend(self, job: str) -> "api.JobDetail":
+        return self._call(change_job_call(job, "suspend"))
+
+    def resume(self, job: str) -> "api.JobDetail":
+        return self._call(change_job_call(job, "resume"))
+
+    def requeue(self, job: str) -> "api.JobDetail":
+        """Stop its attempt, with a save, and let it begin anew in its old place in line."""
+        return self._call(change_job_call(job, "requeue"))
+
+    def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
+        """Cancel, suspend, resume or requeue these jobs by one request. Names of arrays mean all of
+        their jobs that are not over."""
+        return self._call(change_jobs_call(names, to))
+
+    def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
+        """Send USR1, SIGUSR1 or 10 to what runs of it, which is not cancelled by that. `to`: its
+        ranks and all that they have started (of a batch script, its steps: `ranks`), the shell of
+        each alone (`batch`), or both (`all`). None: both of a batch script, else the ranks."""
+        return self._call(signal_call(job, signal, to))
+
+
+class AsyncJobChanges:
+    """The same methods, awaited."""
+
+    async def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def cancel(self, job: str) -> "api.JobDetail":
+        return await self._call(change_job_call(job, "cancel"))
+
+    async def suspend(self, job: str) -> "api.JobDetail":
+        return await self._call(change_job_call(job, "suspend"))
+
+    async def resume(self, job: str) -> "api.JobDetail":
+        return await self._call(change_job_call(job, "resume"))
+
+    async def requeue(self, job: str) -> "api.JobDetail":
+        return await self._call(change_job_call(job, "requeue"))
+
+    async def change_jobs(self, names: Sequence[str], to: "JobChange") -> "api.JobsChanged":
+        return await self._call(change_jobs_call(names, to))
+
+    async def signal(self, job: str, signal: str, *, to: "To | None" = None) -> "api.JobDetail":
+        return await self._call(signal_call(job, signal, to))

@@ -3,7 +3,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
-import { Refused } from "./api/http";
+import { isSignedOut } from "./api/client";
 import { listen, useHeard } from "./api/live";
 import { session, useStatus } from "./api/queries";
 import { logOut } from "./api/session";
@@ -11,8 +11,9 @@ import type { Session } from "./api/types";
 import { nextTheme, theme } from "./look/theme";
 import { Login } from "./pages/Login";
 import { Icon, type IconName } from "./parts/Icon";
-import { count } from "./parts/say";
+import { count, moment, zone } from "./parts/say";
 import { TokenMaker } from "./parts/TokenMaker";
+import { preloadWhenIdle } from "./preload";
 
 const PAGES: [string, string, IconName][] = [
   ["/", "Overview", "overview"],
@@ -27,7 +28,7 @@ const LINKS = { live: "live", connecting: "connecting", away: "head not heard" }
 
 export function Frame() {
   const { data, error, isPending } = useQuery(session);
-  if (error instanceof Refused && error.status === 401) return <Login />;
+  if (isSignedOut(error)) return <Login ended={data !== undefined} />;
   return <Inside who={data} known={!isPending} />;
 }
 
@@ -35,11 +36,9 @@ export function Frame() {
 function Inside({ who, known }: { who: Session | undefined; known: boolean }) {
   const client = useQueryClient();
   const { pathname } = useLocation();
+  const { awaySince } = useHeard();
   useEffect(() => (known ? listen(client) : undefined), [client, known]);
-  useEffect(() => {
-    const page = PAGES.findLast(([path]) => pathname.startsWith(path))?.[1] ?? "Corral";
-    document.title = `${page} · Corral`;
-  }, [pathname]);
+  useEffect(() => (known ? preloadWhenIdle() : undefined), [known]);
   return (
     <div className="frame">
       <a className="skip button" href="#page">
@@ -63,10 +62,21 @@ function Inside({ who, known }: { who: Session | undefined; known: boolean }) {
         </nav>
         <Foot who={who} />
       </div>
-      <main id="page" tabIndex={-1}>
+      <main id="page" tabIndex={-1} className={awaySince === undefined ? undefined : "old"}>
+        {awaySince !== undefined && <Away since={awaySince} />}
         {known && <Outlet />}
       </main>
     </div>
+  );
+}
+
+/** What is shown is old, and how old. */
+function Away({ since }: { since: number }) {
+  return (
+    <p className="notice bad away" role="alert">
+      The head does not answer. Everything here is as of {moment(since)}; it is tried again every
+      few seconds.
+    </p>
   );
 }
 
@@ -87,8 +97,13 @@ function Foot({ who }: { who: Session | undefined }) {
   };
   return (
     <div className="foot">
-      <span className={`link ${link}`} role="status">
-        {LINKS[link]}
+      <span className="row">
+        <span className={`link ${link}`} role="status">
+          {LINKS[link]}
+        </span>
+        <span className="zone" title="The time zone of all times on these pages">
+          {zone()}
+        </span>
       </span>
       <div className="row">
         <span className="cut who" title={who && `${who.role} of cluster ${who.cluster}`}>

@@ -1,7 +1,8 @@
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { createRoot } from "react-dom/client";
-import { again, session, status } from "./api/queries";
+import { makeClient } from "./api/client";
+import { session, status } from "./api/queries";
 import { arrive, followLink, linkIn, mayBeIn, openedIn } from "./api/session";
 import "./look/base.css";
 import "./look/frame.css";
@@ -9,9 +10,7 @@ import "./look/parts.css";
 import { applyTheme } from "./look/theme";
 import { router } from "./router";
 
-const client = new QueryClient({
-  defaultOptions: { queries: { retry: again, staleTime: 1000, refetchOnWindowFocus: true } },
-});
+const client = makeClient();
 
 applyTheme();
 const link = linkIn(location.hash);

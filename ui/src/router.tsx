@@ -7,6 +7,7 @@ import {
 import { Frame } from "./Frame";
 import { Nowhere } from "./pages/Nowhere";
 import { Overview } from "./pages/Overview";
+import { PARTS } from "./preload";
 
 const root = createRootRoute({ component: Frame, notFoundComponent: Nowhere });
 
@@ -31,42 +32,42 @@ const routes = [
       owner: word(search.owner),
       queue: word(search.queue),
     }),
-    component: lazyRouteComponent(() => import("./pages/Jobs"), "Jobs"),
+    component: lazyRouteComponent(PARTS.Jobs, "Jobs"),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/jobs/$job",
-    component: lazyRouteComponent(() => import("./pages/Job"), "Job"),
+    component: lazyRouteComponent(PARTS.Job, "Job"),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/nodes",
-    component: lazyRouteComponent(() => import("./pages/Nodes"), "Nodes"),
+    component: lazyRouteComponent(PARTS.Nodes, "Nodes"),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/nodes/$node",
-    component: lazyRouteComponent(() => import("./pages/Node"), "Node"),
+    component: lazyRouteComponent(PARTS.Node, "Node"),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/queues",
-    component: lazyRouteComponent(() => import("./pages/Queues"), "Queues"),
+    component: lazyRouteComponent(PARTS.Queues, "Queues"),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/money",
-    component: lazyRouteComponent(() => import("./pages/Money"), "Money"),
+    component: lazyRouteComponent(PARTS.Money, "Money"),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/submit",
-    component: lazyRouteComponent(() => import("./pages/Submit"), "Submit"),
+    component: lazyRouteComponent(PARTS.Submit, "Submit"),
   }),
   createRoute({
     getParentRoute: () => root,
     path: "/plan",
-    component: lazyRouteComponent(() => import("./pages/Plan"), "Plan"),
+    component: lazyRouteComponent(PARTS.Plan, "Plan"),
   }),
 ] as const;
 

@@ -14,8 +14,8 @@ from corral.api.jobs import Asker, Within
 from corral.api.people import fresh_token
 from corral.api.quotas import is_valid
 from corral.domain.errors import Conflict
-from corral.domain.ids import TokenId
-from corral.domain.people import TokenKind, token_id
+from corral.domain.ids import TokenId, UserName
+from corral.domain.people import Role, TokenKind, token_id
 from corral.domain.quota import Quota
 from corral.wire import people as wire
 
@@ -140,10 +140,12 @@ async def _add_token(
     return secret
 
 
-def _told(house: House, name: str, role: str, expires_at: float | None) -> wire.Session:
+def _told(house: House, name: UserName, role: str, expires_at: float | None) -> wire.Session:
+    queues = house.control.world.queues
     return wire.Session(
         user=name,
         role=role,
+        operates=sorted(queues.operated_by(name)) if role == Role.USER else [],
         expires_at=expires_at,
         cluster=house.control.world.cluster,
         engine=house.control.engine.name,

@@ -13,7 +13,6 @@ from corral.cli.output import (
     age_text,
     clean,
     clock_text,
-    note,
     print_json,
     say,
     show_pairs,

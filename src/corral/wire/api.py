@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from corral.domain import job as jobs
 from corral.domain.facts import Progress as Beat
 from corral.domain.ids import NAME, JobId, QueueName
-from corral.domain.wishes import JobChange as WishedChange
 from corral.domain.wishes import SetJob
 from corral.domain.world import Event as Happened
 from corral.wire.checks import (
@@ -24,6 +23,7 @@ from corral.wire.checks import (
     results_of,
 )
 from corral.wire.cluster_answers import Cluster, Gpus, Head, OneHead, Separation, Status
+from corral.wire.job_changes import ChangedJob, ChangeRefused, JobsChange, JobsChanged
 from corral.wire.node_answers import (
     Node,
     NodeAilment,
@@ -155,17 +155,6 @@ class JobSignal(Asked):
     to: To | None = None
 
 
-class JobsChange(Asked):
-    """The same change of several jobs. `jobs` are ids or names; that of an array means all of its
-    jobs that are not over."""
-
-    jobs: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=100)]],
-        Field(min_length=1, max_length=10_000),
-    ]
-    to: WishedChange
-
-
 class SecretValue(Asked):
     """A secret's value. `for_everybody`: it serves the jobs of all users, not of its owner alone;
     null leaves that as it is."""
@@ -290,36 +279,6 @@ class JobDetail(Job):
 
 class Jobs(Answer):
     jobs: list[Job]
-
-
-class ChangeRefused(Answer):
-    """Jobs that a change of several left as they are.
-
-    `asked`: the name that was sent. `jobs`: ids that it means and that were refused with this
-    message; none where nothing has the name. `partly`: other jobs of the name were changed.
-    """
-
-    asked: str
-    jobs: list[str]
-    partly: bool
-    code: str
-    message: str
-    hint: str = ""
-
-
-class ChangedJob(Answer):
-    """A job that a change was granted for, and its state after it."""
-
-    id: str
-    name: str
-    state: str
-    array: str | None
-    array_index: int | None
-
-
-class JobsChanged(Answer):
-    jobs: list[ChangedJob]
-    refused: list[ChangeRefused]
 
 
 class Event(Answer):

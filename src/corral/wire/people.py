@@ -254,10 +254,12 @@ class Audit(Answer):
 
 
 class Session(Answer):
-    """Whose session a browser has, and with which cluster."""
+    """Whose session a browser has, and with which cluster. `operates`: queues whose operator the
+    user is, being no operator of the cluster."""
 
     user: str
     role: str
+    operates: list[str] = []
     expires_at: float | None
     cluster: str
     engine: str

@@ -2,6 +2,7 @@
 
 import type { Query, QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
+import { checkSession } from "./client";
 import { getDated } from "./http";
 import { follow } from "./stream";
 import type { Event } from "./types";
@@ -15,14 +16,20 @@ type Link = "connecting" | "live" | "away";
 interface Heard {
   link: Link;
   events: readonly Event[];
+  /** Since when the head does not answer: what is shown is as of then. Seconds since 1970. */
+  awaySince: number | undefined;
 }
 
-let heard: Heard = { link: "connecting", events: [] };
+let heard: Heard = { link: "connecting", events: [], awaySince: undefined };
 const listeners = new Set<() => void>();
 
 function say(change: Partial<Heard>): void {
   heard = { ...heard, ...change };
   for (const listener of listeners) listener();
+}
+
+function away(): void {
+  say({ link: "away", awaySince: heard.awaySince ?? Date.now() / 1000 });
 }
 
 export function useHeard(): Heard {
@@ -109,15 +116,16 @@ export function listen(client: QueryClient): () => void {
       after = events[0]?.number ?? 0;
       const missed = sinceOpened(events, recent.at, performance.now() / 1000);
       if (missed.length) renew(missed.flatMap(touched));
-    } catch {
-      say({ link: "away" });
+    } catch (wrong) {
+      checkSession(client, wrong);
+      away();
       again();
       return;
     }
     stop = follow(() => `/v1/events?follow=1&after=${after}`, {
       opened: () => {
         if (heard.link === "away") void client.invalidateQueries();
-        say({ link: "live" });
+        say({ link: "live", awaySince: undefined });
       },
       received: (sent) => {
         if (sent.kind) return;
@@ -126,7 +134,7 @@ export function listen(client: QueryClient): () => void {
         renew(touched(event));
       },
       lost: (final) => {
-        say({ link: "away" });
+        away();
         if (final) again();
       },
     });

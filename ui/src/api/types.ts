@@ -1033,6 +1033,7 @@ export interface Session {
   cluster: string;
   engine: string;
   expires_at: number | null;
+  operates: string[];
   role: string;
   user: string;
   version: string;
@@ -1042,6 +1043,7 @@ export interface SessionOpened {
   cluster: string;
   engine: string;
   expires_at: number | null;
+  operates: string[];
   page_secret: string;
   role: string;
   user: string;

@@ -4,6 +4,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { part, post } from "../api/http";
 import { FINAL, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
+import { noChange, useWho } from "../api/rights";
 import type { JobDetail, Why as WhyAnswer } from "../api/types";
 import { gpuHours, ranSeconds } from "../job/attempts";
 import { Gpus } from "../job/Gpus";
@@ -23,7 +24,11 @@ export function Job() {
   const { data: job, error } = useJob(id);
   return (
     <>
-      <Head title={job ? job.name : id}>
+      <Head
+        title={job ? job.name : id}
+        tab={job && `${job.state.toLowerCase()} · ${job.name}`}
+        mark={job?.state}
+      >
         {job && <State is={job.state} />}
         {job && <span className="soft">{job.id}</span>}
         {job && <Actions job={job} />}
@@ -75,6 +80,7 @@ const CHANGES: [string, string, string, (state: string) => boolean][] = [
 
 function Actions({ job }: { job: JobDetail }) {
   const client = useQueryClient();
+  const denied = noChange(useWho(), job);
   const change = useMutation({
     mutationFn: (to: string) => post<JobDetail>(`/v1/jobs/${part(job.id)}/${to}`),
     onSettled: () => client.invalidateQueries({ queryKey: [`job:${job.id}`] }),
@@ -90,6 +96,7 @@ function Actions({ job }: { job: JobDetail }) {
           says={says}
           onYes={() => change.mutate(to)}
           disabled={change.isPending}
+          denied={denied}
         />
       ))}
       <Wrong error={change.error} />

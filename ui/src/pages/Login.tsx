@@ -1,25 +1,41 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { type FormEvent, useState } from "react";
-import { get, withQuery } from "../api/http";
-import { session } from "../api/queries";
+import { type FormEvent, useEffect, useRef, useState } from "react";
+import { isSignedOut } from "../api/client";
+import { get, Refused, withQuery } from "../api/http";
 import { logIn } from "../api/session";
 import type { SignOn } from "../api/types";
 import { Wrong } from "../parts/basic";
 import { Icon } from "../parts/Icon";
 
-/** A token is shown once; what the browser keeps is a session's cookie. */
-export function Login() {
+const HOW =
+  "corral token create prints a token, and corral ui a link that logs this browser in; an admin makes one for you";
+
+/** The error in words of a browser: the head's hint is for programs. */
+function inBrowser(error: unknown): unknown {
+  if (!isSignedOut(error) || !(error instanceof Refused)) return error;
+  return new Refused(error.status, error.code, error.message, HOW);
+}
+
+/** A token is shown once; what the browser keeps is a session's cookie. `ended`: there was a
+ * session before; the address stays, so that its page comes back. */
+export function Login({ ended }: { ended: boolean }) {
   const client = useQueryClient();
+  const field = useRef<HTMLInputElement>(null);
   const [token, setToken] = useState("");
   const [error, setError] = useState<unknown>();
+  useEffect(() => {
+    field.current?.focus();
+    document.title = "Log in · Corral";
+  }, []);
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     setError(undefined);
     try {
       await logIn(token.trim());
-      await client.invalidateQueries({ queryKey: session.queryKey });
+      await client.resetQueries(); // nothing of who was here before stays
     } catch (wrong) {
-      setError(wrong);
+      setError(inBrowser(wrong));
+      field.current?.select();
     }
   };
   return (
@@ -27,11 +43,17 @@ export function Login() {
       <h1 className="brand">
         <Icon name="brand" size={22} /> Corral
       </h1>
+      {ended && (
+        <p className="notice" role="status">
+          Your session has ended. Log in to come back to this page.
+        </p>
+      )}
       <Provider />
       <form className="card" onSubmit={submit}>
         <label className="field">
           <span>Token</span>
           <input
+            ref={field}
             type="password"
             name="token"
             autoComplete="current-password"

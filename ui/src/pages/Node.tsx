@@ -5,6 +5,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { get, part, post } from "../api/http";
 import { useNode } from "../api/queries";
+import { noOperating, useWho } from "../api/rights";
 import type { Event, GpuSample, NodeDetail, NodeGpu } from "../api/types";
 import { Ago, Card, Empty, Head, Meter, Scroll, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
@@ -21,7 +22,7 @@ export function Node() {
   });
   return (
     <>
-      <Head title={id}>
+      <Head title={id} tab={node && `${node.liveness} · ${id}`} mark={node?.liveness}>
         {node && <State is={node.liveness} />}
         {node?.cordoned && <span className="tag">cordoned</span>}
         {node?.draining && <span className="tag">draining</span>}
@@ -53,6 +54,7 @@ export function Node() {
 
 function Actions({ node }: { node: NodeDetail }) {
   const client = useQueryClient();
+  const denied = noOperating(useWho());
   const change = useMutation({
     mutationFn: (to: string) => post<NodeDetail>(`/v1/nodes/${part(node.id)}/${to}`),
     onSettled: () => client.invalidateQueries(),
@@ -64,6 +66,7 @@ function Actions({ node }: { node: NodeDetail }) {
       says={says}
       onYes={() => change.mutate(to)}
       disabled={change.isPending}
+      denied={denied}
     />
   );
   return (
@@ -177,6 +180,7 @@ function Device({ gpu, now }: { gpu: NodeGpu; now: GpuSample | undefined }) {
 
 function Health({ node }: { node: NodeDetail }) {
   const client = useQueryClient();
+  const denied = noOperating(useWho());
   const clear = useMutation({
     mutationFn: () => post<NodeDetail>(`/v1/nodes/${part(node.id)}/clear`),
     onSettled: () => client.invalidateQueries({ queryKey: [`node:${node.id}`] }),
@@ -192,6 +196,7 @@ function Health({ node }: { node: NodeDetail }) {
             says="What ails it is taken off its record, and it takes work again."
             onYes={() => clear.mutate()}
             disabled={clear.isPending}
+            denied={denied}
           />
         )
       }

@@ -5,6 +5,7 @@ import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { post } from "../api/http";
 import { useStatus } from "../api/queries";
+import { noOperating, useWho } from "../api/rights";
 import type { Node } from "../api/types";
 import { Ago, Card, Empty, Head, Meter, Scroll, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
@@ -94,6 +95,7 @@ function busyOf(node: Node): string {
 
 function Suspects({ nodes }: { nodes: readonly Node[] }) {
   const client = useQueryClient();
+  const denied = noOperating(useWho());
   const cordon = useMutation({
     mutationFn: () => post("/v1/suspects/cordon"),
     onSettled: () => client.invalidateQueries({ queryKey: ["status"] }),
@@ -113,6 +115,7 @@ function Suspects({ nodes }: { nodes: readonly Node[] }) {
         title={`Cordon ${plural(suspects.length, "node")}?`}
         says="They get no new work; what runs there runs on."
         onYes={() => cordon.mutate()}
+        denied={denied}
       />
       <Wrong error={cordon.error} />
     </div>

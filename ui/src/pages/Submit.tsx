@@ -3,11 +3,12 @@
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { parseAllDocuments } from "yaml";
 import { post } from "../api/http";
+import { noSubmit, useWho } from "../api/rights";
 import type { Job, PlannedJob } from "../api/types";
 import { Card, Head, Wrong } from "../parts/basic";
-import { duration, shape } from "../parts/say";
+import { duration, ownTime, shape } from "../parts/say";
+import { specsIn } from "../parts/yaml";
 
 const STARTS: [string, string][] = [
   ["One command", "name: hello\nresources: {cpu: 1}\nrun: echo hello from $(hostname)\n"],
@@ -27,22 +28,10 @@ const STARTS: [string, string][] = [
 ];
 const KEY = "corral-spec";
 
-/** The documents of a text in YAML. Throws what the first mistake is, and its line. */
-export function specsIn(text: string): unknown[] {
-  const specs: unknown[] = [];
-  for (const document of parseAllDocuments(text, { version: "1.2" })) {
-    const [wrong] = document.errors;
-    if (wrong) throw new Error(wrong.message.split("\n")[0]);
-    const spec = document.toJS();
-    if (spec !== null) specs.push(spec);
-  }
-  if (!specs.length) throw new Error("the spec is empty");
-  return specs;
-}
-
 export function Submit() {
   const [text, setText] = useState(() => sessionStorage.getItem(KEY) ?? STARTS[0]?.[1] ?? "");
   const navigate = useNavigate();
+  const denied = noSubmit(useWho());
   const write = (now: string) => {
     setText(now);
     sessionStorage.setItem(KEY, now);
@@ -95,14 +84,21 @@ export function Submit() {
               <button
                 type="button"
                 className="main"
-                disabled={submit.isPending}
+                disabled={denied !== undefined || submit.isPending}
+                title={denied}
                 onClick={() => submit.mutate()}
               >
-                Submit
+                {submit.isPending ? "Submitting …" : "Submit"}
               </button>
-              <button type="button" disabled={plan.isPending} onClick={() => plan.mutate()}>
-                Dry run
+              <button
+                type="button"
+                disabled={denied !== undefined || plan.isPending}
+                title={denied}
+                onClick={() => plan.mutate()}
+              >
+                {plan.isPending ? "Trying …" : "Dry run"}
               </button>
+              {denied && <span className="warn">{denied}</span>}
               <span className="soft">
                 A folder travels only with <code>corral apply</code>: a spec here has no workdir.
               </span>
@@ -118,6 +114,10 @@ export function Submit() {
                 <Planned key={index} job={one} />
               ))}
             </div>
+          ) : plan.isPending ? (
+            <p className="working" role="status">
+              The head works out where it would start.
+            </p>
           ) : (
             <p className="soft">
               A dry run says where the job would start, or what it would wait for.
@@ -135,7 +135,7 @@ function Planned({ job }: { job: PlannedJob }) {
       <p className={job.starts_now ? "notice good" : "notice"} style={{ margin: 0 }}>
         {job.starts_now
           ? `${job.name} would start now on ${job.seats.map((seat) => seat.node).join(", ")}`
-          : `${job.name} would wait: ${job.reason}`}
+          : `${job.name} would wait: ${ownTime(job.reason)}`}
       </p>
       <dl className="pairs">
         <dt>Shape</dt>

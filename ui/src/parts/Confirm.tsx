@@ -1,4 +1,4 @@
-import { useRef } from "react";
+import { useId, useRef } from "react";
 
 interface Props {
   name: string;
@@ -7,11 +7,25 @@ interface Props {
   onYes: () => void;
   danger?: boolean;
   disabled?: boolean;
+  /** Why whoever looks may not do it: the button says so, and does nothing. */
+  denied?: string | undefined;
 }
 
 /** A button that asks before it does something. */
-export function Confirm({ name, title, says, onYes, danger, disabled }: Props) {
+export function Confirm({ name, title, says, onYes, danger, disabled, denied }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const reason = useId();
+  if (denied)
+    return (
+      <>
+        <button type="button" aria-disabled="true" aria-describedby={reason} title={denied}>
+          {name}
+        </button>
+        <span id={reason} className="hidden">
+          {denied}
+        </span>
+      </>
+    );
   return (
     <>
       <button

@@ -1,6 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { Event } from "../api/types";
 import { At, Empty } from "./basic";
+import { ownTime } from "./say";
 
 /** What happened, newest first. */
 export function Feed({ events, short }: { events: readonly Event[]; short?: boolean }) {
@@ -21,7 +22,7 @@ export function Feed({ events, short }: { events: readonly Event[]; short?: bool
                 {event.node}
               </Link>
             )}{" "}
-            {event.text}
+            {ownTime(event.text)}
           </p>
         </li>
       ))}

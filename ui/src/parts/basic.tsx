@@ -3,7 +3,8 @@
 import { type ReactNode, useEffect, useRef, useState } from "react";
 import { Refused } from "../api/http";
 import { useNow } from "./clock";
-import { clock, duration, full, words } from "./say";
+import { clock, duration, full, ownTime, words } from "./say";
+import { useTab } from "./tab";
 
 const TONES: Record<string, string> = {
   RUNNING: "linked pulse",
@@ -105,7 +106,17 @@ export function Meter({ of, parts }: { of: number; parts: number[] }) {
   );
 }
 
-export function Head({ title, children }: { title: ReactNode; children?: ReactNode }) {
+interface HeadProps {
+  title: string;
+  /** The title of the browser's tab, where it is not that of the page. */
+  tab?: string | undefined;
+  /** A state that the tab's mark shows by its colour. */
+  mark?: string | undefined;
+  children?: ReactNode;
+}
+
+export function Head({ title, tab, mark, children }: HeadProps) {
+  useTab(tab ?? title, TONES[mark ?? ""]?.split(" ")[0]);
   return (
     <header className="head">
       <h1 className="cut">{title}</h1>
@@ -159,7 +170,7 @@ export function Wrong({ error }: { error: unknown }) {
   return (
     <div className="notice bad" role="alert">
       <p>
-        {error instanceof Error ? error.message : String(error)}
+        {ownTime(error instanceof Error ? error.message : String(error))}
         {hint && <span className="soft"> ({hint})</span>}
       </p>
     </div>

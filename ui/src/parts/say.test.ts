@@ -1,5 +1,19 @@
 import { expect, test } from "vitest";
-import { amount, bytes, count, duration, percent, plural, shape, tick, words } from "./say";
+import {
+  amount,
+  bytes,
+  count,
+  day,
+  duration,
+  full,
+  moment,
+  ownTime,
+  percent,
+  plural,
+  shape,
+  tick,
+  words,
+} from "./say";
 
 test("a duration has its two largest units at most", () => {
   expect([0, 4.4, 61, 3_599, 3_600, 7_260, 90_000, 864_000].map(duration)).toEqual([
@@ -45,5 +59,15 @@ test("a tick says seconds only under a short curve", () => {
   noon.setHours(12, 34, 56);
   expect(tick(noon.getTime() / 1000, 60)).toBe("12:34:56");
   expect(tick(noon.getTime() / 1000, 3600)).toBe("12:34");
-  expect(tick(0, 3600)).toMatch(/^1 Jan \d\d:\d\d$/);
+  expect(tick(86_400 * 20, 3600)).toMatch(/^01-2\d \d\d:\d\d$/);
+});
+
+test("dates are ISO's, times have one zone, and the head's sentences are in it too", () => {
+  const at = Date.UTC(2026, 10, 23, 20, 12, 38) / 1000;
+  expect(day(at)).toMatch(/^2026-11-2[34]$/);
+  expect(full(at)).toMatch(/^2026-11-2[34] \d\d:\d\d:\d\d [A-Z]{2,5}([+-]\d+(:\d+)?)?$/);
+  expect(ownTime("out at 2026-11-23 20:12:38 UTC, or later")).toBe(
+    `out at ${moment(at)}, or later`,
+  );
+  expect(ownTime("at 2026-99-23 20:12:38 UTC")).toBe("at 2026-99-23 20:12:38 UTC");
 });

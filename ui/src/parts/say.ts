@@ -41,26 +41,54 @@ export function percent(part: number): string {
   return `${count(Math.round(part * 1000) / 10)} %`;
 }
 
-export function clock(seconds: number): string {
+const two = (value: number): string => String(value).padStart(2, "0");
+
+/** 2026-11-23, in the reader's time zone, as all times here. */
+export function day(seconds: number): string {
   const at = new Date(seconds * 1000);
-  const time = at.toLocaleTimeString("en-GB");
-  return at.toDateString() === new Date().toDateString()
-    ? time
-    : `${day(seconds)} ${time.slice(0, 5)}`;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 }
 
-/** A time under a curve that is so many seconds wide: with its seconds where that tells more. */
+function time(seconds: number): string {
+  const at = new Date(seconds * 1000);
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+/** The name of the time zone of all times on the pages: GMT+1, or EST. */
+export function zone(seconds = Date.now() / 1000): string {
+  const parts = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts(
+    new Date(seconds * 1000),
+  );
+  return parts.find((part) => part.type === "timeZoneName")?.value ?? "local time";
+}
+
+/** The time of today; of another day with its date. */
+export function clock(seconds: number): string {
+  const today = day(seconds) === day(Date.now() / 1000);
+  return today ? time(seconds) : `${day(seconds)} ${time(seconds).slice(0, 5)}`;
+}
+
+/** A time under a curve of that many seconds: with its seconds where that tells more. */
 export function tick(seconds: number, span: number): string {
   const text = clock(seconds);
-  return text.length > "00:00:00".length || span < 300 ? text : text.slice(0, -":00".length);
+  if (text.length > "00:00:00".length) return text.slice("2026-".length);
+  return span < 300 ? text : text.slice(0, -":00".length);
 }
 
-export function day(seconds: number): string {
-  return new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-}
+/** A time with its date where that is not today's, and its zone. */
+export const moment = (seconds: number): string => `${clock(seconds)} ${zone(seconds)}`;
 
-export function full(seconds: number): string {
-  return new Date(seconds * 1000).toLocaleString("en-GB");
+export const full = (seconds: number): string =>
+  `${day(seconds)} ${time(seconds)} ${zone(seconds)}`;
+
+const MOMENT = /\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC\b/g;
+
+/** A sentence of the head, which writes times in UTC, with times as the rest of the page has them. */
+export function ownTime(text: string): string {
+  return text.replace(MOMENT, (written, date, clocked) => {
+    const at = Date.parse(`${date}T${clocked}Z`) / 1000;
+    return Number.isNaN(at) ? written : moment(at);
+  });
 }
 
 export const AMOUNT = /-?[0-9.]+(?:[eE](?:\+|-)?[0-9]+|\s*[kKmMbBtT])?/;

@@ -60,7 +60,7 @@ ONE_RANK = [
     (raised("MemoryError"), K.HOST_MEMORY),
     (raised("OSError: [Errno 24] Too many open files: 'x'"), K.LIMITS),
     (raised("RuntimeError: can't start new thread"), K.LIMITS),
-    (raised("RecursionError: maximum recursion depth exceeded"), K.LIMITS),
+    (raised("RecursionError: maximum recursion depth exceeded"), K.PROGRAM),
     (raised("OSError: [Errno 98] Address already in use"), K.PORT),
     (raised("socket.gaierror: [Errno -3] Temporary failure in name resolution"), K.NETWORK),
     (raised("requests.exceptions.ConnectionError: Max retries exceeded"), K.NETWORK),

@@ -1,40 +1,153 @@
-"""What ranks that failed have printed last: the head reads of it what they failed of."""
+"""The end of the logs of ranks that failed, and their last error where much was printed after it.
 
-import os
+The head reads what the attempt failed of there. Heartbeats stay small and reading is bounded: lines
+that differ from others in their numbers only are left out, and the last error is searched backwards
+in the last megabytes of a log.
+"""
+
 import re
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from corral.domain.attempt import Exit
 from corral.domain.bounds import printed
+from corral.domain.diagnosis import GAP
 
 TAIL_BYTES: Final = 4096
-READ_BYTES: Final = 16384  # so much is looked at, for what is left of it without the frames of C++
+ERROR_BYTES: Final = 1536  # of these at most for the last error, where it is far from the end
+READ_BYTES: Final = 65536  # of the end: what is left of it without frames and repeated lines
+SEARCH_BYTES: Final = 4 * 1024 * 1024  # of the log of one rank
+SEARCH_NODE_BYTES: Final = 16 * 1024 * 1024  # of all ranks of a node together
+CHUNK_BYTES: Final = 512 * 1024
 MOST_RANKS: Final = 16  # of a node: beats stay small when a thousand ranks fail at once
+ALIKE_LINES: Final = 8  # more of one shape are a count of something
+_HEAD_LINES: Final = 2  # of an error that is cut: its first lines, and its end
+_ERROR_LOOKED_AT: Final = 16384
 _FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)  # of c10::Error
+_NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")  # and the blocks of progress bars
+_ERRORS: Final = (  # how errors begin that end a program
+    b"Traceback (most recent call last)",
+    b" panicked at ",
+    b"\npanic: ",
+    b"\nfatal error: ",
+    b"terminate called after throwing",
+    b'Exception in thread "',
+    b"Fatal Python error: ",
+    b"\nERROR: LoadError: ",
+)
+
+State = tuple[int, int]  # size of a file, and when it was written
 
 
 def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:
     """Of those that failed first, in the order of their ranks."""
-    failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)
-    found = [(rank, tail_of(logs / f"rank-{rank}.log")) for _, rank in failed[:MOST_RANKS]]
+    failed = sorted((exit.at, rank) for rank, exit in exits if not exit.clean)[:MOST_RANKS]
+    search = min(SEARCH_BYTES, SEARCH_NODE_BYTES // max(1, len(failed)))
+    found = [(rank, tail_of(logs / f"rank-{rank}.log", search)) for _, rank in failed]
     return tuple(sorted((rank, tail) for rank, tail in found if tail))
 
 
-def tail_of(file: Path) -> str:
-    """The end of the file, and of the one before it where it has just been rotated; "" for none.
-    Frames of C++ are left out: a watchdog of NCCL prints 9 KB of them behind what it tells."""
-    tail = b""
-    for one in (file, file.with_name(f"{file.name}.1")):
-        if len(tail) < READ_BYTES:
-            tail = _end_of(one, READ_BYTES - len(tail)) + tail
-    return printed(_FRAMES.sub(b"", tail)[-TAIL_BYTES:].decode("utf-8", "replace"))
+def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
+    """Return the end of the file, and of the one before it where it was just rotated; "" for none.
+
+    Frames of C++ are left out: a watchdog of NCCL prints 9 KB of them below its error. Where the
+    last error is not in what is left, it comes first, and GAP stands behind it.
+    """
+    state, before = _state_of(file), _state_of(_before(file))
+    return _tail_of(file, state, before, search_bytes) if state is not None else ""
 
 
-def _end_of(file: Path, size: int) -> bytes:
+@lru_cache(maxsize=64)  # a state is made again at each change of another rank
+def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) -> str:
+    size, _ = state
+    end = _read(file, size, READ_BYTES)
+    if len(end) < READ_BYTES and before is not None:
+        end = _read(_before(file), before[0], READ_BYTES - len(end)) + end
+    tail = _substance(end)[-TAIL_BYTES:]
+    error = b""
+    if _begin_of_error(tail) is None:
+        error = _error_in(end) or _error_far(file, size - READ_BYTES, search_bytes)
+    if error:
+        tail = error + GAP.encode() + tail[-(TAIL_BYTES - len(error) - len(GAP)) :]
+    return printed(tail.decode("utf-8", "replace"))
+
+
+def _before(file: Path) -> Path:
+    return file.with_name(f"{file.name}.1")
+
+
+def _state_of(file: Path) -> State | None:
+    with suppress(OSError):
+        stat = file.stat()
+        return stat.st_size, stat.st_mtime_ns
+    return None
+
+
+def _read(file: Path, end: int, size: int) -> bytes:
+    """Return at most `size` bytes before `end`."""
     with suppress(OSError), file.open("rb") as opened:
-        opened.seek(max(0, opened.seek(0, os.SEEK_END) - size))
-        return opened.read(size)
+        opened.seek(max(0, end - size))
+        return opened.read(min(size, end))
+    return b""
+
+
+def _substance(text: bytes) -> bytes:
+    """Return the text without frames of C++, and of many lines of one shape the first and last."""
+    rows = _FRAMES.sub(b"", text).replace(b"\r", b"\n").split(b"\n")
+    shapes = [_NUMBERS.sub(b"0", row[:200]) for row in rows]
+    left, seen = Counter(shapes), Counter[bytes]()
+    kept = []
+    for row, shape in zip(rows, shapes, strict=True):
+        alike = left[shape] if shape.strip() else 0
+        seen[shape] += 1
+        if alike <= ALIKE_LINES or seen[shape] in (1, alike):
+            kept.append(row)
+    return b"\n".join(kept)
+
+
+def _begin_of_error(text: bytes) -> int | None:
+    """Return where the last error begins."""
+    at = max(text.rfind(words) for words in _ERRORS)
+    return at if at >= 0 else None
+
+
+def _error_in(text: bytes) -> bytes:
+    """Return the last error: its first lines, and the end of it; b"" for none."""
+    at = _begin_of_error(text)
+    if at is None:
+        return b""
+    begin = text.rfind(b"\n", 0, at + 1) + 1
+    rows = _FRAMES.sub(b"", text[begin : begin + _ERROR_LOOKED_AT]).split(b"\n")
+    rows = rows[: _rows_of_error(rows)]
+    head = b"\n".join(rows[:_HEAD_LINES])[: ERROR_BYTES // 3]
+    rest = b"\n".join(rows[_HEAD_LINES:])
+    return head + b"\n" + rest[-(ERROR_BYTES - len(head) - 2) :] + b"\n"
+
+
+def _rows_of_error(rows: list[bytes]) -> int:
+    """Return how many rows belong to an error: until its message is followed by an empty line or by
+    a few that are not indented."""
+    below = 0
+    for number, row in enumerate(rows[1:], start=1):
+        if not row.strip() and below:
+            return number
+        below += bool(row.strip()) and not row[:1].isspace()
+        if below > ALIKE_LINES:
+            return number
+    return len(rows)
+
+
+def _error_far(file: Path, end: int, most: int) -> bytes:
+    """Search the last error backwards, before `end`."""
+    stop = max(0, end - most)
+    while end > stop:
+        size = min(CHUNK_BYTES, end - stop)
+        whole = size + _ERROR_LOOKED_AT  # an error may go on in what was searched before
+        if error := _error_in(_read(file, end + _ERROR_LOOKED_AT, whole)):
+            return error
+        end -= size
     return b""

@@ -187,6 +187,8 @@ def _say_failed(found: "api.Why") -> None:
     say(f"  attempt {failed.attempt} failed: {failed.failure}, {failed.culprit}: {failed.evidence}")
     if failed.quote:
         say(f"  its log: {clean(failed.quote)}")
+    if failed.failed_at:
+        say(f"  raised at: {clean(failed.failed_at)}")
     say(f"  to do: {failed.next}")
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from corral.domain.culprits import is_own
 from corral.domain.failure import FailureKind
 from corral.domain.ids import AttemptNumber, JobId, NodeId
+from corral.domain.next_steps import NextStep
 from corral.domain.units import duration_text
 
 
@@ -122,7 +123,8 @@ class Attempt:
     """One try. `resume_step` is the save it was told to begin from; None is a fresh start.
 
     `failed_on`: the node that its failure is blamed on; `failure` what it failed of, and `quote`
-    the line of its log that shows it, for those who may read the log. `warned_at`: when its end was
+    the line of its log that shows it, for those who may read the log. `failed_at`: file and line
+    of the program that raised it; `next_step`: advice beside that of its class. `warned_at`: when its end was
     announced. `images`: digests of the images that its ranks have run in; its nodes may differ.
     """
 
@@ -140,6 +142,8 @@ class Attempt:
     evidence: str = ""
     failure: FailureKind | None = None
     quote: str = ""
+    failed_at: str = ""
+    next_step: NextStep | None = None
     exit_code: int | None = None
     resume_step: int | None = None
     node_mtbf_seconds: float = 30 * 86400.0

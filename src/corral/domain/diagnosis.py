@@ -1,10 +1,13 @@
 """Ends of an attempt's ranks with what they printed last, and the failure that was read there."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from corral.domain.attempt import Exit
 from corral.domain.failure import Failure
 from corral.domain.ids import NodeId
+
+GAP: Final = "[corral] lines are left out here\n"  # between the last error and the end of a log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

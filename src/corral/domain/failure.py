@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from corral.domain.ids import NodeId
+from corral.domain.next_steps import NEXT_STEPS, NextStep
 
 
 class FailureKind(StrEnum):
@@ -43,6 +44,11 @@ class FailureKind(StrEnum):
     NODE_LOST = "node-lost"
     NODE_REBOOTED = "node-rebooted"
     CLUSTER = "cluster-fault"
+    RATE_LIMIT = "rate-limited"
+    BINARY = "binary-mismatch"
+    RENDEZVOUS = "rendezvous-timeout"
+    LOCKED_MEMORY = "locked-memory-limit"
+    VARIABLE = "unset-variable"
     UNKNOWN = "unknown"
 
 
@@ -84,7 +90,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     ),
     FailureKind.HOST_MEMORY: Meaning(
         "the memory it asked for is full",
-        "ask for more with resources: {memory: ...}, or use fewer data workers",
+        "ask for more with resources: {memory: ...}, or use fewer data workers; check ulimit -v",
     ),
     FailureKind.SHARED_MEMORY: Meaning(
         "/dev/shm is full", "use fewer data workers, or ask for more memory"
@@ -114,7 +120,8 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "check that PyTorch is built for the driver: corral doctor gpu; ask for gpu: in resources",
     ),
     FailureKind.CRASH: Meaning(
-        "the program crashed", "run it with PYTHONFAULTHANDLER=1; check compiled extensions"
+        "the program crashed",
+        "run it under gdb, or with PYTHONFAULTHANDLER=1 if it is Python; check compiled parts",
     ),
     FailureKind.KILLED: Meaning(
         "somebody or the kernel killed it",
@@ -168,22 +175,69 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "Corral or the node could not run it", "corral events tells more; it begins again",
         is_infra=True,
     ),
+    FailureKind.RATE_LIMIT: Meaning(
+        "a service refused further requests",
+        "wait, send a token, use a cache or fewer parallel requests; the network works",
+    ),
+    FailureKind.BINARY: Meaning(
+        "a compiled part was built for another system or library version",
+        "rebuild or reinstall it for the node's libc, Python and PyTorch, or use another image",
+    ),
+    FailureKind.RENDEZVOUS: Meaning(
+        "fewer ranks or nodes joined than the job expects",
+        "compare --nnodes and the world size with nodes:, and check that MASTER_ADDR and "
+        "MASTER_PORT can be reached from every node",
+    ),
+    FailureKind.LOCKED_MEMORY: Meaning(
+        "memory for RDMA cannot be registered",
+        "raise the node's limit on locked memory (ulimit -l unlimited) and check its RDMA driver",
+        is_infra=True,
+    ),
+    FailureKind.VARIABLE: Meaning(
+        "a variable is not set", "set it under env:, or give it a default: ${NAME:-value}"
+    ),
     FailureKind.UNKNOWN: Meaning("it ended without a word", "read its log: corral logs {job}"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What an attempt failed of. `culprit` and `node`: who; `quote`: the line of its log that shows
-    it, for those who may read the log. `alike`: how many ranks show the same."""
+    """Reason why an attempt failed.
+
+    Args:
+        culprit: the rank, GPU or node that is to blame, and `node` where it is.
+        quote: the line of its log that shows it, for those who may read the log; "" for none.
+        place: file and line of the program's own code that raised it; "" where it is not known.
+        step: advice that is more specific than that of its class.
+        alike: how many ranks show the same.
+    """
 
     kind: FailureKind
     culprit: str = ""
     node: NodeId | None = None
     rank: int | None = None
     quote: str = ""
+    place: str = ""
+    step: NextStep | None = None
     alike: int = 1
 
     @property
     def meaning(self) -> Meaning:
         return FAILURES[self.kind]
+
+    @property
+    def next(self) -> str:
+        return next_step(self.kind, self.step, self.place)
+
+
+def next_step(kind: FailureKind, step: NextStep | None, place: str = "") -> str:
+    """Return what to do about a failure; {job} in it is the job's id.
+
+    Args:
+        place: file and line of the program, where it is known and may be shown.
+    """
+    if step is not None:
+        return NEXT_STEPS[step]
+    if kind == FailureKind.PROGRAM and place:
+        return f"look at {place}, and read the end of its log"
+    return FAILURES[kind].next

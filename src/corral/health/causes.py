@@ -13,9 +13,19 @@ from typing import Final
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import Failure, FailureKind
+from corral.domain.next_steps import NextStep
+from corral.health.blocks import sentence
 from corral.health.frames import kind_of_place
-from corral.health.patterns import CUT_OFF, MACHINE, PATTERNS, Pattern, pattern_of
-from corral.health.printed import Printed, Raised, printed
+from corral.health.patterns import (
+    CUT_OFF,
+    LINE_CHARACTERS,
+    MACHINE,
+    PATTERNS,
+    Pattern,
+    pattern_of,
+)
+from corral.health.printed import Printed, parted, printed
+from corral.health.raised import Raised
 from corral.health.waits import awaited, behind, inner_end, streams
 
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
@@ -29,9 +39,23 @@ _INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
 _ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
 _TIMED_OUT: Final = re.compile(r"\btimed? ?out|\bTimeout|ETIMEDOUT", re.IGNORECASE)
+DELIBERATE: Final = frozenset({1, 2})  # codes with which programs end that have given a reason
 NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
 _OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
-_ABOUT_THE_GANG: Final = frozenset({FailureKind.HANG, FailureKind.PEER})
+_WAITED: Final = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
+_ABOUT_THE_GANG: Final = _WAITED | {FailureKind.PEER}
+_ASSERTS: Final = "device-side assert"
+_STEPS: Final = {  # advice by the signal, where the log has no error
+    4: NextStep.ILLEGAL_INSTRUCTION,
+    _ABORT: NextStep.ABORTED,
+    7: NextStep.BUS_ERROR,
+    8: NextStep.ARITHMETIC,
+    11: NextStep.SEGMENTATION,
+    _TERM: NextStep.TERMINATED,
+}
+_ENDS_BY_SIGNAL: Final = frozenset({FailureKind.CRASH, FailureKind.KILLED})
+
+Hit = tuple[Pattern, str]  # and the line that has its words, with what continues it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +66,8 @@ class _Read:
     kind: FailureKind
     at: float
     quote: str = ""
+    place: str = ""
+    step: NextStep | None = None
     of_peers: bool = False
 
 
@@ -109,8 +135,8 @@ def _of_the_gang(
     order = sorted(told, key=lambda one: (one.at, one.end.rank))
     if (wire := next((one for one in order if one.kind not in _ABOUT_THE_GANG), None)) is not None:
         return _failure(wire, alike=sum(one.kind == wire.kind for one in told))
-    first = next((one for one in order if one.kind == FailureKind.HANG), order[0])
-    waited = first.kind == FailureKind.HANG
+    first = next((one for one in order if one.kind in _WAITED), order[0])
+    waited = first.kind in _WAITED
     idle = [one.end for one in stopped if _was_frozen(one)]
     idle = idle or ([one.end for one in stopped] if waited else [])
     quiet = [end for end in ends if end.exit is None or end.exit.clean] or idle
@@ -119,7 +145,8 @@ def _of_the_gang(
         alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)  # then it was no peer of the gang
         kind = FailureKind.NETWORK if alone else order[0].kind
         return _failure(replace(order[0], kind=kind), alike=len(told))
-    return _failure(replace(first, end=missing, kind=FailureKind.HANG), alike=alike)
+    kind = first.kind if waited else FailureKind.HANG
+    return _failure(replace(first, end=missing, kind=kind, place=""), alike=alike)
 
 
 def _missing(
@@ -144,43 +171,97 @@ def _failure(one: _Read, *, alike: int) -> Failure:
         culprit=f"rank {end.rank} on {end.node}",
         node=end.node,
         rank=end.rank,
-        quote=one.quote,
+        quote=one.quote[:LINE_CHARACTERS],
+        place=one.place,
+        step=one.step,
         alike=alike,
     )
 
 
 def _read(end: RankEnd, exit: Exit) -> _Read:
+    """Return how it reads; by the last error of a long log where its end shows none."""
+    earlier, tail = parted(end.tail)
+    end = replace(end, tail=tail)
+    if earlier and _signal_of(exit) in (None, _ABORT):
+        read = _read_end(end, exit, with_chatter=False)
+        before = read if read.quote else _read_end(replace(end, tail=earlier), exit)
+        if before.quote:
+            return before
+    return _read_end(end, exit)
+
+
+def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> _Read:
     """By what it says, where its end alone does not say more."""
     log = printed(end.tail)
     rank, inner = inner_end(log.text, exit, log.newest)
     is_told = inner is not exit  # by who had started it, in the same log
     end, exit = end if rank is None else replace(end, rank=rank), inner
-    by_end, said = _by_end(exit), _by_words(log)
-    quote = log.last[-1] if log.last else ""
-    read = _Read(end=end, kind=FailureKind.UNKNOWN, at=exit.at, quote=quote)
+    by_end, said = _by_end(exit), _by_words(log, with_chatter=with_chatter)
+    read = _Read(end=end, kind=FailureKind.UNKNOWN, at=exit.at)
     if exit.out_of_memory:
-        return replace(read, kind=FailureKind.HOST_MEMORY, quote="")
+        return replace(read, kind=FailureKind.HOST_MEMORY)
     if by_end is not None and not _says_more(said, exit, log, is_told=is_told):
-        return replace(read, kind=by_end)
+        return replace(
+            read,
+            kind=by_end,
+            quote=_quote_of_signal(log, exit, is_told=is_told),
+            step=_step_of(log, exit),
+        )
     if exit.code in NOT_STARTED and not log.raised and (said is None or said[0].kind in _OF_SHELLS):
-        return replace(read, kind=FailureKind.COMMAND)
+        return replace(read, kind=FailureKind.COMMAND, quote=said[1] if said else log.complaint)
+    newest = _newest(log.raised)
+    read = replace(read, place=newest.place if newest is not None else "")
     if said is not None:
         pattern, line = said
-        return replace(read, kind=pattern.kind, quote=line, of_peers=pattern.of_peers)
-    complaint = _own_words(log.raised) or log.complaint
-    kind = _by_place(log.raised) or FailureKind.PROGRAM
-    return replace(read, kind=kind, quote=complaint) if complaint else read
+        quote = log.assertion if _ASSERTS in line and log.assertion else line
+        return replace(
+            read, kind=pattern.kind, quote=quote, step=pattern.step, of_peers=pattern.of_peers
+        )
+    if newest is not None and not newest.is_wrapper:
+        kind = _by_place(newest) or FailureKind.PROGRAM
+        return replace(read, kind=kind, quote=sentence(newest.lines), step=newest.step)
+    if log.complaint:
+        return replace(read, kind=FailureKind.PROGRAM, quote=log.complaint)
+    if newest is not None:
+        quote = sentence(newest.lines)
+        return replace(read, kind=FailureKind.PROGRAM, quote=quote, step=newest.step)
+    if exit.code in DELIBERATE and log.parting:
+        return replace(read, kind=FailureKind.PROGRAM, quote=log.parting)
+    return read
 
 
-def _by_place(raised: Sequence[Raised]) -> FailureKind | None:
+def _step_of(log: Printed, exit: Exit) -> NextStep | None:
+    newest = _newest(log.raised)
+    signal = _signal_of(exit)
+    of_language = newest.step if newest is not None and signal == _ABORT else None
+    return of_language or _STEPS.get(signal or 0)
+
+
+def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
+    """Return the line that tells of a signal: of a crash or a kill, and of one that aborts itself
+    any error; "" where the last lines are of its work."""
+    for at in range(len(log.last) - 1, -1, -1):
+        pattern = pattern_of(log.last[at])
+        if pattern is not None and pattern.kind in _ENDS_BY_SIGNAL:
+            return sentence(log.last, at)
+    if _signal_of(exit) != _ABORT:
+        return sentence(log.raised[-1].lines) if is_told and log.raised else ""
+    newest = _newest(log.raised)
+    return sentence(newest.lines) if newest is not None else log.assertion or log.complaint
+
+
+def _newest(raised: Sequence[Raised]) -> Raised | None:
+    """Return the newest error that is no wrapper of another; else the newest wrapper."""
+    own = [one for one in raised if not one.is_wrapper] or list(raised)
+    return own[-1] if own else None
+
+
+def _by_place(newest: Raised) -> FailureKind | None:
     """What a library was doing that raised the newest error."""
-    newest = next((one for one in reversed(raised) if not one.is_wrapper), None)
-    return kind_of_place(newest.frame) if newest is not None and not newest.is_own else None
+    return None if newest.is_own else kind_of_place(newest.frame)
 
 
-def _says_more(
-    said: tuple[Pattern, str] | None, exit: Exit, log: Printed, *, is_told: bool
-) -> bool:
+def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> bool:
     """Whether the words are believed where a signal ended it: one that aborts itself tells why, and
     one that was told to stop may have lost its peers. Nobody tells of having been killed, but one
     that had just failed may have been killed for not leaving. Where another process tells how it
@@ -188,8 +269,9 @@ def _says_more(
     signal = _signal_of(exit)
     if is_told and (said is None or said[0].kind == FailureKind.PEER):
         return False
-    if signal == _ABORT and said is None and log.is_left_by_threads:
-        return True
+    is_left = log.ends_raising and getattr(_newest(log.raised), "step", None) != NextStep.CPP
+    if signal == _ABORT and is_left and (said is None or log.ends_by_threads):
+        return True  # a thread that still ran, or a destructor, aborts while Python shuts down
     if signal in (_KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
         return True
     if said is None or signal == _KILL:
@@ -221,35 +303,42 @@ def _by_end(exit: Exit) -> FailureKind | None:
     return FailureKind.KILLED if exit.signal not in (None, _PIPE) else None
 
 
-def _by_words(log: Printed) -> tuple[Pattern, str] | None:
+def _by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
     """Errors that were raised come before what else was printed, the newest first that is no
     consequence. Of that else, only what is wrong with the machine where an error was raised, and
     nothing where that is the program's own mistake: programs warn of much that ends them not."""
     raised = [one for one in log.raised if not one.is_wrapper]
-    peers: list[tuple[Pattern, str]] = []
+    peers: list[Hit] = []
     for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
         chain = list(errors)
-        hits = [hit for one in chain if (hit := _best(_hits(one.lines))) is not None]
+        hits = [hit for one in chain if (hit := _hit_of(one)) is not None]
         if (own := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
             return own
         if not hits and not peers and chain[0].is_own:
             return None
         peers += hits
     if raised:
-        return _best([*_hits(reversed(log.last), machine_only=True), *peers])
-    return _best(_hits(reversed(log.last))) or _best(_hits(log.warnings))
+        return _best([*reversed(_hits(log.last, machine_only=True)), *peers])
+    found = _best(reversed(_hits(log.last))) or _best(_hits(log.warnings))
+    retried = _best(_hits(log.chatter)) if with_chatter else None
+    if found is None:
+        return None if log.complaint else retried
+    is_consequence = found[0].kind == FailureKind.MODULE  # an installer cannot reach its index
+    if is_consequence and retried is not None and retried[0].kind == FailureKind.NETWORK:
+        return retried
+    return found
 
 
-def _hits(lines: Iterable[str], *, machine_only: bool = False) -> list[tuple[Pattern, str]]:
-    found = ((pattern_of(line, machine_only=machine_only), line) for line in lines)
-    return [(pattern, line) for pattern, line in found if pattern is not None]
+def _hit_of(one: Raised) -> Hit | None:
+    """Return the class of an error by its message; of a mistake of the program by the first line."""
+    return _best(_hits(one.lines[:1] if one.is_own else one.lines))
 
 
-def _best(hits: Sequence[tuple[Pattern, str]]) -> tuple[Pattern, str] | None:
+def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
+    found = ((pattern_of(line, machine_only=machine_only), at) for at, line in enumerate(lines))
+    return [(pattern, sentence(lines, at)) for pattern, at in found if pattern is not None]
+
+
+def _best(hits: Iterable[Hit]) -> Hit | None:
     """The most specific that is no consequence; else the most specific."""
     return min(hits, key=lambda hit: (hit[0].of_peers, PATTERNS.index(hit[0])), default=None)
-
-
-def _own_words(raised: Sequence[Raised]) -> str:
-    newest = [one for one in reversed(raised) if not one.is_wrapper] or list(reversed(raised))
-    return newest[0].lines[0] if newest else ""

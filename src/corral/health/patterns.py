@@ -12,26 +12,33 @@ from functools import lru_cache
 from typing import Final
 
 from corral.domain.failure import FailureKind as F
+from corral.domain.next_steps import NextStep as S
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`of_peers`: who prints this has lost others, which may be another rank's doing."""
+    """Words of a class.
+
+    Args:
+        of_peers: the rank has lost others, which may be another rank's doing.
+        step: advice that is more specific than that of the class.
+    """
 
     kind: F
     words: "re.Pattern[str]"
     of_peers: bool = False
+    step: S | None = None
 
 
 LINE_CHARACTERS: Final = 300  # of a line: the time that a pattern takes may grow with its square
 MACHINE: Final = frozenset(  # what is wrong with machines, whatever the program says beside it
     {F.GPU_MEMORY, F.GPU_FAULT, F.GPU_MISSING, F.SHARED_MEMORY, F.DISK_FULL, F.STORAGE}
-    | {F.HOST_MEMORY, F.FABRIC}
+    | {F.HOST_MEMORY, F.LOCKED_MEMORY, F.FABRIC}
 )
 
 
-def _of(kind: F, *words: str, of_peers: bool = False) -> Pattern:
-    return Pattern(kind, re.compile("|".join(words), re.IGNORECASE), of_peers)
+def _of(kind: F, *words: str, of_peers: bool = False, step: S | None = None) -> Pattern:
+    return Pattern(kind, re.compile("|".join(words), re.IGNORECASE), of_peers, step)
 
 
 def _errno(*numbers: int) -> str:
@@ -56,6 +63,56 @@ CUT_OFF: Final = re.compile(
     r"|ECONNRESET|socket hang up"
 )
 PATTERNS: Final = (
+    # -- what the general words below would take for another class --------------------------------
+    _of(
+        F.RATE_LIMIT,
+        _http(429),
+        r"Too ?Many ?Requests|\bSlow ?Down\b|\brate[- _]?limit\w* (exceeded|reached|error|for|hit)",
+        r"RateLimit\w*(Error|Exceeded)|(Throttling|RequestLimitExceeded|TooManyRequests)\w*\b",
+        r"Error code: 429|reduce your request rate|exceeded your (current )?quota|rate limited",
+        r"(pull|API|request|download) rate limit|quota exceeded for (quota )?metric",
+    ),
+    _of(
+        F.LOCKED_MEMORY,
+        r"ibv_(reg|create|alloc)\w* .{0,99}(Cannot allocate memory|failed.{0,60}errno:? 12)",
+        r"ibv_(reg_mr|create_cq|create_qp|alloc_pd)\w*.{0,80}(Cannot allocate|\(12\))",
+        r"RLIMIT_MEMLOCK|max locked memory|\bmemlock\b|(register|pin)\w* .{0,40}locked memory",
+        r"amount of memory.{0,40}(may be|is) (registered|locked)|OpenFabrics.{0,80}regist",
+    ),
+    _of(
+        F.BINARY,
+        r"\b(GLIBC|GLIBCXX|CXXABI|GCC)\w*_[\d.]+['`\"’]? not found|undefined symbol: ",
+        r"version [`'][^']{1,60}' not found \(required by",
+        r"binary incompatibility|size changed, may indicate|compiled using NumPy \d",
+        r"_?multiarray(_umath)? failed to import|(compiled|built) against (ABI|API) version",
+        r"compiled with different CUDA|operator torchvision::nms does not exist",
+        r"wrong ELF class|invalid ELF header|Exec format error|cannot execute binary file",
+        r"UnsupportedClassVersionError|compiled against a different Node\.js version",
+        r"incompatible architecture|(wheel|module).{0,60}not (supported|compiled) (on|for) this",
+        r"symbol lookup error|not a supported wheel on this platform|bad magic number in '",
+    ),
+    _of(
+        F.PROGRAM,
+        r"maximum recursion depth exceeded|StackOverflowError|Maximum call stack size exceeded",
+        r"stack level too deep|infinite recursion|StackOverflowException|evaluation nested too",
+        step=S.RECURSION,
+    ),
+    _of(
+        F.PROGRAM,
+        r"EOFError: EOF when reading a line|Inappropriate ioctl for device|not a (tty|terminal)\b",
+        r"input device is not a TTY",
+        step=S.STANDARD_INPUT,
+    ),
+    _of(F.PROGRAM, r"out of resources?: shared memory|out of resource: (threads|registers)"),
+    _of(
+        F.VARIABLE,
+        r": unbound variable\b|: parameter (not set|null or not set)",
+        r"environment variable \w{1,80}.{0,20} (is )?(expected, but )?(not|must be) (set|defined)",
+        r"(env|environment) var\w* \W?(?-i:[A-Z_]{2,60})\W? (is )?(missing|unset|undefined)",
+        r"^\S{1,200}: (line )?\d{1,9}: (?-i:[A-Z][A-Z0-9_]{1,60}): (?!command not found|not found)",
+        r"environment variable not found: |undefined environment variable",
+        r"(Missing|required) env\w* var\w*",
+    ),
     # -- GPUs ------------------------------------------------------------------------------------
     _of(
         F.GPU_FAULT,
@@ -78,6 +135,13 @@ PATTERNS: Final = (
     ),
     _of(
         F.GPU_MEMORY,
+        r"No available memory for the cache blocks|less than desired GPU memory utilization",
+        r"Not enough memory\. Please try to increase --mem-fraction",
+        r"tokens that can be stored in KV cache|KV cache (is needed|memory)|available KV cache",
+        step=S.KV_CACHE,
+    ),
+    _of(
+        F.GPU_MEMORY,
         r"(CUDA|HIP|XPU|GPU|device)[\w .:]*\bout of memory",
         r"(torch|cuda|cupy|rmm)[\w.]*OutOfMemoryError",
         r"OutOfMemoryError: (CUDA|HIP|XPU)",
@@ -85,9 +149,7 @@ PATTERNS: Final = (
         r"(CUBLAS|CUDNN|CUFFT|HIPBLAS|MIOPEN)\w*_ALLOC_FAILED",
         r"Out of GPU memory|std::bad_alloc: .*(CUDA|out_of_memory: RMM)",
         r"RESOURCE_EXHAUSTED.*(memory|alloc)|ResourceExhaustedError",
-        r"No available memory for the cache blocks|less than desired GPU memory utilization",
-        r"Not enough memory\. Please try to increase --mem-fraction",
-        r"larger than the maximum number of tokens that can be stored in KV cache",
+        r"OOM when allocating tensor|CUDA_OUT_OF_MEMORY",
     ),
     _of(
         F.GPU_MISSING,
@@ -100,6 +162,8 @@ PATTERNS: Final = (
         r"No GPU (found|available|detected)|no GPUs? (was|were) found",
         r"torch\.cuda\.is_available\(\) is False",
         r"(requires|needs) (a|an|at least one) (CUDA|NVIDIA|GPU)",
+        r"No supported gpu backend|You requested gpus?: |machine only has: |no visible GPU",
+        r"number of (required )?GPUs.{0,40}(exceeds|greater|more) .{0,40}available",
         r"no kernel image is available|device kernel image is invalid|invalid device function",
         r"invalid device ordinal",
         r"libcuda\.so.*cannot open",
@@ -150,11 +214,17 @@ PATTERNS: Final = (
     ),
     _of(
         F.HOST_MEMORY,
+        r"java\.lang\.OutOfMemoryError|GC overhead limit exceeded|Could not reserve enough space",
+        step=S.JAVA_HEAP,
+    ),
+    _of(F.HOST_MEMORY, r"JavaScript heap out of memory|Reached heap limit", step=S.NODE_HEAP),
+    _of(
+        F.HOST_MEMORY,
         _errno(12),
         r"\bMemoryError\b|_ArrayMemoryError",
         r"Cannot allocate memory|\bENOMEM\b",
         r"std::bad_alloc",
-        r"java\.lang\.OutOfMemoryError|^(ERROR: |LoadError: )*OutOfMemoryError\(",
+        r"^(ERROR: |LoadError: )*OutOfMemoryError\(",
         r"memory allocation of \d+ bytes failed|runtime: out of memory|heap out of memory",
         r"out of memory allocating heap|failed to map segment from shared object",
         r"DefaultCPUAllocator: (can't|not enough)",
@@ -168,7 +238,6 @@ PATTERNS: Final = (
         r"Resource temporarily unavailable",
         r"can't start new thread|fork: retry|pthread_create failed",
         r"File size limit exceeded|CPU time limit exceeded|File too large|Argument list too long",
-        r"maximum recursion depth exceeded|StackOverflowError",
         r"\b(EMFILE|ENFILE|EAGAIN)\b",
     ),
     # -- the network -----------------------------------------------------------------------------
@@ -195,6 +264,12 @@ PATTERNS: Final = (
     ),
     _of(
         F.NETWORK,
+        r"couldn't connect to 'https?://huggingface|not in the cached files|OfflineModeIsEnabled",
+        r"LocalEntryNotFoundError|(cannot|could not|couldn't) (reach|connect to) .{0,40}\bhub\b",
+        step=S.HUB,
+    ),
+    _of(
+        F.NETWORK,
         r"name or service is not known|cannot be retrieved \(gai error",
         r"no socket interface found",
     ),
@@ -209,6 +284,15 @@ PATTERNS: Final = (
         of_peers=True,
     ),
     _of(
+        F.RENDEZVOUS,
+        r"RendezvousTimeout|rendezvous.{0,80}(timeout|timed out)",
+        r"(timeout|timed out).{0,80}rendezvous",
+        r"\d{1,9}/\d{1,9} clients joined|waiting for clients|Timed out initializing process group",
+        r"connectFullMesh failed|gloo.{0,120}(connect timeout|timed out connecting)",
+        r"wait_for_workers|(waiting|timed out) .{0,60}\b(nodes?|workers|peers) to (join|connect)",
+        of_peers=True,
+    ),
+    _of(
         F.HANG,
         r"Watchdog caught collective operation timeout",
         r"Timed out waiting \d+ ?ms for (recv|send)",
@@ -218,8 +302,7 @@ PATTERNS: Final = (
         r"monitoredBarrier",
         r"(wait|barrier|all_?reduce|broadcast|all_?gather).*(timeout|timed out)",
         r"(timeout|timed out).*(barrier|all_?reduce|broadcast|all_?gather)",
-        r"(timeout|timed out).*(clients joined|rendezvous|task names)",
-        r"heartbeat timeout|Timed out initializing process group|RendezvousTimeout",
+        r"(timeout|timed out).*task names|heartbeat timeout",
         r"DEADLINE_EXCEEDED|DeadlineExceededError",
         r"Socket Timeout",
         r"store.*(wait|get).*time(d )?out",
@@ -253,18 +336,18 @@ PATTERNS: Final = (
     _of(
         F.NETWORK,
         _errno(100, 101, 110, 111, 113),
-        _http(429, 500, 502, 503, 504),
+        _http(500, 502, 503, 504),
         r"Temporary failure in name resolution|NameResolutionError|no such host",
         r"Name or service not known|No address associated with hostname",
         r"Could not resolve host|unable to resolve host|Temporary failure resolving",
         r"Network is unreachable|No route to host|Cannot assign requested address",
         r"Service (Temporarily )?Unavailable|Bad Gateway|Gateway Time-?out|Internal Server Error",
         r"Connection refused|Connection timed out|i/o timeout",
-        r"Max retries exceeded|Too Many Requests",
+        r"Max retries exceeded",
         r"(ConnectTimeout|ReadTimeout|ConnectionError|ConnectError|URLError)",
-        r"(EndpointConnectionError|SSLError|LocalEntryNotFoundError|OfflineModeIsEnabled)",
+        r"(EndpointConnectionError|SSLError)",
         r"\b(ENETUNREACH|EHOSTUNREACH|ECONNREFUSED|ETIMEDOUT|ENOTFOUND|EAI_AGAIN)\b",
-        r"curl: \((5|6|7|28|35|52|56)\)|\b(ServiceUnavailable|TooManyRequests|SlowDown)\b",
+        r"curl: \((5|6|7|28|35|52|56)\)|\bServiceUnavailable\b",
         r"RemoteDisconnected|Remote end closed|Server disconnected|IncompleteRead",
         r"socket\.timeout|TimeoutError: (timed out|The read operation)|(Host|Network) is down",
         r"CERTIFICATE_VERIFY_FAILED|certificate (has expired|verify failed|signed by unknown)",
@@ -272,15 +355,19 @@ PATTERNS: Final = (
     # -- what is loaded and computed -------------------------------------------------------------
     _of(
         F.CHECKPOINT,
-        r"Error\(s\) in loading state_dict",
-        r"size mismatch for ",
+        r"Error\(s\) in loading state_dict|size mismatch for |copying a param with shape",
         r"(Missing|Unexpected) key\(s\) in state_dict",
+        r"ScopeParamShapeError|shape.{0,60}(checkpoint|restored).{0,60}(not|mis)match",
+        step=S.STATE_DICT,
+    ),
+    _of(
+        F.CHECKPOINT,
         r"PytorchStreamReader failed|failed finding central directory",
         r"SafetensorError: Error while deserializing",
         r"(checkpoint|state[_ ]dict|manifest).*(corrupt|invalid|not match|mismatch)",
         r"(checkpoint|state[_ ]dict|manifest).*(damaged|truncated)",
         r"invalid load key",
-        r"CheckpointException|copying a param with shape|Weights only load failed",
+        r"CheckpointException|Weights only load failed",
         r"(no|not a|find a|any) valid checkpoint|Invalid magic number; corrupt file",
         r"(failed|unable|cannot|could not) (to )?(load|restore|read) (\w+ ){0,2}checkpoint",
     ),
@@ -320,9 +407,14 @@ PATTERNS: Final = (
     # -- the program itself ----------------------------------------------------------------------
     _of(
         F.MODULE,
+        r"module\(s\) are unknown|Unable to locate a modulefile|modulefile.{0,60}not found",
+        step=S.MODULE_FILES,
+    ),
+    _of(
+        F.MODULE,
         r"ModuleNotFoundError|No module named|ImportError|cannot import name",
         r"error while loading shared libraries|cannot open shared object file",
-        r"undefined symbol|GLIBC\w*_[\d.]+' not found",
+        r"No matching distribution found|satisfies the requirement|^.{0,80}fatal error: \S+\.h",
         r"Cannot find (module|package) '|MODULE_NOT_FOUND|there is no package called",
         r"Package \S+ not found in current path|Can't locate \S+\.pm in @INC",
         r"\((pip3?|conda) install |(run|using|with|try):? `?'?(pip3?|conda) install ",
@@ -337,7 +429,7 @@ PATTERNS: Final = (
         F.COMMAND,
         r"command not found|(sh|env): (line )?\d*:? ?\S+: not found$|^\S+: \d+: .*: not found$",
         r"^\S*sh: (line )?(\d+: )?.*: Permission denied$",
-        r"Exec format error|cannot execute|bad interpreter",
+        r"cannot execute|bad interpreter",
         r"No such file or directory: '?(python|torchrun|bash|sh|nvcc|ninja|git|gcc|g\+\+|make)\b",
         r"No such file or directory: '(nvidia-smi|ffmpeg|mpirun|srun|deepspeed|accelerate)'",
         r"^(/usr/bin/)?env: .*No such file",
@@ -379,10 +471,11 @@ PATTERNS: Final = (
         r"Segmentation fault|Fatal Python error|core dumped|SIGSEGV|Illegal instruction",
         r"terminate called (after|without)|double free|free\(\): invalid",
         r"malloc\(\): |corrupted size vs|stack smashing|Aborted$|Bus error",
+        r"ERROR: \w{1,40}Sanitizer: |Floating point exception|stack overflow",
     ),
     _of(
         F.KILLED,
-        r"^Killed$|terminated abruptly|unexpectedly terminated",
+        r"^Killed$|: +\d{1,9} (Killed|Terminated)\b|killed by signal|terminated abruptly|unexpectedly terminated",
         r"received signal (SIGKILL|SIGTERM|9|15)\b",
     ),
 )

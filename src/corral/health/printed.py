@@ -5,21 +5,25 @@ over several lines, as a cause within a chain, or once more by the launcher that
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from corral.domain.diagnosis import GAP
+from corral.health.blocks import is_chatter, sentence
 from corral.health.patterns import LINE_CHARACTERS
+from corral.health.raised import Raised, is_of_wrapper, outside_tracebacks, raised_in
 
+PARTING_WORDS: Final = 4
 LAST_LINES: Final = 15
 FRESH_LINES: Final = 8  # an error that stands so near to the end was the last thing it told
 MOST_RAISED: Final = 50  # the newest; who raises more tells nothing by the older ones
-ERROR_LINES: Final = 12  # of one message; more is a listing
 
 _COLOURS: Final = re.compile(r"\x1b(\[[0-9;:?]*[A-Za-z]|\][^\x07\x1b]*(\x07|\x1b\\)|[()][A-Z0-9])")
 _SIDES: Final = "│┃|"  # of a box around a line
 _RIMS: Final = frozenset("╭╰┏┗─━╮╯┓┛")
+_GROUP: Final = re.compile(r"^ {2,40}(?:\+-\+-+.{0,40}-{4,}$|\+-{8,}$|[|+] )")  # of exceptions
 _DRESS: Final = re.compile(
     r"(?:\[(?:rank|default)\d+\]:\s?"  # torch, torchrun
     r"|\((?:[\w.:-]+ )?(?:pid|rank)=\d+[^)]*\)\s?"  # Ray, vLLM
@@ -28,24 +32,21 @@ _DRESS: Final = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ :]+(?:- )?"
     r"(?:[\w.]+ - )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :-]+)?)"
 )
-_TRACEBACK: Final = re.compile(r"^(\S.*)?\bTraceback \(most recent call last\)")
-_RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*(?::\s|:?$)")
-_BARE: Final = re.compile(  # as raised, where the lines above it are cut off or in a box
-    r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Invalid)(?::\s|:?$)"
-)
-_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line \d+, in (\S+)')
-_CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
-_IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in atexit)")
-_ENDS: Final = re.compile(r"^(\[[EWI]\d|frame #|Exception raised from|terminate called)")
 _UNJOINED: Final = "terminate called without an active exception"
-_WRAPPED: Final = re.compile(
-    r"ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|"
-    r"See root cause above|exited unexpectedly|process\w{0,9} (has )?(died|failed|terminated)\b|"
-    r"RayTaskError|ActorDiedError|SystemExit|^Caught \w{1,99} in |^EOFError$",
-    re.IGNORECASE,
+_ASSERTED: Final = re.compile(r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed")
+_WRAPPERS: Final = re.compile(  # lines by which a launcher or a build tool repeats that one failed
+    r"^make(?:\[\d{1,3}\])?: \*\*\* \[.{1,200}\] Error \d|^ninja: build stopped|^collect2: error: "
+    r"|^npm (?:ERR!|error) |^Execution halted|^exit status \d|^error: could not compile"
+    r"|^error: aborting due to|Aborting\.{0,3}$|^==\d{1,9}==\s?ABORTING|^srun: error: .{1,99}: task"
+    r"|^note: |^For more information|is not recoverable: exiting now$",
 )
-_OWN: Final = re.compile(  # Python's words for a mistake of the program: no machine raises them
-    r"^(ZeroDivision|Key|Type|Attribute|Index|Name|UnboundLocal|NotImplemented|Lookup)Error\b"
+_NUMBERS: Final = re.compile(r"\d+")
+_WORDS: Final = re.compile(r"\b[A-Za-z]{2,30}\b")
+_WORK: Final = re.compile(  # words of lines that tell of work
+    r"\b(?:step|epoch|iter\w*|batch \d+(?: |/)|loss|load(?:ing|ed)|sav(?:ing|ed)|start\w*|done"
+    r"|finish\w*|complet\w*|runn?ing|reading|writing|using|waiting|listening|created?|received"
+    r"|downloading|building|processing|training|giving)\b|it/s|%|\.\.\.$",
+    re.IGNORECASE,
 )
 _WARNS: Final = re.compile(r"\bWARNING\b|Warning:|^warn(ing)?\b", re.IGNORECASE)
 _SHAPED: Final = re.compile(  # a line by which some program told that it failed
@@ -57,34 +58,21 @@ _SHAPED: Final = re.compile(  # a line by which some program told that it failed
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
-    """One error: its line first. `chain`: those that were raised of each other share a number.
-    `frame`: the file and the function in which it was raised, as a traceback tells them."""
-
-    lines: tuple[str, ...]
-    chain: int
-    frame: str = ""
-
-    @property
-    def is_wrapper(self) -> bool:
-        """It only tells that another process failed."""
-        return bool(_WRAPPED.search(self.lines[0]))
-
-    @property
-    def is_own(self) -> bool:
-        """The program's own mistake, whatever was printed before."""
-        return bool(_OWN.match(self.lines[0]))
-
-
-@dataclass(frozen=True, slots=True)
 class Printed:
-    """`raised`: the oldest first. `last`: its last lines, the newest last, and the `warnings` of
-    them apart."""
+    """The end of a log.
+
+    Args:
+        raised: its errors, the oldest first.
+        last: its last lines, the newest last.
+        warnings: those of the last lines that warn.
+        chatter: those of the last lines that programs print which go on.
+    """
 
     text: str
     raised: tuple[Raised, ...]
     last: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    chatter: tuple[str, ...] = ()
 
     @property
     def ends_raising(self) -> bool:
@@ -93,10 +81,9 @@ class Printed:
         return any(line in newest for line in self.last[-FRESH_LINES:])
 
     @property
-    def is_left_by_threads(self) -> bool:
-        """Whether an error ended the program, and a C++ thread that still ran aborted the process
-        while the interpreter shut down."""
-        return self.ends_raising and any(_UNJOINED in line for line in self.last[-FRESH_LINES:])
+    def ends_by_threads(self) -> bool:
+        """Whether a C++ thread that still ran aborted the process."""
+        return any(_UNJOINED in line for line in self.last[-FRESH_LINES:])
 
     @property
     def newest(self) -> str:
@@ -109,16 +96,52 @@ class Printed:
     @property
     def complaint(self) -> str:
         """The last line that has the shape of an error, in whatever language; "" for none."""
-        return next((line for line in reversed(self.last) if _SHAPED.search(line)), "")
+        shaped = [at for at, line in enumerate(self.last) if _SHAPED.search(line)]
+        own = [at for at in shaped if not _is_wrapper(self.last[at])]
+        return next((sentence(self.last, at) for at in reversed(own or shaped)), "")
+
+    @property
+    def parting(self) -> str:
+        """The last line where it reads as a reason: a sentence, not of a shape that came before;
+        "" where it is of the program's work."""
+        last = self.last[-1] if self.last else ""
+        shapes = Counter(_NUMBERS.sub("0", _cut(row)) for row in self.text.split("\n"))
+        is_alone = shapes[_NUMBERS.sub("0", last)] == 1
+        words = len(_WORDS.findall(last))
+        is_sentence = words >= PARTING_WORDS and _WORK.search(last) is None
+        return last if is_sentence and is_alone else ""
+
+    @property
+    def assertion(self) -> str:
+        """The last check of a kernel or of C that failed; "" for none."""
+        rows = (row for row in reversed(self.text.split("\n")) if "Assertion" in row)
+        return next((_cut(row) for row in rows if _ASSERTED.search(row[:LINE_CHARACTERS])), "")
+
+
+def _is_wrapper(line: str) -> bool:
+    return _WRAPPERS.search(line) is not None or is_of_wrapper(line)
 
 
 @lru_cache(maxsize=256)  # a failed attempt is looked at again and again until it is over
 def printed(tail: str) -> Printed:
     text = _plain(tail)
-    lines = [_cut(line) for line in text.split("\n") if line.strip()]
-    last = [line for line in lines[-LAST_LINES:] if not _WARNS.search(line)]
-    warnings = [line for line in lines[-LAST_LINES:] if _WARNS.search(line)]
-    return Printed(text, tuple(_raised(text))[-MOST_RAISED:], tuple(last), tuple(warnings))
+    outside = outside_tracebacks(text.split("\n"))
+    rows = [_cut(row) for row in outside if row.strip()]
+    chatter = [row for row in rows if is_chatter(row)]
+    lines = [row for row in rows if not is_chatter(row)][-LAST_LINES:]
+    return Printed(
+        text,
+        tuple(raised_in(text))[-MOST_RAISED:],
+        tuple(line for line in lines if not _WARNS.search(line)),
+        tuple(line for line in lines if _WARNS.search(line)),
+        tuple(chatter[-LAST_LINES:]),
+    )
+
+
+def parted(tail: str) -> tuple[str, str]:
+    """Return the last error of a long log, and its end; "" where they are not apart."""
+    earlier, gap, end = tail.rpartition(GAP)
+    return (earlier, end) if gap else ("", tail)
 
 
 def _plain(tail: str) -> str:
@@ -133,6 +156,8 @@ def _shown(row: str) -> str:
 
 def _undressed(row: str) -> str:
     inner, at = row.strip(), 0
+    if (group := _GROUP.match(row)) is not None:
+        return row[group.end() :]
     if len(inner) > 1 and inner[0] in _SIDES and inner[-1] in _SIDES:
         return (inner[2:-1] if inner[1:2].isspace() else inner[1:-1]).rstrip()
     if inner and _RIMS.issuperset(inner):
@@ -144,31 +169,3 @@ def _undressed(row: str) -> str:
 
 def _cut(line: str) -> str:
     return line.strip()[:LINE_CHARACTERS]
-
-
-def _raised(text: str) -> Iterator[Raised]:
-    """The errors below tracebacks, and lines that can only be such; none that Python ignored."""
-    error: list[str] = []
-    chain, inside, ignored, frame = 0, False, False, ""
-    for row in [*text.split("\n"), ""]:
-        if error and (not row.strip() or len(error) >= ERROR_LINES or _begins(row)):
-            if not ignored:
-                yield Raised(tuple(error), chain, frame)
-            error, ignored, frame = [], False, ""
-        if _IGNORED.match(row):
-            ignored = True
-        elif _CHAINED.match(row):
-            chain -= 1  # the traceback that follows counts it up again
-        elif _TRACEBACK.match(row):
-            inside, chain = True, chain + 1
-        elif not error and (at := _FRAME.match(row)) is not None:
-            frame = f"{at[1][-LINE_CHARACTERS:]}:{at[2][:LINE_CHARACTERS]}"
-        elif error:
-            error.append(_cut(row))
-        elif (inside and row[:1].strip() and _RAISED.match(row)) or _BARE.match(row):
-            error, inside = [_cut(row)], False
-
-
-def _begins(row: str) -> bool:
-    """Whether something other begins than a further line of the same message."""
-    return any(one.match(row) for one in (_TRACEBACK, _CHAINED, _IGNORED, _ENDS, _BARE))

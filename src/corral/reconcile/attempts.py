@@ -299,6 +299,8 @@ def blame(
             failed_on=node,
             failure=failure,
             quote="",
+            failed_at="",
+            next_step=None,
             ended_at=at,
             exit_code=exit_code,
         )

@@ -51,15 +51,17 @@ def diagnosed(
     if failure is None:
         return attempt
     if _is_the_images(failure, spec):
-        failure = replace(failure, kind=FailureKind.PERMISSION)
+        failure = replace(failure, kind=FailureKind.PERMISSION, step=None)
     exit = next((one.exit for one in ends if one.rank == failure.rank), None)
     by_full_disk = exit is not None and exit.disk_full and failure.kind in OF_FULL_DISK
     if by_full_disk:
-        failure = replace(failure, kind=FailureKind.DISK_FULL)
+        failure = replace(failure, kind=FailureKind.DISK_FULL, step=None)
     return replace(
         attempt,
         failure=failure.kind,
         quote=failure.quote,
+        failed_at=failure.place,
+        next_step=failure.step,
         culprit=failure.culprit,
         failed_on=failure.node,
         evidence=_evidence(failure, exit),

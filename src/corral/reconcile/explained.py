@@ -30,11 +30,12 @@ def explained(draft: Draft, attempt: Attempt) -> Attempt:
     ended = attempt.ended_at or 0.0
     node, ailment, rule = min(found, key=lambda one: abs(ended - one[1].noticed_at))
     if not rule.is_machine:
-        return replace(attempt, failure=rule.by, evidence=ailment.text)
+        return replace(attempt, failure=rule.by, next_step=None, evidence=ailment.text)
     return replace(
         attempt,
         cause=Cause.INFRA,
         failure=rule.by,
+        next_step=None,
         culprit=culprit_of(node, ailment),
         evidence=ailment.text,
         failed_on=node.id,

@@ -10,7 +10,7 @@ from corral.domain import forecast as forecasts
 from corral.domain import place as places
 from corral.domain import resources as needs
 from corral.domain.facts import Progress as Beat
-from corral.domain.failure import FAILURES
+from corral.domain.failure import FAILURES, next_step
 from corral.domain.job import CheckpointRule, JobSpec
 from corral.domain.moment import Warn
 from corral.domain.saves import kept_saves
@@ -155,7 +155,7 @@ class Bottleneck(Answer):
 class Attempt(Answer):
     """One try. `cause` says whose budget paid: none, user, infra or wish; `failure` what it failed
     of, `next` what to do about it, and `quote` the line of its log that shows it, for those who may
-    read the log."""
+    read the log. `failed_at`: file and line of the program that raised the error."""
 
     number: int
     nodes: list[str]
@@ -170,6 +170,7 @@ class Attempt(Answer):
     failure: str | None = None
     next: str = ""
     quote: str = ""
+    failed_at: str = ""
     exit_code: int | None
     resume_step: int | None
     last_step: int | None
@@ -181,8 +182,9 @@ class Attempt(Answer):
         own: dict[str, Any] = {"nodes": list(one.nodes), "next": "", "images": list(one.images)}
         own |= {"seats": [Seat.of(seat) for seat in one.seats]}
         own |= {"quote": one.quote if whole else ""}
+        own |= {"failed_at": one.failed_at if whole else ""}
         if one.failure is not None:
-            own["next"] = FAILURES[one.failure].next
+            own["next"] = next_step(one.failure, one.next_step, own["failed_at"])
         rest = {name: getattr(one, name) for name in cls.model_fields if name not in own}
         return cls.model_validate(own | rest)
 
@@ -326,7 +328,8 @@ class Forecast(Answer):
 
 class Failed(Answer):
     """What an attempt failed of: the class, who is to blame, what shows it, and what to do next.
-    `quote`: the line of its log, for those who may read the log."""
+    `quote`: the line of its log, for those who may read the log; `failed_at`: file and line of the
+    program that raised the error, for them too."""
 
     attempt: int
     failure: str
@@ -334,6 +337,7 @@ class Failed(Answer):
     culprit: str
     evidence: str
     quote: str
+    failed_at: str = ""
     next: str
 
     @classmethod
@@ -348,7 +352,10 @@ class Failed(Answer):
             culprit=one.culprit,
             evidence=one.evidence,
             quote=one.quote if whole else "",
-            next=meaning.next.replace("{job}", one.job),
+            failed_at=one.failed_at if whole else "",
+            next=next_step(one.failure, one.next_step, one.failed_at if whole else "").replace(
+                "{job}", one.job
+            ),
         )
 
 

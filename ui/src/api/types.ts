@@ -36,6 +36,7 @@ export interface Attempt {
   ended_at: number | null;
   evidence: string;
   exit_code: number | null;
+  failed_at: string;
   failure: string | null;
   idle_since: number | null;
   images: string[];
@@ -246,6 +247,7 @@ export interface Failed {
   attempt: number;
   culprit: string;
   evidence: string;
+  failed_at: string;
   failure: string;
   next: string;
   quote: string;

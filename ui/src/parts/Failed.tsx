@@ -34,6 +34,14 @@ export function Failed({ is: one }: { is: Found }) {
         </>
       )}
       <Quote line={one.quote} />
+      {one.failed_at && (
+        <>
+          <dt>Raised at</dt>
+          <dd>
+            <code>{one.failed_at}</code>
+          </dd>
+        </>
+      )}
       <dt>To do</dt>
       <dd>{one.next}</dd>
     </dl>

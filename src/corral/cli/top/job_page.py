@@ -92,7 +92,8 @@ def _why(job: "api.JobDetail", why: "api.Why | None", width: int) -> list[Line]:
         texts = [why.reason] if why.reason else []
         if why.failed is not None and job.state == "FAILED":
             failed = why.failed
-            quote = f" ({failed.quote})" if failed.quote else ""
+            at = f", {failed.failed_at}" if failed.failed_at else ""
+            quote = f" ({failed.quote}{at})" if failed.quote else ""
             texts += [f"{failed.text}: {failed.evidence}{quote}", f"next: {failed.next}"]
         texts += [why.forecast.text] if why.forecast is not None else []
         texts += [why.holders] if why.holders else []

@@ -1,0 +1,75 @@
+"""Advice on failures that is more specific than that of a class: by language, signal or tool."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class NextStep(StrEnum):
+    """Advice that is more specific than that of a class. Its sentence is in NEXT_STEPS."""
+
+    ILLEGAL_INSTRUCTION = "illegal-instruction"
+    BUS_ERROR = "bus-error"
+    ARITHMETIC = "arithmetic-error"
+    SEGMENTATION = "segmentation-fault"
+    ABORTED = "aborted"
+    TERMINATED = "terminated"
+    RECURSION = "recursion"
+    STANDARD_INPUT = "standard-input"
+    JAVA_HEAP = "java-heap"
+    NODE_HEAP = "node-heap"
+    KV_CACHE = "kv-cache"
+    STATE_DICT = "state-dict"
+    HUB = "model-hub"
+    MODULE_FILES = "module-files"
+    RUST = "rust-panic"
+    GO = "go-panic"
+    JAVA = "java-exception"
+    JULIA = "julia-error"
+    R = "r-error"
+    NODE = "node-error"
+    CPP = "cpp-exception"
+    COMPILER = "compiler-error"
+    SANITIZER = "sanitizer-report"
+    MPI_ABORT = "mpi-abort"
+    MPI_SLOTS = "mpi-slots"
+
+
+NEXT_STEPS: Final[Mapping[NextStep, str]] = {
+    NextStep.ILLEGAL_INSTRUCTION: "it was built for another CPU (SIGILL): build it for the node's, "
+    "without -march=native of another machine, or install another package",
+    NextStep.BUS_ERROR: "a mapped file was truncated, or /dev/shm or a disk is full (SIGBUS): "
+    "check the files that it maps, and df -h /dev/shm",
+    NextStep.ARITHMETIC: "an integer was divided by zero or overflowed (SIGFPE): run it under gdb",
+    NextStep.SEGMENTATION: "run it under gdb, or with PYTHONFAULTHANDLER=1 if it is Python; deep "
+    "recursion needs a larger stack: ulimit -s unlimited",
+    NextStep.ABORTED: "a check of its own failed (SIGABRT): the lines before the end of its log "
+    "tell which; run it under gdb for the call stack",
+    NextStep.TERMINATED: "a process or a person sent SIGTERM: look for a timeout, kill or scancel "
+    "in its scripts; the kernel sends SIGKILL when memory is full",
+    NextStep.RECURSION: "a function calls itself without an end: mend it; a higher limit only "
+    "delays the error",
+    NextStep.STANDARD_INPUT: "ranks have no standard input: pass the answer as an argument or a "
+    "file, or use the program's --yes",
+    NextStep.JAVA_HEAP: "raise the JVM's heap (-Xmx), within the memory of resources:",
+    NextStep.NODE_HEAP: "raise the heap of Node.js: NODE_OPTIONS=--max-old-space-size=MB, within "
+    "the memory of resources:",
+    NextStep.KV_CACHE: "lower max_model_len or raise gpu_memory_utilization; or use more GPUs",
+    NextStep.STATE_DICT: "the file can be read, but the model in the code has other layers or "
+    "sizes: compare it with the configuration that the checkpoint was saved with",
+    NextStep.HUB: "download the model on a node with access to the hub first, or check the proxy, "
+    "HF_HUB_OFFLINE and HF_HOME",
+    NextStep.MODULE_FILES: "list what the node has: module avail, module spider NAME",
+    NextStep.RUST: "look at the line of the panic; RUST_BACKTRACE=1 prints the call stack",
+    NextStep.GO: "look at the first goroutine below the message in its log",
+    NextStep.JAVA: "look at the first line of its stack trace that is of the program's packages",
+    NextStep.JULIA: "look at the first frame of its stack trace that is of the program's files",
+    NextStep.R: "look at the call that the message names; options(error = traceback) prints more",
+    NextStep.NODE: "look at the file and line above the message in its log",
+    NextStep.CPP: "catch the exception, or run it under gdb with: catch throw",
+    NextStep.COMPILER: "mend the line that the compiler names; then submit again",
+    NextStep.SANITIZER: "look at the call stack below the report in its log",
+    NextStep.MPI_ABORT: "look at what that rank printed before MPI_ABORT",
+    NextStep.MPI_SLOTS: "compare -n of mpirun with nodes: and ranks of the job, or pass "
+    "--oversubscribe",
+}

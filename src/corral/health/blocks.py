@@ -1,0 +1,95 @@
+"""First lines of errors in other languages than Python, and the lines that continue them."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from corral.domain.next_steps import NextStep
+
+CHATTER_CHARACTERS: Final = 300
+JOINED_LINES: Final = 3  # of a message whose lines end in a colon
+
+# Each repeat has an end, and each expression is tried at the start of a line only.
+_JAVA_NAME: Final = r"(?:[a-z][\w$]{0,40}\.){1,12}[A-Z][\w$.]{0,80}"
+_OPENINGS: Final = (
+    (NextStep.RUST, re.compile(r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?panicked at ")),
+    (NextStep.GO, re.compile(r"^(?:panic: |fatal error: (?!.{0,99}No such file))")),
+    (NextStep.CPP, re.compile(r"^terminate called after throwing")),
+    (
+        NextStep.JAVA,
+        re.compile(
+            rf"^(?:Exception in thread \"|Caused by: (?={_JAVA_NAME})"
+            rf"|{_JAVA_NAME}(?:Exception|Error)\b)"
+        ),
+    ),
+    (NextStep.JULIA, re.compile(r"^ERROR: (?:LoadError: |\w{1,60}(?:Error|Exception)\b)")),
+    (NextStep.R, re.compile(r"^Error (?:in .{1,200}:|: |\(from )|^Error: (?=.{0,200}\brlang\b)")),
+    (NextStep.NODE, re.compile(r"^(?:Uncaught )?\w{0,40}Error(?: \[\w{1,60}\])?: ")),
+    (
+        NextStep.COMPILER,
+        re.compile(r"^[^\s:]{1,200}:\d{1,9}:(?:\d{1,9}:)? (?:fatal )?error: |^error\[E\d{4}\]: "),
+    ),
+    (
+        NextStep.COMPILER,
+        re.compile(r"^.{0,200}: (?:undefined reference to |cannot find -l)|^ld: symbol\(s\) not"),
+    ),
+    (
+        NextStep.SANITIZER,
+        re.compile(r"^==\d{1,9}==\s?ERROR: \w{1,40}Sanitizer: |^.{1,200}: runtime error: "),
+    ),
+    (NextStep.MPI_SLOTS, re.compile(r"^There are not enough slots available")),
+    (NextStep.MPI_ABORT, re.compile(r"^MPI_ABORT was invoked on rank \d")),
+    (
+        None,
+        re.compile(
+            r"^(?:Fatal error|FATAL ERROR|Fatal|FATAL|ERROR|Error|error|fatal)(?: \w{1,20})?: ?$"
+            r"|^Fatal Python error: |^.{0,80}\bhas detected the following error:"
+        ),
+    ),
+)
+_FRAMES: Final = re.compile(  # what follows a message and does not belong to it
+    r"^(?:\s{1,40}at |\tat |goroutine \d|Stacktrace:|stack backtrace:|note: |\[signal |Calls: "
+    r"|exit status \d|Execution halted|Node\.js v\d|\s{0,9}#\d{1,3} |\s{0,9}\d{1,5} \| "
+    r"|\s{0,40}\| |-{20,}$|Current thread 0x|Thread 0x|in expression starting at)"
+)
+_CHATTER: Final = re.compile(  # lines of programs that go on: no line of them ends one
+    r"^wandb: (?!ERROR|CommError)|\bNCCL (?:INFO|TRACE)\b|\d{1,3}%\|.{0,200}\| |\bPMIX ERROR: "
+    r"|^.{0,60}\b(?:INFO|DEBUG|TRACE)\b|level\"?[=:] ?\"?(?:info|debug|trace)\b"
+    r"|\b(?:re-?try(?:ing)?|retries left|backing off)\b|\battempt \d{1,9} ?(?:of|/) ?\d"
+    r"|^-{8,}$|^={8,}$",
+    re.IGNORECASE,
+)
+_GOES_ON: Final = re.compile(r"[:,]$|panicked at .{1,250}:\d{1,9}:\d{1,9}:$")
+_WHAT: Final = re.compile(r"^\s{0,9}what\(\):\s")
+
+
+def opening(row: str) -> tuple[NextStep | None] | None:
+    """Return the advice of the language whose error begins here, in a tuple; None for no error."""
+    return next(((step,) for step, words in _OPENINGS if words.match(row)), None)
+
+
+def is_frame(row: str) -> bool:
+    """Return whether this line is of a stack trace, or ends a message otherwise."""
+    return _FRAMES.match(row) is not None
+
+
+def is_chatter(row: str) -> bool:
+    """Return whether it is a line of programs that go on: a retry, progress, a level below errors."""
+    return _CHATTER.search(row[:CHATTER_CHARACTERS]) is not None
+
+
+def is_unfinished(row: str) -> bool:
+    """Return whether the next line belongs to the same sentence."""
+    return _GOES_ON.search(row.rstrip()) is not None
+
+
+def sentence(lines: Sequence[str], first: int = 0) -> str:
+    """Return the line and what continues it: the next where it ends in a colon, and `what():`."""
+    text, last = lines[first], first
+    while last + 1 < len(lines) and last - first < JOINED_LINES:
+        is_what = last == first and _WHAT.match(lines[last + 1]) is not None
+        if not (is_what or is_unfinished(lines[last])):
+            break
+        last += 1
+        text = f"{text} {lines[last]}"
+    return text

@@ -1,0 +1,177 @@
+"""Errors in the end of a log: below tracebacks of Python, and as other languages print them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from corral.domain.next_steps import NextStep
+from corral.health.blocks import is_chatter, is_frame, is_unfinished, opening
+from corral.health.patterns import LINE_CHARACTERS
+
+ERROR_LINES: Final = 12  # of one message; more is a listing
+NEAR_ROWS: Final = 3  # an abort so soon after a traceback is of the same end
+
+ROW_CHARACTERS: Final = 1000
+
+_TRACEBACK: Final = re.compile(r"^(\S.*)?\bTraceback \(most recent call last\)")
+_RAISED: Final = re.compile(r"^[A-Za-z_][\w.]*(?::\s|:?$)")
+_BARE: Final = re.compile(  # as raised, where the lines above it are cut off or in a box
+    r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Invalid)(?::\s|:?$)"
+)
+_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d{1,9}),? in (\S+)')
+_INSTALLED: Final = re.compile(  # code that is not the user's own
+    r"(?:site|dist)-packages/|/lib/python\d|^<|^python\d|/\.pyenv/"
+)
+_CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
+_CAUSED: Final = "Caused by: "  # of Java: the error above it is its consequence
+_IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in atexit)")
+_ENDS: Final = re.compile(
+    r"^(\[[EWIFD][\d\]]|[EWIF]\d{4} |frame #|Exception raised from|terminate called"
+    r"|\d{4}-\d\d-\d\d[ T]|\W?(DEBUG|INFO|WARN(ING)?|ERROR)\b)"
+)
+_WRAPPED: Final = re.compile(
+    r"ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|"
+    r"See root cause above|exited unexpectedly|process\w{0,9} (has )?(died|failed|terminated)\b|"
+    r"RayTaskError|ActorDiedError|SystemExit|^Caught \w{1,99} in |^EOFError$|ExceptionGroup: |"
+    r"^MPI_ABORT was invoked|_RemoteTraceback",
+    re.IGNORECASE,
+)
+_OWN: Final = re.compile(  # Python's words for a mistake of the program: no machine raises them
+    r"^(ZeroDivision|Key|Type|Attribute|Index|Name|UnboundLocal|NotImplemented|Lookup|Recursion|"
+    r"Assertion|Overflow)Error\b"
+)
+_AT: Final = re.compile(r"^\s{1,40}at ")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One error, its message first.
+
+    Args:
+        lines: of its message.
+        chain: errors that were raised of each other share a number.
+        frame: file and function in which it was raised, as a traceback of Python shows them.
+        place: file and line of the newest frame that is not of an installed library.
+        step: advice by its language.
+    """
+
+    lines: tuple[str, ...]
+    chain: int
+    frame: str = ""
+    place: str = ""
+    step: NextStep | None = None
+
+    @property
+    def is_wrapper(self) -> bool:
+        """It only tells that another process failed."""
+        return is_of_wrapper(self.lines[0])
+
+    @property
+    def is_own(self) -> bool:
+        """The program's own mistake, whatever was printed before."""
+        return bool(_OWN.match(self.lines[0]))
+
+
+def is_of_wrapper(line: str) -> bool:
+    """Return whether the line only tells that another process failed."""
+    return _WRAPPED.search(line) is not None
+
+
+def outside_tracebacks(rows: Iterable[str]) -> Iterator[str]:
+    """Yield the rows that are no frames of Python, and no heads of tracebacks."""
+    is_inside = False
+    for row in rows:
+        if _TRACEBACK.match(row) is not None:
+            is_inside = True
+        elif not (is_inside and row[:1].isspace()) and _FRAME.match(row) is None:
+            is_inside = False
+            yield row
+
+
+def raised_in(text: str) -> Iterator[Raised]:
+    """Yield the errors, oldest first; none that Python ignored."""
+    reading = _Reading()
+    for row in [*text.split("\n"), ""]:
+        yield from reading.take(row)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The state between two rows: the error that is read, and the traceback that leads to it."""
+
+    error: list[str] = field(default_factory=list)
+    step: NextStep | None = None
+    chain: int = 0
+    is_inside: bool = False
+    is_ignored: bool = False
+    frame: str = ""
+    place: str = ""
+    rows_since_python: int = NEAR_ROWS + 1
+
+    def take(self, row: str) -> Iterator[Raised]:
+        row = row[:ROW_CHARACTERS]
+        self.rows_since_python += 1
+        if self.error and self._is_over(row):
+            yield from self._finished(row)
+        if _IGNORED.match(row):
+            self.is_ignored = True
+        elif _CHAINED.match(row):
+            self.chain -= 1  # the traceback that follows counts it up again
+        elif _TRACEBACK.match(row):
+            self.is_inside, self.place = True, ""
+            self.chain += 1
+        elif (at := _FRAME.match(row)) is not None:
+            self._note_frame(at)
+        elif self.error:
+            if row.strip():
+                self.error.append(_cut(row))
+        elif not self._begin_python(row):
+            self._begin_other(row)
+
+    def _is_over(self, row: str) -> bool:
+        if not row.strip():
+            return not is_unfinished(self.error[-1])
+        if len(self.error) >= ERROR_LINES or is_frame(row) or is_chatter(row):
+            return True
+        begins = any(one.match(row) for one in (_TRACEBACK, _CHAINED, _IGNORED, _ENDS, _BARE))
+        return begins or row.startswith(_CAUSED)
+
+    def _finished(self, row: str) -> Iterator[Raised]:
+        is_bare_abort = self.step == NextStep.CPP and len(self.error) == 1
+        if not self.is_ignored and not is_bare_abort:
+            step = self.step
+            if step is None and _AT.match(row):
+                step = NextStep.NODE
+            one = Raised(tuple(self.error), self.chain, self.frame, self.place, step)
+            if self.step is None:
+                self.rows_since_python = 0
+            yield one
+        self.error, self.step, self.frame, self.place = [], None, "", ""
+        self.is_ignored = False
+
+    def _note_frame(self, at: "re.Match[str]") -> None:
+        file, line, function = at[1], at[2], at[3]
+        self.frame = f"{file[-LINE_CHARACTERS:]}:{function[:LINE_CHARACTERS]}"
+        if _INSTALLED.search(file) is None:
+            self.place = f"{file[-LINE_CHARACTERS:]}:{line}"
+
+    def _begin_python(self, row: str) -> bool:
+        is_below = self.is_inside and row[:1].strip() != "" and _RAISED.match(row) is not None
+        if not is_below and not _BARE.match(row):
+            return False
+        self.error, self.is_inside = [_cut(row)], False
+        return True
+
+    def _begin_other(self, row: str) -> None:
+        if (found := opening(row)) is None or self.is_inside:
+            return
+        (step,) = found
+        if step == NextStep.CPP and self.rows_since_python <= NEAR_ROWS:
+            return  # the interpreter was on its way out after an error
+        self.error, self.step = [_cut(row)], step
+        self.chain += not row.startswith(_CAUSED)
+
+
+def _cut(line: str) -> str:
+    return line.strip()[:LINE_CHARACTERS]

@@ -17,9 +17,10 @@ from corral.api.errors import RequestInvalid
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
 from corral.domain.ids import NodeId
-from corral.health import causes, frames, patterns, printed, waits
+from corral.health import blocks, causes, frames, patterns, printed, raised, waits
 from corral.health.causes import failure_of
-from corral.health.patterns import LINE_CHARACTERS, PATTERNS
+from corral.health.patterns import PATTERNS
+from corral.health.words import LINE_CHARACTERS
 
 ops: Any = import_module("re._constants")
 parser: Any = import_module("re._parser")
@@ -27,7 +28,7 @@ SMALL, LARGE = 16 * 1024, 64 * 1024
 MOST_RATIO = 10.0  # at four times the size: 4 is linear, 16 quadratic
 NOISE_SECONDS = 0.05  # below it a ratio says nothing
 LINE_SECONDS = 0.02  # for a line, of which 300 characters are looked at
-OF_LINES = (patterns, frames, causes)  # what they match is cut to LINE_CHARACTERS
+OF_LINES = (patterns, frames, causes, blocks, raised)  # what they match is cut to LINE_CHARACTERS
 
 
 def found_in(value: object) -> Iterator["re.Pattern[str]"]:

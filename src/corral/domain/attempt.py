@@ -124,8 +124,9 @@ class Attempt:
 
     `failed_on`: the node that its failure is blamed on; `failure` what it failed of, and `quote`
     the line of its log that shows it, for those who may read the log. `failed_at`: file and line
-    of the program that raised it; `next_step`: advice beside that of its class. `warned_at`: when its end was
-    announced. `images`: digests of the images that its ranks have run in; its nodes may differ.
+    of the program that raised it; `next_step`: advice beside that of its class. `warned_at`: when
+    its end was announced. `images`: digests of the images that its ranks have run in; its nodes
+    may differ.
     """
 
     job: JobId

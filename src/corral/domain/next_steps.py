@@ -33,6 +33,7 @@ class NextStep(StrEnum):
     SANITIZER = "sanitizer-report"
     MPI_ABORT = "mpi-abort"
     MPI_SLOTS = "mpi-slots"
+    FIRST_LINE = "first-line"
 
 
 NEXT_STEPS: Final[Mapping[NextStep, str]] = {
@@ -70,6 +71,7 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     NextStep.COMPILER: "mend the line that the compiler names; then submit again",
     NextStep.SANITIZER: "look at the call stack below the report in its log",
     NextStep.MPI_ABORT: "look at what that rank printed before MPI_ABORT",
+    NextStep.FIRST_LINE: "look at the file and line that the message names",
     NextStep.MPI_SLOTS: "compare -n of mpirun with nodes: and ranks of the job, or pass "
     "--oversubscribe",
 }

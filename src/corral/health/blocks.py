@@ -38,11 +38,26 @@ _OPENINGS: Final = (
         re.compile(r"^==\d{1,9}==\s?ERROR: \w{1,40}Sanitizer: |^.{1,200}: runtime error: "),
     ),
     (NextStep.MPI_SLOTS, re.compile(r"^There are not enough slots available")),
-    (NextStep.MPI_ABORT, re.compile(r"^MPI_ABORT was invoked on rank \d")),
+    (
+        NextStep.MPI_ABORT,
+        re.compile(r"^MPI_ABORT was invoked on rank \d|^application called MPI_Abort\("),
+    ),
+    (NextStep.FIRST_LINE, re.compile(r"^.{1,900} at \S{1,200} line \d{1,9}\.$")),  # Perl
+    (NextStep.FIRST_LINE, re.compile(r"^\S{1,200}:\d{1,9}:in [`'].{1,200}': .{1,200}\(\w+")),
+    (
+        NextStep.FIRST_LINE,  # C#, PHP, Elixir, Erlang, Nim, Lua, OCaml and Swift, Fortran, Zig
+        re.compile(
+            r"^(?:Unhandled exception[.:]|(?:PHP )?Fatal error: |\*\* \(\w{1,60}\) "
+            r"|Error: unhandled exception: |luajit: |lua: |Fortran runtime error: "
+            r"|thread \d{1,9} panic: |forrtl: (?:severe|error) |error: Uncaught )"
+        ),
+    ),
+    (NextStep.ABORTED, re.compile(r"^F\d{4} [\d:.]{8,20} |^\S{0,200} ?Check failed: ")),  # glog
     (
         None,
         re.compile(
-            r"^(?:Fatal error|FATAL ERROR|Fatal|FATAL|ERROR|Error|error|fatal)(?: \w{1,20})?: ?$"
+            r"^\W{0,6}(?:\w{1,20} )?(?:Fatal error|FATAL(?: IO)? ERROR|Fatal|FATAL|ERROR|Error|"
+            r"error|fatal)(?: \w{1,20})?: ?$"
             r"|^Fatal Python error: |^.{0,80}\bhas detected the following error:"
         ),
     ),
@@ -56,7 +71,7 @@ _CHATTER: Final = re.compile(  # lines of programs that go on: no line of them e
     r"^wandb: (?!ERROR|CommError)|\bNCCL (?:INFO|TRACE)\b|\d{1,3}%\|.{0,200}\| |\bPMIX ERROR: "
     r"|^.{0,60}\b(?:INFO|DEBUG|TRACE)\b|level\"?[=:] ?\"?(?:info|debug|trace)\b"
     r"|\b(?:re-?try(?:ing)?|retries left|backing off)\b|\battempt \d{1,9} ?(?:of|/) ?\d"
-    r"|^-{8,}$|^={8,}$",
+    r"|^[-=*#%~]{8,}$|^= {2,}|^={3,} .{1,200} ={3,}$",  # rules, and the banner of MPICH
     re.IGNORECASE,
 )
 _GOES_ON: Final = re.compile(r"[:,]$|panicked at .{1,250}:\d{1,9}:\d{1,9}:$")
@@ -74,7 +89,7 @@ def is_frame(row: str) -> bool:
 
 
 def is_chatter(row: str) -> bool:
-    """Return whether it is a line of programs that go on: a retry, progress, a level below errors."""
+    """Return whether programs print the line that go on: retries, progress, levels below errors."""
     return _CHATTER.search(row[:CHATTER_CHARACTERS]) is not None
 
 

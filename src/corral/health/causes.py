@@ -18,15 +18,14 @@ from corral.health.blocks import sentence
 from corral.health.frames import kind_of_place
 from corral.health.patterns import (
     CUT_OFF,
-    LINE_CHARACTERS,
     MACHINE,
     PATTERNS,
-    Pattern,
     pattern_of,
 )
 from corral.health.printed import Printed, parted, printed
 from corral.health.raised import Raised
 from corral.health.waits import awaited, behind, inner_end, streams
+from corral.health.words import LINE_CHARACTERS, Pattern
 
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
 SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
@@ -240,14 +239,18 @@ def _step_of(log: Printed, exit: Exit) -> NextStep | None:
 def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     """Return the line that tells of a signal: of a crash or a kill, and of one that aborts itself
     any error; "" where the last lines are of its work."""
-    for at in range(len(log.last) - 1, -1, -1):
-        pattern = pattern_of(log.last[at])
+    newest, aborts = _newest(log.raised), _signal_of(exit) == _ABORT
+    if aborts and newest is not None and (newest.step is not None or log.ends_raising):
+        return sentence(newest.lines)
+    if aborts and log.assertion:
+        return log.assertion
+    for at, line in enumerate(log.last):
+        pattern = pattern_of(line)
         if pattern is not None and pattern.kind in _ENDS_BY_SIGNAL:
             return sentence(log.last, at)
-    if _signal_of(exit) != _ABORT:
-        return sentence(log.raised[-1].lines) if is_told and log.raised else ""
-    newest = _newest(log.raised)
-    return sentence(newest.lines) if newest is not None else log.assertion or log.complaint
+    if aborts:
+        return log.complaint
+    return sentence(log.raised[-1].lines) if is_told and log.raised else ""
 
 
 def _newest(raised: Sequence[Raised]) -> Raised | None:
@@ -258,7 +261,8 @@ def _newest(raised: Sequence[Raised]) -> Raised | None:
 
 def _by_place(newest: Raised) -> FailureKind | None:
     """What a library was doing that raised the newest error."""
-    return None if newest.is_own else kind_of_place(newest.frame)
+    kind = kind_of_place(newest.frame)
+    return kind if kind == FailureKind.VARIABLE or not newest.is_own else None
 
 
 def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> bool:
@@ -318,8 +322,12 @@ def _by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
             return None
         peers += hits
     if raised:
-        return _best([*reversed(_hits(log.last, machine_only=True)), *peers])
-    found = _best(reversed(_hits(log.last))) or _best(_hits(log.warnings))
+        is_python = raised[-1].step is None  # elsewhere an error may be explained below it
+        hits = reversed(_hits(log.last, machine_only=is_python))
+        return _best([*(hit for hit in hits if hit[0].kind not in _ENDS_BY_SIGNAL), *peers])
+    found = _best(reversed(_hits(log.last)))
+    if found is None and not log.is_stated:
+        found = _best(_hits(log.warnings))
     retried = _best(_hits(log.chatter)) if with_chatter else None
     if found is None:
         return None if log.complaint else retried
@@ -330,7 +338,7 @@ def _by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
 
 
 def _hit_of(one: Raised) -> Hit | None:
-    """Return the class of an error by its message; of a mistake of the program by the first line."""
+    """Return the class of an error by its message; of the program's own by the first line."""
     return _best(_hits(one.lines[:1] if one.is_own else one.lines))
 
 

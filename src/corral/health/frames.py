@@ -20,11 +20,14 @@ _READERS: Final = re.compile(
     r"/(pandas/io|pandas/core/internals|pyarrow|h5py|zarr|PIL|imageio|soundfile|torchaudio|"
     r"webdataset|litdata|streaming|tifffile|nibabel|pydicom|fastparquet|polars/io)\b[^:]*:"
 )
+_ENVIRONMENT: Final = re.compile(r"(?:<frozen os>|/os\.py):__getitem__$")  # os.environ[NAME]
 _WRITES: Final = re.compile(r":\w*(save|writ|dump|encod|clos|flush|append)\w*$|:__exit__$")
 
 
 def kind_of_place(frame: str) -> FailureKind | None:
     """What is wrong where a library raised it; `frame`: "FILE:FUNCTION", "" for not known."""
+    if _ENVIRONMENT.search(frame):
+        return FailureKind.VARIABLE
     if not frame or _WRITES.search(frame):
         return None
     if _LOADERS.search(frame):

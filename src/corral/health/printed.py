@@ -12,8 +12,8 @@ from typing import Final
 
 from corral.domain.diagnosis import GAP
 from corral.health.blocks import is_chatter, sentence
-from corral.health.patterns import LINE_CHARACTERS
 from corral.health.raised import Raised, is_of_wrapper, outside_tracebacks, raised_in
+from corral.health.words import LINE_CHARACTERS
 
 PARTING_WORDS: Final = 4
 LAST_LINES: Final = 15
@@ -36,7 +36,7 @@ _UNJOINED: Final = "terminate called without an active exception"
 _ASSERTED: Final = re.compile(r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed")
 _WRAPPERS: Final = re.compile(  # lines by which a launcher or a build tool repeats that one failed
     r"^make(?:\[\d{1,3}\])?: \*\*\* \[.{1,200}\] Error \d|^ninja: build stopped|^collect2: error: "
-    r"|^npm (?:ERR!|error) |^Execution halted|^exit status \d|^error: could not compile"
+    r"|^npm (?:ERR!|error)(?:$| A complete log| code | errno | To see |  )|^Execution halted|^exit status \d|^error: could not compile"
     r"|^error: aborting due to|Aborting\.{0,3}$|^==\d{1,9}==\s?ABORTING|^srun: error: .{1,99}: task"
     r"|^note: |^For more information|is not recoverable: exiting now$",
 )
@@ -48,11 +48,14 @@ _WORK: Final = re.compile(  # words of lines that tell of work
     r"|downloading|building|processing|training|giving)\b|it/s|%|\.\.\.$",
     re.IGNORECASE,
 )
+_STATED: Final = re.compile(
+    r"^\W{0,3}(?:FATAL|CRITICAL|ERROR)\b|^\S{1,80}: fatal: |^fatal: ", re.IGNORECASE
+)
 _WARNS: Final = re.compile(r"\bWARNING\b|Warning:|^warn(ing)?\b", re.IGNORECASE)
 _SHAPED: Final = re.compile(  # a line by which some program told that it failed
     r"\b(error|errors|exception|fatal|panic|panicked|failed|failure|abort(ed|ing)?|cannot|"
     r"could not|unable to|invalid|traceback|refus(ed|ing)|not found|giving up|no such|unbound)\b|"
-    r"\w(Error|Exception)\b|\*\*\* |^E\d{4} ",
+    r"\w(Error|Exception)\b|\*\*\* |^E\d{4} |\bERR!",
     re.IGNORECASE,
 )
 
@@ -99,6 +102,11 @@ class Printed:
         shaped = [at for at, line in enumerate(self.last) if _SHAPED.search(line)]
         own = [at for at in shaped if not _is_wrapper(self.last[at])]
         return next((sentence(self.last, at) for at in reversed(own or shaped)), "")
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the last line that has the shape of an error has its level, too."""
+        return _STATED.search(self.complaint) is not None
 
     @property
     def parting(self) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from corral.domain.next_steps import NextStep
 from corral.health.blocks import is_chatter, is_frame, is_unfinished, opening
-from corral.health.patterns import LINE_CHARACTERS
+from corral.health.words import LINE_CHARACTERS
 
 ERROR_LINES: Final = 12  # of one message; more is a listing
 NEAR_ROWS: Final = 3  # an abort so soon after a traceback is of the same end
@@ -34,7 +34,8 @@ _WRAPPED: Final = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|"
     r"See root cause above|exited unexpectedly|process\w{0,9} (has )?(died|failed|terminated)\b|"
     r"RayTaskError|ActorDiedError|SystemExit|^Caught \w{1,99} in |^EOFError$|ExceptionGroup: |"
-    r"^MPI_ABORT was invoked|_RemoteTraceback",
+    r"^MPI_ABORT was invoked|^application called MPI_Abort|_RemoteTraceback"
+    r"|^BEGIN failed--compilation aborted",
     re.IGNORECASE,
 )
 _OWN: Final = re.compile(  # Python's words for a mistake of the program: no machine raises them

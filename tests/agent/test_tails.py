@@ -1,9 +1,11 @@
 """What ranks that failed have printed last."""
 
 from pathlib import Path
+from time import process_time
 
 from corral.agent.tails import MOST_RANKS, TAIL_BYTES, tail_of, tails_of
 from corral.domain.attempt import Exit
+from corral.domain.diagnosis import GAP
 
 
 def test_the_end_of_a_log_goes_on_in_the_one_before_it_where_it_was_just_rotated(
@@ -25,3 +27,55 @@ def test_only_ranks_that_failed_are_told_and_of_many_the_first_to_fail(tmp_path:
     told = tails_of(tmp_path, exits)
     assert [rank for rank, _ in told] == list(range(40 - 2 * MOST_RANKS + 1, 40, 2))
     assert told[-1] == (39, "rank 39")
+
+
+TRACEBACK = 'Traceback (most recent call last):\n  File "t.py", line 3, in f\n    g()\n'
+
+
+def test_an_error_far_from_the_end_comes_before_it(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    kinds = ("uploads", "metrics", "traces", "spans", "events", "gauges", "counts", "sums", "dumps")
+    chatter = [
+        f"{kind} {number:x} {'abcdefghij'[number % 10]}" for kind in kinds for number in range(9)
+    ]
+    log.write_text(
+        "step\n" * 9 + TRACEBACK + "ValueError: no batch\n" + "\n".join(chatter * 2_000) + "\n"
+    )
+    assert log.stat().st_size > 1_000_000
+    tail = tail_of(log)
+    error, end = tail.split(GAP)
+    assert error.startswith("Traceback")
+    assert "ValueError: no batch" in error
+    assert end.endswith(chatter[-1] + "\n")
+    assert len(tail.encode()) <= TAIL_BYTES
+    assert GAP not in tail_of(log, search_bytes=1024)
+
+
+def test_rows_that_differ_in_their_numbers_only_are_left_out(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    rows = "".join(f"retry {number} of 9999 in {number * 2} s\n" for number in range(2_000))
+    log.write_text(TRACEBACK + "KeyError: 'a'\n" + rows)
+    tail = tail_of(log)
+    assert "KeyError: 'a'" in tail
+    assert GAP not in tail
+    assert tail.count("retry") == 2
+
+
+def test_a_traceback_with_many_frames_keeps_its_error(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    names = [a + b + c for a in "abcdef" for b in "abcdef" for c in "abcdef"]
+    frames = "".join(f'  File "{name}.py", line 3, in {name}\n    {name}()\n' for name in names)
+    noise = "".join(f"{name} {name[::-1]} ended\n" for name in names * 20)
+    log.write_text(TRACEBACK + frames + "RuntimeError: deep\n\n" + noise)
+    error, gap, _ = tail_of(log).partition(GAP)
+    assert gap
+    assert "RuntimeError: deep" in error
+
+
+def test_a_log_of_any_bytes_is_cut_in_time(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    for unit in (b"\0", b"\n", b"1 ", b"Traceback (most recent call last)", b" panicked at \n"):
+        log.write_bytes(unit * (6_000_000 // len(unit)))
+        began = process_time()
+        assert len(tail_of(log).encode()) <= TAIL_BYTES + len(GAP)
+        assert process_time() - began < 2.0

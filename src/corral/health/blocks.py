@@ -56,12 +56,14 @@ _OPENINGS: Final = (
     (
         None,
         re.compile(
-            r"^\W{0,6}(?:\w{1,20} )?(?:Fatal error|FATAL(?: IO)? ERROR|Fatal|FATAL|ERROR|Error|"
+            r"^(?:[\w.-]{1,30} )?[Ee]rror\b.{0,150}:$"
+            r"|^\W{0,6}(?:\w{1,20} )?(?:Fatal error|FATAL(?: IO)? ERROR|Fatal|FATAL|ERROR|Error|"
             r"error|fatal)(?: \w{1,20})?: ?$"
             r"|^Fatal Python error: |^.{0,80}\bhas detected the following error:"
         ),
     ),
 )
+_ANY_OPENING: Final = re.compile("|".join(words.pattern for _, words in _OPENINGS))
 _FRAMES: Final = re.compile(  # what follows a message and does not belong to it
     r"^(?:\s{1,40}at |\tat |goroutine \d|Stacktrace:|stack backtrace:|note: |\[signal |Calls: "
     r"|exit status \d|Execution halted|Node\.js v\d|\s{0,9}#\d{1,3} |\s{0,9}\d{1,5} \| "
@@ -75,11 +77,19 @@ _CHATTER: Final = re.compile(  # lines of programs that go on: no line of them e
     re.IGNORECASE,
 )
 _GOES_ON: Final = re.compile(r"[:,]$|panicked at .{1,250}:\d{1,9}:\d{1,9}:$")
+_REPORTS: Final = re.compile(r"^\S{1,200}: line \d{1,9}: +\d{1,9} [A-Z][a-z]")
 _WHAT: Final = re.compile(r"^\s{0,9}what\(\):\s")
+
+
+def is_report_of_shell(line: str) -> bool:
+    """Return whether a shell tells here how a process ended."""
+    return _REPORTS.match(line) is not None
 
 
 def opening(row: str) -> tuple[NextStep | None] | None:
     """Return the advice of the language whose error begins here, in a tuple; None for no error."""
+    if _ANY_OPENING.match(row) is None:
+        return None
     return next(((step,) for step, words in _OPENINGS if words.match(row)), None)
 
 

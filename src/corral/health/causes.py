@@ -14,7 +14,7 @@ from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.next_steps import NextStep
-from corral.health.blocks import sentence
+from corral.health.blocks import is_report_of_shell, sentence
 from corral.health.frames import kind_of_place
 from corral.health.patterns import (
     CUT_OFF,
@@ -323,8 +323,8 @@ def _by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
         peers += hits
     if raised:
         is_python = raised[-1].step is None  # elsewhere an error may be explained below it
-        hits = reversed(_hits(log.last, machine_only=is_python))
-        return _best([*(hit for hit in hits if hit[0].kind not in _ENDS_BY_SIGNAL), *peers])
+        beside = reversed(_hits(log.last, machine_only=is_python))
+        return _best([*(hit for hit in beside if hit[0].kind not in _ENDS_BY_SIGNAL), *peers])
     found = _best(reversed(_hits(log.last)))
     if found is None and not log.is_stated:
         found = _best(_hits(log.warnings))
@@ -349,4 +349,9 @@ def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
 
 def _best(hits: Iterable[Hit]) -> Hit | None:
     """The most specific that is no consequence; else the most specific."""
-    return min(hits, key=lambda hit: (hit[0].of_peers, PATTERNS.index(hit[0])), default=None)
+    return min(hits, key=_rank_of_hit, default=None)
+
+
+def _rank_of_hit(hit: Hit) -> tuple[bool, int, bool]:
+    pattern, line = hit
+    return pattern.of_peers, PATTERNS.index(pattern), is_report_of_shell(line)

@@ -13,7 +13,7 @@ from corral.domain.failure import FailureKind as F
 from corral.domain.signals import FULL, UNCORRECTED, SignalKind
 
 CLOCKS_SECONDS: Final = 3.0  # what is told so long after an end may have been before it
-_BETWEEN_RANKS: Final = frozenset({F.PEER, F.HANG, F.NETWORK, F.FABRIC})
+_BETWEEN_RANKS: Final = frozenset({F.PEER, F.HANG, F.RENDEZVOUS, F.NETWORK, F.FABRIC})
 _ON_A_GPU: Final = frozenset(
     {F.UNKNOWN, F.CRASH, F.GPU_PROGRAM, F.GPU_MISSING, F.GPU_FAULT, F.HANG}
 )

@@ -36,9 +36,12 @@ _UNJOINED: Final = "terminate called without an active exception"
 _ASSERTED: Final = re.compile(r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed")
 _WRAPPERS: Final = re.compile(  # lines by which a launcher or a build tool repeats that one failed
     r"^make(?:\[\d{1,3}\])?: \*\*\* \[.{1,200}\] Error \d|^ninja: build stopped|^collect2: error: "
-    r"|^npm (?:ERR!|error)(?:$| A complete log| code | errno | To see |  )|^Execution halted|^exit status \d|^error: could not compile"
-    r"|^error: aborting due to|Aborting\.{0,3}$|^==\d{1,9}==\s?ABORTING|^srun: error: .{1,99}: task"
-    r"|^note: |^For more information|is not recoverable: exiting now$",
+    r"|^npm (?:ERR!|error)(?:$| A complete log| code | errno | To see |  )|^Execution halted"
+    r"|^error: could not compile|^error: aborting due to|Aborting\.{0,3}$"
+    r"|^==\d{1,9}==\s?ABORTING|^srun: error: .{1,99}: task|^note: |^For more information"
+    r"|is not recoverable: exiting now$|Configuring incomplete, errors occurred|^FAILED: \S+\.o\b"
+    r"|\b(?:exit(?:ed|s)?|fail(?:ed|s)?|terminated|returned?|errored)\b.{0,40}\b(?:code|status)\b\W{0,3}-?\d"
+    r"|^BUILD FAILED|^Build failed|Look above for error message",
 )
 _NUMBERS: Final = re.compile(r"\d+")
 _WORDS: Final = re.compile(r"\b[A-Za-z]{2,30}\b")
@@ -133,17 +136,23 @@ def _is_wrapper(line: str) -> bool:
 @lru_cache(maxsize=256)  # a failed attempt is looked at again and again until it is over
 def printed(tail: str) -> Printed:
     text = _plain(tail)
-    outside = outside_tracebacks(text.split("\n"))
-    rows = [_cut(row) for row in outside if row.strip()]
-    chatter = [row for row in rows if is_chatter(row)]
-    lines = [row for row in rows if not is_chatter(row)][-LAST_LINES:]
-    return Printed(
-        text,
-        tuple(raised_in(text))[-MOST_RAISED:],
-        tuple(line for line in lines if not _WARNS.search(line)),
-        tuple(line for line in lines if _WARNS.search(line)),
-        tuple(chatter[-LAST_LINES:]),
-    )
+    last, warnings, chatter = _last_lines(text)
+    return Printed(text, tuple(raised_in(text))[-MOST_RAISED:], last, warnings, chatter)
+
+
+def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
+    """Return the last lines that are no chatter, those of them that warn, and chatter."""
+    rows = [_cut(row) for row in outside_tracebacks(text.split("\n")) if row.strip()]
+    lines: list[str] = []
+    chatter: list[str] = []
+    for row in reversed(rows):
+        if len(lines) == LAST_LINES:
+            break
+        (chatter if is_chatter(row) else lines).append(row)
+    lines.reverse()
+    last = tuple(line for line in lines if not _WARNS.search(line))
+    warnings = tuple(line for line in lines if _WARNS.search(line))
+    return last, warnings, tuple(reversed(chatter[:LAST_LINES]))
 
 
 def parted(tail: str) -> tuple[str, str]:

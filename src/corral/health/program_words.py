@@ -30,7 +30,7 @@ PROGRAM_WORDS: Final = (
         r"\b(loss|grad\w*|output\w*|logits|weights?) \w+( now)? (nan|inf)",
         r"(nan|inf)\b.*\b(loss|gradient|encountered|detected)",
         r"FloatingPointError|non-?finite|invalid values: *$|tensor\(\[*nan",
-        r"returned nan values",
+        r"returned nan values|\b(is|are|became) (now )?(nan|inf|infinite)\b",
         r"probability tensor contains either|(found|encountered|contains?) (a )?(NaN|inf)s?\b",
         r"cannot decrease scale|minimum loss scale|loss (is|has) (exploded|diverged)",
     ),
@@ -77,7 +77,7 @@ PROGRAM_WORDS: Final = (
     ),
     of(
         F.SYNTAX,
-        r"SyntaxError|IndentationError|TabError|syntax error|ParseError:",
+        r"SyntaxError|IndentationError|TabError|syntax error|ParseError:|parse error near",
         r"unexpected EOF while|Unterminated quoted string|bad substitution",
     ),
     of(

@@ -83,11 +83,15 @@ def outside_tracebacks(rows: Iterable[str]) -> Iterator[str]:
     """Yield the rows that are no frames of Python, and no heads of tracebacks."""
     is_inside = False
     for row in rows:
-        if _TRACEBACK.match(row) is not None:
+        if "Traceback" in row and _TRACEBACK.match(row) is not None:
             is_inside = True
-        elif not (is_inside and row[:1].isspace()) and _FRAME.match(row) is None:
+        elif not (is_inside and row[:1].isspace()) and not _is_frame(row):
             is_inside = False
             yield row
+
+
+def _is_frame(row: str) -> bool:
+    return 'File "' in row and _FRAME.match(row) is not None
 
 
 def raised_in(text: str) -> Iterator[Raised]:
@@ -119,10 +123,10 @@ class _Reading:
             self.is_ignored = True
         elif _CHAINED.match(row):
             self.chain -= 1  # the traceback that follows counts it up again
-        elif _TRACEBACK.match(row):
+        elif "Traceback" in row and _TRACEBACK.match(row):
             self.is_inside, self.place = True, ""
             self.chain += 1
-        elif (at := _FRAME.match(row)) is not None:
+        elif 'File "' in row and (at := _FRAME.match(row)) is not None:
             self._note_frame(at)
         elif self.error:
             if row.strip():

@@ -23,6 +23,7 @@ OPEN: Final = frozenset(  # classes that a broken machine has, too; others name 
         FailureKind.GPU_MISSING,
         FailureKind.PEER,
         FailureKind.HANG,
+        FailureKind.RENDEZVOUS,
         FailureKind.NETWORK,
     }
 )

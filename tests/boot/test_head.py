@@ -16,6 +16,7 @@ import pytest
 from corral.boot.head import bind
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start import StartFailed, head_runs, healthy, node_processes, start_head, until
+from corral.domain.errors import Conflict
 from tests.patience import PATIENCE_SECONDS, own_loopback
 
 LOOPBACK = "127.0.0.1"
@@ -70,6 +71,21 @@ def test_a_head_whose_port_was_taken_takes_another(tmp_path: Path) -> None:
         place.head_json.write_text(json.dumps({"url": f"http://127.0.0.1:{port}"}))
         with bind(place, LOOPBACK) as found:
             assert found.getsockname()[1] not in (0, port)
+
+
+def test_a_head_takes_the_port_that_was_asked_for_or_says_that_it_is_taken(
+    tmp_path: Path,
+) -> None:
+    place = ClusterDir(tmp_path)
+    with socket.socket() as other:
+        other.bind((LOOPBACK, 0))
+        port = other.getsockname()[1]
+        other.listen()
+        with pytest.raises(Conflict, match=f"port {port} of 127.0.0.1 cannot be served on"):
+            bind(place, LOOPBACK, port)
+    place.head_json.write_text(json.dumps({"url": "http://127.0.0.1:1"}))
+    with bind(place, LOOPBACK, port) as found:
+        assert found.getsockname()[1] == port
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"url": 3}', '{"url": "http://x:port"}'])

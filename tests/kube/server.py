@@ -80,6 +80,8 @@ class Server:
         name, rules = self._user(request)
         if (found := discovery.answer(self.verbs.kinds, path)) is not None:
             return JSONResponse(found)
+        if path[-1:] == ["selfsubjectaccessreviews"]:
+            return JSONResponse(self._review(rules, await _body(request)), 201)
         where = self._where(path, dict(request.query_params))
         verb = _verb(request.method, where)
         if not any(rule.allows(verb, where) for rule in rules):
@@ -91,6 +93,14 @@ class Server:
         if scheme != "Bearer" or token not in self.users:
             raise Refused(401, "Unauthorized", "Unauthorized")
         return self.users[token]
+
+    def _review(self, rules: tuple[Rule, ...], review: Json) -> Json:
+        """https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access"""
+        asked = review["spec"]["resourceAttributes"]
+        kind = self.verbs.kinds.find(asked.get("group", ""), "v1", asked["resource"])
+        where = Where(kind=kind, namespace=asked.get("namespace", "")) if kind is not None else None
+        allowed = where is not None and any(one.allows(asked["verb"], where) for one in rules)
+        return {**review, "status": {"allowed": allowed}}
 
     def _where(self, path: list[str], query: dict[str, str]) -> Where:
         """/api/v1/..., /apis/GROUP/VERSION/...; then [namespaces/NS/]PLURAL[/NAME[/SUB]]."""

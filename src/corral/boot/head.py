@@ -79,10 +79,12 @@ EXIT_REFUSED: Final = 3
 log = Log("corral.head")
 
 
-def bind(place: ClusterDir, host: str) -> socket.socket:
-    """The port of the last head, so that agents and people find this one; else a free one."""
+def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
+    """The port that was asked for, else that of the last head, so that agents and people find this
+    one; else a free one. Raises: Conflict."""
+    asked = port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in (_last_port(place), 0):
+    for port in (asked,) if asked else (_last_port(place), 0):
         listening = socket.socket(family)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -90,6 +92,11 @@ def bind(place: ClusterDir, host: str) -> socket.socket:
             return listening
         except OSError as error:
             listening.close()
+            if asked:
+                raise Conflict(
+                    f"port {asked} of {host} cannot be served on: {error.strerror}",
+                    hint="name another one: corral up --port NUMBER",
+                ) from error
             if port == 0:
                 raise Conflict(
                     f"no port can be had on {host}: {error.strerror}",
@@ -242,7 +249,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[st
         prometheus = prometheus_of(place, settings)
         tokens = await begin(store, place, settings, keys, prometheus, clock, hide)
         tls = tls_of(place, settings, clock.wall())
-        with bind(place, settings.host) as listening:
+        with bind(place, settings.host, settings.port) as listening:
             head: Head
             table = ConnectionTable(connection_limits(), clock.monotonic)
             syslog = syslog_of(place, settings, store)

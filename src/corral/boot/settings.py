@@ -33,6 +33,7 @@ HEAD_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,29}", re.ASCII)
 NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+", re.ASCII)
 MOST_GPUS: Final = 64
 MOST_SLICES: Final = 64
+MOST_PORT: Final = 65_535
 MOST_DAYS: Final = 36_500
 MOST_TOKEN_DAYS: Final = 3_650
 MODES: Final = ("observe", "enforce")
@@ -160,6 +161,7 @@ class ClusterSettings:
     token_days: float = 30.0
     operators_add_machines: bool = False
     host: str = LOOPBACK
+    port: int = 0  # 0: that of the last head, else a free one
     tls_certificate: str | None = None
     tls_key: str | None = None
     store_file: str | None = None  # holds the address of the store of several heads
@@ -243,6 +245,11 @@ class ClusterSettings:
             raise SpecInvalid(
                 f"--name {self.name[:60]}: a head's name is of small letters, digits and -",
                 hint="for example: corral up --name a",
+            )
+        if not 0 <= self.port <= MOST_PORT:
+            raise SpecInvalid(
+                f"--port {self.port} is not a valid port: it is 1 to {MOST_PORT:,}",
+                hint="for example: corral up --port 8080; 0 for a free one",
             )
         check_limits(self.user_requests, self.plan_seconds, self.trusted_proxies)
         if not 0 < self.token_days <= MOST_TOKEN_DAYS:

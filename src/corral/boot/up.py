@@ -85,6 +85,7 @@ class Asked:
     token_days: float | None = None
     operators_add_machines: bool | None = None
     host: str | None = None
+    port: int | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
     store_file: str | None = None

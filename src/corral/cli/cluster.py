@@ -146,7 +146,25 @@ def _tell_up(common: Common, found: "api.Status", *, fresh: bool) -> None:
     say_what_is_pretended(common.place)
     with common.client() as client:
         say_who_is_kept_out(common, client)
-    say_how_to_join(common, found.head.url, fresh=fresh)
+    if found.cluster.engine == "kubernetes":  # its nodes come by the cluster, and none joins
+        say_who_cannot_reach(common, found.head.url)
+    else:
+        say_how_to_join(common, found.head.url, fresh=fresh)
+
+
+def say_who_cannot_reach(common: Common, url: str) -> None:
+    """Say so where only this machine reaches the head: pods have addresses of their own."""
+    from urllib.parse import urlsplit
+
+    from corral.boot.settings import ClusterSettings, is_loopback
+
+    settings = ClusterSettings.load(common.place)
+    named = settings is not None and "head_url" in settings.engine_settings
+    if is_loopback(urlsplit(url).hostname or "") and not named:
+        note(
+            f"only this machine reaches the head at {url}, and pods most likely do not; start it "
+            "where they do: corral down --leave; corral up --host ADDRESS, or --set head_url=URL"
+        )
 
 
 def say_pages(url: str) -> None:

@@ -173,6 +173,13 @@ class Serving:
             help="Address to serve on (127.0.0.1); on another than loopback machines can join.",
         ),
     ] = None
+    port: Annotated[
+        int | None,
+        Parameter(
+            name="--port",
+            help="Port to serve on; 0: the last head's, else a free one (0).",
+        ),
+    ] = None
     tls_certificate: Annotated[
         Path | None,
         Parameter(name="--tls-certificate", help="Certificate file, instead of one that is made."),
@@ -194,7 +201,12 @@ class Serving:
         """As boot's Asked has them."""
         files = {"tls_certificate": self.tls_certificate, "tls_key": self.tls_key}
         named = {name: str(file.absolute()) if file else None for name, file in files.items()}
-        return {"host": self.host, "trusted_proxies": self.trusted_proxy or None, **named}
+        return {
+            "host": self.host,
+            "port": self.port,
+            "trusted_proxies": self.trusted_proxy or None,
+            **named,
+        }
 
 
 @Parameter(name="*")

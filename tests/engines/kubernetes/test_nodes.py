@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+from lightkube.models.core_v1 import ResourceRequirements
 from lightkube.resources.core_v1 import Pod
 
 from corral.domain.ids import NodeId
@@ -18,7 +19,7 @@ from corral.engines.kubernetes.nodes import (
 from corral.engines.kubernetes.quantities import quantity
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.lending.values import Foreign, LentNode
-from tests.engines.kubernetes.objects import node, read
+from tests.engines.kubernetes.objects import SETTINGS, node, pod, read
 from tests.kube.kinds import Json
 
 
@@ -168,3 +169,18 @@ def test_whose_account_runs_ranks_in_pods_is_told(
 ) -> None:
     found = separation_of(lent(KubernetesSettings(**given)).inventory)  # type: ignore[arg-type]
     assert (found.means, found.account) == (means, account)
+
+
+def test_a_node_keeps_its_gpus_while_their_device_plugin_starts_anew() -> None:
+    there = node(allocatable={"cpu": "8", "memory": "512Gi", "nvidia.com/gpu": "0"})
+    assert there.status is not None
+    there.status.capacity = {"cpu": "8", "memory": "512Gi", "nvidia.com/gpu": "8"}
+    made = lent_node(there, Foreign(), SETTINGS, {})
+    assert (len(made.inventory.gpus), made.foreign.gpus) == (8, 8)
+
+
+def test_a_pod_for_which_room_is_made_on_a_node_holds_it_already() -> None:
+    chosen = pod("", "Pending", labels={}, nominatedNodeName="gpu-a")
+    assert chosen.spec is not None
+    chosen.spec.containers[0].resources = ResourceRequirements(limits={"nvidia.com/gpu": "4"})
+    assert foreign_use([chosen]) == {NodeId("gpu-a"): Foreign(gpus=4)}

@@ -11,9 +11,10 @@ from lightkube.resources.core_v1 import Node
 from corral.domain.errors import Trouble
 from corral.engines.kubernetes.access import Access, client_of
 from corral.engines.kubernetes.mirror import Mirror
+from corral.engines.kubernetes.rights import missing_rights
 from corral.engines.kubernetes.settings import KubernetesSettings
 from tests.kube.cluster import NAMESPACE, Cluster, kubernetes
-from tests.kube.server import ALL
+from tests.kube.server import ALL, Rule
 from tests.patience import PATIENCE_SECONDS
 
 CREDENTIAL = {
@@ -134,3 +135,32 @@ def test_a_login_program_that_says_nothing_of_use_is_a_trouble(
 
 def test_the_namespace_is_that_of_the_context(cluster: Cluster) -> None:
     assert access_by(cluster.kubeconfig()).client.namespace == NAMESPACE
+
+
+def test_rights_that_are_missing_are_named(cluster: Cluster) -> None:
+    rights = {
+        "nodes": "list watch", "pods": "get list watch delete", "jobs": "get list watch create",
+        "configmaps": "get create update", "events": "list", "persistentvolumeclaims": "get",
+        "secrets": "get list watch create update delete",
+    }  # fmt: skip
+
+    def said(**more: str) -> str:
+        rules = tuple(
+            Rule(groups=("*",), resources=(name,), verbs=tuple(verbs.split()))
+            for name, verbs in (rights | more).items()
+        )
+
+        async def ask() -> str:
+            access = access_by(cluster.user("somebody", rules))
+            try:
+                return await missing_rights(access, NAMESPACE)
+            finally:
+                await access.client.close()
+
+        return asyncio.run(ask())
+
+    assert said(jobs="get list watch create delete") == ""
+    assert said(events="get", nodes="list") == (
+        f"its account may not delete jobs, list events in namespace {NAMESPACE} nor watch nodes in "
+        "the whole cluster; deploy/kubernetes/roles.yaml grants that"
+    )

@@ -1,7 +1,7 @@
 """What is typed after --set for the Kubernetes engine, and what cannot be."""
 
 import subprocess
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +10,13 @@ import yaml
 from corral.domain.errors import SpecInvalid, Trouble
 from corral.domain.ids import NodeId
 from corral.engines.kubernetes import render
-from corral.engines.kubernetes.settings import KubernetesSettings
+from corral.engines.kubernetes.rights import IN_CLUSTER, IN_NAMESPACE, Right
+from corral.engines.kubernetes.settings import AGENT_BYTES, KubernetesSettings
 from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang
 from tests.kube.cluster import require_kubectl
 from tests.kube.typed import model_of, unknown_fields
 
+GIB = 1024**3
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 
 
@@ -92,3 +94,39 @@ def test_the_roles_that_are_shipped_build_and_are_what_kubernetes_models_say() -
 def test_every_setting_is_in_the_readme() -> None:
     text = (DEPLOY / "README.md").read_text()
     assert [one.name for one in fields(KubernetesSettings) if f"`{one.name}`" not in text] == []
+
+
+def test_the_rights_that_are_asked_for_are_those_of_the_roles_that_are_shipped() -> None:
+    manifests = list(yaml.safe_load_all((DEPLOY / "roles.yaml").read_text()))
+
+    def granted(kind: str) -> set[Right]:
+        rules = [rule for one in manifests if one["kind"] == kind for rule in one["rules"]]
+        return {
+            Right(verb=verb, group=group, resource=resource)
+            for rule in rules
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+
+    assert (granted("Role"), granted("ClusterRole")) == (set(IN_NAMESPACE), set(IN_CLUSTER))
+
+
+@pytest.mark.parametrize(
+    ("settings", "cpu"),
+    [(SETTINGS, "8500m"), (KubernetesSettings(image="x", cpu_limits=False), None)],
+)
+def test_what_a_job_asks_for_is_also_its_limit(
+    settings: KubernetesSettings, cpu: str | None
+) -> None:
+    made = render._resources(gang(), GPUS, settings)
+    memory = str(64 * GIB + AGENT_BYTES)
+    limits = {"nvidia.com/gpu": "2", "memory": memory} | ({"cpu": cpu} if cpu else {})
+    assert (made.limits, made.requests) == (limits, {"memory": memory, "cpu": "8500m"})
+
+
+def test_a_pod_of_a_job_that_asks_for_nothing_is_not_the_first_to_be_evicted() -> None:
+    """Without a request it would be of the class BestEffort."""
+    seat = replace(gang()[0].seat, cpu_millis=0, memory_bytes=0, gpus=())
+    made = render._resources(gang(seat=seat), GPUS, SETTINGS)
+    assert (made.limits, made.requests) == (None, {"memory": str(AGENT_BYTES)})

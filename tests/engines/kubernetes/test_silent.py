@@ -20,6 +20,9 @@ class Nobody:
 
     namespace = "default"
 
+    async def create(self, *_: object) -> None:
+        raise httpx2.ConnectError("connection refused")
+
     def list(self, *_: object, **which: object) -> None:
         raise httpx2.ConnectError("connection refused")
 

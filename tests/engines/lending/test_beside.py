@@ -8,7 +8,7 @@ from corral.domain.errors import StoreTrouble
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.wanted import Launch
-from corral.engines.lending.engine import LendingEngine, Links
+from corral.engines.lending.engine import LendingEngine, Links, Pause
 from corral.engines.lending.values import Look, PartFiles
 from corral.wire.node import NodeSettings
 from tests.engines.lending.test_desk import KEY, A, B, launch_of, look, settle_on, word
@@ -40,6 +40,8 @@ class Slow:
 
     async def cancel(self, key: AttemptKey) -> None:
         self.did.append("cancel")
+        if self.refuses:
+            raise StoreTrouble("no route to host")
 
     async def forget(self, key: AttemptKey) -> None:
         self.did.append("forget")
@@ -148,5 +150,26 @@ def test_a_gang_is_handed_over_while_a_look_is_under_way_and_forgotten_only_afte
         await until(engine.is_empty)
         assert driver.did == ["submit", "forget"]
         await engine.down(kill=False)
+
+    asyncio.run(run())
+
+
+def test_a_call_that_fails_is_tried_again_after_a_pause_that_grows() -> None:
+    pause, at = Pause(), 100.0
+    waits = []
+    for _ in range(7):
+        pause = pause.after_failure(at)
+        waits.append(pause.until - at)
+    assert waits == [1, 2, 4, 8, 16, 30, 30]
+
+    async def run() -> None:
+        driver = Slow()
+        driver.refuses = True
+        engine = engine_over(driver)
+        for _ in range(3):
+            assert not await engine._try(driver.cancel, "cancel", KEY)
+        assert driver.did == ["cancel"]
+        assert not await engine._try(driver.forget, "cancel", KEY)  # by what is done, and of what
+        assert await engine._try(driver.forget, "forget", KEY)
 
     asyncio.run(run())

@@ -17,6 +17,7 @@ from corral.engines.lending.desk import (
     LEAVE_SECONDS,
     ROOM_SECONDS,
     TELL_SECONDS,
+    UNHEARD_SECONDS,
     Desk,
 )
 from corral.engines.lending.values import Foreign, LentNode, Look, Ticket, TicketState
@@ -395,6 +396,20 @@ def test_why_it_waits_there_is_told_while_it_waits() -> None:
     desk.look(look(TicketState.WAITING, reason="Slurm: Priority"), 1.0)
     assert desk.says(KEY) == "Slurm: Priority"
     desk.look(look(TicketState.RUNNING, reason="Slurm: Priority"), 2.0)
+    assert desk.says(KEY) == ""
+
+
+def test_an_agent_that_does_not_reach_the_head_is_named() -> None:
+    desk = handed_over()
+    desk.look(look(TicketState.RUNNING), 1.0)
+    desk.hear(part_of(A, KEY), [Seen(key=KEY, phase=Phase.STARTING)])
+    desk.look(look(TicketState.RUNNING), 1.0 + UNHEARD_SECONDS - 0.1)
+    assert (desk.says(KEY), desk.unheard(), desk.is_unheard(KEY)) == ("", [], False)
+    desk.look(look(TicketState.RUNNING), 1.0 + UNHEARD_SECONDS)
+    why = f"it runs on {B}, but its agent has not reached the head for 20 s"
+    assert (desk.says(KEY), desk.unheard()) == (why, [f"j7: {why}"])
+    assert desk.is_unheard(KEY)
+    desk.hear(part_of(B, KEY), [Seen(key=KEY, phase=Phase.STARTING)])
     assert desk.says(KEY) == ""
 
 

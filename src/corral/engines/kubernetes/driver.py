@@ -28,6 +28,7 @@ from corral.engines.kubernetes.namespaces import (
     Namespace,
 )
 from corral.engines.kubernetes.queue_namespaces import QueueNamespaces, key_of
+from corral.engines.kubernetes.rights import missing_rights
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.lending.values import Foreign, LentNode, Look, PartFiles, Ticket, TicketState
 from corral.wire.node import NodeSettings
@@ -108,6 +109,7 @@ class KubernetesDriver:
         Raises: Trouble.
         """
         if not self._tasks:  # within the head's loop
+            await self._check_rights()
             self._begin()
         await self._all_synced()
         await self._watch_others()
@@ -130,6 +132,11 @@ class KubernetesDriver:
             kept=tuple(key for one in secrets if (key := key_of(one)) is not None),
             troubles=tuple(self.spaces.troubles()),
         )
+
+    async def _check_rights(self) -> None:
+        """Raises: Trouble while the account may not do all that Corral will need."""
+        if missing := await missing_rights(self.access, self.access.client.namespace):
+            raise Trouble(missing)
 
     async def _all_synced(self) -> None:
         """Raises: Trouble when one of the watches that all need has nothing to go by."""

@@ -1,10 +1,13 @@
 """The Kubernetes engine: lending over its API."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from corral.domain.errors import Trouble
 from corral.engines.kubernetes.access import Access, client_of
 from corral.engines.kubernetes.driver import KubernetesDriver
+from corral.engines.kubernetes.render import HEAD_JSON
 from corral.engines.kubernetes.settings import KubernetesSettings
 from corral.engines.lending.engine import LendingEngine, Links
 
@@ -16,6 +19,18 @@ CANNOT: Final[Mapping[str, str]] = {
 SHOWN_BY: Final = "kubectl describe nodes"
 
 
+def _way(head: Callable[[], Mapping[str, str]]) -> str:
+    """Return by which address pods look for the head."""
+    try:
+        url = json.loads(head()[HEAD_JSON])["url"]
+    except (Trouble, ValueError, KeyError):
+        return ""
+    return (
+        f"pods look for it at {url}: if they cannot reach that, open the way, or name another with "
+        "corral up --host ADDRESS or --set head_url=URL"
+    )
+
+
 def kubernetes_engine(
     settings: KubernetesSettings, links: Links, head: Callable[[], Mapping[str, str]]
 ) -> LendingEngine:
@@ -24,6 +39,13 @@ def kubernetes_engine(
     driver = KubernetesDriver(
         named=links.cluster, settings=settings, access=access, head=head, queues=links.queues
     )
-    engine = LendingEngine(name=NAME, cannot=CANNOT, driver=driver, shown_by=SHOWN_BY, links=links)
+    engine = LendingEngine(
+        name=NAME,
+        cannot=CANNOT,
+        driver=driver,
+        shown_by=SHOWN_BY,
+        links=links,
+        way=lambda: _way(head),
+    )
     driver.stir = engine.look_soon
     return engine

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from lightkube.models.core_v1 import NodeSpec, NodeStatus, PodStatus
@@ -45,9 +46,25 @@ _MIB, _GB = 1024**2, 10**9
 
 def gpu_resources(node: Node) -> list[str]:
     """The resource that each GPU of the node is asked for by, in the order of its indices."""
-    held = _allocatable(node)
-    names = sorted(name for name in held if name in WHOLE or MIG.fullmatch(name))
-    return [name for name in names for _ in range(whole(held, name))]
+    held = _gpu_counts(node)
+    return [name for name in sorted(held) for _ in range(held[name])]
+
+
+def unhealthy_gpus(node: Node) -> int:
+    """Return how many GPUs the node has and does not offer now.
+
+    A device that fails is one, and so are all while their device plugin starts anew.
+    Source: https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/
+    """
+    offered = _allocatable(node)
+    return sum(count - whole(offered, name) for name, count in _gpu_counts(node).items())
+
+
+def _gpu_counts(node: Node) -> dict[str, int]:
+    """GPUs of each resource, those that are not offered now too."""
+    offered, has = _allocatable(node), (node.status.capacity if node.status else None) or {}
+    names = {name for name in (*offered, *has) if name in WHOLE or MIG.fullmatch(name)}
+    return {name: max(whole(offered, name), whole(has, name)) for name in names}
 
 
 def gpu_types(node: Node) -> list[str]:
@@ -86,7 +103,7 @@ def lent_node(
         boot=BootId(boot_of(node)),
         address=address_of(node),
         inventory=inventory,
-        foreign=foreign,
+        foreign=replace(foreign, gpus=foreign.gpus + unhealthy_gpus(node)),
         closed=closed(node, settings),
         down=_proof(node),
         silent=not _is_ready(node),

@@ -63,7 +63,11 @@ def why_waits(job: Job | None, pods: Sequence[Pod], events: Iterable[Event]) -> 
     refused = [event.message or "" for event in events if event.reason == "FailedCreate"]
     if refused and not pods:
         return f"it waits in Kubernetes: {refused[-1]}"
-    return "it waits in Kubernetes: its pods are being made"
+    if any(pod.spec is not None and not pod.spec.nodeName for pod in pods):
+        return "it waits in Kubernetes: the scheduler has not looked at its pod yet"
+    if pods:
+        return "it waits in Kubernetes: its pod has been given to a node, which has yet to begin it"
+    return "it waits in Kubernetes: its pods are being made by the controller of Jobs"
 
 
 def _queue_of(job: Job | None) -> str:

@@ -278,13 +278,15 @@ def _resources(
         raise Trouble(f"the GPUs of {gang[0].key[0]}'s nodes are asked for by several names")
     limits = {name: str(count) for name, count in sorted(asked[0].items())}
     limits |= dict(settings.extra_resources)
-    requests = {}
     seat = gang[0].seat
+    requests = {"memory": str(seat.memory_bytes + AGENT_BYTES)}  # without any it is evicted first
     if seat.memory_bytes:
-        limits["memory"] = str(seat.memory_bytes + AGENT_BYTES)
+        limits["memory"] = requests["memory"]
     if seat.cpu_millis:
         requests["cpu"] = f"{seat.cpu_millis}m"
-    return ResourceRequirements(limits=limits or None, requests=requests or None)
+        if settings.cpu_limits:
+            limits["cpu"] = requests["cpu"]
+    return ResourceRequirements(limits=limits or None, requests=requests)
 
 
 def _gpus_of(launch: Launch, gpu_resources: Mapping[NodeId, Sequence[str]]) -> Counter[str]:

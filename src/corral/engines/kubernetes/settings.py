@@ -43,6 +43,7 @@ class KubernetesSettings:
     that its pods tolerate. `claims`: PersistentVolumeClaims that all pods mount, NAME:/PATH, and
     `secrets`: Secrets, likewise, joined by commas. `extra`: resources for each pod beside its GPUs,
     such as rdma/hca=1. `security`: what pods may do, by the names of the Pod Security Standards;
+    `cpu_limits`: whether the CPUs that a job asks for are also the most that its pods get.
     `run_as`: UID:GID of restricted pods. `rack_label`, `pod_label`, `nvlink_label`: the labels
     that tell topology.
     """
@@ -91,6 +92,7 @@ class KubernetesSettings:
     security: str = RESTRICTED
     run_as: str = "1000:1000"
     host_network: bool = False
+    cpu_limits: bool = True
     nodes: str = ""
     tolerate: str = ""
     claims: str = ""

@@ -17,6 +17,7 @@ LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the b
 LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
 TELL_SECONDS: Final = 5.0  # that the batch system is given to say why it ended what it ended
 ROOM_SECONDS: Final = 15.0  # that a node may lack the room for what Corral has placed there
+UNHEARD_SECONDS: Final = 20.0  # that an agent is given to reach the head, once it runs
 OVER: Final = (Phase.ENDED, Phase.REFUSED)
 NEVER_CAME: Final = "nothing of it is on this node"
 
@@ -39,6 +40,7 @@ class Handed(Shown):
     parts: dict[NodeId, Seen] = field(default_factory=dict)
     signals: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
     left_at: float | None = None  # when a part said that it was made to end, by the newest look
+    running_since: float | None = None
     no_room_since: float | None = None
     displaced: str = ""  # why it was given back; "" while it was not
     settled: set[NodeId] = field(default_factory=set)
@@ -118,6 +120,7 @@ class Desk:
                 blame = handed.ticket.blame or "the batch system knows nothing of it any more"
                 handed.ticket = replace(handed.ticket, state=TicketState.ENDED, blame=blame)
             _count_room(handed, at)
+            _count_running(handed, at)
 
     def hear(self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()) -> None:
         """Take the word of a part: of its own attempt alone."""
@@ -249,9 +252,30 @@ class Desk:
     def says(self, key: AttemptKey) -> str:
         """Why the attempt waits in the batch system; "" when it does not."""
         handed = self.attempts.get(key)
-        if handed is None or handed.ticket is None or handed.ticket.state != TicketState.WAITING:
+        if handed is None or handed.ticket is None:
             return ""
-        return handed.ticket.reason
+        if handed.ticket.state == TicketState.WAITING:
+            return handed.ticket.reason
+        return self._unheard(handed)
+
+    def is_unheard(self, key: AttemptKey) -> bool:
+        """Whether it runs, and an agent of it does not reach the head."""
+        return (one := self.attempts.get(key)) is not None and bool(self._unheard(one))
+
+    def unheard(self) -> list[str]:
+        """A sentence for each attempt that runs and whose agents do not reach the head."""
+        said = ((key, self._unheard(one)) for key, one in self.attempts.items())
+        return [f"{key[0]}: {why}" for key, why in said if why]
+
+    def _unheard(self, handed: Handed) -> str:
+        if handed.running_since is None or handed.stop_since is not None or handed.settled:
+            return ""
+        seconds = (self.looked_at or 0.0) - handed.running_since
+        missing = sorted(handed.wanted_on - handed.parts.keys())
+        if seconds < UNHEARD_SECONDS or not missing:
+            return ""
+        where = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if missing[3:] else "")
+        return f"it runs on {where}, but its agent has not reached the head for {seconds:.0f} s"
 
     # -- the rules -------------------------------------------------------------------------------
 
@@ -365,6 +389,15 @@ def _count_room(handed: Handed, at: float) -> None:
     handed.no_room_since = at if handed.no_room_since is None else handed.no_room_since
     if at - handed.no_room_since > ROOM_SECONDS:
         handed.displaced = ticket.no_room
+
+
+def _count_running(handed: Handed, at: float) -> None:
+    """Note since when the batch system runs it."""
+    runs = handed.ticket is not None and handed.ticket.state == TicketState.RUNNING
+    if not runs:
+        handed.running_since = None
+    elif handed.running_since is None:
+        handed.running_since = at
 
 
 def _displaced(handed: Handed, node: NodeId) -> Seen:

@@ -28,6 +28,7 @@ from corral.wire.node import encode_settings
 AT_ONCE: Final = 8  # attempts that are handed over side by side
 NEWS_SECONDS: Final = 0.1  # between two looks, however much news there is
 STALE_SECONDS: Final = 5.0  # a look this old speaks for the nodes no longer
+LONGEST_PAUSE_SECONDS: Final = 30.0
 LATE_SECONDS: Final = 2.0  # a look that takes so long is told of
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,19 @@ class Links:
     queues: Callable[[JobId], Sequence[QueueName]] = lambda job: ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """How long a call that has failed is let be."""
+
+    until: float = 0.0
+    seconds: float = 0.0
+
+    def after_failure(self, at: float) -> "Pause":
+        """The pause that follows one more failure."""
+        seconds = min(max(1.0, self.seconds * 2), LONGEST_PAUSE_SECONDS)
+        return Pause(until=at + seconds, seconds=seconds)
+
+
 @dataclass(slots=True, kw_only=True)
 class LendingEngine:
     """Implements ports.Engine. Made and used in the head's loop."""
@@ -69,6 +83,7 @@ class LendingEngine:
     links: Links
     look_seconds: float = 1.0
     late_seconds: float = LATE_SECONDS
+    way: Callable[[], str] = lambda: ""  # how its agents are to reach the head, for people
     placing_driver: PlacingDriver | None = None  # the same, where it places by itself
     desk: Desk = field(default_factory=Desk)
     asking: Asking = field(default_factory=Asking)
@@ -76,6 +91,7 @@ class LendingEngine:
     _doors: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     _stir: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
+    _pauses: dict[tuple[str, AttemptKey], Pause] = field(default_factory=dict)
     _known: tuple[object, object] = ({}, {})  # proofs, and who was given nodes
     _unfitted: set[NodeId] = field(default_factory=set)  # parts that wait for their word
     _looks: bool = False  # the batch system is being asked now
@@ -128,7 +144,11 @@ class LendingEngine:
         return Placing(chosen=self.asking.chosen(), says=self.asking.says())
 
     def says(self, key: AttemptKey) -> str:
-        return self.desk.says(key)
+        said = self.desk.says(key)
+        return self._with_way(said) if self.desk.is_unheard(key) else said
+
+    def _with_way(self, said: str) -> str:
+        return f"{said}; {way}" if (way := self.way()) else said
 
     def hear_part(self, word: NodeFacts) -> None:
         """Take the word of a part's agent."""
@@ -163,7 +183,7 @@ class LendingEngine:
             left = [key for key, one in self.desk.attempts.items() if one.is_left]
             left += [key for key, asked in self.asking.asked.items() if asked.is_left]
             for key in left:
-                await self._try(self.driver.cancel(key), "cancel", key)
+                await self._try(self.driver.cancel, "cancel", key)
         await self.driver.close()
 
     def close(self) -> None:
@@ -218,7 +238,9 @@ class LendingEngine:
 
     def _note_troubles(self, look: Look) -> None:
         """Keep what cannot be used now for `trouble`; log it when it is new."""
-        trouble = "; ".join(f"{self.name}: {one}" for one in look.troubles)
+        unheard = self.desk.unheard()
+        more = [self._with_way(f"{unheard[0]} ({len(unheard)} such jobs)")] if unheard else []
+        trouble = "; ".join(f"{self.name}: {one}" for one in (*look.troubles, *more))
         if trouble and trouble != self.trouble:
             log.warning(trouble)
         self.trouble = trouble
@@ -247,13 +269,13 @@ class LendingEngine:
     async def _act(self, due: Due) -> None:
         """What is due; each is tried again at the next turn until it has been done."""
         for key in due.withhold:
-            if await self._try(self.driver.withhold(key), "withhold", key):
+            if await self._try(self.driver.withhold, "withhold", key):
                 self.desk.withheld(key)
         for key in due.cancel:
-            await self._try(self.driver.cancel(key), "cancel", key)
+            await self._try(self.driver.cancel, "cancel", key)
         for key in () if self._looks else due.forget:  # a look would still show what has just gone
             where = self.desk.attempts[key].where
-            if await self._try(self.driver.forget(key), "forget", key):
+            if await self._try(self.driver.forget, "forget", key):
                 for node in where:
                     await self.links.forget(part_of(node, key))
                     self._unfitted.discard(part_of(node, key))
@@ -266,9 +288,9 @@ class LendingEngine:
         due = self.asking.due(_now())
         await asyncio.gather(*(self._ask(driver, group) for group in due.ask))
         for key in due.cancel:
-            await self._try(driver.cancel(key), "cancel", key)
+            await self._try(driver.cancel, "cancel", key)
         for key in due.forget:
-            if await self._try(driver.forget(key), "forget", key):
+            if await self._try(driver.forget, "forget", key):
                 self.asking.forgotten(key, _now())
 
     async def _ask(self, driver: PlacingDriver, group: Sequence[Candidate]) -> None:
@@ -320,12 +342,20 @@ class LendingEngine:
             workdir=workdir,
         )
 
-    async def _try(self, asked: Awaitable[None], what: str, key: AttemptKey) -> bool:
+    async def _try(
+        self, ask: Callable[[AttemptKey], Awaitable[None]], what: str, key: AttemptKey
+    ) -> bool:
+        """Whether it was done now. After each failure it is let be for twice as long."""
+        pause = self._pauses.get((what, key), Pause())
+        if _now() < pause.until:
+            return False
         try:
-            await asked
+            await ask(key)
         except Trouble as trouble:
             log.warning("could not %s %s.%s: %s", what, *key, trouble.message)
+            self._pauses[(what, key)] = pause.after_failure(_now())
             return False
+        self._pauses.pop((what, key), None)
         return True
 
     def _speak(self) -> None:

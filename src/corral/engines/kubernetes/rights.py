@@ -1,0 +1,83 @@
+"""What the head's account may do in Kubernetes, asked before anything depends on it."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from lightkube import ApiError
+from lightkube.models.authorization_v1 import (
+    ResourceAttributes,
+    SelfSubjectAccessReviewSpec,
+)
+from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
+
+from corral.engines.kubernetes.access import Access
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One verb on one resource, as in a Role."""
+
+    verb: str
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+
+def _rights(group: str, resource: str, verbs: str) -> tuple[Right, ...]:
+    return tuple(Right(verb=verb, group=group, resource=resource) for verb in verbs.split())
+
+
+# deploy/kubernetes/roles.yaml grants just these; tests/engines/kubernetes hold the two together.
+IN_NAMESPACE: Final = (
+    *_rights("batch", "jobs", "get list watch create delete"),
+    *_rights("", "pods", "get list watch delete"),
+    *_rights("", "secrets", "get list watch create update delete"),
+    *_rights("", "configmaps", "get create update"),
+    *_rights("", "events", "list"),
+    *_rights("", "persistentvolumeclaims", "get"),
+)
+IN_CLUSTER: Final = (*_rights("", "nodes", "list watch"), *_rights("", "pods", "list watch"))
+
+
+async def missing_rights(access: Access, namespace: str) -> str:
+    """Return a sentence that names what the account may not do; "" when it may do all.
+
+    A server that does not answer this question, which every user may ask, is not judged.
+
+    Raises: Trouble.
+    """
+    asked = [(right, namespace) for right in IN_NAMESPACE] + [(right, "") for right in IN_CLUSTER]
+    found = await asyncio.gather(*(_may(access, right, where) for right, where in asked))
+    lacks = [pair for pair, may in zip(asked, found, strict=True) if not may]
+    own = ", ".join(str(right) for right, where in lacks if where)
+    everywhere = ", ".join(str(right) for right, where in lacks if not where)
+    parts = [f"{own} in namespace {namespace}"] if own else []
+    parts += [f"{everywhere} in the whole cluster"] if everywhere else []
+    if not parts:
+        return ""
+    return f"its account may not {' nor '.join(parts)}; deploy/kubernetes/roles.yaml grants that"
+
+
+async def _may(access: Access, right: Right, namespace: str) -> bool:
+    attributes = ResourceAttributes(
+        verb=right.verb, group=right.group, resource=right.resource, namespace=namespace or None
+    )
+    review = SelfSubjectAccessReview(
+        spec=SelfSubjectAccessReviewSpec(resourceAttributes=attributes)
+    )
+    answer = await access.ask(_answered(access, review))
+    return answer is None or answer.status is None or answer.status.allowed
+
+
+async def _answered(
+    access: Access, review: SelfSubjectAccessReview
+) -> SelfSubjectAccessReview | None:
+    try:
+        return await access.client.create(review)
+    except ApiError as wrong:
+        if wrong.status.code in (403, 404, 405):
+            return None
+        raise

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from corral.boot.head import bind
+from corral.boot.binding import bind
 from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.start import StartFailed, head_runs, healthy, node_processes, start_head, until
 from corral.domain.errors import Conflict

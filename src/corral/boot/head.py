@@ -10,11 +10,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import uvloop
 
@@ -29,6 +27,7 @@ from corral.boot.announce import announce, keep_announced
 from corral.boot.audit_syslog import syslog_of
 from corral.boot.beginning import begin, open_with_keys
 from corral.boot.beside import Beside, beside_of
+from corral.boot.binding import bind
 from corral.boot.clock import SystemClock
 from corral.boot.directory_tokens import DirectoryToken, keep_fresh
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
@@ -52,7 +51,6 @@ from corral.boot.settings import (
     LOCAL,
     ClusterDir,
     ClusterSettings,
-    read_json,
 )
 from corral.boot.tls import (
     Tls,
@@ -62,7 +60,7 @@ from corral.boot.tls import (
     tls_of,
 )
 from corral.control import Control, Forecasts, Recorder
-from corral.domain.errors import Conflict, CorralError
+from corral.domain.errors import CorralError
 from corral.domain.units import DAY_SECONDS
 from corral.engines.lending.engine import LendingEngine, Links
 from corral.engines.local.engine import LocalEngine
@@ -77,39 +75,6 @@ LOOK_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 5.0  # that agents are given to let go of attempts that are over
 EXIT_REFUSED: Final = 3
 log = Log("corral.head")
-
-
-def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
-    """The port that was asked for, else that of the last head, so that agents and people find this
-    one; else a free one. Raises: Conflict."""
-    asked = port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in (asked,) if asked else (_last_port(place), 0):
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, port))
-            return listening
-        except OSError as error:
-            listening.close()
-            if asked:
-                raise Conflict(
-                    f"port {asked} of {host} cannot be served on: {error.strerror}",
-                    hint="name another one: corral up --port NUMBER",
-                ) from error
-            if port == 0:
-                raise Conflict(
-                    f"no port can be had on {host}: {error.strerror}",
-                    hint="keep to loopback: corral up --host 127.0.0.1",
-                ) from error
-            log.warning("port_taken", port=port, error=str(error))
-    raise AssertionError("a free port is bound or refused")
-
-
-def _last_port(place: ClusterDir) -> int:
-    with suppress(CorralError, KeyError, TypeError, ValueError):
-        return urlsplit(str((read_json(place.head_json) or {})["url"])).port or 0
-    return 0
 
 
 @dataclass(slots=True, kw_only=True)

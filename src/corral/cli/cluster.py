@@ -18,7 +18,8 @@ from corral.cli.joining import down as end_joined
 from corral.cli.joining import show_line
 from corral.cli.nodes import show_nodes
 from corral.cli.output import note, print_json, say, show_pairs
-from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, SignOn, Watching
+from corral.cli.up_options import Care, Layout, Lender, Others, Serving, Several, Watching
+from corral.cli.up_sign_on import SignOn
 
 if TYPE_CHECKING:
     from corral.boot.settings import ClusterDir

@@ -15,11 +15,11 @@ from corral.domain.wanted import Launch, Stop, Version, Wanted
 from corral.engines.lending.desk import (
     LATE_SECONDS,
     LEAVE_SECONDS,
-    ROOM_SECONDS,
     TELL_SECONDS,
     UNHEARD_SECONDS,
     Desk,
 )
+from corral.engines.lending.handed import ROOM_SECONDS
 from corral.engines.lending.values import Foreign, LentNode, Look, Ticket, TicketState
 
 A, B = NodeId("gpu01"), NodeId("gpu02")

@@ -1,7 +1,7 @@
 """Who wants what of lent nodes, what was handed over, and what is to be done next. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from corral.domain.facts import AttemptKey, NodeFacts, Phase, Seen
@@ -10,51 +10,25 @@ from corral.domain.part import LEAVING, key_of, node_of, part_of
 from corral.domain.resources import Gpu, Inventory
 from corral.domain.signals import Signal
 from corral.domain.wanted import Launch, Wanted
-from corral.engines.lending.shown import MISSED_LOOKS, Shown
+from corral.engines.lending.handed import (
+    Handed,
+    count_room,
+    count_running,
+    displaced,
+    ended,
+    is_done,
+    may_begin_yet,
+    refused,
+)
+from corral.engines.lending.shown import MISSED_LOOKS
 from corral.engines.lending.values import LentNode, Look, Ticket, TicketState
 
 LATE_SECONDS: Final = 15.0  # that a part is given beyond its grace before the batch system ends it
 LEAVE_SECONDS: Final = 60.0  # that a settled one's parts are given to go: their last logs take 30
 TELL_SECONDS: Final = 5.0  # that the batch system is given to say why it ended what it ended
-ROOM_SECONDS: Final = 15.0  # that a node may lack the room for what Corral has placed there
 UNHEARD_SECONDS: Final = 20.0  # that an agent is given to reach the head, once it runs
 OVER: Final = (Phase.ENDED, Phase.REFUSED)
 NEVER_CAME: Final = "nothing of it is on this node"
-
-
-@dataclass(slots=True, kw_only=True)
-class Handed(Shown):
-    """One attempt, as far as it has come. `parts` is the newest word of each of its parts, and
-    `signals` what each has noticed that the head may not have recorded.
-
-    `is_equipped`: what its agents need is where they look for it; asked of one alone that the batch
-    system has placed, for any other has it from the start.
-    """
-
-    handing: bool = False  # somebody is about it now
-    withheld: bool = False
-    is_equipped: bool = False
-    refusal_is_infra: bool = False
-    stop_since: float | None = None
-    wanted_on: set[NodeId] = field(default_factory=set)  # to run or to stop
-    parts: dict[NodeId, Seen] = field(default_factory=dict)
-    signals: dict[NodeId, tuple[Signal, ...]] = field(default_factory=dict)
-    left_at: float | None = None  # when a part said that it was made to end, by the newest look
-    running_since: float | None = None
-    no_room_since: float | None = None
-    displaced: str = ""  # why it was given back; "" while it was not
-    settled: set[NodeId] = field(default_factory=set)
-    settled_at: float | None = None
-
-    @property
-    def where(self) -> set[NodeId]:
-        """Every node that it concerns."""
-        return self.wanted_on | self.parts.keys() | set(self.ticket.nodes if self.ticket else ())
-
-    @property
-    def is_left(self) -> bool:
-        """Whether the batch system may have something of it."""
-        return self.submitted and not self.is_gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +93,8 @@ class Desk:
             elif handed.missed >= MISSED_LOOKS and handed.ticket is not None:
                 blame = handed.ticket.blame or "the batch system knows nothing of it any more"
                 handed.ticket = replace(handed.ticket, state=TicketState.ENDED, blame=blame)
-            _count_room(handed, at)
-            _count_running(handed, at)
+            count_room(handed, at)
+            count_running(handed, at)
 
     def hear(self, part: NodeId, seen: Iterable[Seen], signals: tuple[Signal, ...] = ()) -> None:
         """Take the word of a part: of its own attempt alone."""
@@ -172,8 +146,8 @@ class Desk:
         if self.looked_at is None:
             return Due()
         cancel = [key for key, one in self.attempts.items() if self._must_be_ended(one, at)]
-        done = [key for key, one in self.attempts.items() if _is_done(one)]
-        late = [key for key, one in self.attempts.items() if _may_begin_yet(one)]
+        done = [key for key, one in self.attempts.items() if is_done(one)]
+        late = [key for key, one in self.attempts.items() if may_begin_yet(one)]
         return Due(
             submit=tuple(self._whole_gangs()),
             withhold=tuple(late),
@@ -311,18 +285,18 @@ class Desk:
         if by_part_alone:
             return part or Seen(key=handed.key, phase=Phase.STARTING)
         if handed.refusal:
-            return _refused(handed.key, handed.refusal, handed.refusal_is_infra)
+            return refused(handed.key, handed.refusal, handed.refusal_is_infra)
         if handed.is_gone:
-            return _ended(handed, part) if not handed.displaced else _displaced(handed, node)
+            return ended(handed, part) if not handed.displaced else displaced(handed, node)
         if handed.stop_since is not None and not handed.submitted and not handed.handing:
-            return _refused(handed.key, NEVER_CAME, True)
+            return refused(handed.key, NEVER_CAME, True)
         return part or Seen(key=handed.key, phase=Phase.STARTING)
 
     def _left(self, handed: Handed, part: Seen) -> Seen:
         """It was made to end. The batch system may say why until nothing of it is left, or for
         TELL_SECONDS; then it is the batch system's doing."""
         if handed.ticket is not None and handed.ticket.blame:
-            return _ended(handed, part)
+            return ended(handed, part)
         late = (self.looked_at or 0.0) >= (handed.left_at or 0.0) + TELL_SECONDS
         if not handed.is_gone and not late:
             return replace(part, phase=Phase.STOPPING, exits=(), trouble="")
@@ -366,59 +340,3 @@ def _taken(node: LentNode, held: Sequence[int]) -> tuple[Gpu, ...]:
     free = [gpu.index for gpu in node.inventory.gpus if gpu.index not in held]
     taken = free[len(free) - min(node.foreign.gpus, len(free)) :]
     return tuple(replace(gpu, taken=gpu.index in taken) for gpu in node.inventory.gpus)
-
-
-def _is_done(handed: Handed) -> bool:
-    """Recorded on each node that it concerns, and nothing of it is left."""
-    left = handed.handing or (handed.submitted and not handed.is_gone and not handed.refusal)
-    return bool(handed.settled) and handed.where <= handed.settled and not left
-
-
-def _may_begin_yet(handed: Handed) -> bool:
-    """It is to stop, and its ranks, which wait for no word, may not have begun."""
-    stops = handed.stop_since is not None and handed.submitted
-    return stops and not handed.withheld and not handed.is_gone
-
-
-def _count_room(handed: Handed, at: float) -> None:
-    """Give back what has waited too long for the room on its nodes, which others have taken."""
-    ticket = handed.ticket
-    if ticket is None or ticket.state != TicketState.WAITING or not ticket.no_room:
-        handed.no_room_since = None
-        return
-    handed.no_room_since = at if handed.no_room_since is None else handed.no_room_since
-    if at - handed.no_room_since > ROOM_SECONDS:
-        handed.displaced = ticket.no_room
-
-
-def _count_running(handed: Handed, at: float) -> None:
-    """Note since when the batch system runs it."""
-    runs = handed.ticket is not None and handed.ticket.state == TicketState.RUNNING
-    if not runs:
-        handed.running_since = None
-    elif handed.running_since is None:
-        handed.running_since = at
-
-
-def _displaced(handed: Handed, node: NodeId) -> Seen:
-    """What is said of an attempt that was given back: only a node without room is to blame."""
-    has_room = handed.ticket is not None and node in handed.ticket.nodes
-    why = "" if has_room else f"others have taken the room on {node}: {handed.displaced}"
-    return Seen(key=handed.key, phase=Phase.ENDED, trouble=why)
-
-
-def _refused(key: AttemptKey, why: str, infra: bool) -> Seen:
-    return Seen(key=key, phase=Phase.REFUSED, trouble=why, trouble_is_infra=infra)
-
-
-def _ended(handed: Handed, part: Seen | None) -> Seen:
-    """The batch system says that nothing of it is left, and its part has not said how it ended."""
-    ticket = handed.ticket
-    blame = ticket.blame if ticket is not None else ""
-    return replace(
-        part or Seen(key=handed.key, phase=Phase.STARTING),
-        phase=Phase.ENDED,
-        trouble=blame or "the batch system ended it, and its agent has not said how",
-        trouble_is_infra=ticket is None or ticket.blame_is_infra,
-        trouble_of=ticket.blame_on if ticket is not None else "",
-    )

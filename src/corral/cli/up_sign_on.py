@@ -1,0 +1,88 @@
+"""Options of `corral up` about who else than a token lets somebody in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignOn:
+    """Who else than a token lets somebody in to the pages."""
+
+    issuer: Annotated[
+        str | None,
+        Parameter(
+            name="--oidc-issuer",
+            help="Address of an OpenID Connect provider, whose people log in to the pages.",
+        ),
+    ] = None
+    client_id: Annotated[
+        str | None, Parameter(name="--oidc-client-id", help="What this cluster is called there.")
+    ] = None
+    secret_file: Annotated[
+        Path | None,
+        Parameter(
+            name="--oidc-secret-file",
+            help="A file (0600) with the client's secret; or set CORRAL_OIDC_SECRET.",
+        ),
+    ] = None
+    roles: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--oidc-role",
+            negative="",
+            show_default=False,
+            help="What a group there is here, GROUP=ROLE; * is everybody; may be repeated.",
+        ),
+    ] = ()
+    role_claim: Annotated[
+        str | None,
+        Parameter(name="--oidc-role-claim", help="The claim with the groups (groups)."),
+    ] = None
+    user_claim: Annotated[
+        str | None,
+        Parameter(
+            name="--oidc-user-claim", help="The claim that names the user (preferred_username)."
+        ),
+    ] = None
+    domain: Annotated[
+        str | None,
+        Parameter(
+            name="--oidc-domain",
+            help="Where users are named by e-mail addresses: whose count, by what is before the @.",
+        ),
+    ] = None
+
+    hosted_domain: Annotated[
+        str | None,
+        Parameter(
+            name="--oidc-hosted-domain",
+            help="With Google: the Workspace domain whose accounts may log in (--oidc-domain).",
+        ),
+    ] = None
+    create: Annotated[
+        bool | None,
+        Parameter(
+            name="--oidc-create",
+            negative="--no-oidc-create",
+            help="Whether the first log-in makes the user; else an admin links each.",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As boot's Asked has them."""
+        return {
+            "oidc_issuer": self.issuer,
+            "oidc_client_id": self.client_id,
+            "oidc_secret_file": str(self.secret_file.absolute()) if self.secret_file else None,
+            "oidc_roles": self.roles or None,
+            "oidc_role_claim": self.role_claim,
+            "oidc_user_claim": self.user_claim,
+            "oidc_domain": self.domain,
+            "oidc_hosted_domain": self.hosted_domain,
+            "oidc_create": self.create,
+        }

@@ -221,7 +221,14 @@ class PlayedNode:
 
     def _sample(self, at: float) -> NodeSample:
         held = [
-            Held(job=key[0], attempt=key[1], gpus=one.launch.seat.gpus, since=one.began)
+            Held(
+                job=key[0],
+                attempt=key[1],
+                gpus=one.launch.seat.gpus,
+                since=one.began,
+                use=0.9,
+                memory=0.7,
+            )
             for key, one in self.ran.items()
             if not one.ended
         ]

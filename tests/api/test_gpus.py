@@ -46,6 +46,7 @@ def test_each_gpu_is_told_with_who_holds_it_and_unknown_is_null(head: Head, agen
         "temperature_celsius": [61.0, None, None],
         "holders": ["", "", ""],
         "signs": ["", "silent", ""],
+        "pretend": False,
     }
     assert (before["cost_per_hour"], before["unpriced_gpus"]) == (0.0, 0.0)
     assert sorted(after["nodes"][0]["holders"]) == ["", "", job.id]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.agent.survey import unread_gpus
 from corral.boot.settings import (
     ClusterDir,
     ClusterSettings,
@@ -234,3 +235,33 @@ def test_the_health_of_nodes_is_observed_or_enforced_and_nothing_else() -> None:
     assert ClusterSettings(health="observe").health_rules.mode == "observe"
     with pytest.raises(SpecInvalid, match="observe, enforce"):
         ClusterSettings(health="off")
+
+
+@pytest.mark.parametrize(
+    ("devices", "makers"),
+    [
+        ({"0": ("0x10de", "0x030200")}, ("NVIDIA",)),
+        ({"0": ("0x1002", "0x120000"), "1": ("0x1002", "0x030000")}, ("AMD",)),
+        ({"0": ("0x8086", "0x030000"), "1": ("0x10de", "0x020000")}, ()),  # a NIC is not a GPU
+    ],
+)
+def test_no_gpu_is_pretended_unasked_where_there_is_one_that_no_driver_reads(
+    tmp_path: Path, devices: dict[str, tuple[str, str]], makers: tuple[str, ...]
+) -> None:
+    for name, (vendor, kind) in devices.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    assert unread_gpus(tmp_path) == makers
+
+    def made(asked: Asked) -> bool:
+        return settled(asked, lambda: 0, lambda: makers).pretend
+
+    assert made(Asked(gpus=8, pretend=True)) is True
+    assert made(Asked()) is False
+    if not makers:
+        assert made(Asked(gpus=8)) is True
+        return
+    with pytest.raises(SpecInvalid, match=f"--gpus 8: this machine has a GPU of {makers[0]}") as no:
+        made(Asked(gpus=8))
+    assert "--pretend" in no.value.hint

@@ -125,3 +125,10 @@ def test_what_somebody_else_holds_and_what_is_let_go_counts_for_nobody() -> None
     watch.say(gpu(0, 1.0), gpu(1, 1.0))
     assert watch.sums.used_gpu_seconds == pytest.approx(5.0)
     assert watch.ledger.idle == {}
+
+
+def test_readings_of_pretend_gpus_are_not_counted() -> None:
+    watch = Watch()
+    for _ in range(3):
+        watch.say(gpu(0, 0.9, pretend=True, power_watts=400.0), gpu(1, 0.0, pretend=True))
+    assert watch.sums == Amounts()

@@ -1,6 +1,7 @@
 """A straggler is told once, with its node; what bounds a job is said while it runs."""
 
 from dataclasses import replace
+from typing import Any
 
 from corral.control.paces import LOOK_SECONDS, Paces
 from corral.control.sensed import Sensed
@@ -8,7 +9,7 @@ from corral.domain.facts import Pace, Phase, Progress
 from corral.domain.ids import JobId, NodeId
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.world import Event
-from corral.insight.bottleneck import Bound
+from corral.insight.bottleneck import Bottleneck, Bound
 from tests.worlds import Cluster, gang, node
 
 
@@ -22,6 +23,11 @@ class Gang:
         self.paces = Paces()
         self.looks = 0
         self.told: list[Event] = []
+
+    def bound(self, sensed: Sensed, *, after_seconds: float = 100.0) -> Bottleneck | None:
+        """What bounds it, so long after its ranks were up."""
+        up_at = self.cluster.world.attempts[self.id].running_at or 0.0
+        return self.paces.bottleneck(self.cluster.world, sensed, self.id, up_at + after_seconds)
 
     def pass_by(self, looks: int, *, slow: int | None = None, data: float = 0.0) -> None:
         for _ in range(looks):
@@ -58,7 +64,7 @@ def test_a_straggler_is_told_once_with_its_node_and_its_share() -> None:
     (event,) = whole.told
     assert (event.kind, event.job, event.node) == ("straggler", whole.id, NodeId("n2"))
     assert "rank 3 on n2 is 10 % slower" in event.text
-    found = whole.paces.bottleneck(whole.cluster.world, Sensed(), whole.id)
+    found = whole.bound(Sensed())
     assert found is not None
     assert found.bound == Bound.STRAGGLER
 
@@ -67,14 +73,14 @@ def test_of_ranks_that_are_alike_none_is_told() -> None:
     whole = Gang()
     whole.pass_by(12)
     assert whole.told == []
-    assert whole.paces.bottleneck(whole.cluster.world, Sensed(), whole.id) is None
+    assert whole.bound(Sensed()) is None
 
 
 def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apart() -> None:
     whole = Gang()
     whole.pass_by(4, data=0.1)
     sensed = Sensed()
-    found = whole.paces.bottleneck(whole.cluster.world, sensed, whole.id)
+    found = whole.bound(sensed)
     assert found is not None
     assert found.bound == Bound.DATA
     full = Gang()
@@ -82,9 +88,27 @@ def test_a_job_that_waits_for_its_data_and_one_whose_gpus_are_full_are_told_apar
     gpus = tuple(GpuSample(index=at, uuid=str(at), utilisation=0.95) for at in range(2))
     for name in full.cluster.nodes:
         sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
-    found = full.paces.bottleneck(full.cluster.world, sensed, full.id)
+    found = full.bound(sensed)
     assert found is not None
     assert found.bound == Bound.COMPUTE
+
+
+def test_nothing_is_said_of_gpus_that_start_nor_of_pretend_ones() -> None:
+    whole, sensed = Gang(), Sensed()
+    whole.pass_by(4)
+
+    def read(**more: Any) -> None:
+        gpus = tuple(GpuSample(index=at, uuid=str(at), utilisation=0.0, **more) for at in range(2))
+        for name in whole.cluster.nodes:
+            sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
+
+    read()
+    assert whole.bound(sensed, after_seconds=1.0) is None
+    found = whole.bound(sensed)
+    assert found is not None
+    assert found.bound == Bound.IDLE
+    read(pretend=True)
+    assert whole.bound(sensed) is None
 
 
 def test_a_job_whose_links_are_full_is_told_so_by_the_rate_that_the_catalog_has() -> None:
@@ -101,7 +125,7 @@ def test_a_job_whose_links_are_full_is_told_so_by_the_rate_that_the_catalog_has(
     )  # fmt: skip
     for name in full.cluster.nodes:
         sensed.take(name, NodeSample(at=0.0, gpus=gpus), 0.0)
-    found = full.paces.bottleneck(full.cluster.world, sensed, full.id)
+    found = full.bound(sensed)
     assert found is not None
     assert found.bound == Bound.COMMUNICATION
     assert "NVLinks carry 360 of 450 GB/s, 80 % of their rate" in found.text
@@ -113,4 +137,4 @@ def test_an_attempt_that_is_over_is_not_spoken_of() -> None:
     attempt = whole.cluster.world.attempts[whole.id]
     whole.cluster.world.attempts[whole.id] = replace(attempt, ended_at=1.0)
     whole.pass_by(1)
-    assert whole.paces.bottleneck(whole.cluster.world, Sensed(), whole.id) is None
+    assert whole.bound(Sensed()) is None

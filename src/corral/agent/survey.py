@@ -26,6 +26,9 @@ from corral.domain.resources import Gpu
 from corral.wire.node import NodeSettings
 
 KFD: Final = Path("/sys/class/kfd/kfd/topology/nodes")
+PCI: Final = Path("/sys/bus/pci/devices")
+_MAKERS: Final = {"0x10de": "NVIDIA", "0x1002": "AMD"}
+_GPU_CLASSES: Final = ("0x03", "0x12")
 MARK: Final = ".corral-shared"
 _GIB: Final = 1024**3
 # Memory in GiB as the makers' data sheets name it; a type that is not here pretends to 16.
@@ -322,3 +325,19 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def unread_gpus(devices: Path = PCI) -> tuple[str, ...]:
+    """Return the makers of the GPUs on the machine's PCI bus, by name and each once, whether their
+    drivers answer or not.
+
+    Source: the PCI ID repository; classes 03 (display) and 12 (processing accelerator).
+    """
+    found = set()
+    for device in devices.glob("*"):
+        with suppress(OSError):
+            kind = (device / "class").read_text().strip()
+            maker = _MAKERS.get((device / "vendor").read_text().strip())
+            if maker and kind.startswith(_GPU_CLASSES):
+                found.add(maker)
+    return tuple(sorted(found))

@@ -64,6 +64,7 @@ def row(node: Node, sample: NodeSample | None, held: Holders) -> dict[str, Any]:
                                 for one in seen],
         "holders": [held.get((node.id, gpu.index), "") for gpu in there],
         "signs": [_sign(one, taken=gpu.taken) for one, gpu in zip(seen, there, strict=True)],
+        "pretend": node.inventory.pretend,
     }  # fmt: skip
 
 

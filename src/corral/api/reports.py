@@ -48,5 +48,7 @@ async def report(
     found = await report_of(
         house.control, kind, by, first=first, last=last, job=id, limit=limit, shown=shown
     )
-    body = await asyncio.to_thread(encoded, found, first=first, last=last)
+    nodes = house.control.world.nodes.values()
+    pretend = any(node.inventory.pretend for node in nodes)
+    body = await asyncio.to_thread(encoded, found, first=first, last=last, pretend=pretend)
     return Response(body, media_type="application/json")

@@ -9,8 +9,10 @@ from corral.api.errors import RequestInvalid
 from corral.api.jobs import Asker, Within
 from corral.api.names import find_job
 from corral.api.sight import sight_of
+from corral.domain.ids import NodeId
 from corral.domain.series import Curve, averaged
 from corral.domain.units import HOUR_SECONDS
+from corral.domain.world import World
 from corral.wire import series as answers
 
 router = APIRouter()
@@ -54,4 +56,12 @@ async def series(
             name: [None if isnan(value) else value for value in row]
             for name, row in found.fields.items()
         },
+        pretend=_is_pretend(house.control.world, kind, name),
     )
+
+
+def _is_pretend(world: World, kind: str, name: str) -> bool:
+    """Whether the GPUs of the node, or else any of the cluster, are pretend ones."""
+    if kind == "node" and (node := world.nodes.get(NodeId(name))) is not None:
+        return node.inventory.pretend
+    return any(node.inventory.pretend for node in world.nodes.values())

@@ -103,17 +103,25 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         forms=api.Form.all_of(job.spec.shapes),
         attempts=[api.Attempt.of(one, whole=whole) for one in attempts],
         receipts=[api.Receipt.of(one) for one in receipts],
+        pretend=_has_pretend(control.world, attempts[-1].nodes if attempts else ()),
         origin=origin_text(job.spec.origin),
         next=restart_text(job, saves, whole=whole),
         checkpoints=api.Checkpoint.all_of(saves, job.spec.checkpoint),
     )
 
 
+def _has_pretend(world: World, nodes: Sequence[NodeId]) -> bool:
+    """Whether GPUs of these nodes are pretend ones; without nodes, of any in the cluster."""
+    known = [world.nodes[id] for id in nodes if id in world.nodes] or world.nodes.values()
+    return any(node.inventory.pretend for node in known)
+
+
 def bottleneck_of(control: Control, job: Job) -> Bottleneck | None:
     """What bounds it, while it runs."""
     if job.state != JobState.RUNNING:
         return None
-    return control.ledger.paces.bottleneck(control.world, control.sensed, job.id)
+    now = control.now().wall
+    return control.ledger.paces.bottleneck(control.world, control.sensed, job.id, now)
 
 
 async def why(
@@ -243,6 +251,9 @@ def gpus(world: World) -> api.Gpus:
         used=used.total() / MILLIS_PER_GPU,
         away=total - ready,
         taken=others,
+        pretend=sum(
+            len(node.inventory.gpus) for node in world.nodes.values() if node.inventory.pretend
+        ),
     )
 
 

@@ -3,14 +3,16 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
+from corral.agent.survey import unread_gpus
 from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
 from corral.boot.extras import check_installed
+from corral.boot.no_gpu import check_has_no_gpu
 from corral.boot.oidc import SECRET_FILE, SECRET_VARIABLE
 from corral.boot.settings import (
     LOCAL,
@@ -128,11 +130,17 @@ def real_gpu_count() -> int:
         return 0
 
 
-def settled(asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
+def settled(
+    asked: Asked,
+    count_gpus: Callable[[], int],
+    unread_gpus: Callable[[], Sequence[str]] = unread_gpus,
+) -> ClusterSettings:
     """What a new cluster is to be on a machine with so many GPUs.
 
-    Raises: SpecInvalid when the machine's GPUs are not enough and pretending was not asked for, or
-    another engine is asked for what only the local one makes.
+    Args:
+        unread_gpus: Makers of GPUs that are in the machine, whether a driver answers or not.
+    Raises: SpecInvalid when the machine's GPUs are not enough, or no driver answers for them, and
+    pretending was not asked for; or another engine is asked for what only the local one makes.
     """
     if (asked.engine or LOCAL) != LOCAL:
         return lent(asked)
@@ -142,6 +150,8 @@ def settled(asked: Asked, count_gpus: Callable[[], int]) -> ClusterSettings:
     found, nodes, gpus = count_gpus(), given["nodes"], asked.gpus
     if gpus is None and nodes > 1:
         given["gpus"] = found // nodes if nodes > 0 else 0
+    if found == 0 and given.get("gpus"):
+        check_has_no_gpu(given["gpus"], unread_gpus())
     if found == 0:
         return ClusterSettings(**(given | {"pretend": bool(given.get("gpus"))}))
     if (gpus or 0) * nodes > found or (gpus is None and found < nodes):

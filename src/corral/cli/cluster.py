@@ -270,6 +270,10 @@ def status(*, common: Common = Common()) -> None:  # noqa: B008 - frozen
     gpus = f"{found.gpus.free:g} of {found.gpus.total} free"
     if found.gpus.taken:
         gpus += f", {found.gpus.taken} held by others"
+    if found.gpus.pretend:
+        gpus += " (pretend)" if found.gpus.pretend == found.gpus.total else ""
+        if found.gpus.pretend < found.gpus.total:
+            gpus += f", {found.gpus.pretend} of them pretend"
     if found.gpus.away:
         gpus += f", {found.gpus.away} not to be had now"
     counts = ", ".join(f"{count} {name}" for name, count in sorted(found.jobs.items()))

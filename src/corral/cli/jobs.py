@@ -69,6 +69,7 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("asks for", forms_text(job.forms, job.shape)),
         ("place", place_text(job)),
         ("nodes", ", ".join(job.nodes)),
+        ("GPUs", "pretend: its ranks run on the CPU" if _uses_pretend(job) else ""),
         ("image", _image_text(job)),
         ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
         ("bound by", bound_text(job)),
@@ -87,6 +88,10 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
     ]  # fmt: skip
 
 
+def _uses_pretend(job: "api.JobDetail") -> bool:
+    return job.pretend and job.shape.gpus_per_node > 0
+
+
 def _image_text(job: "api.JobDetail") -> str:
     """The image and the digests of what its newest attempt ran in."""
     digests = job.attempts[-1].images if job.attempts else []
@@ -96,7 +101,8 @@ def _image_text(job: "api.JobDetail") -> str:
 def _idle_text(job: "api.JobDetail") -> str:
     """Since when it holds GPUs and runs nothing on them."""
     since = job.attempts[-1].idle_since if job.attempts else None
-    return f"since {clock_text(since)}" if since and job.state == "RUNNING" else ""
+    mark = " (pretend)" * job.pretend
+    return f"since {clock_text(since)}{mark}" if since and job.state == "RUNNING" else ""
 
 
 def bound_text(job: "api.JobDetail") -> str:

@@ -82,7 +82,7 @@ def of_machine(common: Common) -> Iterator[Finding]:
     from corral.boot.up import real_gpu_count
 
     gpus = real_gpu_count()
-    none = "no GPU: corral up makes pretend ones, and jobs run on the CPU"
+    none = "no GPU: corral up --gpus N makes pretend ones, and jobs run on the CPU"
     seen = f"{gpus} NVIDIA GPU{'s' * (gpus > 1)}" if gpus else none
     yield Finding(where=here, state=Is.WELL if gpus else Is.NOTE, text=seen)
     yield from _torch(here, gpus)

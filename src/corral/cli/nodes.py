@@ -214,7 +214,7 @@ def show_nodes(nodes: "list[api.Node]") -> None:
         rows.add_row(
             node.id,
             state(_word(node)),
-            f"{node.gpus.total} {types}".strip(),
+            f"{node.gpus.total} {types}".strip() + " (pretend)" * node.gpus.pretend,
             f"{node.gpus.free:g}",
             str(len(node.jobs)),
             *[labels_text(node.labels)] * labelled,

@@ -26,6 +26,7 @@ _CSV = Parameter(name="--csv", negative="", show_default=False, help="Answer in 
 _HTML = Parameter(name="--html", negative="", help="Write a page with plots to this file.")
 MOST_BARS = 20
 PLACES = 3  # of what people read; --json and --csv have all of them
+PRETEND = "GPUs of this cluster are pretend: their use and energy are not counted, nor priced."
 VERDICTS = {
     "usage": "Of {allocated} GPU-hours that were held, {measured} were measured; there a kernel "
     "ran in {utilisation} of the time.",
@@ -170,7 +171,8 @@ def _verdict(found: "Report") -> str:
         column.name: _text(value, column.unit)
         for column, value in zip(found.columns, found.total, strict=True)
     }
-    return VERDICTS[found.kind].format(**texts)
+    verdict = VERDICTS[found.kind].format(**texts)
+    return f"{verdict} {PRETEND}" if found.pretend else verdict
 
 
 def _text(value: float | None, unit: str) -> str:

@@ -18,7 +18,7 @@ def show_sensors(sample: "NodeSample") -> None:
         for gpu in sample.gpus:
             rows.add_row(
                 str(gpu.index),
-                share(gpu.utilisation),
+                share(gpu.utilisation) + " (pretend)" * gpu.pretend,
                 of(gpu.memory_used_bytes, gpu.memory_total_bytes),
                 _watts(gpu),
                 "" if gpu.temperature_celsius is None else f"{gpu.temperature_celsius:.0f} C",

@@ -191,8 +191,8 @@ def _joules(gpu: GpuSample, before: _Seen | None, since: float, until: float) ->
 
 
 def _of_sample(gpu: GpuSample, seconds: float, joules: float) -> Amounts:
-    """What a whole GPU came to in so many seconds."""
-    if not _reads(gpu):
+    """What a whole GPU came to in so many seconds; a pretend one has nothing to measure."""
+    if not _reads(gpu) or gpu.pretend:
         return Amounts()
     joules = min(max(0.0, joules), MOST_WATTS * seconds) if isfinite(joules) else 0.0
     if gpu.utilisation is None:

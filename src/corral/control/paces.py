@@ -17,6 +17,7 @@ from corral.insight.links import link_use
 from corral.insight.straggler import Look, Looks, Span, Straggler, span_of, straggler_of
 
 LOOK_SECONDS: Final = 4.0
+STARTING_SECONDS: Final = 60.0  # in which programs are loaded: GPUs may stand idle meanwhile
 LOOKS: Final = 15  # that are kept: what is said holds for the last minute
 
 
@@ -73,13 +74,18 @@ class Paces:
             loop.told = loop.straggler.rank
             yield _told(world, key, loop.straggler, loop.nodes[loop.told], wall)
 
-    def bottleneck(self, world: World, sensed: Sensed, job: JobId) -> Bottleneck | None:
-        """What bounds the job now; None where nothing stands out, or too little is known."""
+    def bottleneck(
+        self, world: World, sensed: Sensed, job: JobId, wall: float
+    ) -> Bottleneck | None:
+        """What bounds the job now; None where nothing stands out, or too little is known: its GPUs
+        have nothing to show while it starts."""
         attempt = world.attempts.get(job)
         if attempt is None:
             return None
         loop = self._loops.get((job, attempt.number)) or _Loop()
-        spent = _spent(loop, _gpus(attempt, sensed))
+        ran_seconds = wall - attempt.running_at if attempt.running_at is not None else 0.0
+        gpus = _gpus(attempt, sensed) if ran_seconds >= STARTING_SECONDS else []
+        spent = _spent(loop, gpus)
         slow = loop.straggler
         node = loop.nodes[slow.rank] if slow is not None else ""
         return bottleneck_of(spent, slow, node, job=job)
@@ -122,7 +128,8 @@ def _spent(loop: _Loop, gpus: list[GpuSample]) -> Spent:
 
 
 def _sensed(gpus: list[GpuSample]) -> Spent:
-    """In the middle of them."""
+    """In the middle of them; of pretend GPUs nothing, for no advice is built on them."""
+    gpus = [gpu for gpu in gpus if not gpu.pretend]
     busy = [gpu.utilisation for gpu in gpus if gpu.utilisation is not None]
     memory = [
         gpu.memory_used_bytes / gpu.memory_total_bytes

@@ -132,6 +132,11 @@ class Inventory:
             raise ValueError("GPU indices count from 0 without a gap")
 
     @property
+    def pretend(self) -> bool:
+        """Whether its GPUs are pretend ones, of which no reading says anything about a real one."""
+        return any(gpu.pretend for gpu in self.gpus)
+
+    @property
     def gpu_slices(self) -> int:
         """Into how many parts its most finely cut GPU is cut; 0: none is."""
         return max(self.cuts, default=0)

@@ -13,16 +13,18 @@ from corral.domain.queue import Queue
 PRICE_LABEL: Final = "price"  # of a node: money for an hour of one of its GPUs
 
 
-def hourly(labels: Mapping[str, str], gpu_type: str, path: Sequence[Queue]) -> float | None:
+def hourly(
+    labels: Mapping[str, str], gpu_type: str, path: Sequence[Queue], *, pretend: bool = False
+) -> float | None:
     """Money for a GPU-hour; None where nobody knows. `path`: the queue and those above it, from the
-    top down; of those with rates the nearest counts."""
+    top down; of those with rates the nearest counts. `pretend`: the catalog has no price for it."""
     said = _number(labels.get(PRICE_LABEL, ""))
     if said is not None:
         return said
     for queue in reversed(path):
         if queue.budget is not None and queue.budget.rates:
             return queue.budget.rate(gpu_type)
-    return _of_catalog(gpu_type)
+    return None if pretend else _of_catalog(gpu_type)
 
 
 def _number(text: str) -> float | None:

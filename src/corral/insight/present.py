@@ -22,8 +22,9 @@ def of_allocation(
     """What was held of one node, from placing until then (wall clock), and its price."""
     types = node.inventory.types if node is not None else ()
     labels = node.labels if node is not None else {}
+    pretend = node is not None and node.inventory.pretend
     for kind, gpus in gpus_of(allocation.seat, types, _asked(job)).items():
-        price = hourly(labels, kind, tree.path(job.spec.queue))
+        price = hourly(labels, kind, tree.path(job.spec.queue), pretend=pretend)
         for day, seconds in by_day(allocation.began, until):
             held = gpus * seconds
             amounts = Amounts(
@@ -99,7 +100,7 @@ def hourly_money(world: World) -> tuple[float, float]:
             continue
         path = world.queues.path(job.spec.queue)
         for kind, gpus in gpus_of(allocation.seat, node.inventory.types, _asked(job)).items():
-            price = hourly(node.labels, kind, path)
+            price = hourly(node.labels, kind, path, pretend=node.inventory.pretend)
             money += gpus * (price or 0.0)
             unpriced += gpus if price is None else 0.0
     return money, unpriced

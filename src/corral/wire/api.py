@@ -269,6 +269,7 @@ class JobDetail(Job):
     preemptible: bool
     warned: Warned | None = None
     whose: str = ""  # that it is another's, where a name was asked for
+    pretend: bool = False  # its GPUs are pretend ones, and so are their readings
     origin: str = ""  # the save of another job that it starts from: j35@400
     next: str = ""  # how to start a new job from its newest save, once it is over
     forms: list[Form] = []  # all that would do, in the order in which they are tried

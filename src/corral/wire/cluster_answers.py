@@ -37,6 +37,7 @@ class Gpus(Answer):
     used: float
     away: int  # on nodes that are silent, dead, cordoned, draining or closed
     taken: int = 0  # by programs that Corral has not started, on nodes that take work
+    pretend: int = 0  # of all, those that are pretend GPUs
 
 
 class Separation(Answer):

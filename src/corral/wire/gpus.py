@@ -8,7 +8,8 @@ class GpusOfNode(Answer):
     null where nobody knows. `at`: when the head heard its sensors last, by the node's clock; null:
     not yet. Shares are from 0 to 1. `holders`: ids of the jobs that hold it, joined by commas;
     `signs`: lost, silent (its driver does not answer), taken (by a program that Corral has not
-    started), or "" for none of these."""
+    started), or "" for none of these. `pretend`: they are pretend GPUs, whose readings are derived
+    from the processes of the jobs."""
 
     node: str
     at: float | None
@@ -19,6 +20,7 @@ class GpusOfNode(Answer):
     temperature_celsius: list[float | None]
     holders: list[str]
     signs: list[str]
+    pretend: bool = False
 
 
 class GpusNow(Answer):

@@ -34,6 +34,7 @@ class NodeGpus(Answer):
     utilisation: list[
         float | None
     ] = []  # of each by its place, as sensors said last; null: unknown
+    pretend: bool = False  # they are pretend GPUs, and so are their readings
 
 
 class NodeAilment(Answer):
@@ -124,6 +125,7 @@ class Node(Answer):
                 taken=len(node.inventory.taken),
                 held=sorted(set(held)),
                 utilisation=_busy(node, sensed) if sensed else [],
+                pretend=node.inventory.pretend,
             ),
             cpus=node.inventory.cpu_millis / MILLIS_PER_CPU,
             memory_bytes=node.inventory.memory_bytes,

@@ -37,7 +37,8 @@ class ReportDay(Answer):
 
 
 class Report(Answer):
-    """Rows by GPU-hours allocated, the most first. `rest`: rows that are left out."""
+    """Rows by GPU-hours allocated, the most first. `rest`: rows that are left out. `pretend`: there
+    are pretend GPUs in the cluster, which are held, and neither measured nor priced."""
 
     kind: Kind
     by: By
@@ -48,13 +49,14 @@ class Report(Answer):
     rest: int = 0
     total: list[float | None]
     days: list[ReportDay]
+    pretend: bool = False
 
 
 def date_of(day: int) -> date:
     return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
 
 
-def encoded(found: Found, *, first: int, last: int) -> bytes:
+def encoded(found: Found, *, first: int, last: int, pretend: bool = False) -> bytes:
     """The JSON of a Report: 10,000 rows are made into no objects that only JSON needs."""
     columns = found.columns
     body: dict[str, Any] = {
@@ -73,5 +75,6 @@ def encoded(found: Found, *, first: int, last: int) -> bytes:
             {"day": date_of(day), "values": [one.of(amounts) for one in columns]}
             for day, amounts in found.days
         ],
+        "pretend": pretend,
     }
     return msgspec.json.encode(body)

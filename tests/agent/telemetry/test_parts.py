@@ -41,7 +41,8 @@ async def part(folder: Path, settings: NodeSettings, gpus: int) -> AsyncIterator
     (folder / "node.json").write_bytes(encode_settings(settings))
     ranks = FakeRanks()
     seat = Seat(node=N1, gpus=tuple(range(gpus)))
-    await ranks.launch(launch_of(KEY, seat=seat), Path("/"), {})
+    env = (("PRETEND_GPU_USE", "0.9"),)
+    await ranks.launch(launch_of(KEY, seat=seat, env=env), Path("/"), {})
     senses = Senses(node_dir=folder, settings=settings, boot=BootId("b1"), attempts=ranks)
     senses.recorded(0, 0.0, 0.0)
     try:

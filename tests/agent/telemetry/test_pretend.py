@@ -1,22 +1,27 @@
-"""Pretend GPUs follow what runs on them, the same way each time."""
+"""Pretend GPUs follow the processes that run on them."""
 
+import os
+import signal
+import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.agent.telemetry.pretend import OWN_MEMORY_BYTES, Pretend, sample_of, utilisation
-from corral.agent.telemetry.sources import PretendGpus
+from corral.agent.telemetry.pretend import OWN_MEMORY_BYTES, Pretend, Work, sample_of
+from corral.agent.telemetry.sources import PretendGpus, work_below
 from corral.agent.telemetry.words import Held
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import AttemptNumber, JobId
 from corral.domain.resources import Gpu
+from corral.domain.telemetry import GpuSample
+from tests.patience import PATIENCE_SECONDS
 
 GPU = Gpu(index=0, uuid="pretend-n1-0", type="h100", memory_bytes=80 * 1024**3, pretend=True)
 KEY: AttemptKey = (JobId("j1"), AttemptNumber(1))
-HELD = Held(job=KEY[0], attempt=KEY[1], gpus=(0,), since=1000.0)
-moments = st.floats(min_value=1e9, max_value=2e9)
 
 
 def test_one_that_nobody_holds_idles() -> None:
@@ -26,40 +31,67 @@ def test_one_that_nobody_holds_idles() -> None:
     assert not idle.processes
 
 
-@given(at=moments)
-def test_one_with_a_rank_works_and_says_the_same_at_the_same_moment(at: float) -> None:
-    held = replace_since(at - 600)
-    busy = sample_of(GPU, [held], {KEY: (7,)}, at)
-    assert busy == sample_of(GPU, [held], {KEY: (7,)}, at)
-    assert busy.utilisation is not None
-    assert busy.utilisation >= 0.6
-    assert busy.power_watts is not None
-    assert 70.0 < busy.power_watts <= 700.0
-    assert busy.temperature_celsius is not None
-    assert busy.temperature_celsius > 50.0
-    assert [(one.pid, one.job, one.attempt) for one in busy.processes] == [(7, *KEY)]
+def read(pretend: Pretend, at: float, cpu_seconds: float, *gpus: int, **more: Any) -> GpuSample:
+    """The first GPU, while the attempt's processes have used this much CPU time since 1000.0."""
+    held = Held(job=KEY[0], attempt=KEY[1], gpus=gpus or (0,), since=1000.0, **more)
+    work = {KEY: Work(cpu_seconds=cpu_seconds, memory_bytes=20 * 1024**3)}
+    return pretend.read([held], {KEY: (7,)}, at, {}, work)[0]
 
 
-def test_its_curve_drifts() -> None:
-    curve = [utilisation(GPU.uuid, HELD, float(at)) for at in range(0, 900, 10)]
-    assert max(curve) - min(curve) > 0.03
-    assert max(abs(one - next) for one, next in zip(curve, curve[1:], strict=False)) < 0.1
+def test_one_whose_ranks_sleep_is_idle_and_one_whose_ranks_compute_is_busy() -> None:
+    pretend = Pretend((GPU,))
+    assert read(pretend, 1010.0, 10.0).utilisation == 1.0
+    assert read(pretend, 1020.0, 10.0).utilisation == 0.0
+    half = read(pretend, 1030.0, 15.0)
+    assert half.utilisation == 0.5
+    assert half.power_watts is not None
+    assert 70.0 < half.power_watts < 665.0
+    assert [(one.pid, one.job, one.attempt) for one in half.processes] == [(7, *KEY)]
+    assert read(pretend, 1040.0, 400.0).utilisation == 1.0, "of many threads no more than all"
+    assert read(pretend, 1050.0, 0.0).utilisation == 0.0, "its processes are others now"
 
 
-@given(at=moments, use=st.floats(0, 1), memory=st.floats(0, 1))
-def test_a_job_says_what_its_gpus_shall_show(at: float, use: float, memory: float) -> None:
-    told = Held(job=KEY[0], attempt=KEY[1], gpus=(0,), since=at - 60, use=use, memory=memory)
-    shown = sample_of(GPU, [told], {}, at)
-    assert shown.utilisation is not None
-    assert abs(shown.utilisation - use) <= 0.08 + 1e-4
-    assert use not in (0.0, 1.0) or shown.utilisation == use
+def test_the_first_reading_is_the_mean_since_the_attempt_began() -> None:
+    assert read(Pretend((GPU,)), 1100.0, 25.0).utilisation == 0.25
+
+
+def test_an_attempt_on_two_gpus_shares_its_work_out() -> None:
+    pair = Pretend((GPU, replace(GPU, index=1)))
+    both = read(pair, 1010.0, 10.0, 0, 1)
+    assert both.utilisation == 0.5
+    assert both.memory_used_bytes is not None
+    assert 10.0 < both.memory_used_bytes / 1024**3 < 11.0
+
+
+@given(use=st.floats(0, 1), memory=st.floats(0, 1))
+def test_a_job_sets_what_its_gpus_show(use: float, memory: float) -> None:
+    shown = read(Pretend((GPU,)), 1010.0, 3.0, use=use, memory=memory)
+    assert shown.utilisation == round(use, 4)
     room = GPU.memory_bytes - OWN_MEMORY_BYTES
     assert shown.memory_used_bytes == OWN_MEMORY_BYTES + int(room * memory)
 
 
+def test_the_work_of_a_process_is_that_of_all_below_it() -> None:
+    busy = subprocess.Popen(
+        ["sh", "-c", "(while :; do :; done) & echo up; wait"], stdout=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert busy.stdout is not None
+        assert busy.stdout.readline() == b"up\n"
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while work_below(busy.pid).cpu_seconds < 0.1:
+            assert time.monotonic() < deadline
+        assert work_below(busy.pid).memory_bytes > 0
+    finally:
+        os.killpg(busy.pid, signal.SIGKILL)
+        busy.communicate()
+
+
 def test_what_it_used_only_adds_up() -> None:
     pretend = Pretend((GPU,))
-    seen = [pretend.read([HELD], {}, at, {})[0].energy_joules for at in (1000.0, 1010.0, 1020.0)]
+    moments = (1000.0, 1010.0, 1020.0)
+    seen = [read(pretend, at, at - 1000.0, use=0.9).energy_joules for at in moments]
     assert seen[0] == 0.0
     assert seen[1] is not None
     assert seen[2] is not None
@@ -71,10 +103,6 @@ def test_a_fault_is_what_it_says_instead() -> None:
     (shown,) = Pretend((GPU,)).read([], {}, 1.0, faults)
     assert (shown.lost, shown.ecc_volatile_uncorrected) == (True, 3)
     assert Pretend((replace(GPU, index=1),)).read([], {}, 1.0, faults)[0].lost is False
-
-
-def replace_since(since: float) -> Held:
-    return Held(job=KEY[0], attempt=KEY[1], gpus=(0,), since=since)
 
 
 def test_a_fault_that_is_none_is_passed_over(tmp_path: Path) -> None:

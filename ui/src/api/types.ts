@@ -344,6 +344,7 @@ export interface GpuSample {
 export interface Gpus {
   away: number;
   free: number;
+  pretend: number;
   taken: number;
   total: number;
   used: number;
@@ -362,6 +363,7 @@ export interface GpusOfNode {
   memory: (number | null)[];
   node: string;
   power_watts: (number | null)[];
+  pretend: boolean;
   signs: string[];
   temperature_celsius: (number | null)[];
   utilisation: (number | null)[];
@@ -481,6 +483,7 @@ export interface JobDetail {
   per: string;
   place: Place;
   preemptible: boolean;
+  pretend: boolean;
   priority: number;
   progress: Progress | null;
   queue: string;
@@ -660,6 +663,7 @@ export interface NodeGpu {
 export interface NodeGpus {
   free: number;
   held: number[];
+  pretend: boolean;
   taken: number;
   total: number;
   types: string[];
@@ -954,6 +958,7 @@ export interface Report {
   first: string;
   kind: "usage" | "waste" | "cost" | "goodput";
   last: string;
+  pretend: boolean;
   rest: number;
   rows: ReportRow[];
   total: (number | null)[];
@@ -1012,6 +1017,7 @@ export interface Separation {
 export interface Series {
   fields: Record<string, (number | null)[]>;
   key: string;
+  pretend: boolean;
   times: number[];
 }
 

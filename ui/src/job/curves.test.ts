@@ -9,6 +9,7 @@ const series = (fields: Series["fields"]): Series => ({
   key: "job:j1",
   times: (Object.values(fields)[0] ?? []).map((_, at) => 10 * at),
   fields,
+  pretend: false,
 });
 
 test("a job ran while its ranks did, and not while it waited between attempts", () => {

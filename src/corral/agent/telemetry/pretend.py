@@ -1,16 +1,16 @@
-"""What pretend GPUs say: a seeded model of what runs on them. Pure but for the energy it adds up.
+"""Readings of pretend GPUs, derived from the processes that run on them. No I/O.
 
-A GPU that nobody holds idles. One with a rank on it works at a level of its own, which drifts over
-minutes and shakes a little; power, clocks and heat follow that. The same seed and the same moment
-give the same curve. A job says by PRETEND_GPU_USE and PRETEND_GPU_MEMORY (shares from 0 to 1
-of the time and of the memory, in its `env`) what its GPUs shall show instead.
+A GPU is as busy as the processes of the attempts that hold it: their CPU time, shared out among
+the GPUs that they hold on the node. A rank that sleeps is idle. Its memory is theirs too; power,
+clocks and heat follow from its use. A job sets PRETEND_GPU_USE and PRETEND_GPU_MEMORY (shares from
+0 to 1 of the time and of the memory, in its `env`) to show something else.
 """
 
 import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -30,9 +30,7 @@ _LIMIT_WATTS: Final = {
 _IDLE_SHARE: Final = 0.1  # of the power limit, while nothing runs
 _COOL_CELSIUS, _HOT_CELSIUS = 30.0, 72.0
 _WARM_UP_SECONDS: Final = 60.0  # in which a GPU goes most of the way to its heat
-_DRIFT_SECONDS: Final = (300.0, 900.0)
-_SHAKE_SECONDS: Final = 10.0
-_DRIFT, _SHAKE = 0.06, 0.02
+LEAST_SECONDS: Final = 0.1  # between two readings: what is less says nothing
 OWN_MEMORY_BYTES: Final = 512 * 1024**2  # the driver's
 _MOST_MHZ, _LEAST_MHZ, _MEMORY_MHZ = 1980, 345, 2619
 
@@ -42,23 +40,24 @@ def chance(*seed: object) -> float:
     return zlib.crc32("/".join(map(str, seed)).encode()) / 2**32
 
 
-def utilisation(uuid: str, held: Held, at: float) -> float:
-    """The share of the time in which it works for this attempt, at this moment."""
-    level = 0.82 + 0.14 * chance(uuid, held.job, held.attempt) if held.use is None else held.use
-    first, second = _DRIFT_SECONDS
-    turn = chance(uuid, held.job) * 2 * math.pi
-    drift = math.sin(2 * math.pi * at / first + turn) + math.sin(2 * math.pi * at / second - turn)
-    shake = 2 * chance(uuid, held.attempt, int(at // _SHAKE_SECONDS)) - 1
-    moving = min(level, 1 - level, _DRIFT) * drift / 2 + min(level, 1 - level, _SHAKE) * shake
-    return min(1.0, max(0.0, level + moving))
+class Work(NamedTuple):
+    """What the processes of an attempt on this node have used: CPU time since they began, and the
+    memory that they have now."""
+
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+
+
+NO_WORK: Final[Mapping[AttemptKey, Work]] = {}
 
 
 @dataclass(slots=True)
 class Pretend:
-    """The GPUs of a pretend machine. `read` is asked with a rising wall clock."""
+    """The GPUs of a pretend machine. `read` is called with a rising wall clock."""
 
     gpus: tuple[Gpu, ...]
     _joules: dict[int, float] = field(default_factory=dict)
+    _cpu_seconds: dict[AttemptKey, float] = field(default_factory=dict)
     _read_at: float = 0.0
 
     def read(
@@ -67,10 +66,19 @@ class Pretend:
         pids: Mapping[AttemptKey, tuple[int, ...]],
         at: float,
         faults: Mapping[str, Mapping[str, Any]],
+        work: Mapping[AttemptKey, Work] = NO_WORK,
     ) -> tuple[GpuSample, ...]:
-        """`pids`: of the processes of each attempt. `faults`: fields that are to be otherwise, by
-        index. Raises: ValueError for a fault that is none."""
+        """Return a sample of each GPU.
+
+        Args:
+            pids: Processes of each attempt.
+            faults: Fields with other values, by index of the GPU.
+            work: What the processes of each attempt have used.
+        Raises: ValueError for a fault that is not a valid field.
+        """
         seconds = max(0.0, at - self._read_at) if self._read_at else 0.0
+        held = [self._derived(one, work, at) for one in held]
+        self._cpu_seconds = {key: one.cpu_seconds for key, one in work.items()}
         self._read_at = at
         found = []
         for gpu in self.gpus:
@@ -81,6 +89,21 @@ class Pretend:
             found.append(_faulty(sample, faults.get(str(gpu.index), {})))
         return tuple(found)
 
+    def _derived(self, held: Held, work: Mapping[AttemptKey, Work], at: float) -> Held:
+        """Return it with the shares that its processes have used of each of its GPUs."""
+        key = (held.job, held.attempt)
+        known, many = work.get(key, Work()), max(1, len(held.gpus))
+        since = self._read_at if key in self._cpu_seconds else max(held.since, self._read_at)
+        cpu_seconds = known.cpu_seconds - self._cpu_seconds.get(key, 0.0)
+        use = max(0.0, cpu_seconds) / max(at - since, LEAST_SECONDS) / many
+        room = sum(gpu.memory_bytes for gpu in self.gpus if gpu.index in held.gpus)
+        memory = known.memory_bytes / room if room else 0.0
+        return msgspec.structs.replace(
+            held,
+            use=min(1.0, use) if held.use is None else held.use,
+            memory=min(1.0, memory) if held.memory is None else held.memory,
+        )
+
 
 def sample_of(
     gpu: Gpu,
@@ -89,13 +112,14 @@ def sample_of(
     at: float,
 ) -> GpuSample:
     """One GPU at one moment, but for what it has used since it began."""
-    used = min(1.0, sum(utilisation(gpu.uuid, one, at) for one in held))
+    used = min(1.0, sum(one.use or 0.0 for one in held))
     since = min((one.since for one in held), default=at)
     warm = 1 - math.exp(-max(0.0, at - since) / _WARM_UP_SECONDS)
     limit = float(_LIMIT_WATTS.get(gpu.type, 300))
     room = max(0, gpu.memory_bytes - OWN_MEMORY_BYTES)
     memory = {
-        (one.job, one.attempt): int(room * _memory_share(gpu, one, len(held))) for one in held
+        (one.job, one.attempt): int(room * min(1.0, (one.memory or 0.0) / len(held)))
+        for one in held
     }
     return GpuSample(
         index=gpu.index,
@@ -133,11 +157,6 @@ def sample_of(
             for pid in pids.get(key, ())[:1]
         ),
     )
-
-
-def _memory_share(gpu: Gpu, held: Held, holders: int) -> float:
-    share = 0.55 + 0.4 * chance(gpu.uuid, held.job) if held.memory is None else held.memory
-    return min(1.0, max(0.0, share)) / holders
 
 
 def _faulty(sample: GpuSample, fault: Mapping[str, Any]) -> GpuSample:

@@ -1,5 +1,6 @@
 """Where samples of GPUs come from on a node: a model, AMD's kernel drivers, or NVIDIA's library."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +12,23 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from corral.agent.clocks import wall
-from corral.agent.processes import children
+from corral.agent.processes import children, descendants
 from corral.agent.survey import amd_gpus, pretend_gpus
 from corral.agent.telemetry import amd
 from corral.agent.telemetry.amd_smi import AmdSmi
 from corral.agent.telemetry.kernel_log import Bus
 from corral.agent.telemetry.part import Part
-from corral.agent.telemetry.pretend import Pretend
+from corral.agent.telemetry.pretend import Pretend, Work
 from corral.agent.telemetry.words import Happening, Held
 from corral.domain.facts import AttemptKey
 from corral.domain.part import node_of
 from corral.domain.resources import Gpu
 from corral.domain.telemetry import GpuSample
+from corral.engines.local.processes import stat_of
 from corral.wire.node import NodeSettings
 
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 FAULTS: Final = "pretend.json"  # in the node's folder: what its pretend GPUs shall say otherwise
 
 
@@ -83,12 +87,13 @@ class PretendGpus:
 
     def begin(self, held: Sequence[Held], shims: Mapping[int, AttemptKey]) -> None:
         ranks = {key: tuple(children(shim)) for shim, key in shims.items()}
+        work = {key: work_below(shim) for shim, key in shims.items()}
         at = wall()
         try:
-            self._newest = self.model.read(held, ranks, at, faults(self.faults))
+            self._newest = self.model.read(held, ranks, at, faults(self.faults), work)
         except ValueError as wrong:
             print(f"{self.faults} is passed over: {wrong}", file=sys.stderr, flush=True)
-            self._newest = self.model.read(held, ranks, at, {})
+            self._newest = self.model.read(held, ranks, at, {}, work)
 
     def end(self, deadline: float) -> tuple[tuple[GpuSample, ...], bool]:
         return self._newest, False
@@ -102,6 +107,26 @@ class PretendGpus:
 
     def gone(self) -> bool:
         return False
+
+
+def work_below(shim: int) -> Work:
+    """Return what the processes below this one have used, with those of them that have ended."""
+    seconds, pages = 0.0, 0
+    for pid in descendants(shim):
+        if (stat := stat_of(pid)) is not None:  # fields 14 to 17 and 24 of /proc/PID/stat
+            seconds += sum(map(int, stat[11:15])) / _TICKS + _waited_seconds(pid)
+            pages += int(stat[21])
+    return Work(cpu_seconds=seconds, memory_bytes=pages * _PAGE_BYTES)
+
+
+def _waited_seconds(pid: int) -> float:
+    """Return how long it could run and no CPU was free: on a full machine it is busy all the same.
+
+    Source: Linux, Documentation/scheduler/sched-stats.rst; 0 where the kernel does not count it.
+    """
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
 
 
 @dataclass(slots=True)

@@ -168,6 +168,7 @@ class Picture:
     gpus: tuple[Row, ...] = ()
     is_over: bool = False
     notes: tuple[str, ...] = ()
+    pretend: bool = False  # its GPUs are pretend ones
 
     @property
     def is_empty(self) -> bool:
@@ -180,8 +181,10 @@ class Gathered:
 
     own: dict[str, Points] = field(default_factory=dict)
     gpus: dict[str, dict[str, Points]] = field(default_factory=dict)  # "n1 GPU 0" -> field
+    pretend: bool = False
 
     def take(self, series: "Series") -> None:
+        self.pretend |= series.pretend
         _, _, node = series.key.partition("node:")
         for name, values in series.fields.items():
             points = [
@@ -231,20 +234,29 @@ def job_picture(
         gpus=_each_gpu(gathered, grid),
         is_over=is_over,
         notes=(left,) if left else (),
+        pretend=gathered.pretend,
     )
 
 
 def node_picture(node: str, grid: Grid, answers: Iterable["Series"]) -> Picture:
     gathered = _gathered(answers)
     rows = (*_of_gpus(gathered, grid), *_rows(NODE, gathered.own, grid))
-    return Picture(what=f"node {node}", grid=grid, rows=rows, gpus=_each_gpu(gathered, grid))
+    return Picture(
+        what=f"node {node}",
+        grid=grid,
+        rows=rows,
+        gpus=_each_gpu(gathered, grid),
+        pretend=gathered.pretend,
+    )
 
 
 def plain_picture(
     what: str, kinds: Sequence[Kind], grid: Grid, answers: Iterable["Series"]
 ) -> Picture:
     """Of a queue, or of the cluster."""
-    return Picture(what=what, grid=grid, rows=tuple(_rows(kinds, _gathered(answers).own, grid)))
+    gathered = _gathered(answers)
+    rows = tuple(_rows(kinds, gathered.own, grid))
+    return Picture(what=what, grid=grid, rows=rows, pretend=gathered.pretend)
 
 
 def _gathered(answers: Iterable["Series"]) -> Gathered:

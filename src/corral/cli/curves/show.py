@@ -12,6 +12,7 @@ from corral.domain.units import duration_text
 if TYPE_CHECKING:
     from rich.table import Table
 
+OF_GPUS: Final = frozenset({"busy of those", "power"})  # curves of the cluster
 MOST_GPUS: Final = 16  # that are shown one by one without being asked for
 WIDEST: Final = 100  # characters of a curve
 LEAST: Final = 10
@@ -21,7 +22,8 @@ BESIDE: Final = 44  # columns beside the names: four numbers and the gaps
 def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
     """What is known of it; one GPU a line where they are few, or asked for."""
     span = duration_text(picture.grid.until - picture.grid.since)
-    say(clean(f"{picture.what}, {span} up to {clock_text(picture.grid.until)}"))
+    mark = " (its GPUs are pretend)" if picture.pretend else ""
+    say(clean(f"{picture.what}{mark}, {span} up to {clock_text(picture.grid.until)}"))
     if picture.is_empty:
         note("nothing is known yet: a point is kept each 10 s")
         return
@@ -39,6 +41,11 @@ def show(picture: Picture, *, width: int, every_gpu: bool) -> None:
 
 def _show_rows(title: str, rows: tuple[Row, ...], picture: Picture, width: int) -> None:
     names = [f"{row.name} ({row.unit})" if _is_told(row) else row.name for row in rows]
+    if picture.pretend:
+        names = [
+            f"{name} (pretend)" if _is_of_gpus(row) else name
+            for name, row in zip(names, rows, strict=True)
+        ]
     longest = max(map(len, (*names, title)), default=0)
     wide = max(LEAST, min(WIDEST, width - longest - BESIDE))
     now = "LAST" if picture.is_over else "NOW"
@@ -52,6 +59,11 @@ def _show_rows(title: str, rows: tuple[Row, ...], picture: Picture, width: int) 
     show_table(made)
 
 
+def _is_of_gpus(row: Row) -> bool:
+    """Whether it shows readings of GPUs."""
+    return "GPU " in row.name or row.name in OF_GPUS
+
+
 def _is_told(row: Row) -> bool:
     return row.unit not in ("", "share", "bytes/s", "jobs")
 
@@ -62,6 +74,7 @@ def as_json(picture: Picture) -> dict[str, Any]:
         "of": picture.what,
         "since": picture.grid.since,
         "until": picture.grid.until,
+        "pretend": picture.pretend,
         "times": picture.grid.times,
         "curves": [_plain(row) for row in picture.rows],
         "gpus": [_plain(row) for row in picture.gpus],

@@ -56,7 +56,9 @@ def rows(known: Known) -> list[GpuRow]:
     if known.gpus is None:
         return []
     nodes = known.status.nodes if known.status is not None else []
-    types = {node.id: ",".join(node.gpus.types) for node in nodes}
+    types = {
+        node.id: ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend for node in nodes
+    }
     found = []
     for node in known.gpus.nodes:
         kind = types.get(node.node, "")

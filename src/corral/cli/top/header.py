@@ -37,6 +37,8 @@ def _gpus(known: Known) -> list[Part]:
         parts.append(Part(f"  busy {share_text(known.held_busy)}", busy_tone(known.held_busy)))
     if known.watts is not None:
         parts.append(Part(f"  {watts_text(known.watts)}"))
+    if gpus.pretend:
+        parts.append(Part("  (pretend)", "dim"))
     return parts
 
 

@@ -91,7 +91,7 @@ class NodeRow:
         suspect = "suspect: cordon it with: corral node cordon --suspects" if node.suspect else ""
         why = node.why if node.liveness != "alive" else ""
         said = [one for one in (suspect, node.health, why, node.closed) if one]
-        what = ",".join(node.gpus.types)
+        what = ",".join(node.gpus.types) + " (pretend)" * node.gpus.pretend
         labels = " ".join(f"{name}={value}" for name, value in node.labels.items())
         return clean("; ".join(said) or " ".join(one for one in (what, labels) if one))
 

@@ -1,10 +1,11 @@
 """Regions and their electricity; bands of error, written and read."""
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
 
-from corral.catalog.bands import Band, band, bands, bands_of, written
+from corral.catalog.bands import Band, band, bands, bands_of, gpu_band, written
 from corral.catalog.carbon import region, usual_pue
 from corral.catalog.facts import by_subject, read_facts, table
 from corral.domain.errors import NotFound
@@ -68,3 +69,21 @@ def test_a_part_without_a_band_has_that_of_its_whole(monkeypatch: pytest.MonkeyP
 
 def test_the_bands_of_the_catalog_can_be_read() -> None:
     assert all(one.name == name for name, one in bands().items())
+
+
+def test_a_chip_that_was_not_measured_has_the_wider_band(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = replace(made("a.h100", 0.05), sources=2)
+    other = replace(made("a.other", 0.2), sources=3)
+    lone = replace(made("a.b200", 0.01), sources=1, p90=0.02)
+    known = {one.name: one for one in (own, other, lone)}
+    monkeypatch.setattr("corral.catalog.bands.bands", lambda: known)
+    assert gpu_band("a", "h100") == own
+    assert gpu_band("a", "v100") == other
+    assert gpu_band("a", "b200") == other, "one source alone is not believed to be better"
+    assert gpu_band("b", "h100") is None
+
+
+def test_one_source_quotes_its_largest_errors() -> None:
+    lone = made("a", 0.1)
+    assert (lone.quoted, replace(lone, sources=2).quoted) == (0.125, 0.1)
+    assert "nine in ten of 812 measured rows from 1 source" in lone.told("the step")

@@ -137,7 +137,9 @@ QWEN: dict[str, Any] = {
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_config_makes_the_model_that_the_catalog_has(config: dict[str, Any], name: str) -> None:
-    assert replace(model_of_config(config, name), left_out=()) == model(name)
+    known = model(name)
+    found = replace(model_of_config(config, name), left_out=(), published=known.published)
+    assert found == known
 
 
 # llava-hf/llava-1.5-7b-hf and llava-v1.6-mistral-7b-hf: sizes that are usual for the text model are
@@ -239,3 +241,13 @@ def test_more_layers_are_more_parameters_and_a_bias_adds_its_own() -> None:
 def test_embeddings_of_another_width_are_refused() -> None:
     with pytest.raises(ModelRefused, match="word_embed_proj_dim"):
         model_of_config(LLAMA | {"model_type": "opt", "word_embed_proj_dim": 512})
+
+
+@pytest.mark.parametrize(("method", "precision"), [("fp8", "fp8"), ("mxfp4", "fp4"), ("gptq", "")])
+def test_the_precision_of_published_weights_is_read(method: str, precision: str) -> None:
+    config = {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 99,
+        "num_attention_heads": 2, "intermediate_size": 128,
+        "quantization_config": {"quant_method": method},
+    }  # fmt: skip
+    assert model_of_config(config).published == precision

@@ -104,6 +104,20 @@ def test_wasted_money_is_of_what_stood_idle_or_brought_nothing_whichever_is_more
     assert wasted.of(one) == pytest.approx(10.0 * seconds / 100.0)
 
 
+def test_an_evenly_40_percent_busy_cluster_has_60_percent_not_used_and_nothing_wasted() -> None:
+    one = Amounts(
+        allocated_gpu_seconds=200.0, measured_gpu_seconds=200.0, used_gpu_seconds=80.0,
+        useful_gpu_seconds=200.0, money=50.0,
+    )  # fmt: skip
+    cost = {column.name: column.of(one) for column in KINDS["cost"]}
+    usage = {column.name: column.of(one) for column in KINDS["usage"]}
+    assert cost["wasted"] == 0.0
+    assert cost["not used"] == pytest.approx(30.0)
+    assert usage["not used"] == pytest.approx(0.6)
+    unmeasured = one._replace(measured_gpu_seconds=0.0, used_gpu_seconds=0.0)
+    assert {column.name: column.of(unmeasured) for column in KINDS["cost"]}["not used"] is None
+
+
 @given(
     since=st.floats(0, 1e6, allow_nan=False),
     length=st.floats(0, 1e6, allow_nan=False),

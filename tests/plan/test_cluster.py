@@ -159,7 +159,7 @@ def test_gpus_come_in_whole_servers_and_this_is_told() -> None:
         (ClusterRequest(gpus=64, gpu="H100", fabric="efa-p5"), "network of a cloud"),
         (ClusterRequest(gpus=64, gpu="H100", rack_kw=5), "10.2 kW"),
         (ClusterRequest(gpus=64, gpu="H100", fabric="roce-800", switch="sn4700"), "no port"),
-        (ClusterRequest(gpus=17_000, gpu="A100"), "40 ports"),
+        (ClusterRequest(gpus=150_000, gpu="A100"), "40 ports"),
         (ClusterRequest(gpus=2_000_000, gpu="H100"), "three tiers"),
     ],
 )

@@ -181,3 +181,16 @@ def test_measured_rows_of_16_mib_and_more_are_met() -> None:
         errors = errors_of(hold(some, predict, MEASURES["collectives"]).pairs["time"])
         assert errors is not None
         assert errors.mean < bound
+
+
+def test_a_rack_is_one_domain_over_its_nodes() -> None:
+    row = {"collective": "all_reduce", "gpu": "GB200", "n_gpus": "64", "size_bytes": str(2**30)}
+    over_nodes = place_of({**row, "nodes": "16", "gpus_per_node": "4"})
+    assert (over_nodes.group.size, over_nodes.group.per_domain) == (64, 64)
+    two_racks = place_of({**row, "n_gpus": "144", "nodes": "36", "gpus_per_node": "4"})
+    assert two_racks.group.per_domain == 72
+    apart = place_of({**row, "nodes": "16", "inter_link": "400 Gb/s InfiniBand NDR"})
+    assert apart.group.per_domain == 4
+    seconds = predict({**row, "nodes": "16"}).values["pred_time_us"] / 1e6
+    rate = 2**30 / seconds * 2 * 63 / 64 / 1e9
+    assert 400 < rate < 900, "the links of a rack, not adapters"

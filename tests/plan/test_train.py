@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.catalog.bands import band
+from corral.catalog.bands import bands, gpu_band
 from corral.catalog.devices import device
 from corral.catalog.model_names import model
 from corral.catalog.precisions import Precision
@@ -190,12 +190,12 @@ def test_a_context_beyond_the_model_is_cautioned() -> None:
 
 def test_the_report_says_once_what_a_band_is() -> None:
     made = report(search(TrainAsk(model=LLAMA_8B, device=H100, gpus=64)))
-    known = band("training.step_time.nodes")
+    known = gpu_band("training.step_time.nodes", "h100")
     assert known is not None
-    told = [line for line in made.sources if "mean absolute error" in line]
+    told = [line for line in made.sources if "not fitted to" in line]
     assert len(told) == 2
-    assert f"over {known.rows:,} measured rows" in told[0]
-    assert made.answer("step").band == known.mean
+    assert f"{known.rows:,} measured rows from {known.sources} sources" in told[0]
+    assert made.answer("step").band == known.quoted
 
 
 def test_sizes_that_are_asked_for_are_kept_to() -> None:
@@ -226,11 +226,10 @@ def test_deepseek_v3_takes_what_was_published_within_the_band_of_models_with_exp
         precision=Precision.FP8,
     )
     made = report(search(ask))
-    hours, known = made.answer("GPU-hours"), band("training.step_time.experts")
+    hours, known = made.answer("GPU-hours"), gpu_band("training.step_time.experts", "h800")
     assert known is not None
-    assert hours.band == known.mean
-    assert hours.value == pytest.approx(2.664e6, rel=known.mean)
-    assert any("models with experts are less certain" in one for one in made.warnings)
+    assert hours.band == known.quoted
+    assert hours.value == pytest.approx(2.664e6, rel=known.quoted)
 
 
 @pytest.mark.parametrize(
@@ -246,8 +245,32 @@ def test_each_kind_of_run_has_its_own_band(
     model_name: str, precision: Precision, gpus: int, name: str
 ) -> None:
     ask = TrainAsk(model=model(model_name), device=H100, gpus=gpus, precision=precision)
-    assert Bands.of(ask).step == band(f"training.step_time.{name}")
-    assert band(f"training.step_time.{name}") is not None
+    known = gpu_band(f"training.step_time.{name}", "h100")
+    assert known is not None
+    assert Bands.of(ask).step == known
+
+
+@pytest.mark.parametrize(
+    ("gpu", "frozen", "least"), [("v100-sxm2-32", False, 0.15), ("h200-sxm", True, 0.25)]
+)
+def test_v100s_and_lora_are_not_told_as_certain_as_they_are_not(
+    gpu: str, frozen: bool, least: float
+) -> None:
+    ask = TrainAsk(
+        model=LLAMA_8B, device=device(gpu), gpus=64, frozen=frozen, precision=Precision.FP16
+    )
+    found = Bands.of(ask)
+    assert found.step is not None
+    assert found.step.quoted > least
+
+
+def test_a_gpu_without_measured_runs_has_the_wider_band_of_its_kind_and_says_so() -> None:
+    ask = TrainAsk(model=LLAMA_8B, device=device("l40s"), gpus=64)
+    found = Bands.of(ask)
+    kind = bands()["training.step_time.nodes"]
+    assert found.step is not None
+    assert found.step.quoted >= kind.quoted
+    assert "on other GPUs than this" in next(found.told())
 
 
 def test_days_by_hand() -> None:

@@ -1,4 +1,7 @@
-"""How far off each kind of prediction has been measured to be. `make validate` writes it."""
+"""Errors of each kind of prediction on sources that it was not fitted to, by GPU.
+
+`make validate` writes them.
+"""
 
 import csv
 import io
@@ -20,6 +23,7 @@ class Band:
     """Absolute errors of one kind of prediction, as shares of what was measured.
 
     `name`: training.step_time, serving.ttft, ... `rows`: that were predicted and measured.
+    `sources`: publishers' series that they are from; no prediction of a row was fitted to its own.
     """
 
     name: str
@@ -27,6 +31,7 @@ class Band:
     median: float
     p90: float
     rows: int
+    sources: int = 1
     source: str
     date: date
 
@@ -34,11 +39,30 @@ class Band:
         if min(self.mean, self.median, self.p90) < 0 or self.rows < 1:
             raise ValueError(f"errors are at least 0, of at least one row: {self}")
 
+    @property
+    def quoted(self) -> float:
+        """The share beside a prediction: what one source says of its own rows is too good."""
+        return self.mean if self.sources > 1 else self.p90
+
+    @property
+    def measured(self) -> str:
+        """The rows and their sources, as part of a sentence."""
+        rows, sources = (
+            f"{count:,} {noun}{'' if count == 1 else 's'}"
+            for count, noun in ((self.rows, "measured row"), (self.sources, "source"))
+        )
+        return f"{rows} from {sources} that the model was not fitted to"
+
     def told(self, what: str) -> str:
-        """What a plus-minus beside `what` means."""
+        """Return the meaning of a plus-minus beside `what`."""
+        if self.sources == 1:
+            return (
+                f"\u00b1 of {what}: nine in ten of {self.measured} are within it; the mean is "
+                f"{share_text(self.mean)}: {self.source}"
+            )
         return (
-            f"\u00b1 of {what}: the mean absolute error over {self.rows:,} measured rows, of which "
-            f"nine in ten are within {share_text(self.p90)}: {self.source}"
+            f"\u00b1 of {what}: the mean absolute error of {self.measured}; nine in ten are within "
+            f"{share_text(self.p90)}: {self.source}"
         )
 
 
@@ -57,10 +81,27 @@ def band(name: str) -> Band | None:
     return known.get(name)
 
 
-def mean_band(name: str) -> float | None:
-    """The mean error of a kind of prediction, as a share; None where nobody has measured it."""
+def unmeasured(name: str) -> str:
+    """Return the name of the band of GPUs that have no measured rows of this kind."""
+    return f"{name}.other"
+
+
+def gpu_band(name: str, chip: str) -> Band | None:
+    """Return the band of this chip, or the wider one of GPUs that were not measured.
+
+    One source is not enough to believe that a chip is predicted better than its kind.
+    """
+    known = bands()
+    own, other = known.get(f"{name}.{chip}"), known.get(unmeasured(name))
+    if own is None or other is None:
+        return own or other or band(name)
+    return own if own.sources > 1 else max(own, other, key=lambda one: one.quoted)
+
+
+def quoted_band(name: str) -> float | None:
+    """The error to quote of a kind of prediction, as a share; None where nothing was measured."""
     known = band(name)
-    return None if known is None else known.mean
+    return None if known is None else known.quoted
 
 
 def written(bands: Iterable[Band]) -> str:
@@ -74,6 +115,7 @@ def written(bands: Iterable[Band]) -> str:
             value = f"{getattr(one, quantity):.4f}"
             rows.writerow((one.name, quantity, value, "share", one.source, day))
         rows.writerow((one.name, "rows", one.rows, "count", one.source, day))
+        rows.writerow((one.name, "sources", one.sources, "count", one.source, day))
     return text.getvalue()
 
 
@@ -81,7 +123,7 @@ def bands_of(facts: Facts) -> dict[str, Band]:
     """Raises: ValueError where one is not whole."""
     named: dict[str, Band] = {}
     for name, own in facts.items():
-        if missing := {*SHARES, "rows"} - own.keys():
+        if missing := {*SHARES, "rows", "sources"} - own.keys():
             raise ValueError(f"{name} has no {', '.join(sorted(missing))}")
         named[name] = Band(
             name=name,
@@ -89,6 +131,7 @@ def bands_of(facts: Facts) -> dict[str, Band]:
             median=own["median"].number,
             p90=own["p90"].number,
             rows=round(own["rows"].number),
+            sources=round(own["sources"].number),
             source=own["rows"].source,
             date=own["rows"].date,
         )

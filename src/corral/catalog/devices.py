@@ -43,6 +43,11 @@ class Device:
     bridge: Link | None = None
     bridge_gpus: int = 0
 
+    @property
+    def chip(self) -> str:
+        """The chip of all its boards: "a100" of each A100."""
+        return self.name.split("-")[0]
+
 
 def aliases() -> dict[str, str]:
     """Other names of devices, their titles among them, to their own."""

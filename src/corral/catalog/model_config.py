@@ -16,6 +16,8 @@ FFN: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
 VOCAB: Final = ("vocab_size", "padded_vocab_size")
 CONTEXT: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx")
 TEXT: Final = ("text_config", "llm_config", "language_config")  # of one that sees, too
+# Precisions by `quant_method`; other methods have bits of their own.
+QUANTIZED: Final = {"fp8": "fp8", "mxfp4": "fp4"}
 # What turns pictures and sound into tokens, by the field that describes it.
 TOWERS: Final = {
     "vision_config": "vision tower",
@@ -125,12 +127,20 @@ def _read(config: Mapping[str, Any], name: str) -> Model:
         latent=latent[0] if latent else None,
         experts=experts,
         left_out=_towers(config),
+        published=_published(config),
     )
     return replace(
         base,
         layer_vectors=_layer_vectors(base, kind, family, read),
         outer_vectors=_outer_vectors(base, family),
     )
+
+
+def _published(config: Mapping[str, Any]) -> str:
+    """Return the precision that the published weights are quantised to; "" for 16 bits."""
+    quantized = config.get("quantization_config")
+    method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
+    return QUANTIZED.get(str(method), "")
 
 
 def _short(text: str, most: int) -> str:

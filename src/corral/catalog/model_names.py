@@ -79,6 +79,7 @@ def _model(facts: Mapping[str, Fact]) -> Model:
         experts=_experts(facts),
         layer_vectors=number("layer_vectors"),
         outer_vectors=number("outer_vectors"),
+        published=facts["precision"].value if "precision" in facts else "",
     )
 
 

@@ -68,6 +68,7 @@ class Model:
     `positions`: rows of a learned position embedding, 0 where there is none.
     `layer_vectors`: parameters of a layer that are in no matrix, its norms and biases; where it is
     None, two norms and, with `has_bias`, the biases. `outer_vectors`: those outside of layers.
+    `published`: precision of its weights as published, where that is narrower than 16 bits.
     `left_out`: parts of the whole model that are not in it, in words: what sees or hears.
     """
 
@@ -91,6 +92,7 @@ class Model:
     layer_vectors: int | None = None
     outer_vectors: int | None = None
     left_out: tuple[str, ...] = ()
+    published: str = ""
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.hidden, self.heads, self.kv_heads, self.head_dim, self.vocab)

@@ -90,6 +90,24 @@ def _wasted_money(one: Amounts) -> Value:
     return one.money * min(1.0, _wasted(one) / held) if held > 0 else None
 
 
+def not_used_gpu_seconds(one: Amounts) -> float:
+    """Measured time less the integral of utilisation: an evenly 40 % busy GPU is 60 % not used."""
+    return max(0.0, one.measured_gpu_seconds - one.used_gpu_seconds)
+
+
+def _not_used_share(one: Amounts) -> Value:
+    measured = one.measured_gpu_seconds
+    return not_used_gpu_seconds(one) / measured if measured > 0 else None
+
+
+def _not_used_money(one: Amounts) -> Value:
+    """Of the measured part only: what was not measured is neither used nor not."""
+    held = one.allocated_gpu_seconds
+    if held <= 0 or one.measured_gpu_seconds <= 0:
+        return None
+    return one.money * min(1.0, not_used_gpu_seconds(one) / held)
+
+
 _ALLOCATED: Final = _hours_column("allocated")
 _LOST: Final = (
     _hours_column("start-up", "starting"),
@@ -104,6 +122,7 @@ KINDS: Final[Mapping[str, tuple[Column, ...]]] = {
         _ALLOCATED,
         _hours_column("used"),
         _share("utilisation", "used", "measured"),
+        Column("not used", "share", _not_used_share),
         _hours_column("idle"),
         _share("measured", "measured", "allocated"),
         Column("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
@@ -113,6 +132,7 @@ KINDS: Final[Mapping[str, tuple[Column, ...]]] = {
         _ALLOCATED,
         Column("money", "", lambda one: one.money),
         Column("wasted", "", _wasted_money),
+        Column("not used", "", _not_used_money),
         Column("without a price", "GPU-hours", _hours("unpriced")),
         Column("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
     ),

@@ -1,8 +1,14 @@
 """What a plan says of a model that it reckons with only in part, or beyond what it was made for."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from corral.catalog.models import Model
+
+WHOLE: Final = (
+    "losses and MLPs are computed for whole sequences; libraries that tile them (Liger kernels, "
+    "ALST) need less memory for long ones"
+)
 
 
 def cautions(model: Model, context: int) -> Iterator[str]:

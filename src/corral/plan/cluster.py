@@ -14,7 +14,7 @@ from corral.plan.bounds import ABOVE, PARAMETERS, Above, Bound, Gpus, check
 from corral.plan.market import electricity, rented_only
 from corral.plan.materials import Bought, Net, Racks, bill_of, nets_of, racks_of, usual
 from corral.plan.report import counted
-from corral.plan.said import fabric_said
+from corral.plan.said_fabrics import fabric_said
 from corral.plan.storage import Storage, plan_storage
 
 HOURS: Final = 8_760.0  # of a year
@@ -170,6 +170,8 @@ def plan_cluster(request: ClusterRequest) -> ClusterPlan:
     rails = max(1, round(gpu.node_gpus * link(net.name).bytes_per_s * 8e-9 / net.adapter_gbps))
     storage = plan_storage(request, gpu, gpus, nodes, told)
     nets = nets_of(request, nodes, rails, net, storage)
+    if (planes := nets[0].fabric.planes) > 1:
+        told.append(f"{planes} planes, one for each rail, are joined by the links inside of nodes")
     bought = bill_of(built, servers, nets, net, nodes * rails, storage, nodes)
     racks = racks_of(request, built, servers, bought, told)
     most = sum(line.watts for line in bought)
@@ -224,7 +226,11 @@ def _carbon(request: ClusterRequest, told: list[str]) -> float:
 
 
 def _network(request: ClusterRequest, gpu: Device, told: list[str]) -> Network:
-    name = fabric_said(request.fabric).name if request.fabric else gpu.fabric.name
+    asked = fabric_said(request.fabric, gpu) if request.fabric else gpu.fabric
+    name = asked.name
+    if asked.bytes_per_s != link(name).bytes_per_s:
+        what = f"no adapter has {asked.bytes_per_s * 8e-9:g} Gb/s"
+        raise SpecInvalid(what, hint=f"give as --fabric one of {', '.join(networks())}")
     if not request.fabric and name.startswith(RENTED):
         name = "roce-100"
     if not request.fabric:

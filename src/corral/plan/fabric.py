@@ -17,7 +17,8 @@ FULL: Final = 0.75  # of a leaf's ports to nodes are used at the least, where th
 class Fabric:
     """`tiers` is 0 where there is nothing to join. `down` and `up`: ports of a full leaf that way.
 
-    `pods`: of leaves and spines below the cores; 0 without cores. `node_links`, `leaf_links` and
+    `pods`: of leaves and spines below the cores; 0 without cores. `planes`: trees that no switch
+    joins, one for each rail; counts are those of all planes. `node_links`, `leaf_links` and
     `spine_links` go from a node, leaf or spine to the tier above.
     """
 
@@ -32,6 +33,7 @@ class Fabric:
     node_links: int = 0
     leaf_links: int = 0
     spine_links: int = 0
+    planes: int = 1
 
     @property
     def switches(self) -> int:
@@ -65,8 +67,9 @@ def fat_tree(
     """The least fabric for `nodes` of `rails` adapters each, of switches with `radix` ports.
 
     `oversubscription`: ports to nodes against ports upwards, in the leaves. `rail_only`: rails are
-    joined by nothing but the links inside of the nodes (arXiv:2307.12169).
-    Raises: SpecInvalid where three tiers do not suffice.
+    joined by nothing but the links inside of the nodes (arXiv:2307.12169). So they are, with a tree
+    each, where one tree of three tiers is too small for all of them.
+    Raises: SpecInvalid where three tiers do not suffice for one rail.
     """
     ends = nodes * rails
     if nodes <= 1 or ends == 0:
@@ -84,7 +87,23 @@ def fat_tree(
     ]
     if found:
         return min(found, key=lambda tree: (tree.switches, tree.links, -tree.down))
+    if rails > 1 and _pods(_leaves(nodes, rails, down), radix) > radix:
+        one = fat_tree(nodes, 1, radix, oversubscription=oversubscription)
+        return _times(one, rails)
     return _three_tiers(_leaves(nodes, rails, down), ends, radix, down, oversubscription)
+
+
+def _pods(leaves: int, radix: int) -> int:
+    return -(-leaves // (radix // 2))
+
+
+def _times(one: Fabric, planes: int) -> Fabric:
+    return Fabric(
+        tiers=one.tiers, radix=one.radix, down=one.down, up=one.up, planes=planes,
+        leaves=planes * one.leaves, spines=planes * one.spines, cores=planes * one.cores,
+        pods=planes * one.pods, node_links=planes * one.node_links,
+        leaf_links=planes * one.leaf_links, spine_links=planes * one.spine_links,
+    )  # fmt: skip
 
 
 def _two_tiers(nodes: int, rails: int, radix: int, down: int, up: int) -> Fabric | None:
@@ -126,7 +145,7 @@ def _three_tiers(leaves: int, ends: int, radix: int, down: int, ratio: float) ->
     a leaf; the spines of one place in their pods share a plane of cores."""
     up = -int(-down // ratio)  # rounded up, so that no more is oversubscribed
     half = radix // 2
-    pods = -(-leaves // half)
+    pods = _pods(leaves, radix)
     if pods > radix:
         most = radix * half * down
         raise SpecInvalid(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import gcd
+from math import ceil, gcd
 from typing import Final
 
 from corral.catalog.devices import Device
@@ -19,6 +19,7 @@ from corral.plan.report import counted
 
 MOST_GPUS: Final = 4_096  # where no limit is said
 WIDEST: Final = 8  # GPUs that a layer is cut over at the most
+BETWEEN: Final = 8  # counts that are tried between one that is too small and its double
 LONGEST: Final = 2**24  # tokens at which the search for the longest context ends
 PASSES: Final = 4  # micro batches for each pipeline stage in one step of pre-training
 FINE_TUNED: Final = State(weight=2.0, gradient=2.0, optimizer=12.0)  # arXiv:1910.02054, section 3.1
@@ -34,8 +35,8 @@ class Purpose(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """Serving `batch` sequences of `context` tokens at once; training on sequences of `context`
-    tokens, one in a pass. `precision`: of weights that are served or frozen, and of products.
-    `gpus`: at most so many; `rank`: of LoRA's matrices.
+    tokens, one in a pass. `precision`: of weights that are served or frozen; `trained`: of
+    products in training. `gpus`: at most so many; `rank`: of LoRA's matrices.
     """
 
     model: Model
@@ -43,6 +44,7 @@ class Ask:
     context: int = 8_192
     batch: int = 16
     precision: Precision = Precision.BF16
+    trained: Precision = Precision.BF16
     kv_precision: Precision = Precision.BF16
     gpus: int | None = None
     rank: int = 16
@@ -152,12 +154,29 @@ def _fit(ask: Ask, purpose: Purpose) -> Fit:
     for gpus in _counts(ask):
         if (one := on_gpus(ask, gpus, purpose)) is None:
             continue
-        tried.append(one)
         if one.fits:
-            return Fit(purpose=purpose, tried=tuple(tried))
+            between = _between(ask, purpose, tried[-1].gpus if tried else 0, gpus)
+            return Fit(purpose=purpose, tried=(*tried, *between, one)[: len(tried) + 1])
+        tried.append(one)
     return Fit(
         purpose=purpose, tried=tuple(tried), nearest=tuple(_nearest(ask, purpose, tried[-1]))
     )
+
+
+def _between(ask: Ask, purpose: Purpose, fewer: int, more: int) -> Iterator[Tried]:
+    """The first count in whole nodes between one that is too small and one that fits, if any.
+
+    Replicas of a server are cut over powers of 2 alone.
+    """
+    node = ask.device.node_gpus
+    if purpose is Purpose.INFERENCE or fewer < node:
+        return
+    step = node * ceil((more - fewer) / BETWEEN / node)
+    for gpus in range(fewer + step, more, step):
+        one = on_gpus(ask, gpus, purpose)
+        if one is not None and one.fits:
+            yield one
+            return
 
 
 def _counts(ask: Ask) -> list[int]:
@@ -269,8 +288,8 @@ def _tuning(ask: Ask, gpus: int) -> Iterator[Option]:
 
 
 def _pretraining(ask: Ask, gpus: int) -> Iterator[Option]:
-    """Megatron-LM's layouts."""
-    for layout in _cut(ask, gpus):
+    """Megatron-LM's layouts; where none of them fits, all states shared out (FSDP)."""
+    for layout in (*_cut(ask, gpus), *_sharded(gpus)):
         yield in_short(layout), _trained(ask, layout, State())
 
 
@@ -311,7 +330,7 @@ def _trained(ask: Ask, layout: Layout, state: State) -> Mapping[str, float]:
 
 
 def _step(ask: Ask, layout: Layout, state: State) -> Step:
-    eight = ask.precision is Precision.FP8
+    eight = ask.trained is Precision.FP8
     return Step(
         model=ask.model,
         sequence=ask.context,

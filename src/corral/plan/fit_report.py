@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from corral.catalog.bands import band, mean_band
+from corral.catalog.bands import band, quoted_band
 from corral.catalog.overheads import overhead
 from corral.domain.units import share_text
 from corral.perf.serving_memory import kv_token_bytes
-from corral.plan.cautions import cautions
+from corral.plan.cautions import WHOLE, cautions
 from corral.plan.fit import Ask, Fit, Fitting, Purpose, Tried, on_gpus
 from corral.plan.report import (
     Answer,
@@ -136,16 +136,17 @@ def _answers(found: Fitting) -> Iterator[Answer]:
             band=_memory_band(fit.purpose),
             note=f"of {fit.best.usable / GB:.1f} on {_gpus(fit.best.gpus)}",
         )
-    on = _gpus(found.of(Purpose.INFERENCE).best.gpus)
+    on = f"on {_gpus(found.of(Purpose.INFERENCE).best.gpus)}"
     longest, most = found.longest, found.most
-    yield Answer(name="longest context", value=longest, unit="tokens", band=SERVED, note=on)
+    each_on = f"each of {counted(found.ask.batch, 'sequence')} {on}"
+    yield Answer(name="longest context", value=longest, unit="tokens", band=SERVED, note=each_on)
     yield Answer(name="largest batch", value=most, unit="sequences", band=SERVED, note=on)
 
 
 def _memory_band(purpose: Purpose) -> float | None:
     if purpose is Purpose.INFERENCE:
         return SERVED
-    return mean_band(PRETRAINED if purpose is Purpose.PRETRAINING else TUNED)
+    return quoted_band(PRETRAINED if purpose is Purpose.PRETRAINING else TUNED)
 
 
 def _bands_told() -> Iterator[str]:
@@ -246,6 +247,7 @@ def _assumed(ask: Ask) -> Iterator[str]:
         "training on one sequence of the context a GPU and pass: 16 bytes a parameter in "
         "fine-tuning (ZeRO), 18 in pre-training (Megatron-LM with a distributed optimizer)"
     )
+    yield WHOLE
 
 
 def _data(found: Fitting) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from corral.plan.fit import Ask, fitting
 from corral.plan.fit_report import report
 from corral.plan.report import Report
 from corral.plan.said import model_said, precision_said
-from corral.plan.suited import half, half_told, kept_in
+from corral.plan.suited import half, half_told, kept_in, published_told
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class FitRequest:
         gpu: The type of GPU.
         context: Tokens of a sequence.
         batch: Sequences that are served at once.
-        precision: Of weights that are served or frozen: fp8, int4, ...; else bf16, or fp16 on GPUs
-            without.
+        precision: Of weights that are served or frozen: fp8, int4, ...; else that in
+            which they are published.
         kv_precision: Of the keys and values that are kept while serving: fp8, ...; else 16 bits.
         gpus: At most so many.
         rank: Of LoRA's matrices.
@@ -43,15 +43,17 @@ def answer(request: FitRequest) -> Report:
     """Raises: NotFound, ModelRefused, SpecInvalid."""
     check(request)
     used = device(request.gpu)
-    kept = request.kv_precision
+    kept, model = request.kv_precision, model_said(request.model)
     ask = Ask(
-        model=model_said(request.model),
+        model=model,
         device=used,
         context=request.context,
         batch=request.batch,
-        precision=kept_in(request.precision, used),
+        precision=kept_in(request.precision, used, model.published),
+        trained=kept_in(request.precision, used),
         kv_precision=precision_said(kept) if kept else half(used),
         gpus=request.gpus,
         rank=request.rank,
     )
-    return report(fitting(ask), assumed=half_told(request.precision, used))
+    told = (*published_told(request.precision, model), *half_told(request.precision, used))
+    return report(fitting(ask), assumed=told)

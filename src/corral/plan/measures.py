@@ -13,6 +13,8 @@ STATIC: Final = ("static batch, full request latency", "offline static batch", "
 NODE_GPUS: Final = 8  # of a node where nobody says
 LARGE_BYTES: Final = 16 * 2**20
 _SPARSE: Final = re.compile(r"mixtral|moe|deepseek|grok|\d+x\d+b|-a\d+b|gpt-oss|llama 4", re.I)
+_NARROW: Final = re.compile(r"fp8|float8|fp4|int8", re.I)
+_LORA: Final = re.compile(r"q?lora\b", re.I)
 _HALF: Final = re.compile(r"(bf16|fp16)(?!.*fp8)", re.I)
 
 
@@ -101,28 +103,38 @@ MEASURES: Final[Mapping[str, tuple[Measure, ...]]] = {
 KINDS: Final = tuple(MEASURES)
 
 
-def _is_good(row: Row) -> bool:
+def is_good(row: Row) -> bool:
+    """Return whether a row tells its configuration."""
     return row.get("quality") in ("A", "B")
 
 
 def _is_dense_half(row: Row) -> bool:
     half = bool(_HALF.match(row.get("precision", "")))
-    return _is_good(row) and not _has_experts(row) and half
+    return is_good(row) and not with_experts(row) and half
 
 
-def _has_experts(row: Row) -> bool:
+def with_experts(row: Row) -> bool:
+    """Return whether the model is a mixture of experts."""
     return bool(_SPARSE.search(row.get("model", ""))) or (number(row, "ep") or 1) > 1
 
 
+def is_narrow(row: Row) -> bool:
+    """Return whether products are in 8 bits or fewer."""
+    precision = row.get("precision", "")
+    return not _HALF.match(precision) and bool(_NARROW.search(precision))
+
+
+def is_frozen(row: Row) -> bool:
+    """Return whether adapters are trained beside a frozen model."""
+    return bool(_LORA.search(row.get("model", "")) or _LORA.match(row.get("notes", "")))
+
+
 def _is_dense_narrow(row: Row) -> bool:
-    narrow = not _HALF.match(row.get("precision", "")) and re.search(
-        r"fp8|float8|fp4|int8", row.get("precision", ""), re.I
-    )
-    return _is_good(row) and not _has_experts(row) and bool(narrow)
+    return is_good(row) and not with_experts(row) and is_narrow(row)
 
 
-def _nodes(row: Row) -> float:
-    """Where a row does not say: nodes of eight."""
+def nodes_of(row: Row) -> float:
+    """Return the nodes; nodes of eight GPUs where a row does not say."""
     return number(row, "nodes") or ceil((number(row, "n_gpus") or 1.0) / NODE_GPUS)
 
 
@@ -137,26 +149,26 @@ def _is_static(row: Row) -> bool:
 
 def _is_loaded(row: Row) -> bool:
     """A stream of requests at a known rate, whose lengths are known."""
-    return _is_good(row) and row.get("scenario", "").startswith("online")
+    return is_good(row) and row.get("scenario", "").startswith("online")
 
 
 SLICES: Final = (
     Slice(
         name="training.step_time.nodes", kind="training", measure="step time", asked=0.08,
         title="step time, quality A and B, bf16 and fp16, dense, more than one node",
-        holds=lambda row: _is_dense_half(row) and _nodes(row) > 1,
+        holds=lambda row: _is_dense_half(row) and nodes_of(row) > 1,
     ),
     Slice(
         name="training.step_time.one_node", kind="training", measure="step time", asked=0.08,
         title="step time, the same, one node, models of 1B and more",
         holds=lambda row: (
-            _is_dense_half(row) and _nodes(row) <= 1 and (number(row, "params") or 0) >= 1e9
+            _is_dense_half(row) and nodes_of(row) <= 1 and (number(row, "params") or 0) >= 1e9
         ),
     ),
     Slice(
         name="training.step_time.experts", kind="training", measure="step time",
         title="step time, quality A and B, mixture of experts, any precision",
-        holds=lambda row: _is_good(row) and _has_experts(row),
+        holds=lambda row: is_good(row) and with_experts(row),
     ),
     Slice(
         name="training.step_time.narrow", kind="training", measure="step time",
@@ -164,7 +176,7 @@ SLICES: Final = (
     ),
     Slice(
         name="training.memory", kind="training", measure="memory", asked=0.08,
-        title="memory per GPU, allocator peak", holds=_is_good,
+        title="memory per GPU, allocator peak", holds=is_good,
     ),
     Slice(
         name="memory_ci.memory", kind="memory_ci", measure="memory", asked=0.08,
@@ -195,11 +207,11 @@ SLICES: Final = (
     Slice(
         name="collectives.one_node", kind="collectives", measure="time", asked=0.08,
         title="all-reduce, all-gather, reduce-scatter of 16 MB and more, one node",
-        holds=lambda row: _is_large(row) and _nodes(row) <= 1,
+        holds=lambda row: _is_large(row) and nodes_of(row) <= 1,
     ),
     Slice(
         name="collectives.nodes", kind="collectives", measure="time", asked=0.20,
         title="all-reduce, all-gather, reduce-scatter of 16 MB and more, many nodes",
-        holds=lambda row: _is_large(row) and _nodes(row) > 1,
+        holds=lambda row: _is_large(row) and nodes_of(row) > 1,
     ),
 )  # fmt: skip

@@ -117,13 +117,33 @@ def place_of(row: Row) -> Place:
     domain = max(each, known.domain_gpus if known else each)
     node_gpus = round(_number(row, "gpus_per_node") or (known.node_gpus if known else each))
     measured = said_between_nodes(row.get("inter_link", ""))
-    if nodes > 1 and measured is not None:
+    if nodes > 1 and measured is not None and not (known and is_in_rack(row, known)):
         wires = _measured_between(measured, inside, each, known, told)
     else:
         fabric = _fabric(row, nodes, known, node_gpus, told)
         wires = Wires(scale_up=inside, domain_gpus=domain, fabric=fabric or inside)
-    group = Group(size=round(gpus), per_domain=each)
+    per_domain = each
+    if nodes > 1 and known is not None and is_in_rack(row, known):
+        per_domain = largest_share(round(gpus), each, known.domain_gpus)
+        told.append(f"{inside.title} joins {per_domain} GPUs over their nodes")
+    group = Group(size=round(gpus), per_domain=per_domain)
     return Place(group=group, wires=wires, told=tuple(told))
+
+
+def is_in_rack(row: Row, known: Device) -> bool:
+    """Return whether the GPU's links reach beyond its node, and the row names no other network."""
+    said = row.get("inter_link", "")
+    names_fabric = said_across(said, node_gpus=known.node_gpus) is not None
+    return known.domain_gpus > known.node_gpus and not names_fabric
+
+
+def largest_share(gpus: int, each: int, domain_gpus: int) -> int:
+    """Return the most GPUs a domain that come out even, in whole nodes of `each`."""
+    return next(
+        share
+        for share in range(min(gpus, max(domain_gpus, each)), 0, -1)
+        if gpus % share == 0 and (share % each == 0)
+    )
 
 
 def _measured_between(

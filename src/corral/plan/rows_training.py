@@ -16,6 +16,7 @@ from corral.perf.memory import training_memory
 from corral.perf.software import DEFAULT, Software, software
 from corral.perf.train_step import step_time
 from corral.perf.wires import Wires
+from corral.plan.measures import is_frozen
 from corral.plan.row_model import model_of_row, sequence_of, whole
 from corral.plan.rows import Predicted, Row, RowRefused
 from corral.plan.rows_training_memory import row_memory_gb
@@ -108,7 +109,7 @@ def read(row: Row) -> Run:
         sequence=sequence,
         global_batch=count * even,
         precision=precision,
-        state=replace(LORA, weight=min(2.0, precision.bytes)) if _is_frozen(row) else State(),
+        state=replace(LORA, weight=min(2.0, precision.bytes)) if is_frozen(row) else State(),
         has_flash=_has_flash(by, told),
     )
     run = Run(
@@ -168,12 +169,6 @@ def library(row: Row) -> str:
         if re.search(words, text):
             return name
     return DEFAULT
-
-
-def _is_frozen(row: Row) -> bool:
-    return bool(re.search(r"lora", row.get("model", ""), re.I)) or bool(
-        re.match(r"q?lora\b", row.get("notes", ""), re.I)
-    )
 
 
 def _device(row: Row) -> Device:

@@ -1,18 +1,15 @@
-"""Models, precisions and fabrics as people say them."""
+"""Models and precisions as people write them."""
 
 import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from corral.catalog.devices import devices
-from corral.catalog.facts import plain
-from corral.catalog.links import Link, link
 from corral.catalog.model_config import model_of_config
 from corral.catalog.model_names import model
 from corral.catalog.models import Model, ModelRefused, model_of_dimensions
 from corral.catalog.precisions import Precision
-from corral.domain.errors import NotFound, SpecInvalid
+from corral.domain.errors import NotFound
 
 _DIMENSIONS: Final = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
 _PRECISIONS: Final = {
@@ -70,21 +67,6 @@ def _of_dimensions(text: str) -> Model:
 def _near(name: str) -> str:
     near = get_close_matches(name, _DIMENSIONS, n=1)
     return f"did you mean {near[0]}? {_FORM}" if near else _FORM
-
-
-def fabric_said(text: str) -> Link:
-    """What joins nodes, by its name in the catalog.
-
-    Raises: NotFound with the nearest name, SpecInvalid for what joins GPUs inside of a node.
-    """
-    name = plain(text)
-    inside = {plain(one.name) for used in devices() for one in (used.scale_up, used.bridge) if one}
-    between = {plain(used.fabric.name) for used in devices()}
-    is_family = any(one.startswith(name) and one not in between for one in inside)
-    if name and name not in between and is_family:
-        hint = "join them by ib-ndr or roce-400, for example; all links: corral plan catalog links"
-        raise SpecInvalid(f"{text} is inside of nodes and joins none", hint=hint)
-    return link(text)
 
 
 def precision_said(text: str) -> Precision:

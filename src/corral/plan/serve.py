@@ -57,7 +57,7 @@ class ServeRequest:
         ttft_p90: Milliseconds in which 90 % of the requests have their first token.
         itl_p90: Milliseconds between two tokens, in 90 % of cases.
         gpu: Of this type only; else all that have a price.
-        precision: Of the weights: fp8, int4, ...; else bf16, or fp16 on GPUs without.
+        precision: Of the weights: fp8, int4, ...; else that in which they are published.
         kv_precision: Of the keys and values that are kept: fp8, ...; else 16 bits.
         engine: Of inference: vllm, tensorrt-llm, ...
         shared: Tokens of each prompt that all share, and that are kept.
@@ -175,7 +175,7 @@ def plan_serve(request: ServeRequest, *, listed: Prices | None = None) -> ServeP
         model=model,
         fleets=tuple(fleets),
         unfit=tuple(unfit),
-        told=tuple(_told(request, offers)),
+        told=tuple(_told(request, model, offers)),
         cautions=cautions,
     )
 
@@ -251,7 +251,7 @@ def _miss(one: Unfit) -> float:
 
 
 def _replicas(one: Device, model: Model, request: ServeRequest) -> Iterator[Replica]:
-    weights = kept_in(request.precision, one)
+    weights = kept_in(request.precision, one, model.published)
     kept = precision_said(request.kv_precision) if request.kv_precision else half(one)
     whole = Replica(
         model=model,
@@ -360,13 +360,14 @@ def _holds(replica: Replica, request: ServeRequest) -> bool:
     return most_sequences(replica, request.input + request.output) >= 1
 
 
-def _told(request: ServeRequest, offers: Prices) -> Iterator[str]:
+def _told(request: ServeRequest, model: Model, offers: Prices) -> Iterator[str]:
     yield (
         "requests come independently of each other (Poisson), each with "
         f"{counted(request.input, 'token')} in and {request.output:,} out"
     )
+    weights = request.precision or model.published or HALF
     yield (
-        f"weights in {request.precision or HALF}, cache in {request.kv_precision or '16 bits'}: "
+        f"weights in {weights}, cache in {request.kv_precision or '16 bits'}: "
         "--precision and --kv-precision say others"
     )
     yield f"engine {engine_said(request.engine).name}: --engine names another"

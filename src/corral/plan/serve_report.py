@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from math import isinf
 from typing import Any, Final
 
-from corral.catalog.bands import mean_band
+from corral.catalog.bands import Band, gpu_band
 from corral.perf.serving import capacity, served
 from corral.plan.report import Answer, Figure, Report, Series, Table, columns, counted
 from corral.plan.serve import Fleet, ServePlan
@@ -16,6 +17,11 @@ FULLEST: Final = 0.98  # of what a replica can do: where the figure ends
 # Mean errors of the first token's p90 and p99 in vLLM's rows, validation/data/inference.csv.gz:
 # their notes tell both. Quantiles of the time between tokens were not measured.
 TAILS: Final = {0.9: 0.14, 0.99: 0.36}
+MEASURED_TIMES: Final = {
+    "serving.ttft": "the first token",
+    "serving.itl": "the time between tokens",
+    "serving.latency": "latency",
+}
 MEASURED: Final = "NVIDIA"  # vendor of the GPUs in the rows of servers under load
 OPEN: Final = (
     "Requests are taken to be alike and to come independently of each other; bursts and prompts of "
@@ -41,10 +47,21 @@ def report(plan: ServePlan) -> Report:
         sources=(
             "steps: catalog/data/kernels.csv, engines.csv and transports.csv",
             "prices: catalog/data/prices.csv",
+            *_bands_told(best),
         ),
         warnings=(*plan.cautions, OPEN, *_unmeasured(best)),
         data=_data(plan),
     )
+
+
+def _band(best: Fleet, name: str) -> Band | None:
+    return gpu_band(name, best.replica.device.chip)
+
+
+def _bands_told(best: Fleet) -> Iterator[str]:
+    for name, what in MEASURED_TIMES.items():
+        if (known := _band(best, name)) is not None:
+            yield known.told(what)
 
 
 def _unmeasured(best: Fleet) -> Iterator[str]:
@@ -58,7 +75,9 @@ def _unmeasured(best: Fleet) -> Iterator[str]:
 
 def _answers(best: Fleet) -> Iterator[Answer]:
     each, replica = best.each, best.replica
-    first, then = mean_band("serving.ttft"), mean_band("serving.itl")
+    first, then, whole = (
+        None if one is None else one.quoted for one in map(partial(_band, best), MEASURED_TIMES)
+    )
     yield Answer(name="GPUs", value=best.gpus)
     yield Answer(name="replicas", value=best.replicas)
     yield Answer(name="GPUs a replica", value=replica.gpus)
@@ -66,7 +85,7 @@ def _answers(best: Fleet) -> Iterator[Answer]:
         name="batch",
         value=each.running,
         unit="sequences",
-        band=mean_band("serving.latency"),
+        band=whole,
         note=batch_note(best.limits.sequences, each.queue_seconds),
     )
     yield Answer(name="throughput", value=best.output_rate, unit="tokens/s", note="as asked for")
@@ -85,9 +104,7 @@ def _answers(best: Fleet) -> Iterator[Answer]:
         value = each.itl_quantile(share) * 1e3
         note = "" if share == QUANTILES[0] else "the band is that of the mean"
         yield Answer(name=f"ITL p{share * 100:.0f}", value=value, unit="ms", band=then, note=note)
-    yield Answer(
-        name="latency", value=each.latency, unit="s", band=mean_band("serving.latency"), note="mean"
-    )
+    yield Answer(name="latency", value=each.latency, unit="s", band=whole, note="mean")
     if best.usd_per_hour is not None:
         yield Answer(name="cost", value=best.usd_per_hour, unit="USD/h")
         yield Answer(

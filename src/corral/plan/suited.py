@@ -3,12 +3,14 @@
 from typing import Final
 
 from corral.catalog.devices import Device, device
+from corral.catalog.models import Model
 from corral.catalog.precisions import Precision
 from corral.domain.errors import SpecInvalid
 from corral.perf.engines import Engine, engine_said
 from corral.plan.said import precision_said
 
 INTEGERS: Final = (Precision.INT8, Precision.INT4)
+AS_NARROW: Final = {Precision.FP8: Precision.INT8, Precision.FP4: Precision.INT4}
 TRAINS_INT8: Final = "Google"  # AQT on TPUs: github.com/google/aqt
 USUAL: Final = ("a100-sxm-80", "h100-sxm", "h200-sxm", "b200", "mi300x")  # that are named instead
 
@@ -42,13 +44,23 @@ def trained_in(said: str, used: Device) -> Precision:
     return _had(asked, used, half(used))
 
 
-def kept_in(said: str, used: Device) -> Precision:
+def kept_in(said: str, used: Device, published: str = "") -> Precision:
     """How weights that stay as they are lie in memory, of a server or beside adapters. Integers are
     unpacked and multiplied in 16 bits where the GPU has none (GPTQ, AWQ, bitsandbytes); floats are
-    its own. Raises: NotFound, Unsuited."""
+    its own. Where nothing is said, that is the precision in which they are `published`, or
+    integers of as many bits on a GPU without it. Raises: NotFound, Unsuited."""
+    if not said and published:
+        own = Precision(published)
+        return own if own in used.flops else AS_NARROW.get(own, half(used))
     asked = precision_said(said) if said else half(used)
-    as_narrow = {Precision.FP8: Precision.INT8, Precision.FP4: Precision.INT4}
-    return asked if asked in INTEGERS else _had(asked, used, as_narrow.get(asked, half(used)))
+    return asked if asked in INTEGERS else _had(asked, used, AS_NARROW.get(asked, half(used)))
+
+
+def published_told(said: str, model: Model) -> tuple[str, ...]:
+    """Return that the weights are taken as published, where nothing else is said."""
+    if said or not model.published:
+        return ()
+    return (f"weights in {model.published}, as {model.name} is published: --precision says others",)
 
 
 def served_by(said: str, used: Device) -> Engine:

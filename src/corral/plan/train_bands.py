@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from corral.catalog.bands import Band, band
+from corral.catalog.bands import Band, band, gpu_band
 from corral.domain.units import share_text
 from corral.plan.train_layouts import TrainAsk
 
 MEGATRON: Final = "memory_ci.memory"  # bands of memory: of Megatron-LM's functional tests,
 LIBRARIES: Final = "training.memory"  # and of runs of all kinds of libraries
-WIDE: Final = 0.10  # a mean error from which on one is told in words, too
+WIDE: Final = 0.20  # a mean error from which on one is told in words, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
     """Of the step's time and of memory, as measured for runs like this; None where nobody has.
-    `like`: what kind of runs those are."""
+    `like`: what kind of runs those are, with their GPU."""
 
     like: str
     step: Band | None
@@ -24,11 +24,14 @@ class Bands:
 
     @classmethod
     def of(cls, ask: TrainAsk) -> "Bands":
-        name, like = _kind(ask)
+        name, kind = _kind(ask)
+        step = gpu_band(f"training.step_time.{name}", ask.device.chip)
+        is_own = step is not None and step.name.endswith(f".{ask.device.chip}")
+        like = f"{kind}, on {ask.device.chip.upper() if is_own else 'other GPUs than this'}"
         in_megatron = ask.by.startswith("megatron") and not ask.frozen
         return cls(
             like=like,
-            step=band(f"training.step_time.{name}"),
+            step=step,
             memory=band(MEGATRON if in_megatron else LIBRARIES),
         )
 
@@ -40,19 +43,21 @@ class Bands:
 
     def cautions(self) -> Iterator[str]:
         """One sentence each."""
-        if self.step is not None and self.step.mean >= WIDE:
+        if self.step is not None and self.step.quoted >= WIDE:
             yield (
                 f"times of {self.like} are less certain than others: "
-                f"{share_text(self.step.mean)} off in the mean of {self.step.rows:,} measured "
-                f"runs, one in ten more than {share_text(self.step.p90)}"
+                f"{share_text(self.step.quoted)} off by {self.step.measured}, one in ten "
+                f"more than {share_text(self.step.p90)}"
             )
 
 
 def _kind(ask: TrainAsk) -> tuple[str, str]:
+    if ask.frozen:
+        return "lora", "LoRA beside frozen models"
     if ask.model.experts is not None:
         return "experts", "models with experts"
     if ask.precision.bytes < 2:
         return "narrow", "dense models in 8 bits or fewer"
-    if ask.gpus > ask.device.domain_gpus:
+    if ask.gpus > ask.device.node_gpus:
         return "nodes", "dense models on several nodes"
     return "one_node", "dense models on one node"

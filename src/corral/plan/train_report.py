@@ -7,7 +7,7 @@ from typing import Any, Final
 from corral.catalog.economics import assumptions
 from corral.domain.units import share_text
 from corral.perf.train_step import StepTime
-from corral.plan.cautions import cautions
+from corral.plan.cautions import WHOLE, cautions
 from corral.plan.layout_words import settings, words
 from corral.plan.report import (
     Answer,
@@ -132,7 +132,7 @@ def bottleneck(time: StepTime) -> str:
 
 def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[Answer]:
     ask, chosen = found.ask, found.chosen
-    band = None if known.step is None else known.step.mean
+    band = None if known.step is None else known.step.quoted
     span, unit = lasting(found.seconds)
     hours = found.seconds / 3_600 * ask.gpus
     yield Answer(name="layout", value=words(chosen.layout), note=settings(chosen.layout))
@@ -149,7 +149,7 @@ def _answers(found: Trained, known: Bands, price: float | None) -> Iterator[Answ
         name="memory",
         value=chosen.memory.device / 1e9,
         unit="GB a GPU",
-        band=None if known.memory is None else known.memory.mean,
+        band=None if known.memory is None else known.memory.quoted,
         note=f"of {ask.device.memory_bytes / 1e9:.0f}",
     )
     yield Answer(
@@ -263,6 +263,7 @@ def _assumed(found: Trained) -> Iterator[str]:
             f"{ask.step.tokens / 1e6:.1f} million tokens, as is usual: --batch"
         )
     yield f"the library is {ask.by}: --library"
+    yield WHOLE
     if ask.gpus > ask.wires.domain_gpus:
         yield f"nodes are joined by {ask.wires.fabric.title}: --fabric"
     for name in ("node_watts", "pue"):

@@ -9,8 +9,9 @@ from corral.domain.errors import NotFound
 from corral.perf.software import DEFAULT, software
 from corral.plan.bounds import COUNT, TOKENS, Bound, Gpus, Length, Usd, check
 from corral.plan.report import Report
-from corral.plan.said import fabric_said, model_said
-from corral.plan.suited import INTEGERS, half, half_told, kept_in, trained_in
+from corral.plan.said import model_said
+from corral.plan.said_fabrics import fabric_said
+from corral.plan.suited import INTEGERS, half, half_told, kept_in, published_told, trained_in
 from corral.plan.train import Lever, Trained, search, with_device
 from corral.plan.train_layouts import TrainAsk
 from corral.plan.train_report import report
@@ -35,7 +36,8 @@ class TrainRequest:
         lora: Train adapters beside a frozen model.
         rank: Of LoRA's matrices.
         library: megatron-core, pytorch, torchtitan, ...
-        fabric: What joins the nodes; else what is usual for the GPU.
+        fabric: What joins the nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280 Gb/s;
+            else what is usual for the GPU.
         tensor: Tensor parallelism of just this size; 0 leaves it to the search.
         pipeline: The same for pipeline stages.
         context_parallel: The same for context parallelism.
@@ -69,6 +71,8 @@ def answer(request: TrainRequest, *, listed: Prices | None = None) -> Report:
     """
     found = search(_ask(request))
     price, told = _price(request, found.ask.device, listed or prices())
+    if request.lora:
+        told = (*published_told(request.precision, found.ask.model), *told)
     told = (*half_told(request.precision, found.ask.device), *told)
     return report(found, price_gpu_hour=price, others=tuple(_others(found)), assumed=told)
 
@@ -77,9 +81,10 @@ def _ask(request: TrainRequest) -> TrainAsk:
     check(request)
     used = device(request.gpu)
     said, lora = request.precision, request.lora
-    kept = kept_in(said, used) if lora else trained_in(said, used)
+    model = model_said(request.model)
+    kept = kept_in(said, used, model.published) if lora else trained_in(said, used)
     return TrainAsk(
-        model=model_said(request.model),
+        model=model,
         device=used,
         gpus=request.gpus,
         tokens=request.tokens,
@@ -90,7 +95,7 @@ def _ask(request: TrainRequest) -> TrainAsk:
         frozen_bytes=kept.bytes if lora else 0.0,
         rank=request.rank,
         by=software(request.library).name,
-        fabric=fabric_said(request.fabric) if request.fabric else None,
+        fabric=fabric_said(request.fabric, used) if request.fabric else None,
         tensor=request.tensor,
         pipeline=request.pipeline,
         context=request.context_parallel,

@@ -1798,7 +1798,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of weights that are served or frozen: fp8, int4, ...; else bf16, or fp16 on GPUs without.",
+      "says": "Of weights that are served or frozen: fp8, int4, ...; else that in which they are published.",
       "names": [
         "fp32",
         "tf32",
@@ -2876,7 +2876,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "Of the weights: fp8, int4, ...; else bf16, or fp16 on GPUs without.",
+      "says": "Of the weights: fp8, int4, ...; else that in which they are published.",
       "names": [
         "fp32",
         "tf32",
@@ -3309,7 +3309,7 @@ export const PLAN_FORMS: Record<string, PlanField[]> = {
       "required": false,
       "optional": false,
       "preset": "",
-      "says": "What joins the nodes; else what is usual for the GPU.",
+      "says": "What joins the nodes: ib-ndr, efa, spectrum-x, or its rate for one GPU, 280 Gb/s; else what is usual for the GPU.",
       "names": [
         "ib-edr",
         "ib-hdr",

@@ -7,7 +7,7 @@ import pytest
 
 from corral.api.auth import Caller
 from corral.api.errors import TooMany
-from corral.api.rates import BURST_SECONDS, COST_BYTES, TOKEN_SHARE, Rates
+from corral.api.rates import BURST_SECONDS, COST_BYTES, COST_JOBS, TOKEN_SHARE, Rates
 from corral.domain.ids import NodeId, TokenId, UserName
 from corral.domain.people import Role
 from tests.api.heads import Agent, serving
@@ -59,6 +59,25 @@ def test_what_is_large_counts_for_more() -> None:
     assert "--user-requests" in refused.value.hint
     now[0] += refused.value.retry_seconds
     rates.check(ALICE)
+
+
+def test_jobs_of_a_submission_count_for_more() -> None:
+    rates = Rates(user_requests=10.0, clock=lambda: 0.0)
+    rates.charge_jobs(ALICE, COST_JOBS - 1)
+    assert rates.of_user(ALICE.name).used == 0
+    rates.charge_jobs(ALICE, 100 * COST_JOBS)
+    with pytest.raises(TooMany, match="each 10 jobs of a submission count as one more"):
+        rates.check(ALICE)
+    rates.check(BOB)
+
+
+def test_a_refused_dry_run_of_many_jobs_counts_too(tmp_path: Path) -> None:
+    with serving(tmp_path, user_requests=10.0) as head:
+        sweep = {"name": "s", "run": "x", "array": "0-4999", "queue": "nowhere"}
+        with head.http("alice") as http:
+            body = {"specs": [sweep], "key": "k"}
+            assert http.post("/v1/jobs?dry_run=1", json=body).status_code in (400, 404)
+            assert http.get("/v1/session").status_code == 429
 
 
 def test_a_user_over_the_rate_is_told_when_to_come_again_and_others_go_on(tmp_path: Path) -> None:

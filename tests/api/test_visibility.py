@@ -3,17 +3,20 @@ a queue do what operators do, there and nowhere else."""
 
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from corral.api.rights import RIGHTS
+from corral.domain.checks import CheckKind
 from corral.domain.errors import Forbidden
-from corral.domain.ids import QueueName, UserName
+from corral.domain.ids import AttemptNumber, NodeId, QueueName, UserName
 from corral.domain.people import Role
 from corral.domain.queue import Queue, QueueTree, Visibility, whole_tree
+from corral.domain.telemetry import GpuProcess, GpuSample, NodeSample
 from corral.domain.visibility import check_operator, may_see
-from corral.domain.wishes import SetQueues
+from corral.domain.wishes import CheckNodes, SetQueues
 from tests.api.heads import Agent, Head, serving, up
 
 NAME = "gpt-canary"  # of the job that is hidden
@@ -64,10 +67,12 @@ LISTINGS = [
     "/v1/queues/{queue}",
     "/v1/queues/top",
     "/v1/imports",
+    "/v1/checkups/3",
 ]
+CHECKUP = "3"  # after the tree of queues and the job
 ABOUT_NO_JOB = (
     *("/v1/plan", "/v1/users", "/v1/tokens", "/v1/secrets", "/v1/session", "/v1/audit", "/v1/join"),
-    *("/v1/snapshots", "/v1/agents", "/v1/checkups", "/v1/log-ins", "/v1/head", "/v1/suspects"),
+    *("/v1/snapshots", "/v1/agents", "/v1/log-ins", "/v1/head", "/v1/suspects"),
 )
 
 
@@ -78,8 +83,13 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[tup
     with serving(tmp_path_factory.mktemp("head")) as head:
         wish = SetQueues(queues=TREE, whole=False)
         head.run(head.control.ask(wish, by=UserName("admin")))
-        agent = Agent(head, "n1").hello()
-        agent.beat()
+        agent = Agent(head, "n1")
+        agent.inventory = replace(
+            agent.inventory,
+            checks=True,
+            refused_users=(("zoe", "no account"),),
+        )
+        agent.hello().beat()
         spec = {"name": NAME, "run": "x", "queue": queue, "resources": {"gpu": 1}}
         with head.http("alice") as http:
             body = {"specs": [spec], "key": uuid.uuid4().hex}
@@ -87,7 +97,12 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[tup
         assert answer.status_code == 201, answer.text
         job = answer.json()["jobs"][0]["id"]
         agent.until(lambda: any(one.run for one in agent.wanted))
-        agent.beat(up((job, 1)))
+        process = GpuProcess(pid=7, job=job, attempt=AttemptNumber(1))
+        busy = GpuSample(index=0, uuid="gpu-0", type="h100", processes=(process,))
+        agent.beat(up((job, 1)), sample=NodeSample(at=1.0, gpus=(busy,)))
+        checks = CheckNodes(nodes=(NodeId("n1"),), kinds=(CheckKind.DISK,), seconds=1.0)
+        wish = head.run(head.control.ask(checks, by=UserName("admin")))
+        assert f"{wish.sequence}" == CHECKUP
         yield head, queue, job
         agent.close()
 
@@ -121,6 +136,8 @@ def test_no_listing_names_a_hidden_job_or_its_owner(
     assert sum(counted.values()) == 1, "sums stay"
     if letter in SEES[queue]:
         assert NAME in texts["/v1/jobs"]
+        assert f'"jobs":["{job}"]' in texts[f"/v1/checkups/{CHECKUP}"]
+        assert f'"job":"{job}"' in texts["/v1/nodes/n1"]
         assert job in texts["/v1/gpus"]
         assert f'job="{job}",user="alice"' in texts["/metrics"] or "job=" not in texts["/metrics"]
         return
@@ -128,7 +145,27 @@ def test_no_listing_names_a_hidden_job_or_its_owner(
         plain = text.replace('"allow":["alice","bob"]', "").replace('["bob"]', "")
         assert NAME not in plain, path
         assert "alice" not in plain, path
+        assert "zoe" not in plain, path
         assert f'"{job}"' not in plain, path
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_a_hidden_job_does_not_cover_an_older_one_of_its_name(tmp_path: Any, array: bool) -> None:
+    """Else the answer reveals that there is a hidden job of this name."""
+    with serving(tmp_path) as head:
+        head.run(head.control.ask(SetQueues(queues=TREE, whole=False), by=UserName("admin")))
+        more = {"array": "0-1"} if array else {}
+        ids = []
+        for queue in ("open", "hidden"):
+            spec = {"name": NAME, "run": "x", "queue": queue, **more}
+            with head.http("alice") as http:
+                answer = http.post("/v1/jobs", json={"specs": [spec], "key": queue})
+            ids.append([one["id"] for one in answer.json()["jobs"]])
+        with head.http("vera") as http:
+            rows = http.get(f"/v1/jobs?array={NAME}").json()["jobs"]
+            shown = http.get(f"/v1/jobs/{NAME}_1" if array else f"/v1/jobs/{NAME}")
+        assert shown.json()["id"] == ids[0][-1], shown.text
+        assert [row["id"] for row in rows] == (ids[0] if array else [])
 
 
 @pytest.mark.parametrize("letter", WHO)
@@ -146,7 +183,7 @@ def test_a_queue_shows_of_each_user_only_what_the_reader_sees_below_it(
 
 def test_every_route_that_reads_is_looked_at_here() -> None:
     seen = {path.partition("?")[0] for path in (*OF_JOB, *LISTINGS)}
-    seen |= {"/v1/reports/{kind}", "/v1/nodes/{node}"}
+    seen |= {"/v1/reports/{kind}", "/v1/nodes/{node}", "/v1/checkups/{checkup}"}
     reads = {path for method, path in RIGHTS if method == "GET"}
     assert {path for path in reads - seen if not path.startswith(ABOUT_NO_JOB)} == set()
 

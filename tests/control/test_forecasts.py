@@ -13,7 +13,7 @@ from corral.domain.attempt import Exit
 from corral.domain.errors import Trouble
 from corral.domain.facts import Phase, Seen
 from corral.domain.forecast import Forecast, Question
-from corral.domain.ids import AttemptNumber, JobId, QueueName
+from corral.domain.ids import AttemptNumber, JobId, QueueName, UserName
 from corral.domain.job import JobSpec
 from corral.domain.people import AuditEntry
 from corral.domain.queue import ANY_TYPE, Queue, QueueTree, whole_tree
@@ -35,9 +35,12 @@ class Here:
 
     asked: list[Question] = field(default_factory=list)
     trouble: bool = False
+    gate: asyncio.Event | None = None
 
     async def forecast(self, question: Question) -> Forecast | None:
         self.asked.append(question)
+        if self.gate is not None:
+            await self.gate.wait()
         if self.trouble:
             raise Trouble("no answer", hint="")
         return foretell(question, lambda part: True)
@@ -148,7 +151,7 @@ def test_a_job_that_starts_at_once_is_told_nothing() -> None:
         async with learning() as head:
             first = await head.submit(gang(), key="a")
             job = head.control.world.jobs[first]
-            assert await head.forecasts.of(job) is None
+            assert await head.forecasts.of(job, ALICE) is None
             assert await head.forecasts.planned([gang()], [], ALICE) == {}
             assert not head.foreteller.asked
 
@@ -175,12 +178,36 @@ def test_the_answer_of_the_last_seconds_serves_again() -> None:
             waiting = await head.submit(gang("all-2", nodes=2, gpus=2), key="b")
             await head.until(lambda: bool(head.forecasts._open))
             job, asked = head.control.world.jobs[waiting], len(head.foreteller.asked)
-            first = await head.forecasts.of(job)
+            first = await head.forecasts.of(job, ALICE)
             assert first is not None
-            assert await head.forecasts.of(job) is first
+            assert await head.forecasts.of(job, ALICE) is first
             assert len(head.foreteller.asked) == asked + 1
             head.clock.now += forecasts.FRESH_SECONDS
-            assert await head.forecasts.of(job) is not first
+            assert await head.forecasts.of(job, ALICE) is not first
+
+    story(tell())
+
+
+def test_forecasts_of_one_user_wait_for_each_other_and_not_for_those_of_others() -> None:
+    async def tell() -> None:
+        async with learning() as head:
+            await head.submit(ALL, key="a")
+            waiting = await head.submit(gang("all-2", nodes=2, gpus=2), key="b")
+            await head.until(lambda: bool(head.forecasts._open))
+            head.foreteller.gate = asyncio.Event()
+            del head.foreteller.asked[:]
+            job, specs = head.control.world.jobs[waiting], [gang("more", nodes=2, gpus=2)]
+            asking = [
+                asyncio.create_task(head.forecasts.planned(specs, [0], ALICE)) for _ in range(9)
+            ]
+            other = asyncio.create_task(head.forecasts.of(job, UserName("bob")))
+            most = forecasts.MOST_OF_ONE_USER
+            await head.until(lambda: len(head.foreteller.asked) > most)
+            assert len(head.foreteller.asked) == most + 1, "of alice two, and bob's"
+            head.foreteller.gate.set()
+            assert all(await asyncio.gather(*asking))
+            assert await other is not None
+            assert not head.forecasts._lines
 
     story(tell())
 
@@ -192,7 +219,7 @@ def test_nothing_is_told_where_there_is_no_answer() -> None:
             waiting = await head.submit(gang("all-2", nodes=2, gpus=2), key="b")
             await head.until(lambda: bool(head.forecasts._open))
             head.foreteller.trouble = True
-            assert await head.forecasts.of(head.control.world.jobs[waiting]) is None
+            assert await head.forecasts.of(head.control.world.jobs[waiting], ALICE) is None
 
     story(tell())
 

@@ -3,6 +3,7 @@
 import pytest
 
 from corral.domain.errors import SpecInvalid
+from corral.wire import reading
 from corral.wire.read import MAX_ENVIRONMENT
 from corral.wire.reading import parse_values
 from corral.wire.submission import to_domain
@@ -38,3 +39,41 @@ def test_a_spec_times_its_indices_is_bounded() -> None:
     assert "512,000,000 are taken at once" in refused.value.message
     assert refused.value.hint.startswith("submit at most 51")
     assert len(to_domain(parse_values([spec(1_000_000, array="0-499")]))) == 500
+
+
+def test_jobs_are_counted_before_any_array_is_unfolded() -> None:
+    sweeps = [{"name": f"s{place}", "run": "x", "array": "0-5999"} for place in range(2)]
+    with pytest.raises(SpecInvalid, match="more than the 10,000 jobs"):
+        parse_values(sweeps)
+
+
+def test_an_array_that_names_an_index_over_and_over_is_refused() -> None:
+    with pytest.raises(SpecInvalid, match="over and over"):
+        parse_values([{"name": "s", "run": "x", "array": ",".join(["0-9999"] * 11)}])
+    with pytest.raises(SpecInvalid, match="200,000 characters; 100,000 are taken"):
+        parse_values([{"name": "s", "run": "x", "array": "1," * 100_000}])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {f"field{place}": 1 for place in range(20_001)},
+        {"resources": {f"field{place}": 1 for place in range(20_001)}},
+        {"constraints": ["x"] * 20_001},
+        {"max_duration": "1h" * 250_001},
+        {"x" * 500_001: 1},
+    ],
+    ids=["fields", "section", "list", "text", "name"],
+)
+def test_a_spec_beyond_all_fields_is_refused_before_it_is_read(more: dict[str, object]) -> None:
+    with pytest.raises(SpecInvalid, match="20,000 entries or 500,000 characters"):
+        parse_values([{"name": "s", "run": "x", **more}])
+
+
+def test_of_very_many_problems_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    monkeypatch.setattr(reading, "get_close_matches", lambda *a, **k: looked.append(a) or [])
+    fields = {f"field{place}": 1 for place in range(1_000)}
+    with pytest.raises(SpecInvalid, match="field0: there is no such field"):
+        parse_values([{"name": "s", "run": "x", **fields}])
+    assert len(looked) == reading.MOST_PROBLEMS

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 
 from corral.api import views
 from corral.api.jobs import Asker, Within
-from corral.control import Control
+from corral.api.sight import Sight, sight_of
+from corral.control import jobs_on
 from corral.domain.checks import CheckKind
-from corral.domain.ids import NodeId
 from corral.domain.node import Node
 from corral.domain.wishes import CheckNodes
 from corral.wire import api
@@ -31,23 +31,24 @@ async def check_nodes(body: api.CheckAsked, house: Within, caller: Asker) -> api
         secret=secrets.token_hex(32),
     )
     wish = await control.ask(asked, by=caller.name, speaker=caller.speaker)
+    sight = sight_of(control, caller)
     able = [id for id in asked.nodes if control.world.nodes[id].inventory.checks]
     unable: list[str] = [id for id in asked.nodes if id not in able]
-    nodes = [checked(control, control.world.nodes[id], f"{wish.sequence}") for id in able]
+    nodes = [checked(sight, control.world.nodes[id], f"{wish.sequence}") for id in able]
     return api.Checkup(id=f"{wish.sequence}", nodes=nodes, unable=unable)
 
 
 @router.get("/v1/checkups/{checkup}")
-async def checkup(checkup: str, house: Within) -> api.Checkup:
+async def checkup(checkup: str, house: Within, caller: Asker) -> api.Checkup:
     """The nodes that have it before them, or have results of it that no later check has renewed."""
-    control = house.control
-    nodes = [checked(control, node, checkup) for node in control.world.nodes.values()]
+    sight = sight_of(house.control, caller)
+    nodes = [checked(sight, node, checkup) for node in sight.world.nodes.values()]
     return api.Checkup(
         id=checkup, nodes=[one for one in nodes if one.state != "over" or one.results]
     )
 
 
-def checked(control: Control, node: Node, id: str) -> api.CheckedNode:
+def checked(sight: Sight, node: Node, id: str) -> api.CheckedNode:
     """The node, as far as this check-up goes; links have numbers of their own behind it."""
     waiting = [one for one in node.checkups if is_of(one.id, id)]
     state = "over"
@@ -56,16 +57,11 @@ def checked(control: Control, node: Node, id: str) -> api.CheckedNode:
     return api.CheckedNode(
         node=node.id,
         state=state,
-        jobs=jobs_on(control, node.id),
-        health=node.worst.says if node.worst is not None else "",
+        jobs=[str(job) for job in sight.ids(jobs_on(sight.world, node.id))],
+        health=sight.text(node.worst.says) if node.worst is not None else "",
         results=api.results_of([one for one in node.measures if is_of(one.checkup, id)]),
     )
 
 
 def is_of(own: str, asked: str) -> bool:
     return own == asked or own.startswith(f"{asked}.")
-
-
-def jobs_on(control: Control, node: NodeId) -> list[str]:
-    held = control.world.allocations.values()
-    return list(dict.fromkeys(one.job for one in held if one.seat.node == node))

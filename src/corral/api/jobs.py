@@ -134,7 +134,9 @@ async def _detail(house: House, job: Job, caller: Caller, asked: str) -> api.Job
 async def why(job: str, house: Within, caller: Asker) -> api.Why:
     """Why it is where it is, what would change that, and when it will start."""
     found = await _asked(house, job, caller)
-    told = await house.forecasts.of(found) if house.forecasts is not None else None
+    told = None
+    if house.forecasts is not None:
+        told = await house.forecasts.of(found, caller.name)
     ending_of = house.forecasts.ending_of if house.forecasts is not None else lambda _: None
     whose = whose_text(found, job, caller.name)
     whole = caller.may_on(found, key=LOGS)

@@ -1,19 +1,21 @@
 """Which job somebody means by a name: one's own before those of others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from corral.api.auth import Caller, OwnJob
-from corral.api.sight import sight_of
+from corral.api.sight import PAGE, Sight, seen_jobs, sight_of
 from corral.control import Control
 from corral.domain.errors import Forgotten, NoSuchIndex, NotFound
 from corral.domain.ids import JobId, UserName, sequence_of
 from corral.domain.job import Job
+from corral.domain.listed import ListedJob
 from corral.domain.units import spans_text
+from corral.ports.store import Which
 
 
 async def find_job(control: Control, name: str, caller: Caller) -> Job:
-    """The job with this id; else the newest of this name that is theirs, else of anybody's. A job
-    that is hidden from the caller is as unknown as one that is not there.
+    """Return the job with this id, or the newest of this name that the caller sees: their own
+    before those of others. A hidden job is as unknown as one that is not there.
 
     Raises: NotFound, also where they have an array of this name; NoSuchIndex; Forgotten.
     """
@@ -25,9 +27,26 @@ async def find_job(control: Control, name: str, caller: Caller) -> Job:
         found = await _found(control, name, caller.name)
     except (NotFound, NoSuchIndex, Forgotten):
         raise unknown from None
-    if not sight.job(found):
+    if sight.job(found):
+        return found
+    newest = await _newest_seen(control, sight, name, lambda job: job.spec.name == name)
+    shown = None if newest is None else await control.store.job(newest.id)
+    if shown is None:
         raise unknown
-    return found
+    return control.world.jobs.get(shown.id, shown)
+
+
+async def _newest_seen(
+    control: Control, sight: Sight, name: str, fits: Callable[[ListedJob], bool]
+) -> ListedJob | None:
+    """Return the newest job that the caller sees of those that fit, whose names hold `name`."""
+    before: JobId | None = None
+    while page := await seen_jobs(control.store, sight, True, PAGE, before, Which(text=name)):
+        found = next((job for job in page if fits(job)), None)
+        if found is not None:
+            return found
+        before = page[-1].id
+    return None
 
 
 async def _found(control: Control, name: str, by: UserName) -> Job:
@@ -76,9 +95,20 @@ async def _was_given(control: Control, id: JobId) -> bool:
 
 
 async def array_of(control: Control, of: str, caller: Caller) -> Sequence[Job]:
-    """The jobs of the array with this id; else of the newest of this name that is theirs, else of
-    anybody's. None: there is no such array, or it is hidden."""
-    return sight_of(control, caller).jobs(await _array(control, of, caller.name))
+    """Return the jobs of the array with this id, or of the newest of this name that the caller
+    sees: their own before those of others. None: there is no such array, or it is hidden."""
+    sight, parts = sight_of(control, caller), await _array(control, of, caller.name)
+    seen = sight.jobs(parts)
+    if seen or not parts:
+        return seen
+    newest = await _newest_seen(control, sight, of, lambda job: _is_part(job, of))
+    if newest is None or newest.array is None:
+        return []
+    return sight.jobs(await control.store.array(newest.array))
+
+
+def _is_part(job: ListedJob, of: str) -> bool:
+    return job.array is not None and job.spec.name == f"{of}_{job.spec.array_index}"
 
 
 async def _array(control: Control, of: str, by: UserName) -> Sequence[Job]:

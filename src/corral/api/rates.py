@@ -14,6 +14,7 @@ from corral.ingress.buckets import TokenBuckets
 BURST_SECONDS: Final = 10.0  # of the rate, at once
 TOKEN_SHARE: Final = 0.75  # of its user's rate: one script leaves a part for the user's others
 COST_BYTES: Final = 64 * 1024  # of a body or an answer that cost as much as one more request
+COST_JOBS: Final = 10  # of a submission or a dry run that cost as much as one more request
 
 
 class Rates:
@@ -44,9 +45,17 @@ class Rates:
 
     def charge(self, caller: Caller, size_bytes: int) -> None:
         """Charge for the size of a body or an answer."""
-        if size_bytes < COST_BYTES or caller.node is not None or caller.role == Role.JOIN:
+        if size_bytes >= COST_BYTES:
+            self._charge(caller, size_bytes / COST_BYTES)
+
+    def charge_jobs(self, caller: Caller, jobs: int) -> None:
+        """Charge for the jobs of a submission, which a body of some bytes may hold thousands of."""
+        if jobs >= COST_JOBS:
+            self._charge(caller, jobs / COST_JOBS)
+
+    def _charge(self, caller: Caller, cost: float) -> None:
+        if caller.node is not None or caller.role == Role.JOIN:
             return
-        cost = size_bytes / COST_BYTES
         self._tokens.charge(caller.sha256, cost)
         self._users.charge(caller.name, cost)
 
@@ -59,7 +68,7 @@ def _too_many(buckets: TokenBuckets, who: str, wait: float) -> TooMany:
     return TooMany(
         f"{who} has sent more than {buckets.burst:,.0f} requests at once; {buckets.rate:g} a "
         f"second are allowed on average, and each {COST_BYTES // 1024} KiB of a body or an answer "
-        "counts as one more",
+        f"and each {COST_JOBS} jobs of a submission count as one more",
         hint=f"wait {max(1, ceil(wait))} s, or send fewer; an admin may change it: "
         "corral up --user-requests N",
         retry_seconds=wait,

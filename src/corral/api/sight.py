@@ -11,6 +11,7 @@ from corral.control import Control
 from corral.domain.account import Account
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.listed import ListedJob
+from corral.domain.telemetry import GpuProcess, NodeSample
 from corral.domain.visibility import OTHERS, may_see
 from corral.domain.world import Event, World
 from corral.ports.store import Store, Which
@@ -161,11 +162,42 @@ def shown_node(sight: Sight, node: N) -> N:
     seen: dict[str, Any] = {"jobs": sight.ids(JobId(job) for job in node.jobs)}
     seen["held_whole_by"] = whole if whole is None or sight.id(whole) else HIDDEN
     if isinstance(node, api.NodeDetail):
-        seen["devices"] = [
-            one.model_copy(update={"jobs": sight.ids(JobId(job) for job in one.jobs)})
-            for one in node.devices
-        ]
+        seen |= _shown_devices(sight, node)
+        own = sight.caller.name
+        seen["refused_users"] = {
+            user: why for user, why in node.refused_users.items() if user == own
+        }
     return node.model_copy(update=seen)
+
+
+def _shown_devices(sight: Sight, node: api.NodeDetail) -> dict[str, Any]:
+    """Return what the sensors and the health of a node report, without hidden jobs."""
+    devices = [
+        one.model_copy(update={"jobs": sight.ids(JobId(job) for job in one.jobs)})
+        for one in node.devices
+    ]
+    ailments = [one.model_copy(update={"text": sight.text(one.text)}) for one in node.ailments]
+    return {
+        "devices": devices,
+        "ailments": ailments,
+        "sample": None if node.sample is None else _shown_sample(sight, node.sample),
+    }
+
+
+def _shown_sample(sight: Sight, sample: NodeSample) -> NodeSample:
+    return replace(
+        sample,
+        gpus=tuple(
+            replace(gpu, processes=tuple(_shown_process(sight, one) for one in gpu.processes))
+            for gpu in sample.gpus
+        ),
+    )
+
+
+def _shown_process(sight: Sight, process: GpuProcess) -> GpuProcess:
+    if process.job is None or sight.id(process.job):
+        return process
+    return replace(process, job=JobId(HIDDEN), attempt=None)
 
 
 async def seen_events(control: Control, sight: Sight, events: Sequence[Event]) -> list[Event]:

@@ -1,5 +1,6 @@
 """From the body of a submission to the jobs that its user may submit."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -52,12 +53,15 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
         left -= size_of(one.spec)
         row = views.planned(one, told.get(place), with_env=left >= 0)
         rows.append(shown_plan(sight, row))
+        if place % views.ROWS_AT_ONCE == 0:
+            await asyncio.sleep(0)
     return api.Plan(plan=rows)
 
 
 async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
     """Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared."""
     specs = to_domain(parse_values(body.specs))
+    house.rates.charge_jobs(caller, len(specs))
     check_submitted(specs, caller.job)
     specs = await with_origins(house, specs, caller)
     for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:

@@ -6,9 +6,10 @@ loop publishes; nothing is added to a tick.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from corral.control.control import Control
@@ -36,7 +37,18 @@ ROUND_SECONDS: Final = 0.5  # so often it is learned from what has happened
 MOST_A_ROUND: Final = 20  # ended jobs that are looked up
 REST: Final = 9.0  # a forecast that nobody has asked for is followed by so many times its own time
 FRESH_SECONDS: Final = 2.0
+MOST_OF_ONE_USER: Final = 2  # forecasts in line at once; a user's others wait for these
 log = Log("corral.control")
+
+
+@dataclass(slots=True)
+class _Line:
+    """Forecasts that one user asks for. `here`: those that wait for a turn, or have one."""
+
+    turns: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER)
+    )
+    here: int = 0
 
 
 class Forecasts:
@@ -52,14 +64,19 @@ class Forecasts:
         self._untold: deque[JobId] = deque(maxlen=MOST_A_ROUND)
         self._rests_until = 0.0
         self._behind = True
+        self._lines: dict[UserName, _Line] = {}
 
     # -- what is asked ---------------------------------------------------------------------------
 
-    async def of(self, job: Job) -> Forecast | None:
+    async def of(self, job: Job, by: UserName) -> Forecast | None:
         """When a waiting job starts, and what would let it start sooner; None: it cannot be told.
 
         The answer of the last seconds serves again.
         """
+        async with self._line(by):
+            return await self._of(job)
+
+    async def _of(self, job: Job) -> Forecast | None:
         if job.state != JobState.QUEUED:
             return None
         now = self._control.clock.monotonic()
@@ -84,6 +101,25 @@ class Forecasts:
     ) -> dict[int, Forecast]:
         """Of the first of these places of a submission whose job would be in the queue: as if it
         were submitted now."""
+        async with self._line(by):
+            return await self._planned(specs, places, by)
+
+    @asynccontextmanager
+    async def _line(self, user: UserName) -> AsyncIterator[None]:
+        """Wait until fewer than MOST_OF_ONE_USER forecasts of the user are in line."""
+        line = self._lines.setdefault(user, _Line())
+        line.here += 1
+        try:
+            async with line.turns:
+                yield
+        finally:
+            line.here -= 1
+            if not line.here:
+                del self._lines[user]
+
+    async def _planned(
+        self, specs: Seq[JobSpec], places: Seq[int], by: UserName
+    ) -> dict[int, Forecast]:
         world = _kept(self._control.world)
         now = self._control.now()
         sequence = WishNumber(world.granted + 1)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from corral.domain.errors import SpecInvalid
+from corral.wire.array import check_count
 from corral.wire.document import TEXT_BYTES, Document, Where, documents_of
 from corral.wire.meant import meant_by
 from corral.wire.read import shown
@@ -54,6 +55,9 @@ _EXAMPLES: Final = {
 }
 
 _WITH_WORDS: Final = ((), ("resources",), ("any_of", "resources"))
+MOST_ENTRIES: Final = 20_000  # of one spec beside its variables, in all of its lists and sections
+MOST_CHARACTERS: Final = 500_000  # of one spec beside its variables
+MOST_PROBLEMS: Final = 100  # of one spec that are looked at
 
 
 def read_specs(path: Path) -> list[Parsed]:
@@ -104,10 +108,18 @@ def parse_values(values: Sequence[Mapping[str, Any]], *, source: str = "specs") 
 
     Raises: SpecInvalid.
     """
-    return [
-        check(Document(value=dict(value), source=f"{source}[{number}]"))
-        for number, value in enumerate(values)
-    ]
+    parsed: list[Parsed] = []
+    jobs = 0
+    for number, value in enumerate(values):
+        parsed.append(check(Document(value=dict(value), source=f"{source}[{number}]")))
+        jobs += count_of(parsed[-1].spec)
+        check_count(jobs, source)
+    return parsed
+
+
+def count_of(spec: Spec) -> int:
+    """Return the number of jobs of a spec."""
+    return 1 if spec.array is None else len(spec.array.indices)
 
 
 def check(document: Document) -> Parsed:
@@ -115,17 +127,45 @@ def check(document: Document) -> Parsed:
 
     Raises: SpecInvalid that tells every problem.
     """
+    _check_size(document)
     value, spelt, problems = _respelt(document.value)
     spec = None
     try:
         spec = Spec.model_validate(value)
     except ValidationError as error:
-        problems += [_problem(dict(one), spelt) for one in error.errors(include_url=False)]
+        found = error.errors(include_url=False)[:MOST_PROBLEMS]
+        problems += [_problem(dict(one), spelt) for one in found]
     else:
         problems += _together(spec)
     if problems or spec is None:
         raise refusal(document, problems)
     return Parsed(document=document, spec=spec)
+
+
+def _check_size(document: Document) -> None:
+    """Refuse a spec that no reader of a field should have to read.
+
+    Raises: SpecInvalid.
+    """
+    entries = characters = 0
+    rest: list[Any] = [{key: one for key, one in document.value.items() if key != "env"}]
+    while rest:
+        inner = rest.pop()
+        if isinstance(inner, Mapping):
+            characters += sum(len(key) for key in inner if isinstance(key, str))
+            rest += inner.values()
+            entries += len(inner)
+        elif isinstance(inner, list | tuple):
+            rest += inner
+            entries += len(inner)
+        elif isinstance(inner, str):
+            characters += len(inner)
+        if entries > MOST_ENTRIES or characters > MOST_CHARACTERS:
+            raise SpecInvalid(
+                f"{document.source}: beside env, this spec has more than {MOST_ENTRIES:,} entries "
+                f"or {MOST_CHARACTERS:,} characters",
+                hint="a spec is small: keep data in files of the workdir",
+            )
 
 
 def refusal(document: Document, problems: Sequence[Problem]) -> SpecInvalid:

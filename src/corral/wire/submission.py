@@ -28,9 +28,9 @@ from corral.domain.place import Level, Mode, PlaceRule, Topology
 from corral.domain.resources import Resources, Shape
 from corral.domain.spec_content import size_of
 from corral.wire import spec as shapes
-from corral.wire.array import MOST
+from corral.wire.array import check_count
 from corral.wire.read import OWN_TOKEN
-from corral.wire.reading import Parsed, Problem, refusal
+from corral.wire.reading import Parsed, Problem, count_of, refusal
 from corral.wire.spec import RAY, Spec
 
 MOST_AFTERS: Final = 100_000
@@ -43,6 +43,7 @@ def to_domain(parsed: Sequence[Parsed]) -> tuple[JobSpec, ...]:
 
     Raises: SpecInvalid on a cycle, on a name that `after` cannot tell apart, and on too many jobs.
     """
+    check_count(sum(count_of(one.spec) for one in parsed), parsed[0].document.source)
     places = _places(parsed)
     _refuse_cycles(parsed)
     jobs: list[JobSpec] = []
@@ -129,11 +130,6 @@ def _places(parsed: Sequence[Parsed]) -> Mapping[str, list[list[int]]]:
         if one.spec.array is not None:
             for (name, _), place in zip(elements, own, strict=True):
                 found[name].append([place])
-    if count > MOST:
-        raise SpecInvalid(
-            f"{parsed[0].document.source}: these are {count:,} jobs; {MOST:,} are taken at once",
-            hint="submit them in parts",
-        )
     return found
 
 

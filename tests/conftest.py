@@ -1,6 +1,8 @@
 """What holds for every test: the same generated examples each time, however slow the machine.
 
-`--hypothesis-profile search` draws new ones, as `make soak` does.
+`--hypothesis-profile search` draws new ones, as `make soak` does. An example that fails is shown as
+it was drawn, since a search for a smaller one takes up to five minutes for each test;
+`--hypothesis-profile shrink` finds the same one and shrinks it.
 """
 
 import gc
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from tests.postgres import Server
@@ -23,11 +25,16 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile(
-    "steady",
+    "shrink",
     derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "steady",
+    settings.get_profile("shrink"),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
 )
 settings.register_profile(
     "search",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from corral.agent import containment
-from corral.agent.processes import Process
+from corral.agent.processes import Process, lives
 from corral.agent.supervisor import kill_node
 from corral.domain.facts import Phase
 from tests.agent.nodes import launch_of, left_of, marked_processes, node, stop_of, unaged
@@ -136,6 +136,25 @@ async def test_a_killed_launcher_takes_nothing_with_it(node_dir: Path) -> None:
         assert (await here.exit_of("exit 6", "next")).code == 6
         assert here.supervisor.launcher_pid not in (None, old)
         assert (await here.ended(key)).exits[0][1].code == 5
+
+
+async def test_a_launcher_of_another_version_is_replaced_once_its_last_shim_has_ended(
+    node_dir: Path,
+) -> None:
+    async with node(node_dir) as here:
+        old = here.supervisor.launcher_pid
+        key = await here.launch(launch_of("echo up; while [ ! -e go ]; do sleep 0.02; done"))
+        await here.says(key, "up")
+    (node_dir / "launcher.version").write_text("0.0.1")  # as an upgrade of Corral leaves it
+    async with node(node_dir) as here:
+        assert (await here.exit_of("exit 6", "next")).code == 6
+        assert here.supervisor.launcher_pid == old, "a shim of it lives"
+        (next(node_dir.glob("attempts/*/work")) / "go").touch()
+        assert (await here.ended(key)).exits[0][1].code == 0
+        await here.until(lambda: here.supervisor._living_shim() is None)
+        assert (await here.exit_of("exit 7", "last")).code == 7
+        assert here.supervisor.launcher_pid not in (None, old)
+        assert not lives(old or 0)
 
 
 def test_a_journal_that_was_never_begun_does_not_stop_a_power_loss(node_dir: Path) -> None:

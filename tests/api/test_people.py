@@ -405,3 +405,12 @@ def test_a_refusal_says_what_it_takes_and_whom_to_ask(head: Head, name: str) -> 
         assert read.startswith("reading audit takes the role operator")
         other = http.get("/v1/users/admin").json()["error"]
         assert other["hint"] == "ask admin, or an operator of this cluster"
+
+
+def test_a_token_of_a_higher_role_is_refused_with_the_user_in_the_next_command(
+    head: Head,
+) -> None:
+    with head.http() as http:
+        answer = http.post("/v1/tokens", json={"user": "alice", "role": "admin"})
+    hint = answer.json()["error"]["hint"]
+    assert hint == "run: corral token create alice --role user"

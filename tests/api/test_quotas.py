@@ -197,3 +197,11 @@ def test_the_reserve_is_a_part_of_the_disk_and_at_least_a_gigabyte(tmp_path: Pat
     assert guard.reserve(Room(0, 10 * BIG)) == BIG
     assert guard.reserve(Room(0, 500 * BIG)) == 10 * BIG
     assert guard.look(tmp_path / "not" / "there").total > 0
+
+
+def test_a_wrong_limit_of_a_user_is_refused_with_the_option_that_sets_it(head: Head) -> None:
+    with head.http() as http:
+        for wrong in ("many", -1):
+            answer = http.patch("/v1/users/alice", json={"limits": {"jobs": wrong}})
+            assert answer.status_code == 400
+            assert error(answer)["hint"] == "for example: --max-jobs 20000"

@@ -224,7 +224,7 @@ def test_a_backup_that_was_changed_is_refused_and_leaves_no_store(
 ) -> None:
     with pytest.raises(StoreTrouble, match="damaged"):
         restore(there, repacked(file, change, b"{}"))
-    assert not there.database.exists()
+    assert not there.root.exists(), "no lock, no key and no settings are left"
     restore(there, file)  # a good one is taken after it
     assert secret_in(there) == b"hush"
 
@@ -241,7 +241,7 @@ def test_a_backup_cut_short_is_refused_unless_only_its_padding_is_gone(
             restore(place, short)
         except CorralError:
             refused += 1
-            assert not place.database.exists()
+            assert not place.root.exists()
         else:
             assert secret_in(place) == b"hush"
             for name in ("snapshots", "cluster.json"):

@@ -9,7 +9,7 @@ from corral.cli.submit import tell_when
 from corral.client.spec import Wished
 from corral.domain.forecast import Forecast, Instead, Span, Told
 from corral.domain.ids import JobId
-from corral.wire import api
+from corral.wire import api, parts
 
 PLANNED = api.PlannedJob(
     name="train",
@@ -141,6 +141,25 @@ class Waiting:
             id=job, name="train", state="QUEUED", reason="", code="", suggestions=[], receipts=[],
             forecast=forecast(),
         )  # fmt: skip
+
+
+class Refused(Waiting):
+    """A client of a user whom all nodes refuse."""
+
+    def why(self, job: str) -> api.Why:
+        never = parts.Span(low_seconds=864_000.0, high_seconds=None, text="in more than 10 d")
+        late = forecast().model_copy(update={"starts": never})
+        update = {"reason": "no node has an account", "suggestions": ["run: useradd ann"]}
+        return super().why(job).model_copy(update={**update, "forecast": late})
+
+
+def test_who_does_not_stay_is_told_why_where_no_start_is_foreseen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = api.Job.model_construct(id="j3", state="QUEUED")
+    tell_when(Refused(), [job], Change())  # type: ignore[arg-type]
+    told = capsys.readouterr().err
+    assert told == "train waits: no node has an account\n  run: useradd ann\n"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A workdir as a snapshot: the same for the same content, and nothing that should stay out."""
 
+import json
 import os
 import tarfile
 from pathlib import Path
@@ -157,7 +158,14 @@ def test_a_directory_that_may_not_be_entered_is_told_and_a_file_that_has_gone_is
 
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY-----\nx"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nx"
+LINES = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n" * 3  # as of a key; of none
+KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{LINES}-----END RSA PRIVATE KEY-----\n"
 CREDENTIALS = {
+    "deploy": KEY,
+    "conf/app.yaml": "tls:\n  key: |\n" + KEY.replace("-----BEGIN", "    -----BEGIN"),
+    "account.json": json.dumps({"private_key": KEY}),
+    "windows.txt": KEY.replace("\n", "\r\n"),
+    "backups": f"# created\ncorral-identity-1:{'A' * 43}\n",
     ".ssh/config": "x",
     ".aws/credentials": "x",
     "deep/er/.kube/config": "x",
@@ -173,6 +181,8 @@ CREDENTIALS = {
     "tls.key": SECRET,
 }
 PLAIN = {
+    "certificates.py": f'HEADER = b"-----BEGIN PRIVATE KEY-----"\nLINES = """\n{LINES}"""\n',
+    "big.bin": "x" * 200_000,
     ".config/app.toml": "x",
     ".env.example": "KEY=",
     "certifi/cacert.pem": CERTIFICATE,
@@ -191,7 +201,7 @@ def test_credentials_stay_out_and_the_person_is_told(tmp_path: Path) -> None:
     assert files(root) == PLAIN.keys()
     (said,) = notes_on(root)
     assert said.startswith("left out of the workdir, as credentials: .aws/, .config/gcloud/, ")
-    assert f"and 8 more; to send one, run: echo '!.aws/' >> {root}/.corralignore" in said
+    assert f"and 13 more; to send one, run: echo '!.aws/' >> {root}/.corralignore" in said
 
 
 def test_a_line_of_corralignore_lets_a_credential_in_and_one_of_gitignore_does_not(

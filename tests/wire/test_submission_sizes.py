@@ -71,8 +71,13 @@ def test_a_spec_beyond_all_fields_is_refused_before_it_is_read(more: dict[str, o
 
 
 def test_of_very_many_problems_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[object] = []
-    monkeypatch.setattr(reading, "get_close_matches", lambda *a, **k: looked.append(a) or [])
+    looked: list[str] = []
+
+    def look(word: str, known: object, **how: object) -> list[str]:
+        looked.append(word)
+        return []
+
+    monkeypatch.setattr(reading, "get_close_matches", look)
     fields = {f"field{place}": 1 for place in range(1_000)}
     with pytest.raises(SpecInvalid, match="field0: there is no such field"):
         parse_values([{"name": "s", "run": "x", **fields}])

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from corral import __version__
 from corral.agent import containment
 from corral.agent.private_root import Sight, enter_private_root
 from corral.agent.processes import myself
@@ -23,6 +24,7 @@ from corral.agent.shim.main import be_shim
 
 SOCKET: Final = "launcher.sock"
 PID_FILE: Final = "launcher.pid"
+VERSION_FILE: Final = "launcher.version"
 LOG: Final = "launcher.log"
 START: Final = b"s"
 LOG_BYTES: Final = 4 * 1024 * 1024
@@ -123,6 +125,7 @@ def begin(
     if server is None:
         os.write(done, b"o")
         return
+    (node_dir / VERSION_FILE).write_text(__version__)
     myself().record(node_dir / PID_FILE)
     warning = enter_private_root(node_dir, sight, beside=beside)
     if warning:

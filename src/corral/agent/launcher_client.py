@@ -2,17 +2,20 @@
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from corral.agent.launcher import PID_FILE, SOCKET, START
+from corral import __version__
+from corral.agent.launcher import PID_FILE, SOCKET, START, VERSION_FILE
 from corral.agent.processes import Process
 from corral.domain.errors import Trouble
 
 START_SECONDS: Final = 60.0
+END_SECONDS: Final = 5.0
 
 
 class NoLauncher(Trouble):
@@ -22,13 +25,18 @@ class NoLauncher(Trouble):
 
 
 class LauncherClient:
-    """One connection, made anew with a new launcher when the old one is gone."""
+    """One connection, made anew with a new launcher when the old one is gone.
+
+    A launcher of another version is replaced as soon as no shim of the node lives: its shims would
+    run the code of before an upgrade.
+    """
 
     def __init__(self, node_dir: Path, beside: Callable[[], int | None]) -> None:
         """`beside` names a living shim of the node, if there is one."""
         self._node_dir = node_dir
         self._beside = beside
         self._connection: socket.socket | None = None
+        self._is_outdated = version_of(node_dir) not in ("", __version__)
         self._starting = asyncio.Lock()
         self._sending = asyncio.Lock()
 
@@ -40,6 +48,8 @@ class LauncherClient:
     async def start(self) -> None:
         """Connect to the living launcher, else to a new one. Raises: NoLauncher."""
         async with self._starting:
+            if self._is_outdated and self._beside() is None:
+                await self._end_outdated()
             if self._connection is None:
                 self._connection = self._connect() or await self._connect_anew()
                 asyncio.get_running_loop().add_reader(self._connection.fileno(), self._lost)
@@ -61,6 +71,18 @@ class LauncherClient:
             asyncio.get_running_loop().remove_reader(self._connection.fileno())
             self._connection.close()
             self._connection = None
+
+    async def _end_outdated(self) -> None:
+        """End the launcher of another version, and see it gone."""
+        self.close()
+        launcher = Process.recorded(self._node_dir / PID_FILE)
+        give_up_at = asyncio.get_running_loop().time() + END_SECONDS
+        while launcher is not None and launcher.lives:
+            if asyncio.get_running_loop().time() > give_up_at:
+                return
+            launcher.signal(signal.SIGKILL)
+            await asyncio.sleep(0.002)
+        self._is_outdated = False
 
     def _lost(self) -> None:
         """A launcher says nothing: what can be read is its end."""
@@ -110,4 +132,13 @@ class LauncherClient:
                 f"the launcher does not start: exit code {code}",
                 hint=f"run: tail {self._node_dir / 'launcher.log'}",
             )
+        self._is_outdated = False
         return connection
+
+
+def version_of(node_dir: Path) -> str:
+    """Return the version of the node's launcher; "" where none was started."""
+    try:
+        return (node_dir / VERSION_FILE).read_text()
+    except OSError:
+        return "unknown" if (node_dir / PID_FILE).exists() else ""

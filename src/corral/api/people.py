@@ -155,7 +155,7 @@ async def pending_log_ins(house: Within) -> wire.PendingLogIns:
 
 def _limit(name: str, most: int | str | None) -> tuple[str, int | None]:
     """Raises: SpecInvalid."""
-    quota, number = limit_in(name, 0 if most is None else most)
+    quota, number = limit_in(name, 0 if most is None else most, of_user=True)
     return quota, None if most is None else number
 
 
@@ -258,7 +258,7 @@ def _role(body: wire.TokenCreate, owner: User, most: Role) -> Role:
     if lesser(asked, most) != asked:
         raise Forbidden(
             f"a token of {owner.name} made here may be {most} at most, not {asked}",
-            hint=f"run: corral token create --role {most}",
+            hint=f"run: corral token create {owner.name} --role {most}",
         )
     return asked
 

@@ -2,10 +2,11 @@
 
 import hashlib
 import os
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -224,8 +225,7 @@ def restore(
     run again. Raises: Conflict when a head runs there, or a store or another key is there;
     Unsupported for another schema; StoreTrouble for a damaged file.
     """
-    place.create()
-    with sole_head(place):
+    with _all_or_nothing(place), sole_head(place):
         for path in (place.database, place.database.with_name(place.database.name + "-wal")):
             if path.exists():
                 raise Conflict(
@@ -244,6 +244,27 @@ def restore(
             ) from None
         except (tarfile.TarError, EOFError, OSError, KeyError, SealBroken) as error:
             raise _damaged(source, str(error)) from error
+
+
+@contextmanager
+def _all_or_nothing(place: ClusterDir) -> Iterator[None]:
+    """Make the directory; leave it as it was where nothing is restored into it."""
+    was_there = place.root.exists()
+    place.create()
+    parts = (place.head_lock, place.key, place.cluster_json, place.root / SNAPSHOTS)
+    missing = [path for path in parts if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        for path in missing:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if not was_there:
+            with suppress(OSError):
+                place.root.rmdir()
+        raise
 
 
 def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -> About:

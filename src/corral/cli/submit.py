@@ -237,8 +237,14 @@ def tell_when(client: "Client", jobs: "list[api.Job]", common: Change) -> None:
     sys.stdout.flush()
     with suppress(Refusal, Trouble):  # it is submitted, whatever is known of it
         found = client.why(waits.id)
-        if found.forecast is not None:
-            note(f"{found.name} {when_text(found.forecast)}")
+        if found.forecast is None:
+            return
+        if found.forecast.starts.high_seconds is None and found.reason:
+            note(f"{found.name} waits: {found.reason}")
+            for suggestion in found.suggestions[:1]:
+                note(f"  {suggestion}")
+            return
+        note(f"{found.name} {when_text(found.forecast)}")
 
 
 def _follow(client: "Client", jobs: "list[api.Job]", common: Change) -> int:

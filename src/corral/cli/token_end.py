@@ -27,8 +27,8 @@ def _warn(ends_at: float, log_in_url: str | None) -> None:
     end = f"{duration_text(left)}, at {clock_text(ends_at)}"
     if log_in_url is None:
         note(
-            f"your token ends in {end}; before that, run: corral token create; or ask an admin "
-            "for another"
+            f"your token ends in {end}; a token that you make with it ends no later, so ask an "
+            "admin before that for another: corral token create NAME"
         )
     elif left <= LOG_IN_WARNING_SECONDS:  # it lasts for hours: a warning with each command is noise
         note(f"your log-in ends in {end}; to go on, run: corral login --oidc {log_in_url}")

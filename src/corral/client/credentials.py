@@ -6,6 +6,7 @@ travels with it is readable there.
 
 import json
 import os
+import re
 import stat
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
@@ -32,6 +33,14 @@ _KEY_NAMES: Final = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk"
 _MAYBE_KEYS: Final = ("*.key", "id_*")  # also names of plain data: their first bytes decide
 _PRIVATE: Final = b"PRIVATE KEY-----"
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_IDENTITY: Final = b"corral-identity-1:"  # opens sealed backups
+# A key itself in a file of any name, also within YAML or the JSON of a service account. A program
+# that only names the header has none.
+_KEY_ITSELF: Final = re.compile(
+    rb"-----BEGIN (?:[A-Z0-9]{1,20} ){0,2}PRIVATE KEY-----(?:\\[rn]|\s){1,40}"
+    rb"(?:[A-Za-z0-9+/]{40}|Proc-Type:)|" + _IDENTITY + rb"[\w-]{40}"
+)
+_LOOKED_AT_BYTES: Final = 64 * 1024  # of a file whose name promises no key
 _HEAD_BYTES: Final = 1024 * 1024  # of a file: a bundle of certificates has no key after so much
 _JOINED_BYTES: Final = 64 * 1024
 _OF_A_HEAD: Final = frozenset({"head.json", "head.lock", "corral.db", "token"})
@@ -56,7 +65,11 @@ def is_credential(name: str, path: Path, mode: int) -> bool:
     if base.endswith(".pem"):  # of certificates alone it is public, as certifi's cacert.pem is
         start = _start_of(path)
         return _PRIVATE in start or _CERTIFICATE not in start
-    return any(fnmatchcase(base, one) for one in _MAYBE_KEYS) and _PRIVATE in _start_of(path)
+    if any(fnmatchcase(base, one) for one in _MAYBE_KEYS) and _PRIVATE in _start_of(path):
+        return True
+    start = _start_of(path, _LOOKED_AT_BYTES)
+    may_hold = _PRIVATE in start or _IDENTITY in start
+    return may_hold and _KEY_ITSELF.search(start) is not None
 
 
 def own_directories() -> frozenset[Path]:
@@ -112,10 +125,10 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _start_of(path: Path) -> bytes:
+def _start_of(path: Path, most: int = _HEAD_BYTES) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(_HEAD_BYTES)
+            return file.read(most)
     except OSError:
         return b""
 

@@ -222,7 +222,7 @@ def split_addresses(given: str) -> list[str]:
 def _checked(token: str, where: str) -> str:
     """Raises: Unauthorised, without a word of what it holds."""
     if not _TOKEN.fullmatch(token):
-        raise Unauthorised(f"{where} is no token", hint=_ANOTHER)
+        raise Unauthorised(f"{where} is not a valid token", hint=_ANOTHER)
     return token
 
 

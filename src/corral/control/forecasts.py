@@ -45,9 +45,7 @@ log = Log("corral.control")
 class _Line:
     """Forecasts that one user asks for. `here`: those that wait for a turn, or have one."""
 
-    turns: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER)
-    )
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_OF_ONE_USER))
     here: int = 0
 
 

@@ -232,8 +232,11 @@ def option_of(quota: Quota) -> str:
     return f"--max-{quota.replace('_', '-')}"
 
 
-def limit_in(name: str, value: str | int) -> tuple[Quota, int]:
+def limit_in(name: str, value: str | int, *, of_user: bool = False) -> tuple[Quota, int]:
     """Return the quota of this name and the limit in "20000" or "512MB".
+
+    Args:
+        of_user: Examples are options of `corral user set`, else words of `--quota`.
 
     Raises: SpecInvalid.
     """
@@ -243,7 +246,9 @@ def limit_in(name: str, value: str | int) -> tuple[Quota, int]:
         )
     quota = Quota(name)
     rule = RULES[quota]
-    example = f"for example: {quota}={_written(rule, rule.usual)}"
+    usual = _written(rule, rule.usual)
+    word = f"{option_of(quota)} {usual}" if of_user else f"--quota {quota}={usual}"
+    example = f"for example: {word}"
     try:
         number = value if isinstance(value, int) else _number(value, rule)
     except ValueError:

@@ -177,4 +177,4 @@ def until_of(token: str) -> str:
         until = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
         return f" (good until {datetime.fromtimestamp(until, UTC).strftime(MOMENT_FORM)})"
     except (IndexError, KeyError, TypeError, ValueError, OverflowError):
-        return " (which is no token)"
+        return " (which is not a valid token)"

@@ -101,8 +101,8 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[tup
         busy = GpuSample(index=0, uuid="gpu-0", type="h100", processes=(process,))
         agent.beat(up((job, 1)), sample=NodeSample(at=1.0, gpus=(busy,)))
         checks = CheckNodes(nodes=(NodeId("n1"),), kinds=(CheckKind.DISK,), seconds=1.0)
-        wish = head.run(head.control.ask(checks, by=UserName("admin")))
-        assert f"{wish.sequence}" == CHECKUP
+        checkup = head.run(head.control.ask(checks, by=UserName("admin")))
+        assert f"{checkup.sequence}" == CHECKUP
         yield head, queue, job
         agent.close()
 

@@ -52,6 +52,7 @@ def test_a_gang_has_one_rank_a_gpu_and_each_knows_its_place(here: House) -> None
     lines = here.ok("logs", "gang").splitlines()
     assert sorted(lines) == [f"[{rank}] {rank} of 4 on n{1 + rank // 2}" for rank in range(4)]
     assert here.ok("logs", "gang", "--rank", "3") == "3 of 4 on n2\n"
+    assert here.ok("logs", "gang", "--search", "3 OF 4") == "[3] 3 of 4 on n2\n"
 
 
 def test_the_workdir_travels_as_it_was_at_submit(here: House) -> None:

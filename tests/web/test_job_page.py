@@ -71,3 +71,83 @@ def test_a_job_that_trains_shows_when_it_ends(visit: Visit, here: House) -> None
         visit.page.get_by_text(re.compile("in about 4 min .*by the time of its steps"))
     ).to_be_visible()
     here.ok("stop", id, "-y")
+
+
+@pytest.fixture(scope="module")
+def noisy(here: House) -> str:
+    """A job whose log holds 10,000 lines, colours, and a bar that is drawn over itself."""
+    lines = r'i=0; while [ $i -lt 10000 ]; do echo "line $i of it"; i=$((i+1)); done'
+    bar = r'printf "\r 10%%|#"; printf "\r100%%|######\n"; printf "\033[31mred\033[0m end\n"'
+    id = here.submit("noisy", f"{lines}; {bar}", resources={"cpu": 0.1})
+    here.until_over(id)
+    return id
+
+
+def test_a_log_is_searched_read_back_and_downloaded(visit: Visit, here: House, noisy: str) -> None:
+    page = visit.page
+    enter(visit, here, f"/jobs/{noisy}")
+    log = page.get_by_role("log", name="Logs")
+    expect(log).to_contain_text("red end")
+    text = log.inner_text()
+    assert "100%|######" in text
+    assert " 10%" not in text
+    assert "[31m" not in text
+    expect(log.locator(".ink-1")).to_have_text("red")
+    first = int(re.findall(r"line (\d+)", text)[0])
+    assert 0 < first < 9_000
+    page.get_by_role("button", name="Load earlier lines").click()
+    expect(log).not_to_contain_text("Load earlier lines")
+    assert "line 0 of it" in log.inner_text()
+    page.get_by_label("Text to find in the log").fill("LINE 7777")
+    page.get_by_role("button", name="Find", exact=True).click()
+    page.get_by_label("Lines that were found").get_by_role("button").click()
+    expect(log.locator("mark")).to_have_text("line 7777 of it")
+    page.get_by_role("button", name="Back to the end").click()
+    with page.expect_download() as taken:
+        page.get_by_role("button", name="Download").click()
+    assert taken.value.suggested_filename == f"{noisy}.1.rank-0.log"
+    assert taken.value.path().read_bytes().count(b" of it\n") == 10_000
+
+
+def test_scrolling_up_stops_following(visit: Visit, here: House) -> None:
+    id = here.submit(
+        "talks",
+        "i=0; while :; do i=$((i+1)); echo says $i; sleep 0.02; done",
+        resources={"cpu": 0.1},
+    )
+    enter(visit, here, f"/jobs/{id}")
+    page = visit.page
+    log = page.get_by_role("log", name="Logs")
+    expect(log).to_contain_text("says 100")
+    expect(page.get_by_role("button", name="Stay here")).to_be_visible()
+    log.evaluate("box => { box.scrollTop = 0 }")
+    expect(page.get_by_role("button", name="Follow")).to_be_visible()
+    said = log.inner_text().count("says")
+    page.wait_for_function(
+        "said => document.querySelector('pre.logs').innerText.split('says').length > said + 20",
+        arg=said,
+    )
+    assert log.evaluate("box => box.scrollTop") == 0
+    here.ok("stop", id, "-y")
+
+
+def test_six_tabs_of_one_browser_all_work(visit: Visit, here: House) -> None:
+    """Over HTTP/1.1 a browser has six connections to a host."""
+    ids = [
+        here.submit(
+            f"tab-{number}",
+            "i=0; while :; do i=$((i+1)); echo says $i; sleep 0.2; done",
+            resources={"cpu": 0.01},
+        )
+        for number in range(6)
+    ]
+    enter(visit, here, f"/jobs/{ids[0]}")
+    pages = [visit.page, *(visit.page.context.new_page() for _ in ids[1:])]
+    for page, id in zip(pages[1:], ids[1:], strict=True):
+        page.goto(f"{visit.url}/jobs/{id}")
+    for page in pages:
+        expect(page.get_by_role("log", name="Logs")).to_contain_text("says 20")
+        expect(page.locator(".foot .link")).to_have_text("live")
+    here.ok("stop", *ids, "-y")
+    for page in pages:  # and each hears of the end
+        expect(page.locator(".head .state")).to_have_text("cancelled")

@@ -18,6 +18,7 @@ from corral.api import (
     health,
     imports,
     job_changes,
+    job_logs,
     jobs,
     joining,
     login,
@@ -147,6 +148,7 @@ def _routes() -> list[BaseRoute]:
     return [
         *job_changes.router.routes,
         *jobs.router.routes,
+        *job_logs.router.routes,
         *events.router.routes,
         *cluster.router.routes,
         *uploads.router.routes,

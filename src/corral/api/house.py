@@ -14,6 +14,7 @@ from corral.api.auth import Caller
 from corral.api.disk import DiskGuard
 from corral.api.errors import RequestInvalid
 from corral.api.failed_log_ins import FailedLogIns
+from corral.api.log_parts import SearchLine
 from corral.api.log_quota import LogQuota
 from corral.api.login_links import Links
 from corral.api.logs import LogKeeper
@@ -57,6 +58,7 @@ class House:
     planner: Planner | None = None
     links: Links = field(default_factory=Links)
     in_line: InLine = field(default_factory=InLine)
+    searches: SearchLine = field(default_factory=SearchLine)
     owner_numbers: OwnerNumbers = field(default_factory=OwnerNumbers)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 

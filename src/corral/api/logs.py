@@ -161,17 +161,21 @@ class LogKeeper:
     @contextmanager
     def reading(self, key: RankKey) -> "Iterator[Reading]":
         """A way through the log, from file to file."""
-        reading = Reading(partial(self._opened, key))
+        reading = Reading(partial(self.opened, key))
         try:
             yield reading
         finally:
             reading.close()
 
+    def oldest(self, key: RankKey) -> int:
+        """The place of the oldest byte that is kept."""
+        return self._track(key).older
+
     def end(self, key: RankKey) -> int:
         """The place behind its last byte."""
         return self._track(key).end
 
-    def _opened(self, key: RankKey, place: int) -> "Opened":
+    def opened(self, key: RankKey, place: int) -> "Opened":
         """The file that holds the place or, where none does any more, what is oldest."""
         track = self._track(key)
         place = max(place, track.older)

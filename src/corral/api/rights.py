@@ -81,6 +81,12 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("GET", "/v1/jobs/{job}/events"): _any(VIEWERS, jobs=Reach.JOB),
     # In the audit log where the job is another's.
     LOGS: Right(VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB),
+    **{
+        ("GET", f"/v1/jobs/{{job}}/logs/{part}"): Right(
+            VIEWERS, OPERATORS, "log.read", jobs=Reach.JOB
+        )
+        for part in ("range", "search", "file")
+    },
     ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS, jobs=Reach.JOB),
     ("WS", "/v1/jobs/{job}/attach"): Right(USERS, ADMINS, "job.attach", jobs=Reach.SELF),
     **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS, jobs=Reach.OWNER) for kind in ASKS},

@@ -1,14 +1,18 @@
 """logs."""
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from corral.cli import arrays
 from corral.cli.common import Common, Count, Ordinal
+from corral.cli.failure import Usage
 from corral.cli.lines import Lines
 from corral.cli.output import note, print_json_line
+
+if TYPE_CHECKING:
+    from corral.client import Client
 
 
 def logs(
@@ -21,6 +25,7 @@ def logs(
     rank: Count | None = None,
     attempt: Ordinal | None = None,
     tail: Count | None = None,
+    search: str = "",
     raw: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
@@ -33,16 +38,27 @@ def logs(
         rank: Of this rank only.
         attempt: Of this attempt.
         tail: Only the last so many lines of each rank.
+        search: Only lines that hold this text, whatever the case of its letters.
         raw: On a terminal, too, print every byte; without it only colours and what stays within
             its line command the terminal. Files and pipes always get every byte.
     """
+    if search and (follow or tail is not None):
+        raise Usage(
+            "--search reads the whole log", hint="leave --follow and --tail out, or use grep"
+        )
     asked: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
     with common.client() as client:
         found = arrays.found(client, job, client.job)
         if isinstance(found, list):
+            if search:
+                hint = f"name one of its jobs: corral logs {found[0].id} --search '{search}'"
+                raise Usage("--search is for one job", hint=hint)
             arrays.print_logs_of(common, found, raw=raw, **asked)
             return
         several = found.per == "gpu" or found.shape.nodes > 1
+        if search:
+            print_matches(client, found.id, search, rank, attempt, common, label=several, raw=raw)
+            return
         lines = Lines(sys.stdout, label=several and rank is None, raw=raw)
         for piece in client.logs(found.id, follow=follow, rank=rank, attempt=attempt, tail=tail):
             if common.json:
@@ -52,3 +68,40 @@ def logs(
         lines.finish()
     if found.attempt == 0 and not follow:
         note(f"{found.name} is {found.state}, it has not run yet; see: corral why {found.id}")
+
+
+def print_matches(
+    client: "Client",
+    job: str,
+    text: str,
+    rank: int | None,
+    attempt: int | None,
+    common: Common,
+    *,
+    label: bool,
+    raw: bool,
+) -> None:
+    """Print the lines that hold the text, as they are found.
+
+    Raises: NotFound, Forbidden.
+    """
+    from corral.wire.api import LogLines  # loaded with the first answer anyway
+
+    lines = Lines(sys.stdout, label=label and rank is None, raw=raw)
+    after, number = "", 0
+    while True:
+        answer = client.search_logs(job, text, rank=rank, attempt=attempt, after=after)
+        for match in answer.matches:
+            if common.json:
+                print_json_line(match)
+            else:
+                lines.write(
+                    LogLines(rank=match.rank, attempt=answer.attempt, data=match.line + "\n")
+                )
+        number += len(answer.matches)
+        after = answer.next
+        if not after:
+            break
+    lines.finish()
+    if not number:
+        note(f"no line of attempt {answer.attempt} holds '{text}'")

@@ -5,12 +5,14 @@ As in `calls`, pydantic is loaded when the first answer comes.
 """
 
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 from corral.client.calls import Call, read_as
 
 if TYPE_CHECKING:
     from corral.wire import api, gpus, series
     from corral.wire.alerts import Alerts, AlertsSent
+    from corral.wire.logs import LogMatches
 
 T = TypeVar("T")
 
@@ -52,6 +54,18 @@ def test_alerts() -> "Call[AlertsSent]":
     )
 
 
+def search_of(
+    name: str, text: str, *, rank: int | None, attempt: int | None, after: str
+) -> "Call[LogMatches]":
+    asked = {"text": text, "rank": rank, "attempt": attempt, "after": after or None}
+    return Call(
+        method="GET",
+        path=f"/v1/jobs/{quote(name, safe='')}/logs/search",
+        query={key: value for key, value in asked.items() if value is not None},
+        read=read_as("logs.LogMatches"),
+    )
+
+
 class SyncSights:
     """What `Client` can say about what is seen."""
 
@@ -86,6 +100,19 @@ class SyncSights:
         """Send a message to each receiver."""
         return self._call(test_alerts())
 
+    def search_logs(
+        self,
+        job: str,
+        text: str,
+        *,
+        rank: int | None = None,
+        attempt: int | None = None,
+        after: str = "",
+    ) -> "LogMatches":
+        """Lines of an attempt's log that hold the text, up to a bound. `after`: `next` of the
+        answer before, to go on behind it."""
+        return self._call(search_of(job, text, rank=rank, attempt=attempt, after=after))
+
 
 class AsyncSights:
     """What `AsyncClient` can say about what is seen."""
@@ -115,3 +142,15 @@ class AsyncSights:
 
     async def test_alerts(self) -> "AlertsSent":
         return await self._call(test_alerts())
+
+    async def search_logs(
+        self,
+        job: str,
+        text: str,
+        *,
+        rank: int | None = None,
+        attempt: int | None = None,
+        after: str = "",
+    ) -> "LogMatches":
+        call = search_of(job, text, rank=rank, attempt=attempt, after=after)
+        return await self._call(call)

@@ -72,6 +72,12 @@ export async function getDated<T>(path: string, query?: Query): Promise<Dated<T>
   return { data: await read<T>(answer), at };
 }
 
+/** A file of the head's, whole. */
+export async function getFile(path: string, query?: Query): Promise<Blob> {
+  const answer = await send("GET", withQuery(path, query));
+  return answer.ok ? answer.blob() : read<Blob>(answer);
+}
+
 export const get = <T>(path: string, query?: Query, shown?: Shown): Promise<T> =>
   ask<T>("GET", withQuery(path, query), undefined, shown);
 export const post = <T>(path: string, body?: unknown, shown?: Shown): Promise<T> =>

@@ -17,6 +17,8 @@ let stopAll: (() => void)[] = [];
 
 beforeEach(() => {
   vi.stubGlobal("window", globalThis);
+  vi.stubGlobal("navigator", {}); // without locks: a tab alone
+  vi.stubGlobal("document", { hidden: false, addEventListener() {}, removeEventListener() {} });
   vi.stubGlobal("localStorage", { getItem: () => null });
   stopAll = [];
 });

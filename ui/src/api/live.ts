@@ -4,7 +4,7 @@ import type { Query, QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { checkSession } from "./client";
 import { getDated } from "./http";
-import { follow } from "./stream";
+import { followTogether, whileSeen } from "./together";
 import type { Event } from "./types";
 
 const KEPT = 200;
@@ -97,8 +97,11 @@ function renewer(client: QueryClient): (keys: string[]) => void {
   };
 }
 
-/** Listen until the answer is called. The stream begins at the newest event; a lost one goes on. */
-export function listen(client: QueryClient): () => void {
+/** Listen until the answer is called, while the page is seen. */
+export const listen = (client: QueryClient): (() => void) => whileSeen(() => hear(client));
+
+/** The stream begins at the newest event; a lost one goes on. */
+function hear(client: QueryClient): () => void {
   let stop: (() => void) | undefined;
   let over = false;
   const renew = renewer(client);
@@ -122,7 +125,7 @@ export function listen(client: QueryClient): () => void {
       again();
       return;
     }
-    stop = follow(() => `/v1/events?follow=1&after=${after}`, {
+    stop = followTogether("events", after, (newest) => `/v1/events?follow=1&after=${newest}`, {
       opened: () => {
         if (heard.link === "away") void client.invalidateQueries();
         say({ link: "live", awaySince: undefined });

@@ -572,6 +572,29 @@ export interface LinkMade {
   url: string;
 }
 
+export interface LogMatch {
+  line: string;
+  place: number;
+  rank: number;
+}
+
+export interface LogMatches {
+  attempt: number;
+  matches: LogMatch[];
+  next: string;
+  searched_bytes: number;
+}
+
+export interface LogRange {
+  attempt: number;
+  begin: number;
+  data: string;
+  end: number;
+  newest: number;
+  oldest: number;
+  rank: number;
+}
+
 export interface Node {
   address: string;
   closed: string;

@@ -8,6 +8,7 @@ import { noChange, useWho } from "../api/rights";
 import type { JobDetail, Why as WhyAnswer } from "../api/types";
 import { gpuHours, ranSeconds } from "../job/attempts";
 import { Gpus } from "../job/Gpus";
+import { Logs } from "../job/Logs";
 import { Machines } from "../job/Machines";
 import { useRange } from "../job/Range";
 import { Training } from "../job/Training";
@@ -15,7 +16,7 @@ import { Ago, At, Card, Empty, Head, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { useNow } from "../parts/clock";
 import { Failed } from "../parts/Failed";
-import { Logs } from "../parts/Logs";
+
 import { count, duration, full, plural, shape } from "../parts/say";
 import { Attempts, Checkpoints, Receipts } from "./JobTables";
 

@@ -1,0 +1,172 @@
+"""Routes of a job's kept logs: a range, a search, and the whole file."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Final, NamedTuple
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from corral.api.auth import caller_of
+from corral.api.errors import RequestInvalid
+from corral.api.house import House
+from corral.api.jobs import Within
+from corral.api.log_parts import MOST_RANGE_BYTES, SEARCH_BYTES, pieces, range_of, ranks_from
+from corral.api.log_parts import search as search_log
+from corral.api.names import find_job
+from corral.domain.errors import NotFound
+from corral.domain.ids import AttemptNumber
+from corral.domain.job import Job
+from corral.wire.logs import LogMatch, LogMatches, LogRange
+
+router = APIRouter()
+RANGE_BYTES: Final = 128 * 1024
+MOST_MATCHES: Final = 500
+_NEXT: Final = re.compile(r"(\d{1,9}):(\d{1,15})", re.ASCII)
+Rank = Annotated[int, Query(ge=0, le=10**6)]
+Attempt = Annotated[int | None, Query(ge=1, le=10**6)]
+Place = Annotated[int | None, Query(ge=0, lt=10**15)]
+
+
+class Kept(NamedTuple):
+    """A job's attempt and the ranks of which a log is kept."""
+
+    job: Job
+    attempt: AttemptNumber
+    ranks: Sequence[int]
+
+
+async def _kept(request: Request, house: House, name: str, attempt: int | None) -> Kept:
+    """Find the attempt for a caller who may read its log, and note the read in the audit log.
+
+    Raises: NotFound, Forbidden.
+    """
+    caller = caller_of(request)
+    job = await find_job(house.control, name, caller)
+    caller.check_job(job, f"the log of {job.spec.name}")
+    if attempt is not None and attempt > max(1, job.attempt):
+        raise NotFound("attempt", str(attempt), see=f"corral show {job.id}")
+    await house.reads.note(caller, job)
+    number = AttemptNumber(attempt or max(1, job.attempt))
+    return Kept(job, number, house.keeper.ranks(job.id, number))
+
+
+@router.get("/v1/jobs/{job}/logs/range")
+async def log_range(
+    request: Request,
+    job: str,
+    house: Within,
+    rank: Rank = 0,
+    attempt: Attempt = None,
+    before: Place = None,
+    after: Place = None,
+    size: Annotated[int, Query(ge=1, le=MOST_RANGE_BYTES)] = RANGE_BYTES,
+) -> LogRange:
+    """At most `size` bytes of one rank's log, from the beginning of a line: those before a place,
+    those from a place on, or the newest."""
+    kept = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
+    if before is not None and after is not None:
+        raise RequestInvalid("`before` and `after` exclude each other", hint="send one of them")
+    key, keeper = (kept.job.id, kept.attempt, rank), house.keeper
+    oldest, newest = keeper.oldest(key), keeper.end(key)
+    end = newest if before is None else min(before, newest)
+    begin = end - size if after is None else after
+    begin = min(max(begin, oldest), newest)
+    end = max(begin, min(end, begin + size))
+    part = await range_of(keeper, key, begin, end)
+    return LogRange(
+        rank=rank,
+        attempt=kept.attempt,
+        begin=part.begin,
+        end=part.begin + len(part.data),
+        oldest=oldest,
+        newest=newest,
+        data=part.data.decode(errors="replace"),
+    )
+
+
+@router.get("/v1/jobs/{job}/logs/search")
+async def log_search(
+    request: Request,
+    job: str,
+    house: Within,
+    text: Annotated[str, Query(max_length=200)] = "",
+    rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
+    attempt: Attempt = None,
+    after: Annotated[str, Query(max_length=30)] = "",
+    limit: Annotated[int, Query(ge=1, le=MOST_MATCHES)] = 100,
+) -> LogMatches:
+    """Lines of an attempt that hold the text, in any case of its letters, of all ranks or of one.
+    A search reads 64 MiB at most: `after` with the answer's `next` goes on behind it."""
+    kept = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
+    if not text:
+        raise RequestInvalid("there is no text to search for", hint="send `text`")
+    begin = _begin(after)
+    ranks = kept.ranks if rank is None else sorted({rank} & set(kept.ranks))
+    matches: list[LogMatch] = []
+    searched, resume = 0, ""
+    async with house.searches.turn(caller_of(request).name):
+        for one, place in ranks_from(ranks, begin):
+            key = (kept.job.id, kept.attempt, one)
+            room, bytes_left = limit - len(matches), SEARCH_BYTES - searched
+            if room < 1 or bytes_left < 1:
+                resume = f"{one}:{place}"
+                break
+            first = max(place, house.keeper.oldest(key))
+            result = await search_log(
+                house.keeper, key, text, place=place, limit=room, most_bytes=bytes_left
+            )
+            matches += [LogMatch(rank=one, place=at, line=line) for at, line, _ in result.found]
+            searched += max(0, result.place - first)
+            if result.place < house.keeper.end(key):
+                resume = f"{one}:{result.place}"
+                break
+    return LogMatches(attempt=kept.attempt, matches=matches, searched_bytes=searched, next=resume)
+
+
+def _begin(after: str) -> tuple[int, int] | None:
+    """Return the rank and the place behind an earlier search. Raises: RequestInvalid."""
+    if not after:
+        return None
+    match = _NEXT.fullmatch(after)
+    if match is None:
+        raise RequestInvalid(
+            f"{after!r} is not a place in a search", hint="send `next` of the answer before"
+        )
+    return int(match[1]), int(match[2])
+
+
+@router.get("/v1/jobs/{job}/logs/file", response_class=Response)
+async def log_file(
+    request: Request,
+    job: str,
+    house: Within,
+    rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
+    attempt: Attempt = None,
+) -> Response:
+    """All that is kept of an attempt's log as a file: of one rank, or of every rank, each below a
+    line with its number."""
+    kept = await _kept(request, house, job, attempt)
+    ranks = kept.ranks if rank is None else sorted({rank} & set(kept.ranks))
+    part = "" if rank is None else f".rank-{rank}"
+    name = f"{kept.job.id}.{kept.attempt}{part}.log"
+    return StreamingResponse(
+        _whole(house, kept, ranks, headed=rank is None and len(ranks) > 1),
+        media_type="text/plain; charset=utf-8",
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+async def _whole(
+    house: House, kept: Kept, ranks: Sequence[int], *, headed: bool
+) -> AsyncIterator[bytes]:
+    for rank in ranks:
+        key = (kept.job.id, kept.attempt, rank)
+        if headed:
+            yield f"==> rank {rank} <==\n".encode()
+        keeper = house.keeper
+        async for part in pieces(keeper, key, keeper.oldest(key), keeper.end(key)):
+            yield part.data

@@ -1,0 +1,32 @@
+"""Parts of a kept log, and lines found in it, as they are answered."""
+
+from corral.wire.parts import Answer
+
+
+class LogRange(Answer):
+    """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound what is kept."""
+
+    rank: int
+    attempt: int
+    begin: int
+    end: int
+    oldest: int
+    newest: int
+    data: str
+
+
+class LogMatch(Answer):
+    """One line that holds the text. `place`: the position of its first byte in the log."""
+
+    rank: int
+    place: int
+    line: str
+
+
+class LogMatches(Answer):
+    """Lines that hold a text, by rank and place. `next`: from where to go on, "" at the end."""
+
+    attempt: int
+    matches: list[LogMatch]
+    searched_bytes: int
+    next: str

@@ -1,0 +1,59 @@
+/** Lines of a log, drawn in blocks: what does not change is not drawn again. */
+
+import { memo } from "react";
+import type { Line, Segment } from "./terminal";
+
+const BLOCK = 200;
+
+interface Props {
+  lines: Line[];
+  /** Each line has its rank before it. */
+  ranked: boolean;
+  marked?: number | undefined;
+}
+
+export function Lines({ lines, ranked, marked }: Props) {
+  const blocks: Line[][] = [];
+  for (let at = 0; at < lines.length; at += BLOCK) blocks.push(lines.slice(at, at + BLOCK));
+  return blocks.map((block) => (
+    <Block key={block[0]?.key} lines={block} ranked={ranked} marked={marked} />
+  ));
+}
+
+const Block = memo(
+  function Block({ lines, ranked, marked }: Props) {
+    return lines.map((line) => (
+      <OneLine key={line.key} line={line} ranked={ranked} isMarked={line.key === marked} />
+    ));
+  },
+  (old, now) =>
+    old.ranked === now.ranked &&
+    old.marked === now.marked &&
+    old.lines.length === now.lines.length &&
+    old.lines.every((line, at) => line === now.lines[at]),
+);
+
+function OneLine({ line, ranked, isMarked }: { line: Line; ranked: boolean; isMarked: boolean }) {
+  const text = (
+    <>
+      {ranked && line.rank !== null && <span className="rank">[{line.rank}] </span>}
+      {line.segments.map((one, at) =>
+        one.ink === undefined && !one.bold ? (
+          one.text
+        ) : (
+          // biome-ignore lint/suspicious/noArrayIndexKey: segments have no other name
+          <span key={at} className={classOf(one)}>
+            {one.text}
+          </span>
+        ),
+      )}
+      {"\n"}
+    </>
+  );
+  if (isMarked) return <mark>{text}</mark>;
+  return line.note ? <span className="note">{text}</span> : text;
+}
+
+function classOf({ ink, bold }: Segment): string {
+  return `${ink === undefined ? "" : `ink-${ink}`}${bold ? " strong" : ""}`;
+}

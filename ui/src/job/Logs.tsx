@@ -1,0 +1,191 @@
+/** What the ranks print, as they print it; all of it by range, by search and as a file. */
+
+import { useLayoutEffect, useRef, useState } from "react";
+import { getFile, part } from "../api/http";
+import type { JobDetail } from "../api/types";
+import { Card, Wrong } from "../parts/basic";
+import { Lines } from "./Lines";
+import { LogSearch } from "./LogSearch";
+import { type LogView, useLog } from "./useLog";
+
+const AT_END_PIXELS = 40;
+const NEWEST = "";
+const LINKS = { live: "live", away: "not to be had now", complete: "complete" };
+const LINK_CLASS = { live: "link", away: "link away", complete: "link connecting" };
+
+/** How many ranks the newest attempt has. */
+function ranksOf(job: JobDetail): number {
+  const seats = job.attempts.at(-1)?.seats ?? [];
+  const gpus = seats.reduce((sum, seat) => sum + seat.gpus.length, 0);
+  return job.per === "gpu" ? Math.max(gpus, seats.length) : seats.length;
+}
+
+export function Logs({ job }: { job: JobDetail }) {
+  const ranks = ranksOf(job);
+  const [chosen, choose] = useState<LogView>();
+  const view = chosen ?? { rank: ranks > 1 ? "" : "0", attempt: undefined, at: undefined };
+  const log = useLog(job, view);
+  const [follows, setFollows] = useState(true);
+  const [wrong, setWrong] = useState<unknown>();
+  const box = useRef<HTMLPreElement>(null);
+  const before = useRef<number>(undefined); // how tall it was before lines were put above
+  const ranked = ranks > 1 && view.rank === "";
+  const isLive = view.at === undefined;
+  const newest = log.lines.at(-1);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: new lines are what is scrolled to
+  useLayoutEffect(() => {
+    const here = box.current;
+    if (!here) return;
+    if (before.current !== undefined) {
+      here.scrollTop += here.scrollHeight - before.current;
+      before.current = undefined;
+    } else if (follows && isLive) here.scrollTop = here.scrollHeight;
+  }, [newest, log.lines.length, follows, isLive]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the marked line comes with the lines
+  useLayoutEffect(() => {
+    if (log.marked !== undefined)
+      box.current?.querySelector("mark")?.scrollIntoView({ block: "center" });
+  }, [log.marked, view]);
+  const show = (change: Partial<LogView>) => {
+    choose({ ...view, at: undefined, ...change });
+    setFollows(true);
+  };
+  const act = (work: () => Promise<void>) => {
+    setWrong(undefined);
+    work().catch(setWrong);
+  };
+  return (
+    <Card
+      title="Logs"
+      bare
+      aside={
+        <>
+          <span className={LINK_CLASS[log.link]}>{isLive ? LINKS[log.link] : "a part of it"}</span>
+          <Pickers job={job} ranks={ranks} view={view} onShow={show} />
+          <button type="button" onClick={() => act(() => download(job, view))}>
+            Download
+          </button>
+          {isLive && log.link !== "complete" && (
+            <button type="button" onClick={() => setFollows(!follows)} aria-pressed={follows}>
+              {follows ? "Stay here" : "Follow"}
+            </button>
+          )}
+          {!isLive && (
+            <button type="button" onClick={() => show({})}>
+              Back to the end
+            </button>
+          )}
+        </>
+      }
+    >
+      <LogSearch
+        key={`${view.rank} ${view.attempt}`}
+        job={job.id}
+        rank={view.rank}
+        attempt={view.attempt}
+        ranked={ranked}
+        onPick={(match, attempt) => choose({ rank: `${match.rank}`, attempt, at: match.place })}
+      />
+      <Wrong error={wrong} />
+      <pre
+        className="logs"
+        ref={box}
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by the keyboard
+        tabIndex={0}
+        role="log"
+        aria-label="Logs"
+        onScroll={({ currentTarget: here }) =>
+          setFollows(here.scrollHeight - here.scrollTop - here.clientHeight < AT_END_PIXELS)
+        }
+      >
+        {log.earlier && (
+          <Edge
+            name="Load earlier lines"
+            onLoad={() =>
+              act(async () => {
+                before.current = box.current?.scrollHeight;
+                await log.earlier?.();
+              })
+            }
+          />
+        )}
+        {ranked && log.lines.length > 0 && (
+          <span className="note">
+            {"The newest lines of every rank. Choose a rank for earlier ones.\n"}
+          </span>
+        )}
+        <Lines lines={log.lines} ranked={ranked} marked={log.marked} />
+        {log.later && (
+          <Edge name="Load later lines" onLoad={() => act(async () => log.later?.())} />
+        )}
+        {!log.lines.length &&
+          (log.link === "complete" ? "It has printed nothing." : "Nothing yet.")}
+      </pre>
+    </Card>
+  );
+}
+
+function Edge({ name, onLoad }: { name: string; onLoad: () => void }) {
+  return (
+    <button type="button" className="edge" onClick={onLoad}>
+      {name}
+    </button>
+  );
+}
+
+interface PickersProps {
+  job: JobDetail;
+  ranks: number;
+  view: LogView;
+  onShow: (change: Partial<LogView>) => void;
+}
+
+function Pickers({ job, ranks, view, onShow }: PickersProps) {
+  const last = job.attempts.at(-1)?.number ?? 1;
+  return (
+    <>
+      {last > 1 && (
+        <select
+          aria-label="Attempt"
+          value={view.attempt ?? NEWEST}
+          onChange={({ target }) =>
+            onShow({ attempt: target.value === NEWEST ? undefined : Number(target.value) })
+          }
+        >
+          <option value={NEWEST}>Newest attempt</option>
+          {job.attempts.toReversed().map((one) => (
+            <option key={one.number} value={one.number}>
+              Attempt {one.number}
+            </option>
+          ))}
+        </select>
+      )}
+      {ranks > 1 && (
+        <select
+          aria-label="Rank"
+          value={view.rank}
+          onChange={({ target }) => onShow({ rank: target.value })}
+        >
+          <option value="">Every rank</option>
+          {Array.from({ length: ranks }, (_, one) => (
+            // biome-ignore lint/suspicious/noArrayIndexKey: a rank is its number
+            <option key={one} value={one}>
+              Rank {one}
+            </option>
+          ))}
+        </select>
+      )}
+    </>
+  );
+}
+
+/** The whole log as a file, as it was printed. */
+async function download(job: JobDetail, view: LogView): Promise<void> {
+  const { rank, attempt } = view;
+  const file = await getFile(`/v1/jobs/${part(job.id)}/logs/file`, { rank, attempt });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(file);
+  link.download = `${job.id}.${attempt ?? job.attempt}${rank === "" ? "" : `.rank-${rank}`}.log`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

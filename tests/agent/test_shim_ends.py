@@ -46,6 +46,23 @@ async def test_an_exit_is_the_true_one(node_dir: Path) -> None:
             assert not end.disk_full
 
 
+RAISES = "python3 -c 'raise ValueError(7)'"
+
+
+async def test_an_end_that_is_clean_after_an_error_is_marked(node_dir: Path) -> None:
+    runs = {
+        f"{RAISES} 2>&1 | cat": (0, True),
+        f"{RAISES} 2>&1 | cat; echo going on": (0, False),
+        RAISES: (1, False),
+        "echo well": (0, False),
+    }
+    async with node(node_dir) as here:
+        for index, (run, (code, marked)) in enumerate(runs.items()):
+            end = await here.exit_of(run, f"j{index}")
+            assert (end.code, end.ends_in_error) == (code, marked), run
+        assert "set -o pipefail" in here.log(here.key("j0"))
+
+
 def test_a_disk_that_does_not_answer_is_not_called_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from corral.domain.attempt import Exit
-from corral.domain.diagnosis import RankEnd
+from corral.domain.diagnosis import GAP, RankEnd
 from corral.domain.failure import FAILURES, FailureKind
 from corral.domain.ids import NodeId
 from corral.health.causes import failure_of
@@ -201,6 +201,65 @@ def test_an_error_comes_before_the_abort_of_a_thread_that_it_left_behind(
     failure = failure_of([end(0, before + UNJOINED, signal=6)])
     assert failure is not None
     assert (failure.kind, failure.quote) == (kind, quote)
+
+
+THROWN = (
+    "terminate called after throwing an instance of 'std::system_error'\n  what():  no thread\n"
+)
+
+
+@pytest.mark.parametrize("signal", [6, 11])
+@pytest.mark.parametrize("after", ["", THROWN, UNJOINED])
+def test_an_error_of_python_comes_before_a_crash_while_it_shuts_down(
+    after: str, signal: int
+) -> None:
+    failure = failure_of([end(0, raised("ValueError: refused") + after, signal=signal)])
+    assert failure is not None
+    assert (failure.kind, failure.quote) == (K.PROGRAM, "ValueError: refused")
+
+
+def test_the_place_of_an_error_is_the_newest_frame_of_the_program() -> None:
+    tail = (
+        'Traceback (most recent call last):\n  File "/work/train.py", line 31, in main\n    f()\n'
+        '  File "/venv/lib/python3.11/site-packages/torch/nn.py", line 9, in f\n    g()\n'
+        "RuntimeError: bad\n"
+    )
+    failure = failure_of([end(0, tail)])
+    assert failure is not None
+    assert (failure.place, failure.next) == (
+        "/work/train.py:31",
+        "look at /work/train.py:31, and read the end of its log",
+    )
+
+
+def test_the_place_of_an_error_is_below_the_work_folder_of_its_attempt() -> None:
+    file = "/var/lib/corral/attempts/j3.1/work/pkg/t.py"
+    failure = failure_of([end(0, raised_in(file, "f", "ValueError: bad"))])
+    assert failure is not None
+    assert failure.place == "pkg/t.py:3"
+
+
+@pytest.mark.parametrize(
+    ("near", "code", "quote"),
+    [
+        ("sent 3 of 9\n", 1, "ValueError: far"),
+        ("bash: line 3: foo: command not found\n", 127, "bash: line 3: foo: command not found"),
+        (raised("KeyError: 'near'"), 1, "KeyError: 'near'"),
+        ("INFO upload failed: Connection reset by peer, retrying\n", 1, "ValueError: far"),
+    ],
+)
+def test_the_last_error_of_a_long_log_counts_where_its_end_tells_nothing(
+    near: str, code: int, quote: str
+) -> None:
+    failure = failure_of([end(0, raised("ValueError: far") + GAP + near, code=code)])
+    assert failure is not None
+    assert failure.quote == quote
+
+
+def test_a_signal_is_not_explained_by_an_error_far_from_the_end() -> None:
+    failure = failure_of([end(0, raised("ValueError: far") + GAP + "step 7\n", signal=11)])
+    assert failure is not None
+    assert (failure.kind, failure.quote) == (K.CRASH, "")
 
 
 def test_of_torchrun_the_worker_is_told_that_failed_first() -> None:

@@ -9,6 +9,8 @@ from corral.domain.facts import AttemptKey, Phase
 from corral.domain.failure import FailureKind
 from corral.domain.ids import JobId, NodeId
 from corral.domain.job import CheckpointRule, Retry
+from corral.domain.moves import JobState
+from corral.domain.next_steps import NextStep
 from corral.domain.wanted import Version
 from corral.reconcile.orders import wanted_of
 from corral.reconcile.settling import SETTLES_SECONDS
@@ -67,6 +69,22 @@ def test_the_cluster_pays_where_the_disk_of_the_node_was_full(
     paid, full = cluster.world.jobs[job], "exit code 1: the disk of node n1 was full"
     assert (paid.infra_retries, paid.user_retries) == ((1, 0) if cause == Cause.INFRA else (0, 1))
     assert any(full in text for text in texts) == (cause == Cause.INFRA)
+
+
+def test_a_job_that_is_done_with_an_error_as_its_last_output_says_so() -> None:
+    for marked in (True, False):
+        cluster, job = job_that_ended(Exit(code=0, ends_in_error=marked), "")
+        ended = next(one for one in cluster.tick().changes.jobs if one.id == job)
+        assert ended.state == JobState.DONE
+        assert ("set -o pipefail" in ended.reason) == marked
+
+
+def test_advice_and_place_of_a_failure_are_kept_with_its_attempt() -> None:
+    cluster, job = job_that_ended(Exit(code=1), RAISED + "EOFError: EOF when reading a line")
+    cluster.tick()
+    assert cluster.outcome is not None
+    attempt = next(one for one in cluster.outcome.changes.attempts if one.number == 1)
+    assert (attempt.failed_at, attempt.next_step) == ("train.py:3", NextStep.STANDARD_INPUT)
 
 
 READ_ONLY = "OSError: [Errno 30] Read-only file system: '{}'"

@@ -54,6 +54,15 @@ class RankLog:
         """A line of Corral's own, which no cap stops."""
         self._keep(f"[corral] {sentence}\n".encode())
 
+    def last_bytes(self, most: int) -> bytes:
+        """Return the end of what is kept; b"" where the disk does not answer."""
+        try:
+            with self._file.open("rb") as opened:
+                opened.seek(max(0, opened.seek(0, os.SEEK_END) - most))
+                return opened.read(most)
+        except OSError:
+            return b""
+
     def room_bytes(self) -> int:
         """Return the bytes that an ordinary account may still write to the log's disk. Raises:
         OSError where the disk does not answer."""

@@ -29,8 +29,10 @@ _HEAD_LINES: Final = 2  # of an error that is cut: its first lines, and its end
 _ERROR_LOOKED_AT: Final = 16384
 _FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)  # of c10::Error
 _NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")  # and the blocks of progress bars
+TRACEBACK: Final = b"Traceback (most recent call last)"
+_MESSAGE: Final = re.compile(rb"[A-Za-z_][\w.]*(?:: |$)")
 _ERRORS: Final = (  # how errors begin that end a program
-    b"Traceback (most recent call last)",
+    TRACEBACK,
     b" panicked at ",
     b"\npanic: ",
     b"\nfatal error: ",
@@ -41,6 +43,14 @@ _ERRORS: Final = (  # how errors begin that end a program
 )
 
 State = tuple[int, int]  # size of a file, and when it was written
+
+
+def ends_in_error(text: bytes) -> bool:
+    """Return whether the output ends in an error of Python, with nothing printed after it."""
+    begin = text.rfind(TRACEBACK)
+    rows = text[begin:].split(b"\n")[1:] if begin >= 0 else []
+    below = [row for row in rows if row.strip() and not row[:1].isspace()]
+    return len(below) == 1 and _MESSAGE.match(below[0]) is not None
 
 
 def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:

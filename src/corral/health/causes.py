@@ -34,6 +34,7 @@ TAIL_CHARACTERS: Final = 16_384  # of a rank's log; agents send a quarter of tha
 BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 _ABORT, _KILL, _TERM = 6, 9, 15
 _CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})  # ILL, TRAP, BUS, FPE, SEGV, SYS beside
+_LEFT_BEHIND: Final = frozenset({_ABORT, 11})
 _INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
 _ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
@@ -273,9 +274,8 @@ def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> 
     signal = _signal_of(exit)
     if is_told and (said is None or said[0].kind == FailureKind.PEER):
         return False
-    is_left = log.ends_raising and getattr(_newest(log.raised), "step", None) != NextStep.CPP
-    if signal == _ABORT and is_left and (said is None or log.ends_by_threads):
-        return True  # a thread that still ran, or a destructor, aborts while Python shuts down
+    if signal in _LEFT_BEHIND and log.ends_caught and (said is None or log.ends_by_threads):
+        return True  # a thread that still ran, or a destructor, fails while Python shuts down
     if signal in (_KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
         return True
     if said is None or signal == _KILL:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from corral.domain.diagnosis import GAP
+from corral.domain.next_steps import NextStep
 from corral.health.blocks import is_chatter, sentence
 from corral.health.raised import Raised, is_of_wrapper, outside_tracebacks, raised_in
 from corral.health.words import LINE_CHARACTERS
@@ -83,8 +84,17 @@ class Printed:
     @property
     def ends_raising(self) -> bool:
         """The last thing it told was an error that it raised."""
-        newest = [one.lines[0] for one in self.raised if not one.is_wrapper][-1:]
+        newest = [one.lines[0] for one in self._own[-1:]]
         return any(line in newest for line in self.last[-FRESH_LINES:])
+
+    @property
+    def ends_caught(self) -> bool:
+        """Whether a runtime caught the error that is the last output: it aborts nothing itself."""
+        return self.ends_raising and self._own[-1].step not in (NextStep.CPP, NextStep.ABORTED)
+
+    @property
+    def _own(self) -> tuple[Raised, ...]:
+        return tuple(one for one in self.raised if not one.is_wrapper)
 
     @property
     def ends_by_threads(self) -> bool:

@@ -23,6 +23,7 @@ _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d{1,9}),? in (\S+)')
 _INSTALLED: Final = re.compile(  # code that is not the user's own
     r"(?:site|dist)-packages/|/lib/python\d|^<|^python\d|/\.pyenv/"
 )
+_WORK: Final = re.compile(r"^.{0,500}/attempts/[^/]{1,100}/work/")  # of an attempt, on its node
 _CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
 _CAUSED: Final = "Caused by: "  # of Java: the error above it is its consequence
 _IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in atexit)")
@@ -159,7 +160,7 @@ class _Reading:
         file, line, function = at[1], at[2], at[3]
         self.frame = f"{file[-LINE_CHARACTERS:]}:{function[:LINE_CHARACTERS]}"
         if _INSTALLED.search(file) is None:
-            self.place = f"{file[-LINE_CHARACTERS:]}:{line}"
+            self.place = f"{_WORK.sub('', file)[-LINE_CHARACTERS:]}:{line}"
 
     def _begin_python(self, row: str) -> bool:
         is_below = self.is_inside and row[:1].strip() != "" and _RAISED.match(row) is not None

@@ -176,10 +176,19 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
     draft.move(
         job,
         JobEvent.FINISHED,
+        reason=_doubt(parts),
         exit_code=0,
         started_at=job.started_at or started,
         served_seconds=job.served_seconds + attempt_seconds(over, ended),
     )
+
+
+def _doubt(parts: list[Part]) -> str:
+    """Return why it may have failed although each rank ended with 0; "" for no reason."""
+    doubtful = [rank for part in parts for rank, exit in _exits(part) if exit.ends_in_error]
+    if not doubtful:
+        return ""
+    return f"the output of rank {min(doubtful)} ends in an error (before a pipe: set -o pipefail)"
 
 
 def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:

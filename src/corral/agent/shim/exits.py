@@ -9,8 +9,14 @@ from corral.agent.clocks import wall
 from corral.agent.containment import Containment
 from corral.agent.shim.rank import Rank
 from corral.agent.shim.state import Record
+from corral.agent.tails import TAIL_BYTES, ends_in_error
 
 NO_ROOM_BYTES: Final = 1024 * 1024  # with less, programs fail that write at all
+
+ENDS_IN_ERROR: Final = (
+    "ended with exit code 0, but its output ends in an error: before a pipe (| tee) put "
+    "set -o pipefail"
+)
 
 
 class Exits:
@@ -42,6 +48,9 @@ class Exits:
         if code != 0 and not oom and _has_no_room(log):
             record["disk_full"] = True
             log.say(f"rank {rank.number} failed while the disk of this node was full")
+        if code == 0 and not stops and ends_in_error(log.last_bytes(TAIL_BYTES)):
+            record["ends_in_error"] = True
+            log.say(f"rank {rank.number} {ENDS_IN_ERROR}")
         if oom and memory is not None:
             record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}
             limit = memory.limit_bytes

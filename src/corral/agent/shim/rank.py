@@ -10,11 +10,18 @@ from typing import Final
 from corral.agent.capture import RankLog
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.spawn import Child, spawn
+from corral.agent.shim.waiting import waits_for_input
 
 READ_BYTES: Final = 65536
 TURN_BYTES: Final = 1024 * 1024  # in one turn, so that no rank keeps the others waiting
 PAUSE_SECONDS: Final = 1 / 64  # after a full turn: 64 MB/s of output are read, more has to wait
 END_OF_INPUT: Final = b"\x04"  # also what a terminal takes for it
+FIRST_LOOK_SECONDS: Final = 5.0  # whether it waits for input; then twice as late each time
+LAST_LOOK_SECONDS: Final = 600.0
+WAITS: Final = (
+    "waits for standard input: type it with corral attach, or give the program its input in run: "
+    "(< FILE, < /dev/null, --yes)"
+)
 LAST_BYTES: Final = 4 * 1024 * 1024  # read of what is left in the pipe after the end
 
 
@@ -76,6 +83,19 @@ class Rank:
         self.pid, self._failure = spawned.pid, spawned.failure
         self._loop.watch(self._output, self._read)
         self._loop.watch(self._failure, lambda: self._see_start(ran))
+        self._look_later(FIRST_LOOK_SECONDS)
+
+    def _look_later(self, seconds: float) -> None:
+        self._loop.later(seconds, lambda: self._look_for_input(seconds))
+
+    def _look_for_input(self, seconds: float) -> None:
+        """Note in the log that it waits for input, once."""
+        if self.is_over or self.stdin < 0:
+            return
+        if not self.listeners and waits_for_input(self.pid, self.stdin):
+            self.log.say(f"rank {self.number} {WAITS}")
+        elif seconds < LAST_LOOK_SECONDS:
+            self._look_later(2 * seconds)
 
     @property
     def is_over(self) -> bool:

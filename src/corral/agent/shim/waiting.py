@@ -1,0 +1,39 @@
+"""Whether a program waits for input that nobody types: it holds its GPUs for nothing then."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_READ: Final = {"x86_64": "0", "aarch64": "63"}.get(os.uname().machine, "")  # the number of read()
+MOST_PROCESSES: Final = 64  # of a rank that are looked at
+
+
+def waits_for_input(pid: int, stdin: int) -> bool:
+    """Return whether the process, or one that it started, reads from this pipe and has to wait.
+
+    Args:
+        stdin: our end of the pipe that is the standard input of the process.
+    """
+    with suppress(OSError):
+        pipe = os.fstat(stdin).st_ino
+        return any(_reads(one, pipe) for one in _tree(pid))
+    return False
+
+
+def _reads(pid: int, pipe: int) -> bool:
+    with suppress(OSError):
+        call = Path(f"/proc/{pid}/syscall").read_text().split()
+        return call[:2] == [_READ, "0x0"] and Path(f"/proc/{pid}/fd/0").stat().st_ino == pipe
+    return False
+
+
+def _tree(pid: int) -> Iterator[int]:
+    found, looked = [pid], 0
+    while found and looked < MOST_PROCESSES:
+        one, looked = found.pop(), looked + 1
+        yield one
+        with suppress(OSError):
+            children = Path(f"/proc/{one}/task/{one}/children").read_text()
+            found += [int(child) for child in children.split()]

@@ -1,11 +1,12 @@
 """Whether a live head's forecasts hold: reconcile in virtual time, asked at each submission.
 
-Run: .venv/bin/python benchmarks/sched/forecast_live.py [--jobs 1000] [--runs 20] [--write]
+Run: .venv/bin/python benchmarks/sched/forecast_live.py [--starts 500] [--runs 20] [--write]
 
 Four nodes of four GPUs at 90 % load; four users, each with five names of jobs whose run times are
 lognormal about a median of their own (10 min to 2 h, sigma 0.7), gangs of 1 to 8 GPUs, half of the
-names with a limit. Reconcile itself decides, moves and records; a job that has to wait is asked
-for when it is submitted, with the record of what came of those that have started by then.
+names with a limit. Half of the names have a training loop, whose steps agents report; of all jobs
+`--failing` end early and FAILED. Reconcile itself decides, moves and records; a job that has to
+wait is asked for when it is submitted, with the record of what came of those that have started.
 """
 
 import argparse
@@ -24,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from embedded import keep, report
 
 from corral.domain.attempt import Exit
-from corral.domain.facts import Phase
+from corral.domain.facts import Phase, Progress
 from corral.domain.forecast import Question, Ran, Told, ran_of
 from corral.domain.ids import JobId, UserName
-from corral.domain.job import JobSpec
+from corral.domain.job import Job, JobSpec
 from corral.domain.moves import JobState
 from corral.domain.node import Node
 from corral.domain.wishes import Submit, Wish
@@ -38,6 +39,7 @@ from corral.schedule.learned import Learned
 from tests.worlds import Cluster, Order, gang, node
 
 NODES, GPUS, LOAD = 4, 4, 0.9
+STEPS = 1_000  # of a training loop
 SHAPES = ((1, 1), (1, 1), (1, 2), (1, 4), (2, 4))
 
 
@@ -49,6 +51,7 @@ class Name:
     gpus: int
     median_seconds: float
     is_limited: bool
+    has_steps: bool
 
 
 def names(dice: random.Random) -> list[Name]:
@@ -59,6 +62,7 @@ def names(dice: random.Random) -> list[Name]:
             *SHAPES[kind],
             median_seconds=600.0 * 12 ** dice.random(),
             is_limited=dice.random() < 0.5,
+            has_steps=kind % 2 == 0,
         )
         for user in range(4)
         for kind in range(len(SHAPES))
@@ -80,9 +84,13 @@ class Learning(Cluster):
 class Town:
     """The cluster, what is to come, and what was told."""
 
-    def __init__(self, jobs: int, seed: int, runs: int) -> None:
+    def __init__(self, jobs: int, seed: int, runs: int, starts: int, failing: float) -> None:
         self.most_runs = runs
+        self.starts = starts
+        self.failing = failing
         self.dice = random.Random(seed)
+        self.failed: dict[JobId, float] = {}  # of those that will fail: after so many seconds
+        self.loops: dict[JobId, float] = {}  # since when each training loop steps
         self.runs: list[Ran] = []
         nodes = [node(f"n{n}", gpus=GPUS) for n in range(NODES)]
         self.cluster = Learning(self.runs, *nodes)
@@ -90,6 +98,7 @@ class Town:
         self.ends: list[tuple[float, JobId]] = []
         self.seconds: dict[JobId, float] = {}
         self.up: set[JobId] = set()
+        self.stepping: set[JobId] = set()
         self.open: dict[JobId, Told] = {}
         self.over: list[Told] = []
         self.took: list[float] = []
@@ -102,17 +111,31 @@ class Town:
 
     def run(self) -> None:
         for at, number, name in self.coming:
+            if len(self.over) >= self.starts:
+                break
             while self.ends and self.ends[0][0] <= at:
                 self.end(*heappop(self.ends))
             self.submit(at, number, name)
 
+    def report_steps(self, at: float) -> None:
+        """Let the nodes of each training loop say how far it is."""
+        for id, since in self.loops.items():
+            seconds = at - since
+            step = int(STEPS * min(1.0, seconds / self.seconds[id]))
+            beat = Progress(step=step, until=STEPS, compute_seconds=seconds, at=at)
+            self.cluster.say(id, Phase.UP, progress=beat)
+
     def tick(self, at: float, wishes: tuple[Wish, ...] = ()) -> None:
+        self.report_steps(at)
         self.cluster.tick(wishes, seconds=max(0.0, at - self.cluster.wall))
         for job in list(self.cluster.world.jobs.values()):
             if job.state == JobState.STARTING and job.id not in self.up:
                 self.up.add(job.id)
                 self.cluster.say(job.id, Phase.UP)
-                heappush(self.ends, (self.cluster.wall + self.seconds[job.id], job.id))
+                if job.id in self.stepping:
+                    self.loops[job.id] = self.cluster.wall
+                ran = self.failed.get(job.id, self.seconds[job.id])
+                heappush(self.ends, (self.cluster.wall + ran, job.id))
                 self.settle(job.id)
 
     def submit(self, at: float, number: int, name: Name) -> None:
@@ -124,6 +147,10 @@ class Town:
         id = JobId(f"j{sequence}")
         drawn = name.median_seconds * self.dice.lognormvariate(0.0, 0.7)
         self.seconds[id] = drawn if limit is None else min(drawn, limit)
+        if self.dice.random() < self.failing:
+            self.failed[id] = self.seconds[id] * self.dice.random()
+        if name.has_steps:
+            self.stepping.add(id)
         asked = Submit(specs=(spec,), key=str(sequence))
         self.tick(at, (Wish(sequence=sequence, by=name.user, at=at, asked=asked),))
         if self.cluster.world.jobs[id].state == JobState.QUEUED:
@@ -149,15 +176,25 @@ class Town:
 
     def end(self, at: float, id: JobId) -> None:
         seats = self.cluster.world.attempts[id]
-        self.cluster.say(id, Phase.ENDED, exits=((0, Exit(code=0, at=at)),))
-        self.tick(at)
-        assert self.cluster.outcome is not None
-        (ended,) = [job for job in self.cluster.outcome.changes.jobs if job.id == id]
+        self.loops.pop(id, None)
+        code = 1 if id in self.failed else 0
+        self.cluster.say(id, Phase.ENDED, exits=((0, Exit(code=code, at=at)),))
+        ended = self.over_by(id, at)
         if (ran := ran_of(ended, [replace(seats, ended_at=at)])) is not None:
             self.runs.append(ran)
         for seen in self.cluster.seen.values():
             seen.pop((id, seats.number), None)
         self.tick(at)
+
+    def over_by(self, id: JobId, at: float) -> Job:
+        """Tick until the job is over: one that failed is looked at for some seconds first."""
+        while True:
+            self.tick(at)
+            assert self.cluster.outcome is not None
+            for job in self.cluster.outcome.changes.jobs:
+                if job.id == id and job.is_final:
+                    return job
+            at = self.cluster.wall + 1.0
 
 
 def held(rows: list[Told], *, drawn: bool) -> float:
@@ -171,12 +208,14 @@ def held(rows: list[Told], *, drawn: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=3000, help="that are submitted at most")
+    parser.add_argument("--starts", type=int, default=500, help="that were foretold, until it ends")
+    parser.add_argument("--failing", type=float, default=0.1, help="share of the jobs")
     parser.add_argument("--runs", type=int, default=20, help="of the present, for each forecast")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    town = Town(asked.jobs, asked.seed, asked.runs)
+    town = Town(asked.jobs, asked.seed, asked.runs, asked.starts, asked.failing)
     town.run()
     rows = town.over
     waits = sorted(one.waited_seconds or 0.0 for one in rows)
@@ -185,7 +224,7 @@ def main() -> None:
     width = widths[len(widths) // 2]
     took = sorted(town.took)
     table = [
-        ("forecasts of jobs that had to wait", f"{len(rows)} of {asked.jobs}", ""),
+        ("forecasts of jobs that had to wait", f"{len(rows)} of {len(town.seconds)}", ""),
         ("runs of the present for each", f"{asked.runs}", ""),
         ("intervals that held", f"{held(rows, drawn=False):.1f}%", "78 to 83 %"),
         ("of the last half", f"{held(rows[len(rows) // 2 :], drawn=False):.1f}%", ""),

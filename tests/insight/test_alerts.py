@@ -11,7 +11,7 @@ from corral.domain.ids import AttemptNumber, NodeId, QueueName
 from corral.domain.node import Liveness
 from corral.domain.telemetry import DiskSample, NodeSample
 from corral.domain.world import Changes
-from corral.insight.alerts import Alert, AlertRules, Kind, Look, Severity, standing
+from corral.insight.alerts import Alert, AlertRules, Kind, Look, Severity, standing, with_beginnings
 from corral.insight.notices import CALM_SECONDS, Notice, Quiet, Taste, Told, due
 from tests.worlds import Cluster, gang, node
 
@@ -171,3 +171,13 @@ def test_nobody_is_told_that_a_thing_is_over_before_they_were_told_that_it_is(
             known.remove(one.key)
         known |= {one.key for one in notice.alerts} if notice else set()
     assert known == set(told.sent)
+
+
+def test_what_has_no_beginning_of_its_own_stands_since_it_was_first_seen() -> None:
+    cluster = Cluster(node("n1"))
+    budgets = {QueueName("vision"): 0.05}
+    first = with_beginnings(standing(look(cluster, budgets=budgets, wall=10.0), RULES), {})
+    known = {alert.key: alert.since for alert in first}
+    again = standing(look(cluster, budgets=budgets, wall=500.0), RULES)
+    assert [alert.since for alert in again] == [500.0]
+    assert [alert.since for alert in with_beginnings(again, known)] == [10.0]

@@ -1,7 +1,10 @@
 """When a running job ends: as its kin did, and by its limit."""
 
+from dataclasses import replace
+
 import pytest
 
+from corral.domain.facts import Progress
 from corral.domain.forecast import Ending
 from corral.domain.ids import JobId
 from corral.domain.wishes import Suspend
@@ -65,3 +68,40 @@ def test_who_does_not_run_has_no_end() -> None:
     assert ending_of(cluster.world.jobs[waits], None, [], cluster.wall) is None
     cluster.wish(Suspend(job=id))
     assert ending_of(cluster.world.jobs[id], cluster.world.attempts[id], [], 0.0) is None
+
+
+LOOP = Progress(
+    step=300, first_step=100, until=700, data_seconds=10.0, compute_seconds=80.0, save_seconds=10.0
+)
+
+
+def test_the_rate_of_its_steps_goes_before_all_that_its_kin_did() -> None:
+    cluster, id = running()
+    job, attempt = cluster.world.jobs[id], cluster.world.attempts[id]
+    found = ending_of(job, attempt, [ended("train", 9000.0)] * 30, cluster.wall, LOOP)
+    assert found is not None
+    assert found.ends is not None
+    assert found.ends.high_seconds == pytest.approx(200.0)
+    assert str(found) == "ends in 3 to 4 min, by its rate of steps (step 300 of 700)"
+    first = replace(LOOP, step=100)
+    assert first.left_seconds is None, "no step is done"
+    assert replace(LOOP, until=None).left_seconds is None
+
+
+def test_a_limit_ends_it_before_its_last_step() -> None:
+    cluster, id = running(limit_seconds=160.0)
+    job, attempt = cluster.world.jobs[id], cluster.world.attempts[id]
+    found = ending_of(job, attempt, [], cluster.wall, LOOP)
+    assert found is not None
+    assert found.ends is not None
+    assert found.ends.high_seconds == pytest.approx(60.0, abs=1.0)
+
+
+def test_jobs_that_failed_or_were_cancelled_tell_nothing_of_an_end() -> None:
+    cluster, id = running()
+    failed = replace(ended("train", 400.0), is_done=False)
+    found = ending_of(
+        cluster.world.jobs[id], cluster.world.attempts[id], [failed] * 30, cluster.wall
+    )
+    assert found is not None
+    assert found.ends is None

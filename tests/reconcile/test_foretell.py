@@ -402,3 +402,27 @@ def test_no_end_of_the_interval_lies_behind_a_promised_start(earlier: float) -> 
     assert found.row.high_seconds == found.starts.high_seconds, "what is told is what is recorded"
     assert found.ends.high_seconds is not None
     assert found.ends.high_seconds >= found.starts.high_seconds + 490.0
+
+
+def test_a_job_starts_when_those_that_run_have_made_their_last_step() -> None:
+    cluster = full(100.0, "train-1", "train-2")
+    loop = Progress(step=100, until=700, compute_seconds=100.0)
+    for id in list(cluster.world.jobs):
+        cluster.say(id, Phase.UP, progress=loop)
+    cluster.tick()
+    waiting = cluster.submit(gang("other"))
+    found = asked(cluster, waiting, [ended("train", seconds) for seconds in (150.0, 9000.0)] * 10)
+    assert found is not None
+    assert 500 < found.starts.low_seconds < 600
+    assert found.starts.high_seconds is not None
+    assert 600 < found.starts.high_seconds < 800
+
+
+def test_a_change_with_which_the_job_starts_now_says_so() -> None:
+    cluster = full(100.0, "train-1")
+    spec = gang("wide", nodes=2)
+    waiting = cluster.submit(spec)
+    found = asked(cluster, waiting, instead=[("with 1 node", replace(spec, nodes=1))])
+    assert found is not None
+    (change,) = found.instead
+    assert str(change.starts) == "now"

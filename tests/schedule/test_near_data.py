@@ -48,7 +48,7 @@ def test_a_job_goes_back_to_the_node_that_it_ran_on() -> None:
 def test_a_node_that_failed_it_is_not_liked_into_its_place() -> None:
     nodes = [node("n0"), node("n1")]
     liked = frozenset({NodeId("n0")})
-    assert set(seats(nodes, gang(likes=liked, avoid=liked))) == {"n1"}
+    assert set(seats(nodes, gang(likes=liked, avoid=tuple(liked)))) == {"n1"}
 
 
 def test_a_gang_takes_the_nodes_it_likes_within_the_nearest_that_hold_it() -> None:

@@ -23,6 +23,7 @@ from corral.schedule import Decision, Fleet, NodeRoom, Waiting, decide
 from corral.schedule.cluster import NodeRow, cluster_of, share_millis
 from corral.schedule.columns.place import place
 from corral.schedule.fragment import new_demand
+from corral.schedule.gather import find_seats
 from corral.schedule.near import LEVELS, domain_of
 from corral.schedule.room import slices_for
 from corral.schedule.seat import Ask
@@ -263,11 +264,24 @@ def test_the_choice_of_domains_is_that_of_the_columns(
 
 def test_nodes_that_a_job_failed_on_come_last_and_suspected_ones_too() -> None:
     nodes = [node(f"n{at}", 2) for at in (1, 2, 3)]
-    failed = replace(gang("j", gpus=2), avoid=frozenset({NodeId("n1")}))
+    failed = replace(gang("j", gpus=2), avoid=(NodeId("n1"),))
     assert where(run(nodes, failed, n2=1)) == {"j": {"n3"}}
-    both = replace(gang("j", gpus=2, nodes=2), avoid=frozenset({NodeId("n1")}))
+    both = replace(gang("j", gpus=2, nodes=2), avoid=(NodeId("n1"),))
     assert where(run(nodes, both)) == {"j": {"n2", "n3"}}
     assert where(run(nodes[:1], failed)) == {"j": {"n1"}}, "where it must be, it is taken"
+
+
+def test_where_every_node_had_faults_a_job_goes_where_it_failed_longest_ago() -> None:
+    rooms = [NodeRoom(node(f"n{at}", 2), suspicion=1 + (at == 3)) for at in (1, 2, 3)]
+    failed: list[NodeId] = []
+    for _ in range(7):
+        waiting = replace(gang("j", gpus=2), avoid=tuple(failed))
+        (seat,) = find_seats(rooms, waiting, waiting.shapes[0])
+        failed = [*(one for one in failed if one != seat.node), seat.node]
+        taken = failed[-1]
+        assert taken not in waiting.avoid or waiting.avoid[0] == taken
+        assert set(waiting.avoid[1:]) != {"n1", "n2", "n3"}
+    assert set(failed) == {"n1", "n2", "n3"}
 
 
 def test_require_is_explained_by_the_level_and_what_is_free_in_it() -> None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from corral.api.sight import Sight
-from corral.api.views import held_gpus
+from corral.api.views import held_gpus, running_since
 from corral.control import Control
 from corral.domain.job import Job
 from corral.domain.listed import ListedJob
@@ -57,6 +57,7 @@ def _row(control: Control, job: Job | ListedJob, sight: Sight) -> rows.JobRow:
         nodes=attempt.nodes,
         progress=None if newest.is_final else control.progress(newest),
         held_gpus=held_gpus(newest, attempt),
+        running_since=running_since(newest, attempt),
     )
 
 

@@ -53,6 +53,7 @@ def job_row(control: Control, job: Job) -> api.Job:
         nodes=attempt.nodes if attempt else (),
         progress=None if job.is_final else control.progress(job),
         held_gpus=held_gpus(job, attempt),
+        running_since=running_since(job, attempt),
     )
 
 
@@ -61,6 +62,12 @@ def held_gpus(job: Job, attempt: Attempt | None) -> float | None:
     if attempt is None or job.state not in ON_NODES:
         return None
     return sum(seat.gpu_millis for seat in attempt.seats) / MILLIS_PER_GPU
+
+
+def running_since(job: Job, attempt: Attempt | None) -> float | None:
+    """When the attempt that runs now was up (wall clock)."""
+    runs = attempt is not None and job.state in ON_NODES and attempt.ended_at is None
+    return attempt.running_at if attempt is not None and runs else None
 
 
 async def job_rows(control: Control, jobs: Sequence[Job]) -> list[api.Job]:
@@ -89,6 +96,7 @@ async def job_detail(control: Control, job: Job, *, whole: bool, whose: str = ""
         nodes=attempts[-1].nodes if attempts else (),
         progress=None if job.is_final else control.progress(job),
         held_gpus=held_gpus(job, control.world.attempts.get(job.id)),
+        running_since=running_since(job, control.world.attempts.get(job.id)),
         bottleneck=BottleneckShown.of(bottleneck_of(control, job)),
         run=job.spec.run if whole else None,
         per=job.spec.per,

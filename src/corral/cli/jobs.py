@@ -21,6 +21,7 @@ from corral.cli.output import (
     table,
 )
 from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
+from corral.cli.row import ends_text, time_of
 from corral.cli.several import change_each
 from corral.domain.errors import Conflict
 
@@ -72,6 +73,8 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
         ("GPUs", "pretend: its ranks run on the CPU" if _uses_pretend(job) else ""),
         ("image", _image_text(job)),
         ("progress", f"step {beat.step}{of}{loss}" if beat else ""),
+        ("ends", ends_text(beat).removeprefix("ends ")),
+        ("ran", age_text(time_of(job, SystemClock().wall())) if job.started_at else ""),
         ("bound by", bound_text(job)),
         ("idle", _idle_text(job)),
         ("time limit", limit_text(job)),

@@ -2,14 +2,27 @@
 
 from typing import TYPE_CHECKING
 
+from corral.domain.units import span_text
+
 if TYPE_CHECKING:
     from corral.wire import api
 
 
 def time_of(job: "api.Job", now: float) -> float:
-    """Seconds that it has run, or since it was submitted while it never has."""
+    """Seconds that its attempts have run, or since it was submitted while it never has."""
     until = job.ended_at if job.ended_at is not None else now
-    return until - (job.started_at if job.started_at is not None else job.submitted_at)
+    if job.started_at is None:
+        return until - job.submitted_at
+    ran = job.ran_seconds or 0.0
+    if job.running_since is not None:
+        return ran + max(0.0, now - job.running_since)
+    return ran or until - job.started_at  # older heads do not count it
+
+
+def ends_text(progress: "api.Progress | None") -> str:
+    """For example: ends in 22 min. "" where its steps do not tell."""
+    left = progress.left_seconds if progress is not None else None
+    return "" if left is None else f"ends {span_text(left, left)}"
 
 
 def where_or_why(job: "api.Job") -> str:
@@ -17,7 +30,8 @@ def where_or_why(job: "api.Job") -> str:
         progress = job.progress
         step = f" step {progress.step}" if progress else ""
         of = f"/{progress.until}" if progress and progress.until else ""
-        return ",".join(job.nodes) + step + of
+        ends = ends_text(progress)
+        return ",".join(job.nodes) + step + of + (f", {ends}" if ends else "")
     if job.state == "FAILED" and job.exit_code is not None and not job.reason:
         return f"exit code {job.exit_code}"
     return job.reason

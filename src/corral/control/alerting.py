@@ -9,7 +9,7 @@ from corral.control.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.ids import QueueName
 from corral.domain.units import DAY_SECONDS, HOUR_SECONDS
-from corral.insight.alerts import Alert, AlertRules, Look, failed, standing
+from corral.insight.alerts import Alert, AlertRules, Look, failed, standing, with_beginnings
 from corral.insight.notices import Notice, Told, due
 from corral.ports.log import Log
 from corral.ports.notify import Receiver
@@ -64,11 +64,15 @@ class Alerting:
         self._memory = memory
         self._disks = disks
         self._failed_at: dict[str, float] = {}
+        self._since: dict[str, float] = {}  # of what stands, by key
         self.troubles: dict[str, str] = {}  # by the receiver's name
 
     def standing(self) -> list[Alert]:
-        """What is so now, wanted by somebody or not."""
-        return standing(self._look(), self.asked().rules)
+        """What is so now, wanted by somebody or not, and since when: a share that is low has no
+        beginning of its own."""
+        found = with_beginnings(standing(self._look(), self.asked().rules), self._since)
+        self._since = {alert.key: alert.since for alert in found}
+        return found
 
     def warnings(self) -> list[str]:
         """What an operator should know of the messages themselves."""
@@ -79,10 +83,13 @@ class Alerting:
     async def run(self) -> None:
         """For ever."""
         known = self._memory.load()
+        told = (one for each in known.told.values() for one in each.sent.items())
+        self._since = {key: sent.alert.since for key, sent in told if not sent.alert.moment}
         while True:
             await asyncio.sleep(STEP_SECONDS)
             asked = self.asked()
             if not asked.receivers:
+                self.standing()
                 continue
             try:
                 fresh = await self._tell(known, asked)
@@ -112,7 +119,7 @@ class Alerting:
         event, new = await self._read(known.event, asked.rules)
         moments = [one for one in (*known.moments, *new) if now - one.since < DAY_SECONDS]
         moments = moments[-MOST_MOMENTS:]
-        alerts = [*standing(self._look(), asked.rules), *moments]
+        alerts = [*self.standing(), *moments]
         told = {}
         for receiver in asked.receivers:
             before = known.told.get(receiver.name, Told())

@@ -92,7 +92,8 @@ class Forecasts:
     def ending_of(self, job: Job) -> Ending | None:
         """When a running job ends; None for one that does not run."""
         attempt = self._control.world.attempts.get(job.id)
-        return ending_of(job, attempt, self._runs, self._control.now().wall)
+        now, progress = self._control.now().wall, self._control.progress(job)
+        return ending_of(job, attempt, self._runs, now, progress)
 
     async def planned(
         self, specs: Seq[JobSpec], places: Seq[int], by: UserName

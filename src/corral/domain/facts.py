@@ -60,6 +60,16 @@ class Progress:
         """Whether the training loop has made its last step."""
         return self.until is not None and self.step >= self.until
 
+    @property
+    def left_seconds(self) -> float | None:
+        """Seconds until its last step, by the mean time of a step in this attempt; None where
+        that is not known."""
+        steps = self.step - self.first_step
+        spent = self.data_seconds + self.compute_seconds + self.save_seconds
+        if self.until is None or steps < 1 or spent <= 0:
+            return None
+        return max(0, self.until - self.step) * spent / steps
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:

@@ -9,6 +9,7 @@ from corral.domain.attempt import Attempt
 from corral.domain.facts import Facts
 from corral.domain.ids import JobId, QueueName, UserName
 from corral.domain.job import Job, JobSpec
+from corral.domain.moves import JobState
 from corral.domain.resources import Shape
 from corral.domain.units import span_text
 from corral.domain.world import World
@@ -39,6 +40,7 @@ class Ran:
     submitted_at: float
     ended_at: float
     served_seconds: float = 0.0
+    is_done: bool = True  # it ended by itself, and well: only then others end as it did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,9 @@ class Span:
             raise ValueError(f"a span goes from now or later to a later moment: {self}")
 
     def __str__(self) -> str:
-        """For example: in 12 to 40 min."""
+        """For example: in 12 to 40 min; now, where it is sure."""
+        if self.high_seconds == 0:
+            return "now"
         return span_text(self.low_seconds, self.high_seconds)
 
 
@@ -172,7 +176,8 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """When a running job ends, as `kin` others did that ran longer; `ends` None: there are none.
+    """When a running job ends: by the rate of its steps, `step` of `until`, where it has a training
+    loop; else as `kin` others did that ran longer. `ends` None: nothing tells.
 
     It is to hold `percent` times of 100; None: too few to say. `ends_by` is its limit (wall clock).
     """
@@ -181,11 +186,15 @@ class Ending:
     percent: int | None
     kin: int
     ends_by: float | None
+    step: int | None = None
+    until: int | None = None
 
     def __str__(self) -> str:
         """For example: ends in 5 to 9 min (80 %), as 12 jobs like it did. "" when nothing tells."""
         if self.ends is None:
             return ""
+        if self.step is not None and self.until is not None:
+            return f"ends {self.ends}, by its rate of steps (step {self.step:,} of {self.until:,})"
         percent = f" ({self.percent} %)" if self.percent is not None else ""
         like = "a job like it" if self.kin == 1 else f"{self.kin} jobs like it"
         return f"ends {self.ends}{percent}, as {like} did"
@@ -232,4 +241,5 @@ def ran_of(job: Job, attempts: Iterable[Attempt]) -> Ran | None:
         submitted_at=job.submitted_at,
         ended_at=job.ended_at,
         served_seconds=job.served_seconds or sum(spans),
+        is_done=job.state == JobState.DONE,
     )

@@ -255,6 +255,7 @@ class Job:
     best_step: int = -1  # furthest step that any attempt reported
     served_seconds: float = 0.0  # of the attempts that are over, without what was lost
     waited_seconds: float = 0.0  # before each of its attempts
+    ran_seconds: float = 0.0  # of the attempts that are over, with what was lost
     started_at: float | None = None  # of the first attempt that ran
     ended_at: float | None = None
     pinned_to: NodeId | None = None  # its saves lie on this node only

@@ -49,6 +49,7 @@ class ListedJob:
     user_retries: int = 0
     started_at: float | None = None
     ended_at: float | None = None
+    ran_seconds: float = 0.0
     array: JobId | None = None
 
     @property
@@ -87,5 +88,6 @@ def listed(job: Job) -> ListedJob:
         user_retries=job.user_retries,
         started_at=job.started_at,
         ended_at=job.ended_at,
+        ran_seconds=job.ran_seconds,
         array=job.array,
     )

@@ -1,7 +1,7 @@
 """What people should be told without asking: alerts that stand, and moments that were."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -108,6 +108,15 @@ def standing(look: Look, rules: AlertRules) -> list[Alert]:
         *_starved(look, rules.queue_starved_seconds),
         *_budgets(look, rules.budget_left_share),
         *_disks(look, rules.disk_free_share),
+    ]
+
+
+def with_beginnings(alerts: Iterable[Alert], known: Mapping[str, float]) -> list[Alert]:
+    """Return the alerts with the moment at which each began to stand. `known`: those of the last
+    look, by key."""
+    return [
+        replace(alert, since=min(alert.since, known.get(alert.key, alert.since)))
+        for alert in alerts
     ]
 
 

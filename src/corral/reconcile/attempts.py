@@ -15,7 +15,7 @@ from corral.reconcile.diagnose import diagnosed, exit_text
 from corral.reconcile.draft import Draft
 from corral.reconcile.explained import explained
 from corral.reconcile.records import count_end
-from corral.reconcile.service import attempt_seconds
+from corral.reconcile.service import attempt_seconds, ran_by
 
 UNRECORDABLE = "Unrecordable"  # the reason code of a job of which no store can hold what was said
 EXIT_STOPPED = 75  # EX_TEMPFAIL of sysexits.h: saved, and would go on another time
@@ -180,6 +180,7 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
         exit_code=0,
         started_at=job.started_at or started,
         served_seconds=job.served_seconds + attempt_seconds(over, ended),
+        ran_seconds=ran_by(job, over, ended),
     )
 
 

@@ -13,7 +13,7 @@ from corral.reconcile.attempts import UNRECORDABLE
 from corral.reconcile.draft import Draft
 from corral.reconcile.giving import settle
 from corral.reconcile.records import count_end
-from corral.reconcile.service import restart_seconds, with_all, with_kept
+from corral.reconcile.service import ran_by, restart_seconds, with_all, with_kept
 from corral.reconcile.settling import is_settling
 from corral.reconcile.waits import REQUEUED, RETRY_DELAY
 
@@ -81,6 +81,7 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
     goes_on = why in (StopWhy.PREEMPT, StopWhy.SUSPEND)
     until = ended.ended_at if ended.ended_at is not None else draft.now.wall
     job = with_kept(draft, job, ended) if goes_on else with_all(job, ended, until)
+    job = replace(job, ran_seconds=ran_by(job, ended, until))
     draft.put(_with_best_step(job, ended))
     draft.move(draft.jobs[job.id], _STOPPED[why], reason=reason, code=code)
     if receipt is not None:
@@ -108,6 +109,8 @@ def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:
     if attempt.cause == Cause.USER or attempt.is_claim:
         count_end(draft, job, attempt, failed=True)
     job = _remember(job, attempt)
+    ended_at = attempt.ended_at if attempt.ended_at is not None else draft.now.wall
+    job = replace(job, ran_seconds=ran_by(job, attempt, ended_at))
     if attempt.is_claim:
         job = _with_claim(job, attempt)
     if (why := draft.facts.unrecordable.get(job.id)) is not None:

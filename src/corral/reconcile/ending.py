@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from corral.domain.attempt import Attempt
+from corral.domain.facts import Progress
 from corral.domain.forecast import PERCENT, Ending, Ran, Span, stem_of
 from corral.domain.job import Job
 from corral.domain.moves import JobState
@@ -14,11 +15,18 @@ from corral.replay.quantile import quantile
 LIVE: Final = (JobState.STARTING, JobState.RUNNING)
 
 
-def ending_of(job: Job, attempt: Attempt | None, runs: Iterable[Ran], now: float) -> Ending | None:
+def ending_of(
+    job: Job,
+    attempt: Attempt | None,
+    runs: Iterable[Ran],
+    now: float,
+    progress: Progress | None = None,
+) -> Ending | None:
     """When it ends, seen from now (wall clock); None for one that does not run.
 
     Args:
         runs: ended jobs, the newest last.
+        progress: The newest beat of its training loop.
     """
     if attempt is None or job.state not in LIVE:
         return None
@@ -26,6 +34,8 @@ def ending_of(job: Job, attempt: Attempt | None, runs: Iterable[Ran], now: float
     ends_by = None
     if limit is not None and attempt.running_at is not None:
         ends_by = attempt.running_at + limit
+    if progress is not None and (left := progress.left_seconds) is not None:
+        return _by_steps(progress, left, ends_by, now)
     so_far = job.served_seconds + max(0.0, now - attempt.placed_at)
     longer = [seconds - so_far for seconds in _kin(job, runs) if seconds > so_far]
     if not longer:
@@ -39,10 +49,29 @@ def ending_of(job: Job, attempt: Attempt | None, runs: Iterable[Ran], now: float
     return Ending(ends=ends, percent=percent, kin=len(longer), ends_by=ends_by)
 
 
+def _by_steps(progress: Progress, left: float, ends_by: float | None, now: float) -> Ending:
+    """Until its last step, or its limit if that comes first."""
+    if ends_by is not None:
+        left = min(left, max(0.0, ends_by - now))
+    ends = Span(low_seconds=left, high_seconds=left)
+    return Ending(
+        ends=ends,
+        percent=None,
+        kin=0,
+        ends_by=ends_by,
+        step=progress.step,
+        until=progress.until,
+    )
+
+
 def _kin(job: Job, runs: Iterable[Ran]) -> list[float]:
-    """Ranked run times of the newest jobs of the same user, name and size."""
+    """Ranked run times of the newest jobs of the same user, name and size that are done."""
     kind = (job.owner, stem_of(job.spec.name), job.spec.shapes[0].gpu_millis)
-    alike = [ran.seconds for ran in runs if (ran.user, ran.stem, ran.shape.gpu_millis) == kind]
+    alike = [
+        ran.seconds
+        for ran in runs
+        if ran.is_done and (ran.user, ran.stem, ran.shape.gpu_millis) == kind
+    ]
     return sorted(alike[-KEPT:])
 
 

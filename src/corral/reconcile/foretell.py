@@ -11,6 +11,7 @@ from corral.domain.forecast import Forecast, Instead, Question, Ran, Span, Told,
 from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobState, StopWhy
+from corral.reconcile.attempts import seen_at
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.ends import holds_seconds
 from corral.reconcile.place import waiting_of
@@ -35,6 +36,7 @@ PATIENCE: Final = 3
 PASSES: Final = 2_000  # of one run
 FIRST_PART: Final = 0.5  # of the time is for what is told, the rest for suggestions
 SOONER: Final = 0.75  # a suggestion is worth it when it starts in this part of the time, or less
+NOW_SECONDS: Final = 1.0  # a start within them is that of the next pass
 MOST_INSTEAD: Final = 3
 OFTEN: Final = 0.25  # of the runs in which a suggestion stops others, from which on it says so
 STOP_SECONDS: Final = (
@@ -69,7 +71,11 @@ def foretell(question: Question, is_within: Callable[[float], bool]) -> Forecast
     starts = _interval(drawn)
     told = told_interval(starts, record)
     told = Interval(low=min(told.low, most), high=min(told.high, most))
-    known = {id for id, one in lives.items() if plays.kin.knows(one.kind, one.ran_seconds)}
+    known = {
+        id
+        for id, one in lives.items()
+        if one.left_seconds is not None or plays.kin.knows(one.kind, one.ran_seconds)
+    }
     return Forecast(
         starts_by=job.starts_by if job.started_at is None else None,
         starts=_span(told),
@@ -233,6 +239,8 @@ def _sooner(
         other_drawn = plays.draw(changed, other, RUNS_INSTEAD, part)
         waits = _waits(other_drawn)
         then = told_interval(_interval(other_drawn), record)
+        if all(one.wait_seconds < NOW_SECONDS and not one.is_cut for one in other_drawn):
+            then = Interval(low=0.0, high=0.0)  # the next pass places it, whatever comes
         is_sooner = then.low <= told.low and then.high <= told.high and then != told
         if is_sooner and quantile(waits, 0.5) <= SOONER * middle_seconds:
             stops = _stops_text(present, other_drawn)
@@ -271,7 +279,11 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
     ]
     lives = {job.id: _life(job, 0.0) for job in waiting}
     lives |= {
-        job.id: _life(job, max(0.0, draft.now.wall - attempt.placed_at))
+        job.id: _life(
+            job,
+            max(0.0, draft.now.wall - attempt.placed_at),
+            _left_seconds(draft, job, attempt),
+        )
         for job, attempt in on_nodes
     }
     of_nodes = OfNodes.of(draft)
@@ -297,7 +309,16 @@ def present_of(draft: Draft) -> tuple[Present, dict[JobId, Life]]:
     return present, lives
 
 
-def _life(job: Job, ran_seconds: float) -> Life:
+def _left_seconds(draft: Draft, job: Job, attempt: Attempt) -> float | None:
+    """Until the last step of its training loop, as its nodes report; None without one."""
+    key = (job.id, attempt.number)
+    seen = [seen_at(draft, node, key) for node in attempt.nodes]
+    beats = [one.progress for one in seen if one is not None and one.progress is not None]
+    newest = max(beats, key=lambda beat: beat.step, default=None)
+    return newest.left_seconds if newest is not None and job.state == JobState.RUNNING else None
+
+
+def _life(job: Job, ran_seconds: float, left_seconds: float | None = None) -> Life:
     """`ran_seconds`: of its newest attempt. A limit is of one attempt, what its kin tell of all."""
     spec, served = job.spec, job.served_seconds
     kind = (job.owner, stem_of(spec.name), spec.shapes[0].gpu_millis)
@@ -306,6 +327,7 @@ def _life(job: Job, ran_seconds: float) -> Life:
         kind=kind,
         ran_seconds=served + ran_seconds,
         limit_seconds=None if limit is None else served + limit,
+        left_seconds=left_seconds,
     )
 
 

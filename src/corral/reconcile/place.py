@@ -153,7 +153,7 @@ def waiting_of(draft: Draft, job: Job, over: frozenset[QueueName], nodes: OfNode
         user=job.owner,
         place=_place_of(job, nodes),
         kin=job.spec.kin,
-        avoid=frozenset(job.failed_on),
+        avoid=job.failed_on,
         likes=_nodes_of_last(draft, job),
         preemptible=job.spec.preemptible,
         holds_seconds=holds_seconds(job.spec),

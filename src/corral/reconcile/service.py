@@ -32,6 +32,12 @@ def attempt_seconds(attempt: Attempt, until: float) -> float:
     return 0.0 if begun is None else max(0.0, until - begun)
 
 
+def ran_by(job: Job, attempt: Attempt, until: float) -> float:
+    """Return the seconds that the job has run by then (wall clock), with this attempt."""
+    begun = attempt.running_at if attempt.running_at is not None else attempt.placed_at
+    return job.ran_seconds + max(0.0, until - begun)
+
+
 def with_all(job: Job, attempt: Attempt, until: float) -> Job:
     """With the whole attempt: the job is over."""
     return replace(job, served_seconds=job.served_seconds + attempt_seconds(attempt, until))

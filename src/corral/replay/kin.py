@@ -32,7 +32,10 @@ class Kin:
             self.add(ran)
 
     def add(self, ran: Ran) -> None:
-        """Learn from one more; it is the newest."""
+        """Learn from one more; it is the newest. One that failed or was cancelled tells nothing of
+        how long others run."""
+        if not ran.is_done:
+            return
         kind = (ran.user, ran.stem, ran.shape.gpu_millis)
         ranked = self._ranked.setdefault(kind, [])
         in_turn = self._in_turn.setdefault(kind, deque())

@@ -22,16 +22,20 @@ from corral.schedule.waiting import Waiting
 HORIZON_SECONDS: Final = 10 * 86_400.0  # so far ahead it is looked; no start by then counts as this
 PAST_SECONDS: Final = 14 * 86_400.0  # so far back a stretch of submissions may begin
 MOST_COMING: Final = 200  # of one run
+STEPS_QUICKER: Final = 0.05  # of what is left by the rate of steps, at most
+STEPS_SPREAD: Final = 0.2  # from the quickest to the slowest: saves, and the end of the program
 PASSES_AT_ONCE: Final = 32  # between two looks at how long it took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """What is known of how long a job runs: its kind, how long it has, and its limit (seconds)."""
+    """What is known of how long a job runs: its kind, how long it has, and its limit (seconds).
+    `left_seconds`: until its last step, by its rate of steps."""
 
     kind: Kind
     ran_seconds: float = 0.0
     limit_seconds: float | None = None
+    left_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +116,17 @@ def _run_times(lives: Mapping[JobId, Life], kin: Kin, luck: _Luck) -> dict[JobId
     kinds = dict.fromkeys(life.kind for life in lives.values())
     common = {kind: luck.roll(kind) for kind in kinds}
     return {
-        id: kin.draw(
-            life.kind, life.ran_seconds, life.limit_seconds, common[life.kind], luck.roll(id)
-        )
-        for id, life in lives.items()
+        id: _run_time(life, kin, common[life.kind], luck.roll(id)) for id, life in lives.items()
     }
+
+
+def _run_time(life: Life, kin: Kin, common: float, chance: float) -> float:
+    """By its steps, which may come a little quicker or slower; else as its kin tell."""
+    if life.left_seconds is None:
+        return kin.draw(life.kind, life.ran_seconds, life.limit_seconds, common, chance)
+    drawn = life.ran_seconds + life.left_seconds * (1 - STEPS_QUICKER + STEPS_SPREAD * chance)
+    limit = life.limit_seconds
+    return drawn if limit is None else max(life.ran_seconds, min(drawn, limit))
 
 
 def _start(
@@ -170,6 +180,8 @@ def _coming(
 
 
 def _seconds(ran: Ran, kin: Kin, chance: float) -> float:
+    if not ran.is_done:
+        return ran.seconds
     return kin.draw((ran.user, ran.stem, ran.shape.gpu_millis), 0.0, None, 0.0, chance)
 
 

@@ -34,20 +34,24 @@ def in_order(
     nodes: int,
     wish: Topology,
     *,
-    avoid: frozenset[NodeId] = frozenset(),
+    avoid: Sequence[NodeId] = (),
     likes: frozenset[NodeId] = frozenset(),
     of_one_type: bool = True,
 ) -> Iterator[list[NodeRoom]]:
     """Ways to place a gang of so many nodes, the best first: rooms in the order to be taken.
 
     `able`: those with room for a part of it, in the order of best fit. `likes`: of equally near
-    ones these go first. `of_one_type`: it has GPUs, and would rather not mix them.
+    ones these go first. `avoid`: where it failed, the newest last. Of nodes that are not clean
+    those come first on which it has not failed, then those on which it failed longest ago.
+    `of_one_type`: it has GPUs, and would rather not mix them.
     """
     if likes:
         able = sorted(able, key=lambda room: room.id not in likes)
-    clean = [room for room in able if not room.suspicion and room.id not in avoid]
+    failed = {id: place for place, id in enumerate(avoid)}
+    clean = [room for room in able if not room.suspicion and room.id not in failed]
     if len(clean) < len(able):
-        others = [room for room in able if room.suspicion or room.id in avoid]
+        others = [room for room in able if room.suspicion or room.id in failed]
+        others.sort(key=lambda room: failed.get(room.id, -1))
         if nodes == 1:
             yield [*clean, *others]
             return

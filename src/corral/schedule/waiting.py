@@ -60,7 +60,7 @@ class Waiting:
     user: UserName = UserName("")  # noqa: B008
     place: PlaceRule = field(default_factory=PlaceRule)
     kin: str = ""
-    avoid: frozenset[NodeId] = frozenset()
+    avoid: tuple[NodeId, ...] = ()  # the newest last
     likes: frozenset[NodeId] = frozenset()
     preemptible: bool = False
     holds_seconds: float | None = None

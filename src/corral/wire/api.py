@@ -212,6 +212,8 @@ class Job(Answer):
     max_duration_seconds: float | None = None
     progress: Progress | None
     held_gpus: float | None = None
+    ran_seconds: float | None = None  # of its attempts that are over
+    running_since: float | None = None  # its newest attempt, while it runs
 
     @classmethod
     def of(
@@ -247,6 +249,7 @@ class Job(Answer):
             array=job.array,
             max_duration_seconds=job.spec.max_duration_seconds,
             progress=Progress.of(progress) if progress else None,
+            ran_seconds=job.ran_seconds,
             **more,
         )
 

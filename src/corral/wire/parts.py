@@ -133,6 +133,7 @@ class Progress(Answer):
     compute_seconds: float
     save_seconds: float
     at: float
+    left_seconds: float | None = None  # until its last step, by its rate of steps
 
     @classmethod
     def of(cls, beat: Beat) -> Self:
@@ -255,14 +256,17 @@ class Span(Answer):
 
 
 class Ending(Answer):
-    """When a running job ends: `ends` as `kin` jobs like it did, `percent` times of 100 (null: too
-    few to say), and by its limit at `ends_by` (null: it has none). `text` is "" without kin."""
+    """When a running job ends: `ends` by its rate of steps (`step` of `until`), else as `kin` jobs
+    like it did, `percent` times of 100 (null: too few to say), and by its limit at `ends_by` (null:
+    it has none). `text` is "" where nothing tells."""
 
     ends: Span | None
     percent: int | None
     kin: int
     ends_by: float | None
     text: str
+    step: int | None = None
+    until: int | None = None
 
     @classmethod
     def of(cls, found: forecasts.Ending) -> Self:
@@ -272,6 +276,8 @@ class Ending(Answer):
             kin=found.kin,
             ends_by=found.ends_by,
             text=str(found),
+            step=found.step,
+            until=found.until,
         )
 
 

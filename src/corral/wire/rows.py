@@ -52,6 +52,8 @@ class JobRow(msgspec.Struct):
     max_duration_seconds: float | None
     progress: Mapping[str, Any] | None
     held_gpus: float | None
+    ran_seconds: float
+    running_since: float | None
 
 
 def job_row(
@@ -62,6 +64,7 @@ def job_row(
     nodes: Sequence[str] = (),
     progress: Beat | None = None,
     held_gpus: float | None = None,
+    running_since: float | None = None,
 ) -> JobRow:
     spec, each = job.spec, job.spec.resources
     return JobRow(
@@ -94,6 +97,8 @@ def job_row(
         spec.max_duration_seconds,
         None if progress is None else dict(zip(_BEAT, _values_of(progress), strict=True)),
         held_gpus,
+        job.ran_seconds,
+        running_since,
     )
 
 

@@ -226,7 +226,9 @@ export interface Ending {
   ends_by: number | null;
   kin: number;
   percent: number | null;
+  step: number | null;
   text: string;
+  until: number | null;
 }
 
 export interface Event {
@@ -442,8 +444,10 @@ export interface Job {
   priority: number;
   progress: Progress | null;
   queue: string;
+  ran_seconds: number | null;
   reason: string;
   reason_code: string;
+  running_since: number | null;
   shape: Shape;
   since: number;
   started_at: number | null;
@@ -487,10 +491,12 @@ export interface JobDetail {
   priority: number;
   progress: Progress | null;
   queue: string;
+  ran_seconds: number | null;
   reason: string;
   reason_code: string;
   receipts: Receipt[];
   run: string | null;
+  running_since: number | null;
   shape: Shape;
   since: number;
   started_at: number | null;
@@ -840,6 +846,7 @@ export interface Progress {
   compute_seconds: number;
   data_seconds: number;
   first_step: number;
+  left_seconds: number | null;
   loss: number | null;
   samples_per_second: number | null;
   save_seconds: number;

@@ -24,6 +24,7 @@ from tests.kube.server import ALL, Rule, Server
 from tests.kube.storage import Change, Storage
 from tests.kube.tls import certificate
 from tests.kube.verbs import Verbs, Where
+from tests.kube.waiting import until
 from tests.kube.watching import Watching
 
 T = TypeVar("T")
@@ -230,25 +231,27 @@ class Cluster:
 
     def kubeconfig(self, token: str = "", namespace: str = NAMESPACE) -> Path:
         """A file that any client reads. https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/"""
-        authority = str(self.place / "ca.pem")
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "tests",
-            "clusters": [
-                {"name": "tests",
-                 "cluster": {"server": self.url, "certificate-authority": authority}}
-            ],
-            "users": [{"name": "me", "user": {"token": token or self.token}}],
-            "contexts": [
-                {"name": "tests",
-                 "context": {"cluster": "tests", "user": "me", "namespace": namespace}}
-            ],
-        }  # fmt: skip
-        file = self.place / f"kubeconfig-{secrets.token_hex(4)}"
-        file.write_text(json.dumps(content))
-        file.chmod(0o600)
-        return file
+        return write_kubeconfig(self.place, self.url, token or self.token, namespace)
+
+    def version(self) -> str:
+        """Of all that was there until now."""
+        return str(self.storage.version)
+
+    def forgotten_version(self) -> str:
+        """One from which no watch can begin any more; called before a change."""
+        version = self.version()
+        self.create("namespaces", {"metadata": {"generateName": "later-"}}, namespace="")
+        self.do(self.storage.compact)
+        return version
+
+    def until_watched(self) -> None:
+        """Until somebody watches."""
+        until(lambda: self.do(lambda: len(self.watching.open)) > 0)
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether pods can run."""
+        return True
 
     def user(self, name: str, rules: tuple[Rule, ...]) -> Path:
         """The kubeconfig of somebody who may do just this."""
@@ -263,6 +266,27 @@ class Cluster:
             ["kubectl", *words], input=stdin, capture_output=True, text=True, check=False,
             timeout=120, env={"KUBECONFIG": str(file), "HOME": str(home), "PATH": "/usr/bin:/bin"},
         )  # fmt: skip
+
+
+def write_kubeconfig(place: Path, url: str, token: str, namespace: str = NAMESPACE) -> Path:
+    """Write one with a new name into the folder, which has the server's ca.pem."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "tests",
+        "clusters": [
+            {"name": "tests",
+             "cluster": {"server": url, "certificate-authority": str(place / "ca.pem")}}
+        ],
+        "users": [{"name": "me", "user": {"token": token}}],
+        "contexts": [
+            {"name": "tests", "context": {"cluster": "tests", "user": "me", "namespace": namespace}}
+        ],
+    }  # fmt: skip
+    file = place / f"kubeconfig-{secrets.token_hex(4)}"
+    file.write_text(json.dumps(content))
+    file.chmod(0o600)
+    return file
 
 
 class _Serving(uvicorn.Server):

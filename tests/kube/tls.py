@@ -26,6 +26,18 @@ def certificate(place: Path) -> Path:
     return place / "cert.pem"
 
 
+def signing_key(place: Path) -> Path:
+    """Writes sa.key, in the form in which an API server reads both its halves."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    file = place / "sa.key"
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    )
+    file.chmod(0o600)
+    return file
+
+
 def _made(
     name: str,
     key: ec.EllipticCurvePublicKey,

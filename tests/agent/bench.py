@@ -18,6 +18,8 @@ from corral.agent.heads import Heads
 from corral.agent.image.keep import Images
 from corral.agent.image.root import ImageRoot
 from corral.agent.known import Known
+from corral.agent.outputs.keep import KeptWorks
+from corral.agent.outputs.serve import OutputServer
 from corral.agent.prepare import Prepare
 from corral.agent.telemetry.senses import Senses
 from corral.domain.attempt import Exit, Save, Seat
@@ -213,6 +215,8 @@ def agent_in(
         send=(sent if sent is not None else []).append,
         clock=lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         senses=senses or without_senses(folder),
+        outputs=OutputServer(folder / "attempts"),
+        kept_works=KeptWorks(attempts=folder / "attempts"),
     )
 
 

@@ -79,7 +79,7 @@ async def test_the_head_is_asked_with_the_nodes_token(tmp_path: Path) -> None:
         ),
     )
     try:
-        assert await prepare.forgotten([JobId("j1"), JobId("j2")]) == ["j2"]
+        assert (await prepare.forgotten([JobId("j1"), JobId("j2")])).forgotten == ["j2"]
     finally:
         prepare.close()
         await head.die()

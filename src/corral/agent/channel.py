@@ -20,6 +20,7 @@ from corral.domain.wanted import Version, Wanted
 from corral.wire.channel import (
     AttachNow,
     Beat,
+    FilesNow,
     Heard,
     Hello,
     SignalNow,
@@ -72,6 +73,8 @@ class Node(Protocol):
     def attach(self, wish: AttachNow) -> None: ...
 
     def signal(self, wish: SignalNow) -> None: ...
+
+    def send_files(self, wish: FilesNow) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,6 +154,8 @@ class Beats:
                     self.node.attach(wish)
                 case SignalNow() as wish:
                     self.node.signal(wish)
+                case FilesNow() as wish:
+                    self.node.send_files(wish)
                 case other:
                     raise ValueError(f"the head sent {type(other).__name__} among the beats")
 

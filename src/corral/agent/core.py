@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import WebSocketException
+from websockets.exceptions import ConnectionClosedOK, WebSocketException
 
 from corral.agent.accounts import Accounts
 from corral.agent.channel import BEATS, Beats
@@ -22,19 +22,21 @@ from corral.agent.lease import overdue
 from corral.agent.leftovers import keep_swept
 from corral.agent.logs import LOGS, LogShipper, Read
 from corral.agent.obey import Obedience, Ranks
+from corral.agent.outputs.keep import KeptWorks
+from corral.agent.outputs.serve import OutputServer
 from corral.agent.prepare import Prepare
 from corral.agent.renewal import Renewal
 from corral.agent.route import address_towards
 from corral.agent.telemetry.senses import Senses
 from corral.domain.errors import CorralError
 from corral.domain.facts import AttemptKey, Phase, Seen
-from corral.domain.ids import BootId
+from corral.domain.ids import BootId, JobId
 from corral.domain.part import is_part
 from corral.domain.resources import Inventory
 from corral.domain.signals import Signal
 from corral.domain.telemetry import NodeSample
 from corral.domain.wanted import Launch, Version, Wanted
-from corral.wire.channel import PROTOCOL, AttachNow, Hello, SignalNow
+from corral.wire.channel import PROTOCOL, AttachNow, FilesNow, Hello, SignalNow
 from corral.wire.environment import of_node
 from corral.wire.node import NodeSettings
 
@@ -44,6 +46,8 @@ PROBE_SECONDS: Final = 60.0
 log = logging.getLogger(__name__)
 
 Look = Callable[[frozenset[int]], Awaitable[Inventory]]
+Carried = TypeVar("Carried", AttachNow, FilesNow)
+Carry = Callable[[Carried, ClientConnection], Awaitable[None]]
 Pump = Callable[[AttachNow, ClientConnection], Awaitable[None]]
 Send = Callable[[SignalNow], None]
 
@@ -69,6 +73,8 @@ class Agent:
     send: Send
     clock: Callable[[], float]
     senses: Senses
+    outputs: OutputServer
+    kept_works: KeptWorks
     inventory_now: Inventory = field(default_factory=Inventory)
     beats: Beats = field(init=False)
     shipper: LogShipper = field(init=False)
@@ -148,7 +154,9 @@ class Agent:
                 if os.geteuid() == 0:  # else all attempts have one account
                     policy, overrun = self.prepare.accounts.policy, self.ranks.overrun
                     parts.create_task(keep_bounded(self.node_dir, policy, overrun))
-                parts.create_task(keep_swept(self.node_dir / "attempts", self.prepare.forgotten))
+                parts.create_task(keep_swept(self.node_dir / "attempts", self._ask_forgotten))
+                if not is_part(self.settings.node):  # whose folders go with it
+                    parts.create_task(self.kept_works.keep())
         finally:
             await self.obedience.close()
             await self.checks.close()
@@ -166,6 +174,13 @@ class Agent:
         if newest != self.inventory_now:
             self.inventory_now = newest
             self.beats.wake()
+
+    async def _ask_forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
+        """Ask the head, which answers with its limits of kept work folders too."""
+        answer = await self.prepare.forgotten(jobs)
+        if answer.work is not None:
+            self.kept_works.limits = answer.work
+        return answer.forgotten
 
     def _accounts_changed(self) -> None:
         """A user was refused, or is no longer: the head places by that."""
@@ -230,19 +245,27 @@ class Agent:
         self.obedience.wanted(wanted)
 
     def attach(self, wish: AttachNow) -> None:
-        task = asyncio.create_task(self._attach(wish))
+        self._carry(wish, self.pump)
+
+    def send_files(self, wish: FilesNow) -> None:
+        self._carry(wish, self.outputs.serve)
+
+    def _carry(self, wish: Carried, carry: Carry[Carried]) -> None:
+        task = asyncio.create_task(self._dial_back(wish, carry))
         self._attached.add(task)
         task.add_done_callback(self._attached.discard)
 
     def signal(self, wish: SignalNow) -> None:
         self.send(wish)
 
-    async def _attach(self, wish: AttachNow) -> None:
+    async def _dial_back(self, wish: Carried, carry: Carry[Carried]) -> None:
         try:
             async with await self.dialler.dial(f"{ATTACH}{wish.session}") as connection:
-                await self.pump(wish, connection)
+                await carry(wish, connection)
+        except ConnectionClosedOK:
+            pass  # the head has all that it needs
         except (CorralError, OSError, ValueError, WebSocketException) as trouble:
-            log.warning("a terminal on %s.%s ended: %s", wish.job, wish.attempt, trouble)
+            log.warning("a connection for %s.%s ended: %s", wish.job, wish.attempt, trouble)
 
     def _drained(self, key: AttemptKey) -> None:
         self.obedience.settle_drained()

@@ -21,6 +21,7 @@ from corral.agent.heads import Heads
 from corral.agent.image.keep import Images
 from corral.agent.known import Known
 from corral.agent.node_boot import boot_id
+from corral.agent.outputs.serve import OutputServer
 from corral.agent.ports import PortBlock
 from corral.agent.prepare import Prepare
 from corral.agent.probe import Probe
@@ -162,6 +163,8 @@ def assemble(
         send=send,
         clock=since_boot,
         senses=Senses(node_dir=node_dir, settings=settings, boot=boot),
+        outputs=OutputServer(node_dir / "attempts"),
+        kept_works=supervisor.kept_works,
     )
 
 

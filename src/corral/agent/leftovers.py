@@ -1,4 +1,4 @@
-"""Work folders that stay behind because saves lie in them, until the head forgets their jobs."""
+"""Work folders that stay behind after their attempts, at most until the head forgets their jobs."""
 
 import asyncio
 import logging

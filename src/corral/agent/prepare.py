@@ -43,6 +43,7 @@ from corral.domain.errors import (
 )
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import JobId
+from corral.domain.kept_work import WorkLimits
 from corral.domain.wanted import Launch
 from corral.wire.proven_http import connection_to
 
@@ -100,7 +101,10 @@ class OwnerAnswer(msgspec.Struct, frozen=True):
 
 
 class ForgottenAnswer(msgspec.Struct, frozen=True):
+    """`work`: limits of kept work folders; a head of an older version sends none."""
+
     forgotten: list[JobId]
+    work: WorkLimits | None = None
 
 
 class _Said(msgspec.Struct, frozen=True):
@@ -214,10 +218,10 @@ class Prepare:
         except (CorralError, OSError) as trouble:
             raise NotStarted(f"the image cannot be kept: {trouble}", infra=True) from trouble
 
-    async def forgotten(self, jobs: Sequence[JobId]) -> Sequence[JobId]:
+    async def forgotten(self, jobs: Sequence[JobId]) -> ForgottenAnswer:
         """Those of them that the head has forgotten. Raises: HeadRefuses, HeadAway, ValueError."""
         text = await self._in_thread(lambda: self._get(f"{FORGOTTEN}{','.join(jobs)}"))
-        return msgspec.json.decode(text, type=ForgottenAnswer).forgotten
+        return msgspec.json.decode(text, type=ForgottenAnswer)
 
     def close(self) -> None:
         for threads in (self._threads, self._image_threads):

@@ -23,6 +23,8 @@ from corral.agent.clocks import wall
 from corral.agent.image.root import ImageRoot
 from corral.agent.kill import kill_node
 from corral.agent.launcher_client import LauncherClient
+from corral.agent.outputs.keep import KeptWorks
+from corral.agent.outputs.record import WORK
 from corral.agent.processes import Process
 from corral.agent.ray_program import outfit
 from corral.agent.shim.apart import TMP
@@ -32,8 +34,9 @@ from corral.agent.supervisor_attempt import Supervised, connect_shim
 from corral.agent.supervisor_spec import folder_of, shim_spec_on
 from corral.domain.errors import Trouble
 from corral.domain.facts import AttemptKey, Seen
-from corral.domain.ids import AttemptNumber, JobId
+from corral.domain.ids import AttemptNumber, JobId, UserName
 from corral.domain.node_policy import NodePolicy
+from corral.domain.part import is_part
 from corral.domain.wanted import Launch, Notice, Stop
 from corral.wire.node import NodeSettings
 from corral.wire.signals import To
@@ -58,6 +61,7 @@ class Supervisor:
         self._launches: dict[AttemptKey, Launch] = {}
         self._launcher = LauncherClient(self._node_dir, self._living_shim)
         self._background: set[asyncio.Task[None]] = set()
+        self.kept_works = KeptWorks(attempts=self._node_dir / "attempts")
 
     async def start(self) -> None:
         """Reach or start the launcher, adopt what runs, read how the rest ended.
@@ -148,17 +152,24 @@ class Supervisor:
     def settle(self, key: AttemptKey) -> None:
         """The head has recorded the end and keeps the logs: the attempt's folder is removed.
 
-        What still runs, stays. So does a save that lies in it: it is all that the next attempt has.
+        What still runs, stays. So does what was written into the work folder, within limits, and
+        a save that lies in it: it is all that the next attempt has. A part keeps saves alone.
         """
         attempt = self._attempts.get(key)
         if attempt is None or not attempt.is_over:
             return
         del self._attempts[key]
-        self._launches.pop(key, None)
+        launch = self._launches.pop(key, None)
         self._in_background(attempt.close())
-        work = attempt.folder / "work"
-        saves = attempt.seen.saves
-        if not any(Path(save.path).is_relative_to(work) for save in saves if not save.quarantined):
+        work = attempt.folder / WORK
+        saves = [Path(save.path) for save in attempt.seen.saves if not save.quarantined]
+        has_saves = any(path.is_relative_to(work) for path in saves)
+        stays = has_saves
+        if launch is not None and not is_part(self._settings.node):
+            stays = self.kept_works.settle(
+                attempt.folder, UserName(launch.owner), has_saves=has_saves
+            )
+        if not stays:
             self._remove(attempt.folder)
             return
         for name in (journal.FILE, LAUNCH, SOCKET, PID_FILE):
@@ -166,6 +177,8 @@ class Supervisor:
                 (attempt.folder / name).unlink(missing_ok=True)
         for name in ("logs", TMP, outfit.FOLDER):
             self._remove(attempt.folder / name)
+        if not is_part(self._settings.node):
+            self._in_background(asyncio.to_thread(self.kept_works.sift, attempt.folder))
 
     def refuse(self, key: AttemptKey, why: str, infra: bool, of: str = "") -> None:
         """Say that the attempt could not be started here, until it is settled.

@@ -11,7 +11,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from corral.api.auth import caller_of
 from corral.api.logs import LogKeeper
-from corral.api.taking import Taking, Talk, recorded
+from corral.api.taking import Taking, Talk, Wish, recorded
 from corral.api.trust import ranks_of
 from corral.api.words import word_frame
 from corral.control import Control
@@ -27,6 +27,7 @@ from corral.wire.channel import (
     PROTOCOL,
     AttachNow,
     Beat,
+    FilesNow,
     Heard,
     Hello,
     LogAt,
@@ -104,8 +105,8 @@ class Channels:
     def is_connected(self, node: NodeId) -> bool:
         return node in self._talks
 
-    def attach(self, node: NodeId, wish: AttachNow) -> bool:
-        """Ask the node's agent for a terminal, or its part's; False when none is connected."""
+    def attach(self, node: NodeId, wish: AttachNow | FilesNow) -> bool:
+        """Ask the node's agent to dial, or its part's; False when none is connected."""
         return not self._ask([node], wish)
 
     def signal(self, nodes: Collection[NodeId], wish: SignalNow) -> Sequence[NodeId]:
@@ -113,7 +114,7 @@ class Channels:
         does, and those that are not are the answer."""
         return self._ask(nodes, wish)
 
-    def _ask(self, nodes: Collection[NodeId], wish: AttachNow | SignalNow) -> Sequence[NodeId]:
+    def _ask(self, nodes: Collection[NodeId], wish: Wish) -> Sequence[NodeId]:
         key = (wish.job, wish.attempt)
         talks = {
             node: self._talks.get(part_of(node, key)) or self._talks.get(node) for node in nodes

@@ -24,6 +24,7 @@ from corral.api import (
     login,
     metrics,
     oidc,
+    outputs,
     people,
     plans,
     queues,
@@ -37,6 +38,7 @@ from corral.api import series as curves
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.auth import hosts_of
+from corral.api.dialled import DialledSessions
 from corral.api.disk import DiskGuard
 from corral.api.failed_log_ins import FailedLogIns
 from corral.api.gate import Gate
@@ -44,6 +46,7 @@ from corral.api.house import House, house_of
 from corral.api.job_tokens import Tokens
 from corral.api.log_quota import LogQuota
 from corral.api.logs import LogKeeper
+from corral.api.output_desk import OutputDesk
 from corral.api.pending_log_ins import PendingLogIns
 from corral.api.proofs import Proofs
 from corral.api.quotas import QuotaDesk
@@ -88,6 +91,7 @@ def create_app(
     app.router.routes += _routes()  # not included as routers: rights are looked up in one list
     failed = FailedLogIns(store=control.store, clock=control.clock)
     log_quota = _log_quota(control, settings)
+    sessions = DialledSessions()
     app.state.house = House(
         rates=Rates(user_requests=settings.limits.user_requests, clock=control.clock.monotonic),
         failed_log_ins=failed,
@@ -101,13 +105,20 @@ def create_app(
         keeper=log_quota.keeper,
         log_quota=log_quota,
         snapshots=Snapshots(settings.snapshots, most_bytes=settings.snapshot_bytes),
-        terminals=Terminals(channels),
+        terminals=Terminals(channels, sessions),
+        sessions=sessions,
+        outputs=OutputDesk(channels, sessions, control),
         quotas=QuotaDesk(control=control, cluster=settings.limits.quotas, logs=log_quota.used),
         disk=_disk_guard(control, settings),
         series=series,
         alerting=alerting,
         planner=planner,
     )
+    _add_gate(app, control, settings, failed)
+    return app
+
+
+def _add_gate(app: FastAPI, control: Control, settings: ApiSettings, failed: FailedLogIns) -> None:
     app.add_middleware(
         Gate,
         control=control,
@@ -122,7 +133,6 @@ def create_app(
         rates=app.state.house.rates,
         talks={BEATS: beats, LOGS: logs},
     )
-    return app
 
 
 def _handle_errors(app: FastAPI) -> None:
@@ -168,6 +178,7 @@ def _routes() -> list[BaseRoute]:
         *curves.router.routes,
         *gpus.router.routes,
         *alerts.router.routes,
+        *outputs.router.routes,
         *reports.router.routes,
         WebSocketRoute("/v1/jobs/{job}/attach", attach),
         WebSocketRoute(BEATS, beats),
@@ -197,4 +208,4 @@ async def attach(socket: WebSocket) -> None:
 
 
 async def agent_attach(socket: WebSocket) -> None:
-    await house_of(socket).terminals.agent(socket)
+    await house_of(socket).sessions.agent(socket)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from fastapi import Query
@@ -11,17 +10,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from corral.api.agents import Channels, frame_of
 from corral.api.auth import caller_of
+from corral.api.dialled import DialledSession, DialledSessions
 from corral.api.errors import RequestInvalid
 from corral.api.names import find_job
 from corral.control import Control
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
 from corral.domain.job import Job
-from corral.domain.part import part_of
 from corral.domain.ranks import ranks_on
 from corral.wire.channel import AttachNow, exit_code_of
 
-AGENT_SECONDS: Final = 30.0
 MOST_COMMAND: Final = 4000  # characters: it is a part of an address
 LAST_SECONDS: Final = 2.0  # a side that can no longer be sent to may still say how it ended
 
@@ -38,21 +36,10 @@ class Terminal(BaseModel):
     command: Annotated[str, Query(max_length=MOST_COMMAND)] = ""
 
 
-@dataclass(slots=True, kw_only=True)
-class Session:
-    """A terminal that its node's agent is to dial, or the attempt's part on a lent node. `over` is
-    set when the person has left."""
-
-    node: NodeId
-    agents: tuple[NodeId, ...]
-    agent: "asyncio.Future[WebSocket]"
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class Terminals:
-    def __init__(self, channels: Channels) -> None:
+    def __init__(self, channels: Channels, sessions: DialledSessions) -> None:
         self._channels = channels
-        self._sessions: dict[str, Session] = {}
+        self._sessions = sessions
 
     async def person(self, socket: WebSocket, control: Control) -> None:
         """Bridge a person to a rank.
@@ -69,20 +56,14 @@ class Terminals:
         entry = caller.entry(control.clock.wall(), on=job.id, detail=detail)
         await control.store.record(entry)
         id = control.clock.fresh_id()
-        agents = (node, part_of(node, (job.id, job.attempt)))
-        session = Session(
-            node=node, agents=agents, agent=asyncio.get_running_loop().create_future()
-        )
-        self._sessions[id] = session
-        try:
+        with self._sessions.opened(id, node, (job.id, job.attempt)) as session:
             agent = await self._dialled(session, id, job, asked)
             await socket.accept()
             await _bridge(socket, agent)
-        finally:
-            session.over.set()
-            del self._sessions[id]
 
-    async def _dialled(self, session: Session, id: str, job: Job, asked: Terminal) -> WebSocket:
+    async def _dialled(
+        self, session: DialledSession, id: str, job: Job, asked: Terminal
+    ) -> WebSocket:
         wish = AttachNow(
             session=id,
             job=job.id,
@@ -93,24 +74,10 @@ class Terminals:
             columns=asked.columns,
             command=asked.command,
         )
-        again = f"run: corral node show {session.node}"
         if not self._channels.attach(session.node, wish):
-            raise Conflict(f"node {session.node} is not connected now", hint=again)
-        try:
-            async with asyncio.timeout(AGENT_SECONDS):
-                return await session.agent
-        except TimeoutError:
-            raise Conflict(f"node {session.node} gave no terminal", hint=again) from None
-
-    async def agent(self, socket: WebSocket) -> None:
-        """The agent's side. Raises, before the socket is accepted: NotFound."""
-        session = self._sessions.get(socket.path_params["session"])
-        mine = session is not None and caller_of(socket).node in session.agents
-        if session is None or not mine or session.agent.done():
-            raise NotFound("session", "of this id")
-        await socket.accept()
-        session.agent.set_result(socket)
-        await session.over.wait()
+            hint = f"run: corral node show {session.node}"
+            raise Conflict(f"node {session.node} is not connected now", hint=hint)
+        return await session.dialled("terminal")
 
 
 def _asked(socket: WebSocket) -> Terminal:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query
@@ -230,7 +231,8 @@ async def agent_forgotten(
     house: Within, jobs: Annotated[str, Query(max_length=10_000)] = ""
 ) -> JSONResponse:
     """{"forgotten": [id]}: which of the jobs, whose ids are joined by commas, are not kept any
-    more: what a node still has of them may go."""
+    more: what a node still has of them may go; and {"work": limits of the rest}."""
     world = house.control.world
     asked = [JobId(one) for one in jobs.split(",")]
-    return JSONResponse({"forgotten": [job for job in asked if world.forgot(job)]})
+    forgotten = [job for job in asked if world.forgot(job)]
+    return JSONResponse({"forgotten": forgotten, "work": asdict(house.settings.work)})

@@ -36,6 +36,7 @@ STATUS: Final[Mapping[str, int]] = {
     "no_such_index": 404,
     "conflict": 409,
     "forgotten": 410,
+    "output_absent": 404,
     "too_slow": 408,
     "too_large": 413,
     "unsupported": 422,

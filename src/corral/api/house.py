@@ -11,6 +11,7 @@ from corral.api import streams
 from corral.api.agents import Channels
 from corral.api.attach import Terminals
 from corral.api.auth import Caller
+from corral.api.dialled import DialledSessions
 from corral.api.disk import DiskGuard
 from corral.api.errors import RequestInvalid
 from corral.api.failed_log_ins import FailedLogIns
@@ -18,6 +19,7 @@ from corral.api.log_parts import SearchLine
 from corral.api.log_quota import LogQuota
 from corral.api.login_links import Links
 from corral.api.logs import LogKeeper
+from corral.api.output_desk import OutputDesk
 from corral.api.owners import OwnerNumbers
 from corral.api.pending_log_ins import PendingLogIns
 from corral.api.quotas import QuotaDesk
@@ -46,6 +48,8 @@ class House:
     log_quota: LogQuota
     snapshots: Snapshots
     terminals: Terminals
+    sessions: DialledSessions
+    outputs: OutputDesk
     quotas: QuotaDesk
     disk: DiskGuard
     pending_log_ins: PendingLogIns

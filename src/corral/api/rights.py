@@ -87,6 +87,8 @@ RIGHTS: Final[Mapping[Key, Right]] = {
         )
         for part in ("range", "search", "file")
     },
+    ("GET", "/v1/jobs/{job}/outputs"): Right(VIEWERS, OPERATORS, "output.list", jobs=Reach.JOB),
+    ("GET", "/v1/jobs/{job}/files"): Right(VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS, jobs=Reach.JOB),
     ("WS", "/v1/jobs/{job}/attach"): Right(USERS, ADMINS, "job.attach", jobs=Reach.SELF),
     **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS, jobs=Reach.OWNER) for kind in ASKS},

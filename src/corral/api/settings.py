@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from corral.api.disk import Room, room_of
 from corral.domain.ids import NodeId
+from corral.domain.kept_work import WorkLimits
 from corral.domain.leadership import HeadNow
 from corral.domain.people import AuditEntry, User
 from corral.domain.quota import ClusterLimits
@@ -81,6 +82,7 @@ class ApiSettings:
     token_seconds: float = 30 * DAY_SECONDS  # of a token that is made without an end of its own
     operators_add_machines: bool = False  # a machine is given the secrets of the jobs placed on it
     log_bytes: int = 64 * MEGABYTE  # of one rank
+    work: WorkLimits = field(default_factory=WorkLimits)  # of kept work folders
     limits: ClusterLimits = field(default_factory=ClusterLimits)
     disk_room: Callable[[Path], Room] = room_of
 

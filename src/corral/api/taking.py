@@ -27,13 +27,14 @@ from corral.domain.signals import Signal
 from corral.domain.wanted import Version
 from corral.ports.log import Log
 from corral.wire.bounded import Dropped
-from corral.wire.channel import AttachNow, Beat, SignalNow
+from corral.wire.channel import AttachNow, Beat, FilesNow, SignalNow
 
 log = Log("corral.agents")
 
 TOO_FAST: Final = "more than one node may send in this time"
 SEE_LOG: Final = "the log of the job's first rank on the node says why"
 MOST_LABELS: Final = 5  # that an event names
+Wish = AttachNow | SignalNow | FilesNow
 MOST_PACES: Final = 16_384  # of nodes and parts; the oldest go first
 
 
@@ -50,7 +51,7 @@ class Talk:
     has: Version | None = None
     told: Version | None = None
     told_at: float = 0.0
-    wishes: list[AttachNow | SignalNow] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     pace: Pace = field(default_factory=Pace)
     heads: tuple[str, ...] = ()  # that it was told of

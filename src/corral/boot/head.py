@@ -33,6 +33,7 @@ from corral.boot.directory_tokens import DirectoryToken, keep_fresh
 from corral.boot.engines import build_engine, invitation, needs_of, own_nodes
 from corral.boot.key_rotation import Keys
 from corral.boot.leading import Term, Turns
+from corral.boot.limit_settings import work_limits
 from corral.boot.limits import (
     GIVEN_BACK_SECONDS,
     connection_limits,
@@ -243,6 +244,7 @@ async def serve(place: ClusterDir, settings: ClusterSettings, hide: Callable[[st
                 token_seconds=settings.token_days * DAY_SECONDS,
                 operators_add_machines=settings.operators_add_machines,
                 limits=settings.limits,
+                work=work_limits(settings.keep_work_days, settings.keep_work_size),
             )
             front = Front()
             turns, here = turns_of(place, settings, store, clock, about, front, beside)

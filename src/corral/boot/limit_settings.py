@@ -5,8 +5,11 @@ from ipaddress import ip_network
 from typing import Final
 
 from corral.domain.errors import SpecInvalid
+from corral.domain.kept_work import WorkLimits
+from corral.domain.units import bytes_of
 
 MOST_RATE: Final = 1_000_000.0
+MOST_WORK_DAYS: Final = 3_650.0
 
 
 def check_limits(user_requests: float, plan_seconds: float, proxies: Iterable[str]) -> None:
@@ -31,3 +34,20 @@ def check_network(text: str) -> None:
             f"--trusted-proxy {text[:60]} is not an address or a network: {error}",
             hint="for example: corral up --trusted-proxy 10.0.0.5 --trusted-proxy 10.1.0.0/16",
         ) from None
+
+
+def work_limits(days: float, size: str) -> WorkLimits:
+    """Return the limits of kept work folders. Raises: SpecInvalid."""
+    try:
+        user_bytes = bytes_of(size)
+    except ValueError as error:
+        raise SpecInvalid(
+            f"--keep-work-size {size[:60]}: {error}",
+            hint="for example: corral up --keep-work-size 50GB; 0GB keeps none",
+        ) from None
+    if not 0 <= days <= MOST_WORK_DAYS:
+        raise SpecInvalid(
+            f"work folders cannot be kept for {days:g} days",
+            hint=f"0 to {MOST_WORK_DAYS:,.0f} days: corral up --keep-work-days 7",
+        )
+    return WorkLimits(days=days, user_bytes=user_bytes)

@@ -13,7 +13,7 @@ from socket import gethostname
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from corral.boot.limit_settings import check_limits
+from corral.boot.limit_settings import check_limits, work_limits
 from corral.domain.errors import Conflict, Refusal, SpecInvalid
 from corral.domain.node_policy import NodePolicy, policy_with
 from corral.domain.people import NODE_TOKEN_SECONDS
@@ -152,6 +152,8 @@ class ClusterSettings:
     reboot_seconds: float = 30.0
     keep_days: float = 30.0
     keep_jobs: int = 50_000
+    keep_work_days: float = 7.0
+    keep_work_size: str = "50GB"  # of each user on a node
     quotas: tuple[str, ...] = ()  # QUOTA=LIMIT, of each user that has no limit of their own
     disk_reserve: str | None = None  # that stays free for the head; None: a part of the disk
     monitoring: bool = False
@@ -219,6 +221,7 @@ class ClusterSettings:
                 hint=f"up to {MOST_DAYS:,} days and at least 1 job: corral up --keep-days 30",
             )
         ClusterLimits.of(self.quotas, self.disk_reserve)  # it refuses what is none
+        work_limits(self.keep_work_days, self.keep_work_size)
         if self.health not in MODES:
             raise SpecInvalid(
                 f"--health {self.health[:60]}: the health of nodes is one of {', '.join(MODES)}",
@@ -317,15 +320,13 @@ def syslog_target(address: str) -> tuple[str, int] | str:
 
     Raises: SpecInvalid.
     """
-    try:
+    with suppress(ValueError):  # of a port
         found = urlsplit(address)
         if found.scheme == "unix" and found.path.startswith("/") and not found.netloc:
             return found.path
         plain = not (found.path or found.query or found.fragment or found.username)
         if found.scheme == "udp" and found.hostname and plain:
             return found.hostname, found.port or SYSLOG_PORT
-    except ValueError:  # of a port
-        pass
     raise SpecInvalid(
         f"--audit-syslog {address[:200]} is not an address of a syslog",
         hint="write: --audit-syslog udp://log.example.org:514, or --audit-syslog unix:/dev/log",

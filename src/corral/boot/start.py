@@ -29,6 +29,14 @@ class StartFailed(Trouble):
     code = "start_failed"
 
 
+def current_directory() -> str | None:
+    """Return the directory of the command; None where it was removed."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return None
+
+
 def head_runs(place: ClusterDir) -> bool:
     """Whether a living process holds the head's lock."""
     try:

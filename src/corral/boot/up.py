@@ -23,6 +23,7 @@ from corral.boot.settings import (
 )
 from corral.boot.start import (
     StartFailed,
+    current_directory,
     head_runs,
     last_lines,
     logged_bytes,
@@ -78,6 +79,8 @@ class Asked:
     reboot_seconds: float | None = None
     keep_days: float | None = None
     keep_jobs: int | None = None
+    keep_work_days: float | None = None
+    keep_work_size: str | None = None
     quotas: tuple[str, ...] | None = None
     disk_reserve: str | None = None
     monitoring: bool | None = None
@@ -276,14 +279,6 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
             _put_back(before)
         raise
     return start
-
-
-def current_directory() -> str | None:
-    """Return the directory of the command; None where it was removed."""
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:
-        return None
 
 
 def _content(path: Path) -> str | None:

@@ -9,6 +9,7 @@ from corral.cli import failure
 from corral.cli.common import MOST_ROWS, Common
 from corral.cli.lines import Lines
 from corral.cli.output import note, print_json
+from corral.cli.outputs import note_outputs
 from corral.domain.errors import CorralError
 from corral.domain.units import duration_text
 
@@ -36,7 +37,10 @@ def follow_one(client: "Client", job: "api.Job", common: Common) -> int:
     except KeyboardInterrupt:
         _still_running([job])
         raise
-    return tell_end(ended, common)
+    code = tell_end(ended, common)
+    if not common.json:
+        note_outputs(client, job.id)
+    return code
 
 
 def follow_many(client: "Client", jobs: "Sequence[api.Job]", common: Common) -> int:

@@ -20,6 +20,7 @@ from corral.cli.output import (
     state,
     table,
 )
+from corral.cli.outputs import outputs_text
 from corral.cli.plan import forms_text, limit_text, place_text, seat_text, signal_text
 from corral.cli.row import ends_text, time_of
 from corral.cli.several import change_each
@@ -41,13 +42,14 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
     """
     with common.client() as client:
         found = arrays.found(client, job, client.job)
+        written = outputs_text(client, found)
     if isinstance(found, list):
         arrays.show_array(found, SystemClock().wall(), common)
         return
     if common.json:
         print_json(found)
         return
-    show_pairs(_about(found))
+    show_pairs([*_about(found), ("outputs", written)])
     _show_attempts(found.attempts, SystemClock().wall())
     _show_receipts(found.receipts)
     if found.checkpoints:
@@ -59,12 +61,11 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
     beat = job.progress
     of = f" of {beat.until}" if beat and beat.until else ""
     loss = f", loss {beat.loss:.4f}" if beat and beat.loss is not None else ""
-    code = "" if job.exit_code is None else str(job.exit_code)
     return [
         ("job", f"{job.name} ({job.id})"),
         ("state", state(job.state)),
         ("reason", job.reason),
-        ("exit code", code),
+        ("exit code", "" if job.exit_code is None else str(job.exit_code)),
         ("owner", f"{job.owner}, queue {job.queue}, priority {job.priority}"),
         ("starts from", f"the save {job.origin}" if job.origin else ""),
         ("asks for", forms_text(job.forms, job.shape)),

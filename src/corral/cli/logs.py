@@ -10,6 +10,7 @@ from corral.cli.common import Common, Count, Ordinal
 from corral.cli.failure import Usage
 from corral.cli.lines import Lines
 from corral.cli.output import note, print_json_line
+from corral.cli.outputs import note_outputs
 
 if TYPE_CHECKING:
     from corral.client import Client
@@ -66,6 +67,8 @@ def logs(
             else:
                 lines.write(piece)
         lines.finish()
+        if not common.json and found.attempt and (follow or found.is_over):
+            note_outputs(client, found.id)
     if found.attempt == 0 and not follow:
         note(f"{found.name} is {found.state}, it has not run yet; see: corral why {found.id}")
 

@@ -160,6 +160,8 @@ COMMANDS: Final = (
     Command("show", "jobs:show", "Show one job: attempts, receipts, checkpoints."),
     Command("why", "jobs:why", "Say why a job is where it is, and what would change it."),
     Command("logs", "logs:logs", "Print what the ranks printed."),
+    Command("outputs", "outputs:outputs", "List the files that a job wrote."),
+    Command("cp", "outputs:cp", "Copy what a job wrote to this machine."),
     Command("attach", "attach:attach", "Open a shell beside a rank, or its standard input."),
     Command("stop", "jobs:stop", "Cancel jobs, or send them a signal.", alias="cancel"),
     Command("suspend", "jobs:suspend", "Save, stop and keep jobs for later."),

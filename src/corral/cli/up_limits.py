@@ -27,7 +27,27 @@ class Limits(Bounds):
         ),
     ] = None
 
+    keep_work_days: Annotated[
+        float | None,
+        Parameter(
+            name="--keep-work-days",
+            help="Days for which nodes keep what an attempt wrote into its work folder (7).",
+        ),
+    ] = None
+    keep_work_size: Annotated[
+        str | None,
+        Parameter(
+            name="--keep-work-size",
+            help="Size of all kept work folders of one user on a node; the oldest go first (50GB).",
+        ),
+    ] = None
+
     @property
     def limits(self) -> dict[str, Any]:
         """As boot's Asked has them."""
-        return {"user_requests": self.user_requests, "plan_seconds": self.plan_seconds}
+        return {
+            "user_requests": self.user_requests,
+            "plan_seconds": self.plan_seconds,
+            "keep_work_days": self.keep_work_days,
+            "keep_work_size": self.keep_work_size,
+        }

@@ -14,6 +14,7 @@ from corral.client.calls import Call, Stream
 from corral.client.check_calls import AsyncChecks
 from corral.client.job_change_calls import AsyncJobChanges
 from corral.client.node_calls import AsyncNodes
+from corral.client.output_calls import AsyncOutputs
 from corral.client.people_calls import AsyncPeople
 from corral.client.proving import async_http_client, was_refused
 from corral.client.request import (
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights):
+class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSights, AsyncOutputs):
     """One cluster, from asyncio. Arguments and errors as for `Client`."""
 
     def __init__(

@@ -13,6 +13,7 @@ from corral.client.calls import Call, Stream
 from corral.client.check_calls import SyncChecks
 from corral.client.job_change_calls import SyncJobChanges
 from corral.client.node_calls import SyncNodes
+from corral.client.output_calls import SyncOutputs
 from corral.client.people_calls import SyncPeople
 from corral.client.proving import http_client, was_refused
 from corral.client.request import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights):
+class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, SyncOutputs):
     """One cluster. Without arguments: CORRAL_URL and CORRAL_TOKEN, else the head of `dir`
     (CORRAL_DIR, ~/.corral).
 

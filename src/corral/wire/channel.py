@@ -96,6 +96,16 @@ class SignalNow(msgspec.Struct, tag="signal", frozen=True, kw_only=True):
     to: To = "ranks"
 
 
+class FilesNow(msgspec.Struct, tag="files", frozen=True, kw_only=True):
+    """Somebody wants the list of an attempt's outputs (`path` None), or one of them as a tar: dial
+    `/v1/agents/attach/{session}` and send frames of `wire.outputs`."""
+
+    session: str
+    job: JobId
+    attempt: AttemptNumber
+    path: str | None = None
+
+
 class LogChunk(msgspec.Struct, tag="chunk", frozen=True, kw_only=True):
     """Bytes of one rank's log from `offset` on. A gap before it was dropped by the cap."""
 
@@ -117,4 +127,6 @@ class LogAt(msgspec.Struct, tag="at", frozen=True, kw_only=True):
 
 encode: Final = msgspec.msgpack.Encoder().encode
 from_agent: Final = msgspec.msgpack.Decoder(Hello | Beat | LogChunk).decode
-from_head: Final = msgspec.msgpack.Decoder(Heard | WantedNow | AttachNow | SignalNow | LogAt).decode
+from_head: Final = msgspec.msgpack.Decoder(
+    Heard | WantedNow | AttachNow | SignalNow | FilesNow | LogAt
+).decode

@@ -716,6 +716,17 @@ export interface NodeLabels {
   labels: Record<string, string | null>;
 }
 
+export interface NodeOutputs {
+  bytes: number;
+  count: number;
+  files: OutputFile[];
+  is_kept: boolean;
+  is_whole: boolean;
+  node: string;
+  ranks: number[];
+  trouble: string;
+}
+
 export interface NodeSample {
   at: number;
   clock_offset_seconds: number | null;
@@ -749,6 +760,20 @@ export interface OneHead {
   name: string;
   silent_seconds: number;
   url: string;
+}
+
+export interface OutputFile {
+  bytes: number;
+  modified_at: number;
+  path: string;
+}
+
+export interface Outputs {
+  attempt: number;
+  job: string;
+  kept_until: number | null;
+  name: string;
+  nodes: NodeOutputs[];
 }
 
 export interface PendingLogIn {

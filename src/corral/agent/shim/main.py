@@ -20,6 +20,7 @@ from corral.agent.clocks import wall
 from corral.agent.journal import FILE, Journal
 from corral.agent.processes import Process, myself
 from corral.agent.shim.apart import Apart
+from corral.agent.shim.begun import record_begin
 from corral.agent.shim.inside import inside_of
 from corral.agent.shim.ledger import reserve_bytes
 from corral.agent.shim.life import Life
@@ -104,6 +105,7 @@ def _life(spec: ShimSpec, loop: Loop, journal: Journal) -> Life:
         (folder / "logs").chmod(0o700)
         for one in (spec.work, *([spec.beside] if spec.beside else [])):
             _give(Path(one), user)
+    record_begin(spec.folder, spec.work)
     view = containment.settle(group)
     return Life(
         spec, loop, journal, group, logs, user, inside_of(spec.image, view if spec.apart else None)

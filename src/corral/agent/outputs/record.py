@@ -1,0 +1,64 @@
+"""Record of an attempt's work folder, in the attempt's folder: `work.json`."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.domain.ids import UserName
+from corral.domain.kept_work import KeptWork
+
+RECORD: Final = "work.json"
+WORK: Final = "work"
+
+
+class WorkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Record of one work folder.
+
+    Args:
+        since_ns: files changed before it came with the workdir; 0 where there were none.
+        owner: user of the job, once the attempt is settled.
+        ended_at: when it was settled; None before.
+        has_saves: recorded saves lie in it, so it stays until the job is forgotten.
+        bytes: size of what is kept.
+        is_kept: what came with the workdir was removed, and files are left.
+    """
+
+    since_ns: int = 0
+    owner: UserName = UserName("")
+    ended_at: float | None = None
+    has_saves: bool = False
+    bytes: int = 0
+    is_kept: bool = False
+
+
+def read_record(folder: Path) -> WorkRecord:
+    """Return the record of an attempt's folder; an empty one where there is none that reads."""
+    try:
+        return msgspec.json.decode((folder / RECORD).read_bytes(), type=WorkRecord)
+    except (OSError, ValueError):
+        return WorkRecord()
+
+
+def write_record(folder: Path, record: WorkRecord) -> None:
+    """Raises: OSError."""
+    fresh = folder / f".{RECORD}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(record))
+    fresh.rename(folder / RECORD)
+
+
+def kept_work_of(folder: Path) -> KeptWork | None:
+    """Return what limits of kept work need to know; None where it is not kept by them."""
+    record = read_record(folder)
+    if record.ended_at is None or not record.is_kept:
+        return None
+    return KeptWork(
+        name=folder.name,
+        owner=record.owner,
+        ended_at=record.ended_at,
+        bytes=record.bytes,
+        has_saves=record.has_saves,
+    )

@@ -1,0 +1,116 @@
+"""Looking at a work folder without following a link or leaving it.
+
+Ranks own the folder and may change it at any moment, so each step is taken from an open folder.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from corral.domain.outputs import MOST_LISTED, Listing, OutputFile
+
+MOST_WALKED: Final = 200_000
+WALK_SECONDS: Final = 20.0
+DEEPEST: Final = 100
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, link or folder. `parent` is the open folder that it lies in."""
+
+    path: str
+    name: str
+    parent: int
+    status: os.stat_result
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.status.st_mode)
+
+    def is_changed(self, since_ns: int) -> bool:
+        """Return whether it was made or changed since. No program sets a change time back."""
+        return self.status.st_ctime_ns >= since_ns
+
+
+def walk(folder: int, path: str = "", depth: int = 0) -> Iterator[Entry]:
+    """Iterate all below the open folder, each folder after its content. What vanishes is passed."""
+    with suppress(OSError), os.scandir(folder) as found:
+        for one in found:
+            with suppress(OSError):
+                status = os.stat(one.name, dir_fd=folder, follow_symlinks=False)
+                entry = Entry(f"{path}{one.name}", one.name, folder, status)
+                if entry.is_folder and depth < DEEPEST:
+                    yield from _walk_inner(entry, depth)
+                yield entry
+
+
+def _walk_inner(entry: Entry, depth: int) -> Iterator[Entry]:
+    inner = os.open(entry.name, FOLDER, dir_fd=entry.parent)
+    try:
+        yield from walk(inner, f"{entry.path}/", depth + 1)
+    finally:
+        os.close(inner)
+
+
+def list_written(work: Path, since_ns: int) -> Listing:
+    """Return the files of the folder that its attempt wrote. Raises: OSError."""
+    files: list[OutputFile] = []
+    count = size = 0
+    deadline = time.monotonic() + WALK_SECONDS
+    folder = os.open(work, FOLDER)
+    is_whole = True
+    try:
+        for number, entry in enumerate(walk(folder)):
+            if number >= MOST_WALKED or time.monotonic() > deadline:
+                is_whole = False
+                break
+            if entry.is_file and entry.is_changed(since_ns):
+                count += 1
+                size += entry.status.st_size
+                if len(files) < MOST_LISTED:
+                    name = entry.path.encode(errors="replace").decode()
+                    files.append(OutputFile(name, entry.status.st_size, entry.status.st_mtime))
+    finally:
+        os.close(folder)
+    files.sort()
+    return Listing(files=tuple(files), count=count, bytes=size, is_whole=is_whole)
+
+
+def has_files(work: Path) -> bool:
+    """Return whether anything lies in the folder. Raises: OSError."""
+    with os.scandir(work) as entries:
+        return next(islice(entries, 1), None) is not None
+
+
+def sift(work: Path, since_ns: int) -> int | None:
+    """Remove what came with the workdir and was not changed, and folders that are empty then.
+
+    Returns: the bytes of what is left on the disk; None where no file is left.
+    Raises: OSError.
+    """
+    taken = left = 0
+    folder = os.open(work, FOLDER)
+    try:
+        for entry in walk(folder):
+            with suppress(OSError):
+                if entry.is_folder:
+                    os.rmdir(entry.name, dir_fd=entry.parent)
+                elif not entry.is_changed(since_ns):
+                    os.unlink(entry.name, dir_fd=entry.parent)
+                elif entry.is_file:
+                    left += 1
+                    taken += entry.status.st_blocks * 512
+    finally:
+        os.close(folder)
+    return taken if left else None

@@ -1,0 +1,151 @@
+"""Outputs of attempts, through the head: asked of the nodes' agents and passed on as they come."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from corral.api.agents import Channels, frame_of
+from corral.api.dialled import DialledSessions
+from corral.api.errors import TooMany
+from corral.control import Control
+from corral.domain.errors import Conflict, Refusal, Trouble
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import NodeId, UserName
+from corral.domain.outputs import Listing
+from corral.wire.channel import FilesNow
+from corral.wire.outputs import DATA, END, decode_end, decode_listing
+
+LIST_SECONDS: Final = 5.0
+STALLED_SECONDS: Final = 60.0  # without a frame
+MOST_LISTING_BYTES: Final = 4 * 1024**2
+MOST_OF_USER: Final = 4  # transfers at once
+MOST_OF_ALL: Final = 32
+
+
+class OutputAbsent(Refusal):
+    """The node has no such file, or keeps nothing of the attempt any more."""
+
+    code = "output_absent"
+
+
+class CutShort(Trouble):
+    """The node's agent hung up before all was sent."""
+
+    code = "cut_short"
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A tar stream on its way. `ended` is called once."""
+
+    pieces: AsyncGenerator[bytes, None]
+    ended: Callable[[], None]
+    first: bytes = b""
+
+    async def body(self) -> AsyncIterator[bytes]:
+        yield self.first
+        async for piece in self.pieces:
+            yield piece
+
+    async def close(self) -> None:
+        """Let go of the agent, wherever the stream is."""
+        await self.pieces.aclose()
+        self.ended()
+
+
+class OutputDesk:
+    """Asks agents for listings and files, a bounded number at once."""
+
+    def __init__(self, channels: Channels, sessions: DialledSessions, control: Control) -> None:
+        self._channels = channels
+        self._sessions = sessions
+        self._control = control
+        self._transfers: Counter[UserName] = Counter()
+
+    async def listing(self, node: NodeId, key: AttemptKey) -> Listing:
+        """Return what the attempt wrote on the node. Raises: Conflict, OutputAbsent, CutShort."""
+        found = bytearray()
+        async with asyncio.timeout(LIST_SECONDS):
+            async for piece in self._pieces(node, key, None):
+                found += piece
+                if len(found) > MOST_LISTING_BYTES:
+                    raise CutShort(f"the list of node {node} is longer than the limit")
+        try:
+            return decode_listing(bytes(found))
+        except ValueError as wrong:
+            raise CutShort(f"the list of node {node} does not read: {wrong}") from None
+
+    async def begin(self, node: NodeId, key: AttemptKey, path: str, by: UserName) -> "Transfer":
+        """Return a transfer whose first piece is there already. It must be closed.
+
+        Raises: Conflict, OutputAbsent, CutShort; TooMany where as many run as are allowed.
+        """
+        if self._transfers[by] >= MOST_OF_USER or self._transfers.total() >= MOST_OF_ALL:
+            raise TooMany(
+                f"{self._transfers[by]} transfers of {by} run, of at most {MOST_OF_USER}, and "
+                f"{self._transfers.total()} of all users, of at most {MOST_OF_ALL}",
+                hint="try again when one has ended",
+            )
+        self._transfers[by] += 1
+        transfer = Transfer(self._pieces(node, key, path), lambda: self._transfers.subtract([by]))
+        try:
+            transfer.first = await anext(transfer.pieces, b"")
+        except BaseException:
+            await transfer.close()
+            raise
+        return transfer
+
+    async def _pieces(
+        self, node: NodeId, key: AttemptKey, path: str | None
+    ) -> AsyncGenerator[bytes, None]:
+        id = self._control.clock.fresh_id()
+        with self._sessions.opened(id, node, key) as session:
+            wish = FilesNow(session=id, job=key[0], attempt=key[1], path=path)
+            if not self._channels.attach(node, wish):
+                raise Conflict(
+                    f"node {node} is not connected now", hint=f"run: corral node show {node}"
+                )
+            socket = await session.dialled("files")
+            try:
+                async for piece in _content(socket, node):
+                    yield piece
+            finally:
+                with suppress(RuntimeError, OSError, WebSocketDisconnect):
+                    await socket.close()
+
+
+async def _content(socket: WebSocket, node: NodeId) -> AsyncIterator[bytes]:
+    """Iterate the pieces until the agent says that all were sent.
+
+    Raises: OutputAbsent, Conflict, CutShort.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                frame = await frame_of(socket)
+        except (TimeoutError, WebSocketDisconnect):
+            raise CutShort(f"node {node} has sent only a part") from None
+        if frame[:1] == DATA:
+            yield frame[1:]
+        elif frame[:1] == END:
+            _check_end(frame, node)
+            return
+        else:
+            raise CutShort(f"node {node} has sent what is not a file")
+
+
+def _check_end(frame: bytes, node: NodeId) -> None:
+    """Raises: OutputAbsent, Conflict for what is refused, CutShort."""
+    try:
+        end = decode_end(frame)
+    except ValueError:
+        raise CutShort(f"node {node} has sent what is not a file") from None
+    if end.outcome == "absent":
+        raise OutputAbsent(f"node {node}: {end.why}", hint="what there is: corral outputs JOB")
+    if end.outcome == "refused":
+        raise Conflict(f"node {node}: {end.why}", hint="what there is: corral outputs JOB")

@@ -1,0 +1,128 @@
+"""Routes of outputs: what attempts wrote into their work folders."""
+
+import asyncio
+from contextlib import suppress
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from corral.api.house import House
+from corral.api.jobs import Asker, Within
+from corral.api.names import find_job
+from corral.api.output_desk import CutShort, OutputAbsent, Transfer
+from corral.domain.attempt import Attempt
+from corral.domain.errors import Conflict, NotFound
+from corral.domain.ids import NodeId
+from corral.domain.job import Job
+from corral.domain.ranks import ranks_on
+from corral.wire.output_answers import NodeOutputs, Outputs
+
+router = APIRouter()
+LENT: Final = (
+    "a lent node keeps no work folder after the attempt: let jobs write results to a shared path"
+)
+MOST_NODES: Final = 64  # of a gang whose outputs one answer lists
+Number = Annotated[int | None, Query(ge=1, le=10**6)]
+
+
+@router.get("/v1/jobs/{job}/outputs")
+async def outputs(job: str, house: Within, caller: Asker, attempt: Number = None) -> Outputs:
+    """What the newest attempt (or the one asked for) wrote into its work folders, by node."""
+    found = await find_job(house.control, job, caller)
+    caller.check_job(found, f"the outputs of {found.spec.name}")
+    tried = await _attempt(house, found, attempt)
+    await house.reads.note(caller, found)
+    nodes = tried.nodes[:MOST_NODES]
+    ended = tried.ended_at
+    return Outputs(
+        job=found.id,
+        name=found.spec.name,
+        attempt=tried.number,
+        kept_until=None if ended is None else house.settings.work.until(ended),
+        nodes=await asyncio.gather(*(_of_node(house, found, tried, node) for node in nodes)),
+    )
+
+
+async def _of_node(house: House, job: Job, attempt: Attempt, node: NodeId) -> NodeOutputs:
+    ranks = ranks_on(job.spec, attempt, node)
+    if house.channels.lender is not None and attempt.ended_at is not None:
+        return NodeOutputs(node=node, ranks=list(ranks), is_kept=False, trouble=LENT)
+    try:
+        listing = await house.outputs.listing(node, (job.id, attempt.number))
+    except OutputAbsent:
+        return NodeOutputs(node=node, ranks=list(ranks), is_kept=False)
+    except (Conflict, CutShort) as trouble:
+        return NodeOutputs(node=node, ranks=list(ranks), trouble=trouble.message)
+    except TimeoutError:
+        return NodeOutputs(node=node, ranks=list(ranks), trouble=f"node {node} does not answer")
+    return NodeOutputs.of(node, ranks, listing)
+
+
+@router.get("/v1/jobs/{job}/files")
+async def files(
+    job: str,
+    house: Within,
+    caller: Asker,
+    path: Annotated[str, Query(max_length=4096)] = "",
+    attempt: Number = None,
+    node: Annotated[str | None, Query(max_length=253)] = None,
+    rank: Annotated[int | None, Query(ge=0, le=10**6)] = None,
+) -> Response:
+    """A file or folder of the work folder as a tar stream, from the node asked for, that of the
+    rank, or the first that has it. It is cut off where it cannot be sent whole."""
+    found = await find_job(house.control, job, caller)
+    caller.check_job(found, f"the outputs of {found.spec.name}")
+    tried = await _attempt(house, found, attempt)
+    nodes = _chosen(found, tried, node, rank)
+    await house.reads.note(caller, found)
+    begin, key = house.outputs.begin, (found.id, tried.number)
+    for one in nodes[:-1]:
+        with suppress(OutputAbsent, Conflict):
+            return _TransferResponse(await begin(one, key, path, caller.name))
+    return _TransferResponse(await begin(nodes[-1], key, path, caller.name))
+
+
+class _TransferResponse(StreamingResponse):
+    """A stream whose transfer is closed also where its reader left before the first byte."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        super().__init__(transfer.body(), media_type="application/x-tar")
+        self._transfer = transfer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._transfer.close()
+
+
+async def _attempt(house: House, job: Job, number: int | None) -> Attempt:
+    """Raises: NotFound; Conflict for a job that has not run yet."""
+    newest = house.control.world.attempts.get(job.id)
+    if newest is not None and number in (None, newest.number):
+        return newest
+    if job.attempt == 0:
+        raise Conflict(
+            f"{job.spec.name} is {job.state}, it has not run yet", hint=f"run: corral why {job.id}"
+        )
+    past = await house.control.store.attempts(job.id)
+    for one in reversed(past):
+        if number in (None, one.number):
+            return one
+    raise NotFound("attempt", str(number), see=f"corral show {job.id}")
+
+
+def _chosen(job: Job, attempt: Attempt, node: str | None, rank: int | None) -> list[NodeId]:
+    """Raises: NotFound for a node or rank that the attempt does not have."""
+    nodes = list(attempt.nodes)
+    if node is not None:
+        nodes = [one for one in nodes if one == node]
+        if not nodes:
+            raise NotFound("node", node, list(attempt.nodes), see=f"corral show {job.id}")
+    if rank is not None:
+        nodes = [one for one in nodes if rank in ranks_on(job.spec, attempt, one)]
+        if not nodes:
+            raise NotFound("rank", str(rank), see=f"corral show {job.id}")
+    return nodes

@@ -1,0 +1,133 @@
+"""cp, outputs, and the line at the end of a job that says what it wrote."""
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from corral.cli.common import Common, Count, Ordinal
+from corral.cli.output import note, print_json, show_table, table
+from corral.domain.errors import CorralError, SpecInvalid
+from corral.domain.moment import moment_text
+from corral.domain.units import size_text
+
+if TYPE_CHECKING:
+    from corral.client import Client
+    from corral.wire import api
+    from corral.wire.output_answers import NodeOutputs, Outputs
+
+
+def cp(
+    source: str,
+    to: Path,
+    /,
+    *,
+    rank: Count | None = None,
+    node: str | None = None,
+    attempt: Ordinal | None = None,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """Copy a file or folder that a job wrote to this machine.
+
+    Args:
+        source: JOB:PATH, the path being below the job's work folder; JOB: is all of that.
+        to: Where to. A file or folder goes into a folder that is there, under its own name.
+        rank: From the node of this rank.
+        node: From this node (the first that has it).
+        attempt: Of this attempt (the newest).
+    """
+    job, colon, path = source.partition(":")
+    if not colon or not job:
+        raise SpecInvalid(
+            f"{source[:200]} is not JOB:PATH", hint=f"write: corral cp {quote(source)}: ."
+        )
+    with common.client() as client:
+        done = client.fetch(job, path, to.expanduser(), attempt=attempt, node=node, rank=rank)
+    if common.json:
+        print_json({"path": str(done.path), "files": done.files, "bytes": done.bytes})
+    else:
+        note(f"{files_text(done.files, done.bytes)} copied to {done.path}")
+
+
+def outputs(
+    job: str,
+    /,
+    *,
+    attempt: Ordinal | None = None,
+    common: Common = Common(),  # noqa: B008 - frozen
+) -> None:
+    """List what a job wrote into its work folder, on each of its nodes.
+
+    Args:
+        job: Its id, or the newest of this name.
+        attempt: Of this attempt (the newest).
+    """
+    with common.client() as client:
+        found = client.outputs(job, attempt=attempt)
+    if common.json:
+        print_json(found)
+        return
+    rows = table("PATH", "SIZE", "WRITTEN", "NODE", right=("SIZE",))
+    for node in found.nodes:
+        for file in node.files:
+            rows.add_row(file.path, size_text(file.bytes), moment_text(file.modified_at), node.node)
+    if rows.row_count:
+        show_table(rows)
+    for node in found.nodes:
+        if node.trouble:
+            note(node.trouble)
+        elif not node.is_kept:
+            note(f"{node.node}: nothing is kept: nothing was written, or it was removed since")
+        elif node.count > len(node.files):
+            note(f"{node.node}: {node.count:,} files, of which {len(node.files):,} are listed")
+    if text := summary(found):
+        note(text)
+
+
+def files_text(count: int, size: int) -> str:
+    """For example: 3 files (12.4 MB)."""
+    return f"{count:,} file{'s' * (count != 1)} ({size_text(size)})"
+
+
+def summary(found: "Outputs") -> str:
+    """Return what was written, how long it is kept and how to get it; "" where nothing was."""
+    having = [node for node in found.nodes if node.count]
+    if not having:
+        return ""
+    written = files_text(sum(node.count for node in having), sum(node.bytes for node in having))
+    where = f" on {', '.join(node.node for node in having)}" if len(having) > 1 else ""
+    kept = f"; kept until {moment_text(found.kept_until)}" if found.kept_until is not None else ""
+    path = _largest(having[0])
+    return (
+        f"{written} written in the work folder{where}{kept}; "
+        f"get them: corral cp {quote(f'{found.job}:{path}')} ."
+    )
+
+
+def _largest(node: "NodeOutputs") -> str:
+    """Return the one file, the folder that all are in, or nothing: all."""
+    paths = [file.path for file in node.files]
+    if len(paths) == 1:
+        return paths[0]
+    folders = {path.partition("/")[0] for path in paths if "/" in path}
+    return folders.pop() if len(folders) == 1 and all("/" in path for path in paths) else ""
+
+
+def note_outputs(client: "Client", job: str) -> None:
+    """Say what the job wrote. Its end counts more: trouble is passed over."""
+    if text := _text(client, job):
+        note(text)
+
+
+def outputs_text(client: "Client", job: "api.JobDetail | list[api.Job]") -> str:
+    """Return the summary of the outputs of one job that has run; "" for an array."""
+    return "" if isinstance(job, list) or job.attempt == 0 else _text(client, job.id)
+
+
+def _text(client: "Client", job: str) -> str:
+    """Return "" where there are no outputs, or none are known."""
+    try:
+        found = client.outputs(job)
+    except CorralError:
+        return ""
+    lost = (node.trouble for node in found.nodes if not node.is_kept)
+    return summary(found) or next(lost, "")

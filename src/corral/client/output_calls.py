@@ -1,0 +1,117 @@
+"""Calls about outputs, files that jobs wrote into their work folders; and clients' methods."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+
+from corral.client.calls import Call, read_as
+from corral.client.output_files import Fetched, write_outputs
+from corral.client.proving import was_refused
+from corral.client.request import headers, naps
+from corral.client.target import Where, no_answer
+from corral.domain.errors import Trouble, WrongHead
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from corral.client.target import Target
+    from corral.wire import output_answers
+
+T = TypeVar("T")
+
+
+class CutShort(Trouble):
+    """A transfer ended before all was there; what came whole is kept."""
+
+    code = "cut_short"
+
+
+def outputs(job: str, attempt: int | None) -> "Call[output_answers.Outputs]":
+    return Call(
+        method="GET",
+        path=f"/v1/jobs/{quote(job, safe='')}/outputs",
+        query={} if attempt is None else {"attempt": attempt},
+        read=read_as("output_answers.Outputs"),
+    )
+
+
+def _query(path: str, attempt: int | None, node: str | None, rank: int | None) -> dict[str, Any]:
+    asked = {"path": path, "attempt": attempt, "node": node, "rank": rank}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+class SyncOutputs:
+    """What `Client` can do about outputs."""
+
+    _where: Where
+
+    def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    def _client(self, target: "Target") -> "httpx2.Client":
+        raise NotImplementedError
+
+    def outputs(self, job: str, *, attempt: int | None = None) -> "output_answers.Outputs":
+        """Return what the newest attempt, or the one asked for, wrote into its work folders."""
+        return self._call(outputs(job, attempt))
+
+    def fetch(
+        self,
+        job: str,
+        path: str,
+        to: str | Path,
+        *,
+        attempt: int | None = None,
+        node: str | None = None,
+        rank: int | None = None,
+    ) -> Fetched:
+        """Copy a file or folder of the job's work folder to this machine.
+
+        A file goes to `to`, or into it where that is a folder; a folder as `cp -r` does it.
+        Raises: Refusal, Trouble; CutShort when the transfer ends early.
+        """
+        address = f"/v1/jobs/{quote(job, safe='')}/files"
+        with ExitStack() as stack:
+            answer = self._begun(stack, address, _query(path, attempt, node, rank))
+            import httpx2
+
+            try:
+                return write_outputs(answer.iter_raw(), path, Path(to))
+            except httpx2.TransportError as error:
+                raise CutShort(
+                    f"{job}:{path} was cut short: {error}", hint="run the same command again"
+                ) from None
+
+    def _begun(self, stack: ExitStack, path: str, query: Mapping[str, Any]) -> "httpx2.Response":
+        """Return the answer whose body has begun, of the head that answers."""
+        import httpx2
+
+        for nap in naps(self._where.heads):
+            target = self._where.target()
+            try:
+                answer = stack.enter_context(
+                    self._client(target).stream(
+                        "GET", target.url + path, params=query, headers=headers(target)
+                    )
+                )
+            except (httpx2.TransportError, WrongHead) as error:
+                self._where.pass_over()
+                if nap is None or was_refused(error):
+                    raise no_answer(target, error) from None
+                continue
+            if answer.status_code >= 400:
+                raise self._where.refusal(answer.status_code, answer.read())
+            return answer
+        raise AssertionError("the last try answers or raises")
+
+
+class AsyncOutputs:
+    """What `AsyncClient` can do about outputs. Files are fetched by `Client`."""
+
+    async def _call(self, call: Call[T]) -> T:
+        raise NotImplementedError
+
+    async def outputs(self, job: str, *, attempt: int | None = None) -> "output_answers.Outputs":
+        return await self._call(outputs(job, attempt))

@@ -1,0 +1,131 @@
+"""Writing a tar stream of outputs to this machine, and nothing outside of where it was asked to.
+
+Whoever made the stream may be hostile: only files and folders are taken, no name may lead out, and
+no link that is there already is followed. A file has its name only once it is whole.
+"""
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corral.domain.errors import Conflict, Trouble
+
+COPY_BYTES: Final = 1024 * 1024
+
+
+class OutputUnsafe(Trouble):
+    """The stream holds what no Corral sends, or ends early."""
+
+    code = "output_unsafe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What was written. `path`: the file, or the folder that they are in."""
+
+    path: Path
+    files: int
+    bytes: int
+
+
+class _Pieces(io.RawIOBase):
+    """The stream as a file that is read forward."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
+
+
+def write_outputs(pieces: Iterator[bytes], path: str, to: Path) -> Fetched:
+    """Write the file or folder that was asked for as `path`.
+
+    Raises: OutputUnsafe, Conflict where it cannot be written there; what the stream raises.
+    """
+    name = next((part for part in reversed(path.split("/")) if part not in ("", ".")), "")
+    try:
+        with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces), COPY_BYTES), mode="r|") as tar:
+            first = tar.next()
+            if first is None:
+                raise OutputUnsafe("the answer holds no file")
+            if first.isdir():
+                root = to / name if name and to.is_dir() else to
+                return _write_folder(tar, root)
+            target = to / name if to.is_dir() else to
+            size = _write_file(tar, first, target)
+            return Fetched(path=target, files=1, bytes=size)
+    except (tarfile.TarError, EOFError) as wrong:
+        raise OutputUnsafe(f"the answer is not whole: {wrong}") from None
+    except OSError as trouble:
+        raise Conflict(f"{to} cannot be written: {trouble}", hint="name another place") from None
+
+
+def _write_folder(tar: tarfile.TarFile, root: Path) -> Fetched:
+    root.mkdir(parents=True, exist_ok=True)
+    files = size = 0
+    while (member := tar.next()) is not None:
+        target = _place(root, member.name)
+        if member.isdir():
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        size += _write_file(tar, member, target)
+        files += 1
+        tar.members = []  # type: ignore[attr-defined]  # it would keep them all
+    return Fetched(path=root, files=files, bytes=size)
+
+
+def _place(root: Path, name: str) -> Path:
+    """Return where a member goes. Raises: OutputUnsafe where it leads out, or through a link."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or not parts:
+        raise OutputUnsafe(f"{name[:200]!r} leads out of where it is to be written")
+    place = root
+    for part in parts[:-1]:
+        place = place / part
+        if place.is_symlink():
+            raise OutputUnsafe(f"{place} is a link: nothing is written through it")
+    return place / parts[-1]
+
+
+def _write_file(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> int:
+    """Write one file whole, or leave what is there as it is. Raises: OutputUnsafe, OSError."""
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise OutputUnsafe(f"{member.name[:200]!r} is neither a file nor a folder")
+    fresh = target.with_name(f".{target.name}.part")
+    size = 0
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+            while data := content.read(COPY_BYTES):
+                size += file.write(data)
+        if size != member.size:
+            raise OutputUnsafe(f"{member.name[:200]!r} has {size} of {member.size} bytes")
+        umask = os.umask(0)
+        os.umask(umask)
+        fresh.chmod(member.mode & 0o777 & ~umask | 0o600)
+        os.utime(fresh, (member.mtime, member.mtime))
+        fresh.rename(target)
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+    return size

@@ -1,0 +1,90 @@
+"""Limits of work folders that are kept after their attempts have ended."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from corral.domain.ids import UserName
+from corral.domain.units import DAY_SECONDS
+
+HIGH_WATER: Final = 0.9  # used share of a node's disk above which kept folders are removed
+USUAL_DAYS: Final = 7.0
+USUAL_BYTES: Final = 50 * 1000**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkLimits:
+    """Limits of each node.
+
+    Args:
+        days: time for which a folder is kept after the end of its attempt.
+        user_bytes: size of all kept folders of one user on the node.
+    """
+
+    days: float = USUAL_DAYS
+    user_bytes: int = USUAL_BYTES
+
+    def until(self, ended_at: float) -> float:
+        """Return when the folder of an attempt that has ended then is removed at the latest."""
+        return ended_at + self.days * DAY_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptWork:
+    """One kept folder on a node. One with saves stays until its job is forgotten."""
+
+    name: str
+    owner: UserName
+    ended_at: float
+    bytes: int
+    has_saves: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskRoom:
+    """Space on the disk of a node."""
+
+    total_bytes: int
+    used_bytes: int
+
+    @property
+    def excess_bytes(self) -> int:
+        """Return how much must go until the disk is below its high-water mark."""
+        return max(0, self.used_bytes - int(self.total_bytes * HIGH_WATER))
+
+
+def folders_to_remove(
+    kept: Iterable[KeptWork], limits: WorkLimits, disk: DiskRoom, now: float
+) -> list[KeptWork]:
+    """Return the folders that must go, oldest first: past their days, beyond their user's size,
+    or as many as bring a full disk below its mark."""
+    in_order = sorted(kept, key=lambda one: (one.ended_at, one.name))
+    removable = [one for one in in_order if not one.has_saves]
+    gone = {one.name for one in removable if now > limits.until(one.ended_at)}
+    gone |= set(_beyond_size(removable, limits, gone))
+    freed = sum(one.bytes for one in removable if one.name in gone)
+    for one in removable:
+        if freed >= disk.excess_bytes:
+            break
+        if one.name not in gone:
+            gone.add(one.name)
+            freed += one.bytes
+    return [one for one in removable if one.name in gone]
+
+
+def _beyond_size(
+    removable: Iterable[KeptWork], limits: WorkLimits, gone: set[str]
+) -> Iterator[str]:
+    """Iterate the oldest folders of each user until the rest is within the limit."""
+    of_user: dict[UserName, list[KeptWork]] = defaultdict(list)
+    for one in removable:
+        if one.name not in gone:
+            of_user[one.owner].append(one)
+    for folders in of_user.values():
+        held = sum(one.bytes for one in folders)
+        for one in folders:
+            if held <= limits.user_bytes:
+                break
+            held -= one.bytes
+            yield one.name

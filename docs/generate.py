@@ -140,12 +140,19 @@ def openapi() -> dict[str, Any]:
 
 def slurm_page() -> str:
     """What is written in parts/slurm.md, then each option, from the tables that read them."""
-    from corral.wire.slurm.listing_options import SACCT, SCANCEL, SINFO, SQUEUE
+    from corral.wire.slurm.listing_options import (
+        SACCT,
+        SACCTMGR,
+        SCANCEL,
+        SINFO,
+        SQUEUE,
+        SSHARE,
+    )
     from corral.wire.slurm.sbatch_options import JOB_OPTIONS, SBATCH, SRUN
 
     shared = {one.name for one in JOB_OPTIONS}
     parts = [(DOCS / "parts" / "slurm.md").read_text()]
-    for table in (SBATCH, SRUN, SQUEUE, SINFO, SACCT, SCANCEL):
+    for table in (SBATCH, SRUN, SQUEUE, SINFO, SACCT, SCANCEL, SACCTMGR, SSHARE):
         rows = ["| option | | what comes of it | variable |", "| --- | --- | --- | --- |"]
         for one in table.options:
             if table is SRUN and one.name in shared:

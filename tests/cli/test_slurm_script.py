@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from corral.cli.main import run, with_script
-from corral.cli.slurm.install import COMMANDS, install
+from corral.cli.slurm.install import install
 from corral.cli.slurm.script import spec_of_script
 from corral.domain.errors import Conflict, SpecInvalid
+from corral.wire.slurm.shims import COMMANDS
 
 
 def test_a_batch_script_is_a_spec_and_other_files_are_left_to_their_reader(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from corral.cli.slurm import columns, info, queue
 from corral.cli.slurm.accounting import FIELDS
 from corral.cli.slurm.control import tres_text
-from corral.cli.slurm.jobs import LETTERS, NAMES, Job
+from corral.cli.slurm.jobs import LETTERS, NAMES, Job, exit_of
 
 NOW = 1_000_000.0
 
@@ -159,3 +159,8 @@ def test_scontrol_tells_the_gpus_of_all_nodes(gpus: float, kind: str | None, tol
     }  # fmt: skip
     found = tres_text(job("j1", "one", "RUNNING", shape=shape))
     assert found == f"cpu=4,mem=1G,node=2,billing=4{told}"
+
+
+def test_a_job_that_needed_too_much_memory_says_so_as_slurm_does() -> None:
+    failed = job("j9", "big", "FAILED", reason_code="OutOfMemory", exit_code=-9)
+    assert (failed.state, exit_of(failed)) == ("OUT_OF_MEMORY", "0:125")

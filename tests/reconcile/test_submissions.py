@@ -5,7 +5,7 @@ from dataclasses import replace
 from corral.domain.ids import Sequence
 from corral.domain.job import JobSpec
 from corral.domain.moves import JobState
-from corral.domain.wishes import Submit, Wish
+from corral.domain.wishes import Resume, Submit, Wish
 from corral.reconcile.grant import arrays_of, ids_of
 from tests.worlds import ALICE, Cluster, gang, node
 
@@ -44,3 +44,15 @@ def test_each_array_of_a_submission_has_a_limit_of_its_own() -> None:
     assert sorted(job.array or "" for job in jobs if job.state == JobState.STARTING) == [
         "j1_0", "j1_1", "j1_1",
     ]  # fmt: skip
+
+
+def test_jobs_that_are_held_from_the_start_begin_only_when_they_are_resumed() -> None:
+    cluster = Cluster(node("n1"))
+    cluster.wish(Submit(specs=array("a", 0, 1), key="k", held=True))
+    cluster.tick()
+    first, second = cluster.world.jobs.values()
+    assert (first.state, first.reason_code) == (JobState.SUSPENDED, "Suspend")
+    cluster.wish(Resume(job=first.id))
+    cluster.tick()
+    states = [cluster.world.jobs[job.id].state for job in (first, second)]
+    assert states == [JobState.STARTING, JobState.SUSPENDED]

@@ -189,7 +189,8 @@ def test_jobs_are_listed_held_let_go_and_cancelled_by_their_numbers(login: Login
 def test_a_signal_goes_to_the_steps_or_to_the_script(login: Login) -> None:
     marks = login.folder / "signals"
     trap = "trap 'echo {0} >> {1}' USR1; echo up-{0} >> {1}; while :; do sleep 0.2; done"
-    step = login.script("step.sh", trap.format("step", marks) + "\n")
+    ends = f"trap 'echo term >> {marks}; exit' TERM"
+    step = login.script("step.sh", f"{ends}; {trap.format('step', marks)}\n")
     text = f"#!/bin/sh\nsrun sh {step} &\n{trap.format('script', marks)}\n"
     id = login.submitted("--gres=gpu:1", login.script("signals.sh", text))
 
@@ -207,7 +208,10 @@ def test_a_signal_goes_to_the_steps_or_to_the_script(login: Login) -> None:
     said(*up, "step", "step", "script", "script")
     login.house.ok("cancel", "--signal", "USR1", f"j{id}", "-y")  # Corral's own: as -f
     said(*up, *["step", "script"] * 3)
-    login("scancel", "-s", "TERM", id)
+    login("scancel", "-s", "TERM", id)  # to the steps: the script goes on, and so does the job
+    said(*up, *["step", "script"] * 3, "term")
+    assert login("squeue", "-h", "-j", id, "-o", "%T") == "RUNNING\n"
+    login("scancel", id)
     login.house.until_state(f"j{id}", "CANCELLED")
     marks.unlink()
     array = login.submitted("--array=0-1", "--gres=gpu:1", "signals.sh")
@@ -240,6 +244,59 @@ def test_a_job_goes_after_another_and_begins_anew_when_asked(login: Login) -> No
         "both",
     )
     assert marks.read_text().split() == ["0", "1", "after"]
+
+
+def test_an_array_that_is_held_begins_only_when_it_is_released(login: Login) -> None:
+    array = login.submitted("-H", "-a", "0-199", "-J", "rows", "--wrap", "true")
+    assert login("squeue", "-h", "-j", array, "-o", "%i|%t|%r") == (
+        f"{array}_[0-199]|PD|JobHeldUser\n"
+    )
+    login("scontrol", "release", f"{array}_0")
+    until(lambda: "_[1-199]|" in login("squeue", "-h", "-j", array, "-o", "%i|"), "one has begun")
+    done = f"{array}_0"
+    until(lambda: login("sacct", "-nPX", "-j", done, "-o", "State") == "COMPLETED\n", "it is over")
+    login("scancel", array)
+
+
+def test_a_login_shell_keeps_the_commands_and_the_job_shows_its_files(login: Login) -> None:
+    text = "#!/bin/bash -l\nsource /etc/profile\nsrun echo by srun\nsqueue -h -o %A\n"
+    number = login.submitted("-W", "-o", "%x-%j.txt", login.script("login.sh", text))
+    assert (login.folder / f"login.sh-{number}.txt").read_text() == f"by srun\n{number}\n"
+    shown = login("scontrol", "show", "job", number)
+    folder = login.folder
+    for line in (
+        f"Command={folder}/login.sh",
+        f"WorkDir={folder}",
+        f"StdOut={folder}/login.sh-{number}.txt",
+        f"StdErr={folder}/login.sh-{number}.txt",
+    ):
+        assert f"   {line}\n" in shown
+    row = login("squeue", "-h", "-t", "all", "-j", number, "-o", "%Z %o")
+    assert row == f"{folder} {folder}/login.sh\n"
+
+
+def test_components_that_ask_for_the_same_run_side_by_side(login: Login) -> None:
+    text = """#!/bin/bash
+#SBATCH --job-name=role-0 --ntasks-per-node=1 --cpus-per-task=1
+#SBATCH hetjob
+#SBATCH --job-name=role-1 --ntasks-per-node=1 --cpus-per-task=1
+echo of $SLURM_JOB_NODELIST_HET_GROUP_0 $SLURM_JOB_NODELIST_HET_GROUP_1
+srun --kill-on-bad-exit=1 sh -c 'echo a $SLURMD_NODENAME' :\\
+    --kill-on-bad-exit=1 sh -c 'echo b $SLURMD_NODENAME; exit 3'
+"""
+    number = login("sbatch", "--parsable", "--wait", login.script("two.sh", text), code=3)
+    number = login("sacct", "-nPX", "-N", "n1", "--name", "role-0", "-o", "JobID").split()[-1]
+    lines = login.output(number).splitlines()
+    assert {"a n1", "b n2"} <= set(lines)
+
+
+def test_accounts_are_queues(login: Login) -> None:
+    me = login("id", "-un").strip()
+    asked = ("-n", "-s", "list", "user", me, "format=account%256")
+    assert [line.strip() for line in login("sacctmgr", *asked).splitlines()] == ["default"]
+    of_shares = ("-U", "--format", "Account%256", "--noheader")
+    assert [line.strip() for line in login("sshare", *of_shares).splitlines()] == ["default"]
+    assert "corral queue set" in login("sacctmgr", "add", "account", "x", code=1)
 
 
 def test_what_waits_is_updated_and_what_runs_is_not(login: Login) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.wire.slurm import values
-from corral.wire.slurm.hostlist import compress, expand
+from corral.wire.slurm.hostlist import compress, compress_sorted, expand
 from corral.wire.slurm.ids import id_of, ids_of, number_of, raw_of
 from corral.wire.slurm.paths import file_name
 from corral.wire.slurm.wrong import Wrong
@@ -36,6 +36,32 @@ def test_a_list_of_hosts_unfolds_to_what_it_was_made_of(hosts: list[tuple[str, i
 )
 def test_a_list_of_hosts_is_short_and_keeps_its_zeros(hosts: list[str], text: str) -> None:
     assert (compress(hosts), expand(text)) == (text, hosts)
+
+
+def test_a_listing_has_hosts_in_the_order_of_their_numbers() -> None:
+    assert compress_sorted(["n3", "n10", "n2", "login"]) == "login,n[2-3,10]"
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1970-01-01-00:00:01", "1970-01-01T00:00:01"),
+        ("1123", "2026-11-23T00:00:00"),
+        ("112326-01:02", "2026-11-23T01:02:00"),
+        ("11.23", "2026-11-23T00:00:00"),
+        ("11.23.26", "2026-11-23T00:00:00"),
+        ("11/23/26-10:00", "2026-11-23T10:00:00"),
+        ("2026-11-22T16:00:00", "2026-11-22T16:00:00"),
+    ],
+)
+def test_a_date_has_any_of_slurms_forms(text: str, moment: str) -> None:
+    assert values.moment(text, NOW).isoformat() == f"{moment}+00:00"
+
+
+@pytest.mark.parametrize("text", ["1340", "11.23/26", "11232", "1970-01-01+00:00"])
+def test_what_is_not_a_date_is_refused(text: str) -> None:
+    with pytest.raises(Wrong, match="Invalid time specification"):
+        values.moment(text, NOW)
 
 
 def test_a_list_that_names_more_than_anybody_has_is_refused_before_it_is_made() -> None:

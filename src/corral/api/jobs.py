@@ -58,7 +58,7 @@ async def submit(
         specs = await specs_of(house, body, caller)
         with await admitted(house, caller, specs):
             jobs = await house.control.submit(
-                specs, key=body.key, by=caller.name, speaker=caller.speaker
+                specs, key=body.key, by=caller.name, speaker=caller.speaker, held=body.held
             )
     rows = await views.job_rows(house.control, jobs)
     return _json(api.Jobs(jobs=rows), status=201)

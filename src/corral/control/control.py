@@ -15,14 +15,7 @@ from corral.control.dropped import DroppedData
 from corral.control.granted import Granted
 from corral.control.growth import awaited
 from corral.control.hub import Hub
-from corral.control.intake import (
-    Planned,
-    check_asked,
-    check_moments,
-    check_specs,
-    normal,
-    plan,
-)
+from corral.control.intake import Planned, accepted, check_asked, plan
 from corral.control.isolation import Decided, decided
 from corral.control.keeping import Keeping
 from corral.control.learning import learned_of
@@ -121,15 +114,20 @@ class Control:
     # -- what comes in ---------------------------------------------------------------------------
 
     async def submit(
-        self, specs: Seq[JobSpec], *, key: str, by: UserName, speaker: Speaker = THE_HEAD
+        self,
+        specs: Seq[JobSpec],
+        *,
+        key: str,
+        by: UserName,
+        speaker: Speaker = THE_HEAD,
+        held: bool = False,
     ) -> list[Job]:
-        """Queue the jobs, all or none. The same key again answers with the first ones."""
-        asked = tuple(normal(self.world, spec) for spec in specs)
-        engine = self.engine
-        check_specs(self.world, asked, engine.cannot, engine.could_bring, engine.shown_by)
-        check_moments(asked, self._wall.read())
+        """Queue the jobs, all or none. The same key again answers with the first ones. `held`:
+        suspend them in the same transaction."""
+        asked = accepted(self.world, specs, self.engine, self._wall.read())
         with self.keeping.sparing(asked):
-            wish = await self.acknowledge(Submit(specs=asked, key=key), by=by, speaker=speaker)
+            submission = Submit(specs=asked, key=key, held=held)
+            wish = await self.acknowledge(submission, by=by, speaker=speaker)
             return await self._jobs_of(wish)
 
     async def submitted(self, key: str, *, by: UserName) -> list[Job] | None:
@@ -167,10 +165,7 @@ class Control:
 
     def dry_run(self, specs: Seq[JobSpec], *, by: UserName) -> list[Planned]:
         """What submitting would do now. Raises the same refusals."""
-        asked = tuple(normal(self.world, spec) for spec in specs)
-        engine = self.engine
-        check_specs(self.world, asked, engine.cannot, engine.could_bring, engine.shown_by)
-        check_moments(asked, self._wall.read())
+        asked = accepted(self.world, specs, self.engine, self._wall.read())
         return plan(self.world, self.facts, asked, self.now(), self.learning.table, by=by)
 
     def hear(self, heard: NodeFacts) -> None:

@@ -46,6 +46,7 @@ from corral.domain.wishes import (
     Wish,
 )
 from corral.domain.world import World
+from corral.ports.engine import Engine
 from corral.reconcile.chosen import BY_ENGINE
 from corral.reconcile.draft import Draft, Now
 from corral.reconcile.ends import endings_of
@@ -75,6 +76,19 @@ class Planned:
     seats: tuple[Seat, ...]
     reason: Reason | None
     stops: tuple[str, ...] = ()
+
+
+def accepted(
+    world: World, specs: Sequence[JobSpec], engine: Engine, at: float
+) -> tuple[JobSpec, ...]:
+    """Return the specs as they are submitted at this moment.
+
+    Raises: SpecInvalid, Unsupported, NotFound, CannotFit, NotShared.
+    """
+    found = tuple(normal(world, spec) for spec in specs)
+    check_specs(world, found, engine.cannot, engine.could_bring, engine.shown_by)
+    check_moments(found, at)
+    return found
 
 
 def normal(world: World, spec: JobSpec) -> JobSpec:

@@ -14,10 +14,12 @@ from corral.domain.units import written_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """One job, or the jobs of an array. `key` makes a repeated call harmless."""
+    """One job, or the jobs of an array. `key` makes a repeated call harmless. `held`: they are
+    suspended from the start, until they are resumed."""
 
     specs: tuple[JobSpec, ...]
     key: str
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.attempt import Attempt, Cause, Receipt, SeatState
+from corral.domain.failure import FailureKind
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
 from corral.domain.relocation import RELOCATION
@@ -140,6 +141,9 @@ def _suspect(draft: Draft, attempt: Attempt) -> None:
         draft.nodes[node.id] = replace(node, failed_at=failed_at)
 
 
+OUT_OF_MEMORY: Final = "OutOfMemory"
+
+
 def _all_used(retries: int) -> str:
     """For example: ; all 3 retries are used."""
     many = f"all {retries} retries are" if retries > 1 else "its one retry is"
@@ -152,7 +156,9 @@ def _charge_user(draft: Draft, job: Job, attempt: Attempt) -> None:
     job = replace(_with_best_step(job, attempt), fruitless=fruitless)
     why = f"{attempt.culprit}: {attempt.evidence}"
     if job.user_retries >= job.spec.retry.user:
-        _give_up(draft, job, attempt, f"{why}{_all_used(job.spec.retry.user)}", "NonZeroExit")
+        is_memory = attempt.failure == FailureKind.HOST_MEMORY
+        code = OUT_OF_MEMORY if is_memory else "NonZeroExit"
+        _give_up(draft, job, attempt, f"{why}{_all_used(job.spec.retry.user)}", code)
     elif fruitless >= CRASH_LOOP:
         loop = f"crash loop: {fruitless} failures in a row without progress; the last: {why}"
         _give_up(draft, job, attempt, loop, "CrashLoop")

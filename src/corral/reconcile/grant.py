@@ -142,16 +142,20 @@ def _submit(draft: Draft, wish: Wish, asked: Submit) -> None:
         begins_at = spec.begin.of(wish.at) if spec.begin is not None else 0.0
         later = begins_at > draft.now.wall
         why = waits_for(after) or (f"it begins at {moment_text(begins_at)}" if later else "")
+        code = DEPENDENCY if after else BEGIN_TIME if later else ""
+        waits = JobState.HELD if after or later else JobState.QUEUED
+        if asked.held:
+            why, code = f"held when {wish.by} submitted it", StopWhy.SUSPEND.capitalize()
         job = Job(
             id=id,
             spec=spec if after == spec.after else replace(spec, after=after),
             owner=wish.by,
             submitted=wish.sequence,
             submitted_at=wish.at,
-            state=JobState.HELD if after or later else JobState.QUEUED,
+            state=JobState.SUSPENDED if asked.held else waits,
             since=wish.at,
             reason=why,
-            reason_code=DEPENDENCY if after else BEGIN_TIME if later else "",
+            reason_code=code,
             array=array if spec.array_index is not None else None,
             best_step=spec.origin_step if spec.origin_step is not None else -1,
             pinned_to=_node_of_origin(draft, spec),

@@ -35,6 +35,7 @@ class Submission:
 
     folds: tuple[Fold, ...]
     key: str
+    held: bool = False
 
     @property
     def has_contents(self) -> bool:
@@ -52,7 +53,7 @@ def folded(asked: Submit) -> tuple[Submission, list[SpecContent]]:
             number = numbers.setdefault(content_of(spec), len(numbers))
             fold = replace(fold, spec=without_content(spec, number))
         folds.append(fold)
-    return Submission(folds=tuple(folds), key=asked.key), list(numbers)
+    return Submission(folds=tuple(folds), key=asked.key, held=asked.held), list(numbers)
 
 
 def _folds(asked: Submit) -> Iterator[Fold]:
@@ -91,4 +92,4 @@ def unfolded(submission: Submission, contents: Mapping[int, SpecContent]) -> Sub
         specs += (
             replace(spec, name=f"{stem}_{index}", array_index=index) for index in fold.indices
         )
-    return Submit(specs=tuple(specs), key=submission.key)
+    return Submit(specs=tuple(specs), key=submission.key, held=submission.held)

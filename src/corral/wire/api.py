@@ -121,11 +121,13 @@ class Asked(BaseModel):
 class JobSubmit(Asked):
     """Specs as in docs/schema/spec.json; `workdir` is the digest of a snapshot that is here.
 
-    The same key again answers with the first jobs.
+    The same key again answers with the first jobs. `held`: they are suspended from the start, and
+    begin after `resume`.
     """
 
     specs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)]
     key: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[!-~]+$")]
+    held: bool = False
 
 
 class JobChange(Asked):

@@ -184,7 +184,7 @@ def test_jobs_of_several_specs_are_told_apart() -> None:
     """Arrays that follow one another, jobs beside them, and indices in any order."""
     one, two = array(3), tuple(replace(job, array_place=1, nodes=1) for job in array(3))
     odd = (spec("lone"), large("alone"), replace(one[2]), replace(one[0]), spec("x_5"))
-    asked = Submit(specs=(*one, *two, *odd), key="k")
+    asked = Submit(specs=(*one, *two, *odd), key="k", held=True)
     submission, contents = folded(asked)
     assert unfolded(submission, dict(enumerate(contents))) == asked
     assert [fold.indices for fold in submission.folds] == [

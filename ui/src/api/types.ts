@@ -517,6 +517,7 @@ export interface JobSignal {
 export type JobState = "HELD" | "QUEUED" | "STARTING" | "RUNNING" | "STOPPING" | "RECOVERING" | "SUSPENDED" | "DONE" | "FAILED" | "CANCELLED";
 
 export interface JobSubmit {
+  held: boolean;
   key: string;
   specs: Record<string, unknown>[];
 }

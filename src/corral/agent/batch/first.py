@@ -16,8 +16,8 @@ from corral.agent.batch.allocation import Allocation
 from corral.agent.clocks import wall
 from corral.wire.slurm.paths import file_name
 from corral.wire.slurm.plan import SCRIPT, BatchPlan
+from corral.wire.slurm.shims import COMMANDS
 
-COMMANDS: Final = ("sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol", "salloc")
 READ_BYTES: Final = 65536
 NO_SUCH_PROGRAM: Final = 127
 STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -1,14 +1,16 @@
 """The environment of a batch script and of its tasks: Slurm's names, and no others of a gang."""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 from corral.agent.batch.layout import Layout
 from corral.wire.read import SET_BY_CORRAL
-from corral.wire.slurm.hostlist import compress
+from corral.wire.slurm.hostlist import compress, expand
 from corral.wire.slurm.plan import BatchPlan
+from corral.wire.slurm.shims import COMMANDS
 
 BIN: Final = "CORRAL_SLURM_BIN"  # the folder of the commands, on this node
 STEPS: Final = "CORRAL_STEPS"  # the socket that srun asks
@@ -37,6 +39,7 @@ def of_script(
         "SLURM_NTASKS_PER_NODE": str(plan.tasks_per_node) if plan.tasks_given else "",
         "SLURM_JOB_END_TIME": str(int(began) + plan.time_seconds) if plan.time_seconds else "",
         **_array(plan),
+        **_components(plan, own),
     }
     path = own.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {
@@ -62,6 +65,20 @@ def of_script(
         "ENVIRONMENT": "BATCH",
         BIN: bin_folder,
         "PATH": f"{bin_folder}:{path}",
+        **_functions(bin_folder),
+    }
+
+
+def _functions(bin_folder: str) -> dict[str, str]:
+    """Return Slurm's commands as functions that bash takes from its environment.
+
+    A login shell (`#!/bin/bash -l`, `source /etc/profile`) sets PATH anew: the commands' folder is
+    gone from it then, and the functions are still there. Source: bash(1), "Functions", export -f.
+    """
+    shown = shlex.quote(bin_folder)
+    return {
+        f"BASH_FUNC_{name}%%": f'() {{ PATH={shown}:"$PATH" {shown}/{name} "$@"; }}'
+        for name in COMMANDS
     }
 
 
@@ -77,6 +94,19 @@ def _array(plan: BatchPlan) -> dict[str, str]:
         f"SLURM_ARRAY_TASK_{name}": str(value)
         for name, value in zip(names, plan.array, strict=True)
     }
+
+
+def _components(plan: BatchPlan, own: Mapping[str, str]) -> dict[str, str]:
+    """Return the node list of each component of a job that was written as a heterogeneous one."""
+    if plan.components == 1:
+        return {}
+    hosts = expand(own["SLURM_JOB_NODELIST"])
+    each = len(hosts) // plan.components
+    lists = {
+        f"SLURM_JOB_NODELIST_HET_GROUP_{place}": compress(hosts[place * each : (place + 1) * each])
+        for place in range(plan.components)
+    }
+    return {"SLURM_HET_SIZE": str(plan.components), **lists}
 
 
 def tasks_text(counts: Sequence[int]) -> str:

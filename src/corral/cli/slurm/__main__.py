@@ -12,13 +12,15 @@ from corral.domain.errors import CorralError
 from corral.wire.slurm.wrong import Wrong
 
 COMMANDS: Final = {
-    "sbatch": "submit",
-    "srun": "run",
-    "squeue": "queue",
-    "scancel": "cancel",
-    "sinfo": "info",
-    "sacct": "accounting",
-    "scontrol": "control",
+    "sbatch": ("submit", "main"),
+    "srun": ("run", "main"),
+    "squeue": ("queue", "main"),
+    "scancel": ("cancel", "main"),
+    "sinfo": ("info", "main"),
+    "sacct": ("accounting", "main"),
+    "scontrol": ("control", "main"),
+    "sacctmgr": ("associations", "main"),
+    "sshare": ("associations", "shares"),
 }
 INTERRUPTED: Final = 130
 SALLOC: Final = (
@@ -39,9 +41,9 @@ def main(words: Sequence[str]) -> int:
         if words[1:2] in (["-V"], ["--version"]):
             print(f"slurm 22.05.8 (corral {__version__})")
             return 0
-        command: Callable[[Sequence[str]], int] = import_module(
-            f"corral.cli.slurm.{COMMANDS[name]}"
-        ).main
+        module, function = COMMANDS[name]
+        found = import_module(f"corral.cli.slurm.{module}")
+        command: Callable[[Sequence[str]], int] = getattr(found, function)
         code = command(words[1:])
         sys.stdout.flush()
         return code

@@ -15,7 +15,7 @@ from corral.cli.slurm.queue import document, record
 from corral.cli.slurm.states import reason_of, state_of, states_named
 from corral.domain.errors import NotFound
 from corral.wire.slurm import values
-from corral.wire.slurm.hostlist import compress
+from corral.wire.slurm.hostlist import compress_sorted
 from corral.wire.slurm.ids import ids_of, raw_of
 from corral.wire.slurm.listing_options import SACCT
 from corral.wire.slurm.options import Read
@@ -54,7 +54,7 @@ def _tres(job: Job) -> str:
 def _nodes(job: Job) -> str:
     """A listing has them only as long as it runs."""
     if not job.nodes and _is_there(job):
-        return compress(job.detail["nodes"])
+        return compress_sorted(job.detail["nodes"])
     return job.nodes or "None assigned"
 
 
@@ -116,7 +116,7 @@ FIELDS: Final = {
     "qos": Field(title="QOS", value=lambda job: "normal"),
     "cluster": Field(title="Cluster", value=lambda job: "corral"),
     "comment": Field(title="Comment", width=14, value=lambda job: ""),
-    "workdir": Field(title="WorkDir", width=20, value=lambda job: job.detail["workdir"] or ""),
+    "workdir": Field(title="WorkDir", width=20, value=lambda job: job.directory or ""),
     "submitline": Field(title="SubmitLine", width=20, value=lambda job: ""),
     "restarts": Field(title="Restarts", value=lambda job: str(max(0, job.row["attempt"] - 1))),
 }

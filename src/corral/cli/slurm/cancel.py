@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from signal import SIGKILL, SIGTERM
+from signal import SIGKILL
 from typing import Any, Final
 
 from corral.boot.clock import SystemClock
@@ -41,10 +41,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def _signal(read: Read) -> int | None:
-    """What is to be sent. None: the job is to be cancelled, which sends TERM by itself."""
+    """Return the signal to send. None: cancel the job. Every other signal, TERM included, goes to
+    the steps and changes no state, as in Slurm."""
     number = signal_number(read.get("signal") or "KILL")
-    is_end = number == SIGKILL or (number == SIGTERM and _to(read) == "ranks")
-    return None if is_end else number
+    return None if number == SIGKILL else number
 
 
 def _to(read: Read) -> str:

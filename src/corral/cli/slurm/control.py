@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -16,12 +15,11 @@ from corral.cli.slurm.queue import document, record
 from corral.cli.slurm.states import exit_text, reason_of
 from corral.domain.errors import Conflict, NotFound
 from corral.wire.slurm import values
-from corral.wire.slurm.hostlist import compress, expand
+from corral.wire.slurm.hostlist import compress, compress_sorted, expand
 from corral.wire.slurm.ids import ids_of, number_of, raw_of
 from corral.wire.slurm.sbatch import plain_name
 from corral.wire.slurm.wrong import Wrong
 
-RELEASE_SECONDS: Final = 20.0
 _FLAGS: Final = {
     "-o": "oneliner", "--oneliner": "oneliner", "--json": "json", "-d": "", "--details": "",
     "-a": "", "--all": "", "-Q": "", "--quiet": "",
@@ -139,6 +137,12 @@ def _job_lines(job: Job) -> Iterator[str]:
     yield f"   Features={features} OverSubscribe={exclusive}"
     if job.gpus != UNKNOWN:
         yield f"   TresPerNode={job.gpus}"
+    if job.plan is not None:
+        yield f"   Command={job.command or '(null)'}"
+        yield f"   WorkDir={job.plan.chdir}"
+        yield f"   StdErr={job.file(job.plan.error)}"
+        yield f"   StdIn={job.file(job.plan.input or '/dev/null')}"
+        yield f"   StdOut={job.file(job.plan.output)}"
     yield f"   Comment={row['reason']}" if row["reason"] else "   Comment=(null)"
 
 
@@ -193,7 +197,7 @@ def _show_partitions(names: Sequence[str]) -> Iterator[list[str]]:
                 f"PartitionName={name}",
                 f"   AllowGroups=ALL AllowAccounts=ALL Default={usual}",
                 f"   MaxNodes=UNLIMITED MaxTime={longest} MinNodes=1",
-                f"   Nodes={compress([node['id'] for node in nodes])}",
+                f"   Nodes={compress_sorted([node['id'] for node in nodes])}",
                 f"   State=UP TotalCPUs={sum(int(node['cpus']) for node in nodes)} "
                 f"TotalNodes={len(nodes)}",
             ]
@@ -253,19 +257,7 @@ def _hold(words: Sequence[str]) -> int:
 
 
 def _release(words: Sequence[str]) -> int:
-    def release(head: Head, id: str) -> None:
-        """One that was held as it was submitted may have to wait a moment."""
-        given_up = SystemClock().monotonic() + RELEASE_SECONDS
-        while True:
-            try:
-                head.change(id, "resume")
-                return
-            except Conflict:
-                if head.job(id)["begins_at"] is None or SystemClock().monotonic() > given_up:
-                    raise
-                time.sleep(0.2)
-
-    return _each(words, release)
+    return _each(words, lambda head, id: head.change(id, "resume"))
 
 
 def _update(words: Sequence[str]) -> int:

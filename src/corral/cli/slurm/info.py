@@ -14,7 +14,7 @@ from corral.cli.slurm.columns import Field
 from corral.cli.slurm.head import Head
 from corral.cli.slurm.jobs import moment
 from corral.cli.slurm.queue import document, today
-from corral.wire.slurm.hostlist import compress, expand
+from corral.wire.slurm.hostlist import compress_sorted, expand
 from corral.wire.slurm.listing_options import SINFO
 from corral.wire.slurm.options import Read
 
@@ -100,7 +100,7 @@ def _f(title: str, value: Any) -> Field:
     return Field(title=title, value=value)
 
 
-_NODE_LIST: Final = _f("NODELIST", lambda one: compress([node["id"] for node in one.nodes]))
+_NODE_LIST: Final = _f("NODELIST", lambda one: compress_sorted([node["id"] for node in one.nodes]))
 _NONE: Final = "none"
 LETTERS: Final = {
     "P": _f("PARTITION", lambda one: one.partition),

@@ -8,9 +8,7 @@ from cyclopts import Parameter
 
 from corral.cli.output import note, say
 from corral.domain.errors import Conflict
-from corral.wire.slurm.shims import MARK, is_shim
-
-COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol", "salloc")
+from corral.wire.slurm.shims import COMMANDS, MARK, is_shim
 
 
 def install(
@@ -18,7 +16,7 @@ def install(
     into: Annotated[Path, Parameter(name="--into")],
     force: Annotated[bool, Parameter(name="--force", negative="", show_default=False)] = False,
 ) -> int:
-    """Install sbatch, srun, squeue, scancel, sinfo, sacct and scontrol, which speak to Corral.
+    """Install sbatch, srun, squeue, scancel, sinfo, sacct and others, which speak to Corral.
 
     Args:
         into: The directory, which has to come first in PATH.

@@ -1,6 +1,7 @@
 """What squeue, sacct and scontrol show of a job: one column each. Pure but for `Lazy`."""
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,8 +12,10 @@ from corral.cli.slurm.columns import Field
 from corral.cli.slurm.states import COMPACT, exit_text, reason_of, state_of
 from corral.domain.units import spans_text
 from corral.wire.slurm import values
-from corral.wire.slurm.hostlist import compress
+from corral.wire.slurm.hostlist import compress_sorted
 from corral.wire.slurm.ids import number_of, raw_of
+from corral.wire.slurm.paths import file_name
+from corral.wire.slurm.plan import BatchPlan, plan_in
 
 Row = Mapping[str, Any]
 UNKNOWN: Final = "N/A"
@@ -33,6 +36,39 @@ class Job:
     @cached_property
     def detail(self) -> Row:
         return self.row if "attempts" in self.row else self._whole(self.row["id"])
+
+    @cached_property
+    def plan(self) -> BatchPlan | None:
+        """How its batch script runs. None: it is no batch script, or another user's."""
+        return plan_in(self.detail["run"] or "")
+
+    @property
+    def directory(self) -> str | None:
+        """The directory that its batch script begins in."""
+        return None if self.plan is None else self.plan.chdir
+
+    @property
+    def command(self) -> str | None:
+        """The script's path; of a job without a script the first line of its command."""
+        if self.plan is not None:
+            return self.plan.script or None
+        return str(self.detail["run"] or "").split("\n", 1)[0] or None
+
+    def file(self, pattern: str | None) -> str | None:
+        """Return the whole path of an output file, as far as it is known beforehand."""
+        if self.plan is None:
+            return None
+        number = raw_of(self.row["id"])
+        index = self.row["array_index"]
+        known = {
+            "j": number,
+            "J": number,
+            "A": self.array,
+            "a": "4294967294" if index is None else str(index),
+            "x": self.plan.name,
+            "u": str(self.row["owner"]),
+        }
+        return os.path.join(self.plan.chdir, file_name(pattern or self.plan.output, known))
 
     @property
     def id(self) -> str:
@@ -56,7 +92,7 @@ class Job:
 
     @property
     def nodes(self) -> str:
-        return compress(self.row["nodes"])
+        return compress_sorted(self.row["nodes"])
 
     @property
     def cpus(self) -> int:
@@ -180,9 +216,9 @@ KNOWN: Final = (
     Known(letter="B", name="batchhost", title="EXEC_HOST",
           value=lambda job: next(iter(job.row["nodes"]), "n/a")),
     Known(letter="o", name="command", title="COMMAND",
-          value=lambda job: str(job.detail["run"] or "(null)").split("\n", 1)[0]),
+          value=lambda job: job.command or "(null)"),
     Known(letter="Z", name="workdir", title="WORK_DIR",
-          value=lambda job: str(job.detail["workdir"] or "(null)")),
+          value=lambda job: job.directory or "(null)"),
 )  # fmt: skip
 _TIMES: Final = "lLM"
 LETTERS: Final = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from corral.agent.batch.names import STEPS
-from corral.cli.slurm import step, terminal
+from corral.cli.slurm import components, step, terminal
 from corral.cli.slurm.head import Head
 from corral.cli.slurm.submit import here, submit
 from corral.wire.read import OWN_TOKEN
@@ -24,6 +24,8 @@ QUIET = "/dev/null"
 
 
 def main(words: Sequence[str]) -> int:
+    if ":" in words:
+        return components.run(components.divided(words))
     read = SRUN.read(words)
     if read.has("help") or read.has("usage"):
         print(SRUN.usage())

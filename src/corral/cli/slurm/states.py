@@ -58,6 +58,8 @@ def states_named(text: str) -> frozenset[str] | None:
 def exit_text(job: Mapping[str, Any]) -> str:
     """code:signal, as sacct writes it."""
     code = job["exit_code"]
+    if state_of(job) == "OUT_OF_MEMORY":
+        return "0:125"  # Slurm's own code for it, whatever signal ended the process
     if code is None:
         return "0:15" if job["state"] == "CANCELLED" and job["started_at"] else "0:0"
     return f"{code}:0" if code >= 0 else f"0:{-code}"

@@ -20,7 +20,6 @@ from corral.wire.slurm.sbatch_options import SBATCH
 from corral.wire.slurm.wrong import Wrong
 
 MOST_SCRIPT_BYTES = 4 * 1024 * 1024
-HOLD = "5s"  # long enough for the suspension to come before it could start
 
 
 def main(words: Sequence[str]) -> int:
@@ -29,7 +28,9 @@ def main(words: Sequence[str]) -> int:
         print(SBATCH.usage())
         return 0
     script, name = (None, "") if typed.has("wrap") else read_script(typed.rest[:1])
-    batch = read_batch(words, script, here(), name=name)
+    is_file = not typed.has("wrap") and bool(typed.rest)
+    path = os.path.abspath(typed.rest[0]) if is_file else ""
+    batch = read_batch(words, script, here(), name=name, path=path)
     if not batch.read.has("quiet"):
         for note in batch.notes:
             print(f"sbatch: {note}", file=sys.stderr)
@@ -81,15 +82,13 @@ def _submitted(head: Head, batch: Batch) -> int:
 
 
 def submit(head: Head, spec: dict[str, Any], *, hold: bool) -> list[dict[str, Any]]:
-    """The jobs, durable. Raises: Wrong, in Slurm's words."""
-    if hold:  # one that cannot begin yet is held before it could
-        begins = spec.get("begin")
-        spec = {**spec, "begin": begins or HOLD}
-    body = {"specs": [spec], "key": secrets.token_hex(16)}
+    """Submit the spec and return its jobs; with `hold` none begins before its release.
+
+    Raises: Wrong, in Slurm's words.
+    """
+    body = {"specs": [spec], "key": secrets.token_hex(16), **({"held": True} if hold else {})}
     try:
-        jobs = list(head.ask("POST", "/v1/jobs", body=body)["jobs"])
-        if hold:
-            jobs = [head.change(job["id"], "suspend") for job in jobs]
+        return list(head.ask("POST", "/v1/jobs", body=body)["jobs"])
     except Unreachable as error:
         raise Wrong(
             "Batch job submission failed: Unable to contact slurm controller (connect failure)",
@@ -97,7 +96,6 @@ def submit(head: Head, spec: dict[str, Any], *, hold: bool) -> list[dict[str, An
         ) from None
     except Refusal as error:
         raise Wrong(f"Batch job submission failed: {error.message}", hint=error.hint) from None
-    return jobs
 
 
 def with_singleton(head: Head, batch: Batch) -> dict[str, Any]:

@@ -30,6 +30,16 @@ def compress(hosts: Sequence[str]) -> str:
     return ",".join([*parts, *_group(prefix, numbers)])
 
 
+def compress_sorted(hosts: Sequence[str]) -> str:
+    """Return the list in the order of names and numbers, as listings of Slurm have it."""
+    return compress(sorted(hosts, key=_name_and_number))
+
+
+def _name_and_number(host: str) -> tuple[str, int, str]:
+    match = _NUMBERED.fullmatch(host)
+    return (match.group(1), int(match.group(2)), host) if match else (host, -1, host)
+
+
 def _group(prefix: str | None, numbers: Sequence[str]) -> Iterator[str]:
     if prefix is None or not numbers:
         return

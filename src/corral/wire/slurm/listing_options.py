@@ -126,6 +126,34 @@ SACCT: Final = Table("sacct", (
     _noted("verbose", "v", "it says no more", _FLAG),
 ))  # fmt: skip
 
+SACCTMGR: Final = Table("sacctmgr", (
+    _o("associations", "s", "of users: a line for each of their accounts", _FLAG),
+    _o("format", "o", "NAME[%N],...; format=... as well"),
+    _o("noheader", "n", "no titles", _FLAG),
+    _o("parsable", "p", "with | between and behind", _FLAG),
+    _o("parsable2", "P", "with | between", _FLAG),
+    _noted("immediate", "i", "nothing is changed here", _FLAG),
+    _noted("oneliner", "", "a line for each anyway", _FLAG),
+    _noted("quiet", "Q", "it says no more", _FLAG),
+    _noted("readonly", "r", "nothing is changed here", _FLAG),
+    *_HELP,
+))  # fmt: skip
+
+SSHARE: Final = Table("sshare", (
+    _o("accounts", "A", "these queues"),
+    _noted("all", "a", "write --users=NAMES", _FLAG),
+    _o("format", "o", "NAME[%N],..."),
+    _noted("long", "l", "there are no more columns", _FLAG),
+    _noted("clusters", "M", "there is one cluster"),
+    _o("noheader", "n", "no titles", _FLAG),
+    _o("parsable", "p", "with | between and behind", _FLAG),
+    _o("parsable2", "P", "with | between", _FLAG),
+    _noted("Partition", "m", "queues are accounts and partitions in one", _FLAG),
+    _o("users", "u", "of these users; your own, where none is named"),
+    _noted("Users", "U", "of users alone anyway", _FLAG),
+    *_HELP,
+))  # fmt: skip
+
 SCANCEL: Final = Table("scancel", (
     _o("account", "A", "jobs of this queue"),
     _o("batch", "b", "with --signal: to the script's shell alone", _FLAG),
@@ -141,7 +169,7 @@ SCANCEL: Final = Table("scancel", (
     _o("quiet", "Q", "says nothing of jobs that are over", _FLAG),
     _noted("reservation", "R", "there are none"),
     _refused("sibling", "", "there is one cluster"),
-    _o("signal", "s", "sent to the steps of what runs; KILL cancels, and TERM without -b or -f"),
+    _o("signal", "s", "sent to the steps of what runs; KILL cancels"),
     _o("state", "t", "jobs in this state"),
     _o("user", "u", "jobs of this user"),
     _noted("wckey", "", "there are no such keys"),

@@ -185,8 +185,9 @@ _NOT_A_SCRIPT: Final = (
 )
 
 
-def words_of_script(script: str) -> list[str]:
-    """What its lines of #SBATCH say, as far as the first command.
+def words_of_script(script: str) -> list[list[str]]:
+    """Return the words of its lines of #SBATCH, as far as the first command, by components: those
+    of a heterogeneous job are divided by `#SBATCH hetjob`.
 
     Raises: Wrong.
     """
@@ -198,7 +199,14 @@ def words_of_script(script: str) -> list[str]:
             "Batch script contains DOS line breaks (\\r\\n)",
             "instead of expected UNIX line breaks (\\n).",
         )
-    return [word for number, line in _directives(lines) for word in _split(number, line)]
+    components: list[list[str]] = [[]]
+    for number, line in _directives(lines):
+        words = _split(number, line)
+        if words[:1] in (["hetjob"], ["packjob"]):
+            components.append([])
+        else:
+            components[-1] += words
+    return components
 
 
 def _directives(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -211,15 +219,9 @@ def _directives(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 def _split(number: int, line: str) -> list[str]:
     try:
-        words = shlex.split(line, comments=True)
+        return shlex.split(line, comments=True)
     except ValueError as error:
         raise Wrong(f"line {number} of the script: {str(error).lower()}") from None
-    if words[:1] == ["hetjob"] or words[:1] == ["packjob"]:
-        raise Wrong(
-            "heterogeneous jobs are not supported by Corral",
-            hint="submit two jobs, the second with --dependency=after:ID of the first",
-        )
-    return words
 
 
 def is_batch_script(text: str) -> bool:

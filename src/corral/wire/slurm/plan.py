@@ -40,6 +40,8 @@ class BatchPlan:
     time_seconds: int | None = None
     array: tuple[int, int, int, int] | None = None  # count, least, most, step
     partition: str = "default"
+    components: int = 1  # of a heterogeneous job whose components ask for the same
+    script: str = ""  # its whole path where it was submitted; "" for one that was no file
 
     def encode(self) -> str:
         """On one line, without what is as it would be anyway."""
@@ -67,6 +69,14 @@ def command_of(script: str, plan: BatchPlan) -> str:
         end += "_"
     text = script if script.endswith("\n") else f"{script}\n"
     return f"cat > {SCRIPT} <<'{end}'\n{text}{end}\n{_RUN}{shlex.quote(plan.encode())}\n"
+
+
+def plan_in(command: str) -> BatchPlan | None:
+    """Return the plan that such a job's command holds; None for another command."""
+    if not is_batch(command):
+        return None
+    words = shlex.split(command[command.rindex(_RUN) + len(_RUN) :])
+    return decode_plan(words[0])
 
 
 def is_batch(command: str) -> bool:

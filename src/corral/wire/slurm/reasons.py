@@ -28,6 +28,7 @@ _REASONS: Final = {
     "NodeFail": "NodeDown",
     "Deadline": "DeadLine",
     "Cancel": "None",
+    "OutOfMemory": "OutOfMemory",
 }
 
 

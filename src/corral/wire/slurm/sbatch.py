@@ -3,7 +3,7 @@
 import os.path
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -54,7 +54,9 @@ class Batch:
     singleton: bool = False
 
 
-def read_batch(words: Sequence[str], script: str | None, here: Here, *, name: str = "") -> Batch:
+def read_batch(
+    words: Sequence[str], script: str | None, here: Here, *, name: str = "", path: str = ""
+) -> Batch:
     """`words` are those of the command line before the script's own arguments; of what is said
     several times the command line counts, then the environment, then the script.
 
@@ -65,20 +67,50 @@ def read_batch(words: Sequence[str], script: str | None, here: Here, *, name: st
         script = f"#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{typed.get('wrap')}\n"
     if script is None:
         raise Wrong("there is no script", hint="write: sbatch [OPTIONS] SCRIPT [ARGUMENTS]")
-    said = SBATCH.read(words_of_script(script)).options
+    said, components = _said_by(script)
     given = {**said, **SBATCH.of_environment(here.environment), **typed.options}
     arguments = () if typed.has("wrap") else typed.rest[1:]
+    for name_of_count in ("nodes", "ntasks"):
+        if components > 1 and (name_of_count in given or name_of_count == "nodes"):
+            each = values.count(given.get(name_of_count, "1"), f"--{name_of_count}")
+            given[name_of_count] = str(each * components)
     whole = SBATCH.checked(given, typed.rest)
-    return _batch(
-        whole, script, here, name="wrap" if typed.has("wrap") else name, arguments=arguments
+    batch = _batch(
+        whole,
+        script,
+        here,
+        name="wrap" if typed.has("wrap") else name,
+        path=path,
+        arguments=arguments,
     )
+    return batch if components == 1 else _of_components(batch, script, components)
 
 
-def _batch(read: Read, script: str, here: Here, *, name: str, arguments: tuple[str, ...]) -> Batch:
+def _said_by(script: str) -> tuple[dict[str, str], int]:
+    """Return the script's options, and how many components it has: they must all ask for the same,
+    but for their names. Raises: Wrong."""
+    groups = [dict(SBATCH.read(words).options) for words in words_of_script(script)]
+    unnamed = [{key: value for key, value in one.items() if key != "job-name"} for one in groups]
+    if any(one != unnamed[0] for one in unnamed):
+        raise Wrong(
+            "components of a heterogeneous job that ask for different things are not supported",
+            hint="submit a job for each, the second with --dependency=after:ID of the first",
+        )
+    return groups[0], len(groups)
+
+
+def _of_components(batch: Batch, script: str, components: int) -> Batch:
+    plan = replace(batch.plan, components=components)
+    return replace(batch, plan=plan, spec={**batch.spec, "run": command_of(script, plan)})
+
+
+def _batch(
+    read: Read, script: str, here: Here, *, name: str, path: str, arguments: tuple[str, ...]
+) -> Batch:
     shape = shape_of(read)
     notes = list(shape.notes)
     said_name = read.get("job-name") or name or "sbatch"
-    plan = _plan(read, shape, here, said_name, arguments)
+    plan = replace(_plan(read, shape, here, said_name, arguments), script=path)
     environment = exported(read.get("export"), here.environment, notes)
     spec: dict[str, Any] = {
         "name": plain_name(said_name),

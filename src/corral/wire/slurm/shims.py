@@ -3,6 +3,10 @@
 from pathlib import Path
 from typing import Final
 
+COMMANDS: Final = (
+    "sbatch", "srun", "squeue", "scancel", "sinfo", "sacct", "scontrol", "sacctmgr", "sshare",
+    "salloc",
+)  # fmt: skip
 MARK: Final = "# a command of Slurm's, spoken to Corral: corral slurm-shims"
 _BEGINNING_BYTES: Final = 200
 

@@ -14,7 +14,11 @@ _COUNT: Final = re.compile(r"(\d{1,9})([kK]?)", re.ASCII)
 _LATER: Final = re.compile(r"now(?:\+(\d{1,9})\s*([a-z]*))?", re.ASCII | re.IGNORECASE)
 _CLOCK: Final = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?\s*(am|pm)?", re.ASCII | re.IGNORECASE)
 _DATE: Final = re.compile(
-    r"(?:(\d{4})-(\d\d?)-(\d\d?)|(\d\d?)/(\d\d?)(?:/(\d{2,4}))?)(?:[T ](.+))?", re.ASCII
+    r"(?:(?P<year>\d{4})-(?P<month>\d\d?)-(?P<day>\d\d?)"
+    r"|(?P<us_month>\d\d?)(?P<sign>[/.])(?P<us_day>\d\d?)(?:(?P=sign)(?P<us_year>\d{2,4}))?"
+    r"|(?P<short_month>\d\d)(?P<short_day>\d\d)(?P<short_year>\d\d)?)"
+    r"(?:[T -](?P<clock>.+))?",
+    re.ASCII,
 )
 _NAMED_HOURS: Final = {"midnight": 0, "noon": 12, "teatime": 16, "fika": 15, "elevenses": 11}
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -91,8 +95,10 @@ def signal_number(text: str) -> int:
 
 
 def moment(text: str, now: datetime, option: str = "--begin") -> datetime:
-    """Of now+1hour, 16:00, 4:00pm, tomorrow, noon, 2026-11-22 and 2026-11-22T16:00:00, where `now`
-    is. A time of day is the next one."""
+    """Return the moment that a text names: now+1hour, 16:00, 4:00pm, tomorrow, noon, 2026-11-22,
+    2026-11-22T16:00:00, 11/22[/26], 11.22[.26], 1122[26], and each of these dates with -16:00.
+
+    A time of day is the next one after `now`. Source: sacct(1) of Slurm 22.05, --starttime."""
     said = text.strip()
     if match := _LATER.fullmatch(said):
         unit = (match.group(2) or "").lower()[:1]
@@ -130,19 +136,19 @@ def _date(text: str, now: datetime) -> datetime | None:
     match = _DATE.fullmatch(text)
     if match is None:
         return None
-    if match.group(1):
-        year, month, day = (int(one) for one in match.groups()[:3])
-    else:
-        month, day = int(match.group(4)), int(match.group(5))
-        year = int(match.group(6) or now.year)
-        year += 2000 if year < 100 else 0
+    said = match.groupdict()
+    month, day, year = (
+        int(said[name] or said[f"us_{name}"] or said[f"short_{name}"] or now.year)
+        for name in ("month", "day", "year")
+    )
+    year += 2000 if year < 100 else 0
     try:
         midnight = now.replace(
             year=year, month=month, day=day, hour=0, minute=0, second=0, microsecond=0
         )
     except ValueError:
         return None
-    return _time_of_day(match.group(7), midnight) if match.group(7) else midnight
+    return _time_of_day(said["clock"], midnight) if said["clock"] else midnight
 
 
 def duration_text(seconds: float | None, *, endless: str = "UNLIMITED") -> str:

@@ -64,7 +64,9 @@ def test_a_budget_that_does_not_reach_is_told_what_would() -> None:
     assert told.startswith(
         "500,000 USD buy 8 GPUs and run them for 9 months; 3 years of 8 GPUs take 818,750 USD."
     )
-    assert "they rent 5.7 GPUs on demand, or 10.3 on spot" in told
+    # 16 x 730 h x 0.7 x 2.95 + 80 TB x 50 + half of 8,460 = 32,349 a month: 15.5 months
+    assert "At 70 % use it rents 16 GPUs on demand for 15 months" in told
+    assert "for 3 years it rents 5.7 GPUs on demand, or 10.3 on spot" in told
     assert "200,000 USD buy no node: 8 GPUs take 377,500 USD" in advice(found(0.7, budget=2e5))
     assert "buy 8 GPUs and run them for 3 years." in advice(found(0.7, budget=9e5))
 
@@ -79,3 +81,22 @@ def test_what_is_rented_only_is_never_advised_to_be_bought() -> None:
     assert tpus.way(OWN).bill.usd < tpus.way("on demand").bill.usd
     assert "buy" not in advice(tpus).lower()
     assert "rented only" in tpus.cautions[0]
+
+
+def test_a_small_budget_rents_for_a_while_and_never_0_0_gpus() -> None:
+    told = advice(found(0.7, budget=100_000.0))
+    assert "it rents 16 GPUs on demand for 3 months; for 3 years it rents none" in told
+    assert "people for a rented cluster take 135,000 USD of it" in told
+    assert "0.0" not in told
+
+
+def test_the_term_decides_and_is_said() -> None:
+    # One year: own 755,000 + 203,042 - 485,750 = 472,000, on demand 98,760 + 0.9 x 392,448 =
+    # 452,000. Three years: 1,156,000 and 296,280 + 0.9 x 1,177,344 = 1,356,000.
+    told = advice(found(0.9, {"on_demand": 2.8, "reserved_discount": 0.0}))
+    assert "For 1 year the cheapest way is on demand, for 3 years own." in told
+
+
+def test_the_bill_from_which_owning_pays_is_what_owning_comes_to_a_month() -> None:
+    # 1,146,073 at 0.6 (tests/plan/test_cost.py) over 36 months
+    assert "a cloud bill of more than 31,835 USD a month" in advice(found(0.6))

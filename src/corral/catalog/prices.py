@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from functools import cache
 from statistics import median
 from typing import Final
@@ -13,6 +13,8 @@ from corral.domain.errors import NotFound, SpecInvalid
 
 KINDS: Final = ("on_demand", "reserved_1y", "reserved_3y", "spot")  # of rent, USD a GPU-hour
 SALES: Final = ("gpu", "server", "used_gpu")  # USD for one, or for a server full of them
+HYPERSCALERS: Final = frozenset({"aws", "aws-blocks", "azure", "gcp", "oci"})
+MOST_AGE: Final = timedelta(days=365)  # before the newest price of that GPU and kind
 BOUGHT: Final = "buy"  # who is named where nobody rents out
 ABOUT: Final = ("instance", "region")
 RENT_UNIT: Final = "USD a GPU-hour"
@@ -60,12 +62,18 @@ class Prices:
         own = [one for one in fit if cloud in ("", one.cloud)]
         return tuple(sorted(own, key=lambda one: (one.usd_per_gpu_hour, one.cloud)))
 
+    def current(self, device: str, kind: str = "on_demand", cloud: str = "") -> tuple[Rent, ...]:
+        """Return the offers without those a year older than the newest one, the cheapest first."""
+        offers = self.rent(device, kind, cloud)
+        newest = max((one.date for one in offers), default=date.min)
+        return tuple(one for one in offers if newest - one.date <= MOST_AGE)
+
     def typical(self, device: str, kind: str = "on_demand") -> float:
-        """The median of what the clouds ask, in USD a GPU-hour.
+        """The median of what the clouds ask now, in USD a GPU-hour.
 
         Raises: NotFound, with the devices that have such a price.
         """
-        offers = self.rent(device, kind)
+        offers = self.current(device, kind)
         if not offers:
             known = sorted({one.device for one in self.rents if one.kind == kind})
             raise NotFound(f"price {kind} of", device, known, see="corral plan catalog prices")
@@ -100,6 +108,11 @@ class Prices:
         rents = (one for one in other.rents if (one.cloud, one.device, one.kind) not in said)
         sales = (one for one in other.sales if (one.device, one.what) not in sold)
         return Prices(rents=(*self.rents, *rents), sales=(*self.sales, *sales))
+
+
+def is_hyperscaler(cloud: str) -> bool:
+    """Return whether it is one of the large clouds, whose list prices are a class of their own."""
+    return cloud in HYPERSCALERS
 
 
 @cache

@@ -157,6 +157,7 @@ class Prices:
             self._monthly("space", kw * of["space_kw_month"]),
             self._monthly("people", self._people(gpus)),
             self._monthly("support", hardware * of["support_share"] / 12),
+            self._monthly("software licences", gpus * of["software_per_gpu"] / 12),
             self._monthly("insurance and line", hardware * of["other_share"] / 12),
         ]
         left = hardware * of["yearly_value"] ** (self.months / 12)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from corral.plan.bills import MONTH_HOURS, Bill, Prices
+from corral.plan.cost_terms import rented_months
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +15,9 @@ class Bought:
     `node_usd`: what one node, of `node_gpus`, costs at the start and in all.
 
     `rented_hours`: GPU-hours on demand, rent alone; `rented_gpus`: how many GPUs that is around the
-    clock. `kept_gpus`, `kept_on_spot`: how many are rented for the years at the use asked for, with
-    storage and people.
+    clock. `rented_months`: for how long it rents the GPUs that were asked for. `people_usd`: what
+    people cost in the years of a rent, however few the GPUs. `kept_gpus`, `kept_on_spot`: how many
+    are rented for the years at the use asked for, with storage and people.
     """
 
     by_capital: int
@@ -26,11 +28,13 @@ class Bought:
     node_usd: float
     rented_hours: float
     rented_gpus: float
+    rented_months: int
+    people_usd: float
     kept_gpus: float
     kept_on_spot: float
 
 
-def bought(prices: Prices, budget_usd: float, used: float) -> Bought:
+def bought(prices: Prices, budget_usd: float, used: float, gpus: float) -> Bought:
     """Whole nodes; what is bought is paid at once or, with what runs it, over the years."""
     node = prices.node_gpus
 
@@ -54,6 +58,8 @@ def bought(prices: Prices, budget_usd: float, used: float) -> Bought:
         node_usd=one.spent,
         rented_hours=hours,
         rented_gpus=hours / (prices.months * MONTH_HOURS),
+        rented_months=rented_months(prices, gpus, used, budget_usd),
+        people_usd=_people(prices, used),
         kept_gpus=_kept(prices, budget_usd, used, "on demand"),
         kept_on_spot=_kept(prices, budget_usd, used, "spot"),
     )
@@ -68,6 +74,12 @@ def _months(prices: Prices, bill: Bill, budget_usd: float) -> int:
         if paid > budget_usd:
             return month - 1
     return prices.months
+
+
+def _people(prices: Prices, used: float) -> float:
+    """Return the part of a rent's bill that no number of GPUs changes."""
+    one, two = (prices.rent(gpus, used, "on demand").usd for gpus in (1.0, 2.0))
+    return 2 * one - two
 
 
 def _kept(prices: Prices, budget_usd: float, used: float, kind: str) -> float:

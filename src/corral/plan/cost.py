@@ -18,6 +18,15 @@ from corral.plan.bills import (
     values_of,
 )
 from corral.plan.budget import Bought, bought
+from corral.plan.cost_terms import (
+    CloudKind,
+    Term,
+    YearLine,
+    cloud_kinds,
+    even_bill,
+    terms,
+    year_lines,
+)
 from corral.plan.hybrid import YEAR_HOURS, Demand, Hybrid, best_mix
 from corral.plan.market import LIKE, rented_only, untold
 from corral.plan.uncertain import Band, Swing, Values, band, draws, tornado
@@ -50,7 +59,9 @@ class Way:
 class Costs:
     """`swings`: what owning saves against renting on demand, in USD, by one assumption at a time;
     `saving` is it at the usual values, `saving_band` with all of them off at once. `cautions`: what
-    nobody tells."""
+    nobody tells. `terms`: one year and three beside each other; `clouds`: neo-clouds and
+    hyperscalers apart; `year`: the running costs of owning. `even_bill`: of a cloud for the same
+    work, in USD a month; owning costs less than any that is higher."""
 
     request: CostRequest
     prices: Prices
@@ -61,6 +72,10 @@ class Costs:
     even_use_band: Band | None
     cautions: tuple[str, ...]
     swings: tuple[Swing, ...]
+    terms: tuple[Term, ...]
+    clouds: tuple[CloudKind, ...]
+    year: tuple[YearLine, ...]
+    even_bill: float
     bought: Bought | None
     hybrid: Hybrid | None
     by_use: tuple[tuple[float, tuple[float, ...]], ...]
@@ -98,7 +113,11 @@ def cost(request: CostRequest, market: Market | None = None) -> Costs:
         cautions=tuple(_cautions(request, known, market or listed())),
         even_use_band=band([2.0 if share is None else share for share in even]),
         swings=tuple(tornado(known, saving)),
-        bought=bought(prices, request.budget_usd, used) if request.budget_usd else None,
+        terms=terms(request, market or listed(), OWN),
+        clouds=() if request.cloud else cloud_kinds(request, prices, market or listed()),
+        year=tuple(year_lines(request, known, prices.of)),
+        even_bill=even_bill(prices, gpus, used),
+        bought=bought(prices, request.budget_usd, used, gpus) if request.budget_usd else None,
         hybrid=best_mix(prices, _year(request.demand)) if request.demand else None,
         by_use=_by_use(prices, gpus),
         told=tuple(_told(known)),

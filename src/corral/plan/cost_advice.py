@@ -4,7 +4,9 @@ from typing import Final
 
 from corral.catalog.devices import device
 from corral.domain.units import share_text
+from corral.plan.budget import Bought
 from corral.plan.cost import OWN, Costs, Way
+from corral.plan.cost_terms_report import told as term_words
 from corral.plan.hybrid import Hybrid
 from corral.plan.market import rented_only
 from corral.plan.report import counted
@@ -29,6 +31,8 @@ def advice(found: Costs) -> str:
         "" if found.hybrid is None else _of_demand(found.hybrid),
         _what_to_do(found, best, next_best),
         _from_when(found, best),
+        *term_words(found.terms),
+        _from_which_bill(found),
         _how_sure(found, best, next_best),
         _on_spot(found, best),
     )
@@ -65,6 +69,12 @@ def _from_when(found: Costs, best: Way) -> str:
         return f"{pays}, and is paid back in month {rent.even_month}."
     left = -sum(line.usd for line in best.bill.lines if line.usd < 0)
     return f"{pays}, counting the {usd_text(left)} that the hardware is worth in the end."
+
+
+def _from_which_bill(found: Costs) -> str:
+    if rented_only(device(found.request.gpu)):
+        return ""
+    return f"Owning is cheaper than a cloud bill of more than {usd_text(found.even_bill)} a month."
 
 
 def _wins(best: Way, next_best: Way) -> float | None:
@@ -106,7 +116,7 @@ def _of_budget(found: Costs) -> str:
     own, budget = found.bought, found.request.budget_usd
     if own is None or budget is None:
         return ""
-    years, use = counted(found.request.years, "year"), share_text(found.request.utilisation)
+    years = counted(found.request.years, "year")
     node = counted(own.node_gpus, "GPU")
     if own.by_whole_cost:
         can = f"buy {counted(own.by_whole_cost, 'GPU')} and run them for {years}"
@@ -120,8 +130,23 @@ def _of_budget(found: Costs) -> str:
             f"buy no node: {node} take {usd_text(own.node_once)} at the start, and "
             f"{usd_text(own.node_usd)} in {years}"
         )
-    rented = f"{own.kept_gpus:,.1f} GPUs on demand, or {own.kept_on_spot:,.1f} on spot"
-    return f"{usd_text(budget)} {can}. At {use} use they rent {rented} for as long."
+    return f"{usd_text(budget)} {can}. {rented_text(found, own)}"
+
+
+def rented_text(found: Costs, own: Bought) -> str:
+    """Return what a budget rents: for how long, and how many GPUs for the years asked for."""
+    request = found.request
+    years, use = counted(request.years, "year"), share_text(request.utilisation)
+    months = counted(own.rented_months, "month")
+    gpus = counted(request.gpus, "GPU")
+    lasts = f"At {use} use it rents {gpus} on demand for {months}"
+    if own.kept_gpus < 1:
+        return (
+            f"{lasts}; for {years} it rents none, since people for a rented cluster take "
+            f"{usd_text(own.people_usd)} of it."
+        )
+    spot = f", or {own.kept_on_spot:,.1f} on spot" if own.kept_on_spot >= 1 else ""
+    return f"{lasts}; for {years} it rents {own.kept_gpus:,.1f} GPUs on demand{spot}."
 
 
 def _of_demand(mix: Hybrid) -> str:

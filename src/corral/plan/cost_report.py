@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from corral.catalog.devices import device
 from corral.domain.units import share_text
-from corral.plan.bills import RENTS
+from corral.plan.bills import MONTH_HOURS, RENTS
 from corral.plan.budget import Bought
 from corral.plan.cost import OWN, Costs, Way
 from corral.plan.cost_advice import advice, usd_text
+from corral.plan.cost_terms_report import clouds_table, terms_table, year_table
 from corral.plan.hybrid import Hybrid
 from corral.plan.report import Answer, Column, Figure, Report, Series, Table, columns, counted
 
@@ -22,7 +23,10 @@ SHOWN: Final = 6  # assumptions in the figure, as many as its words have room fo
 
 def report(found: Costs) -> Report:
     request = found.request
-    tables = [_ways(found), _bill(found)]
+    tables = [_ways(found), terms_table(found.terms, OWN)]
+    if found.clouds:
+        tables.append(clouds_table(found.clouds))
+    tables += [year_table(found.year), _bill(found)]
     figures = [_use_figure(found), _swing_figure(found)]
     if found.hybrid is not None:
         tables.append(_hybrid(found.hybrid))
@@ -61,6 +65,12 @@ def _answers(found: Costs) -> Iterator[Answer]:
         name="break-even month",
         value=rent.even_month if rent.even_month is not None else "not in these years",
         note="of payments alone, against renting on demand",
+    )
+    yield Answer(
+        name="cloud bill from which owning pays",
+        value=found.even_bill,
+        unit="USD a month",
+        note=f"for the work of {counted(found.request.gpus, 'GPU')}, with storage and people",
     )
     saved = found.saving_band
     yield Answer(
@@ -103,17 +113,30 @@ def _of_budget(found: Costs, own: Bought) -> Iterator[Answer]:
         f"{years}, {usd_text(own.node_usd - (request.budget_usd or 0.0))} more",
     )
     yield Answer(
-        name="GPUs that it rents",
-        value=round(own.kept_gpus, 1),
-        note=f"on demand at {use} use for {years}, with storage and people; on spot "
-        f"{own.kept_on_spot:,.1f}",
+        name="months that it rents",
+        value=own.rented_months,
+        unit="months",
+        note=f"{counted(request.gpus, 'GPU')} on demand at {use} use, with storage and people",
     )
+    if own.kept_gpus >= 1:
+        yield Answer(
+            name="GPUs that it rents",
+            value=round(own.kept_gpus, 1),
+            note=f"on demand at {use} use for {years}, with storage and people; on spot "
+            f"{own.kept_on_spot:,.1f}",
+        )
     yield Answer(
         name="GPU-hours that it rents",
         value=own.rented_hours,
         unit="GPU h",
-        note=f"rent alone, at once: {own.rented_gpus:,.1f} GPUs around the clock for {years}",
+        note=f"rent alone: {_alone(own, years)}",
     )
+
+
+def _alone(own: Bought, years: str) -> str:
+    if own.rented_gpus >= 1:
+        return f"{own.rented_gpus:,.1f} GPUs around the clock for {years}"
+    return f"1 GPU around the clock for {own.rented_hours / MONTH_HOURS:,.0f} months"
 
 
 def _ways(found: Costs) -> Table:

@@ -14,7 +14,7 @@ from corral.plan.words import brief
 
 PRICED: Final = "h100-sxm"  # whose prices catalog/data/economics.csv has, with their low and high
 SPREAD: Final = (
-    2.0  # of 21 types with a price on demand, 18 are within it of an H100's by bandwidth
+    2.35  # of 21 types with a price on demand, 18 are within it of an H100's by bandwidth
 )
 CONTRACTS: Final = 0.25  # assumed: so far a contract is from its region's mean price, either way
 LIKE: Final = "an H100's"  # begins the source of a price that nobody tells
@@ -32,13 +32,13 @@ def of_market(gpu: str, market: Prices, *, years: float, cloud: str = "") -> dic
     Raises: NotFound where that cloud does not rent it out.
     """
     known, about = assumptions(), device(gpu)
-    offers = [one.usd_per_gpu_hour for one in market.rent(about.name, cloud=cloud)]
+    offers = [one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)]
     if cloud and not offers:
         others = [one.cloud for one in market.rent(about.name)]
         raise NotFound(f"price of {about.name} at", cloud, others, see="corral plan prices")
     found: dict[str, Assumption] = {}
     if offers:
-        source = f"{len(offers)} clouds" if len(offers) > 1 else "one cloud"
+        source = f"the median of {len(offers)} clouds" if len(offers) > 1 else "one cloud"
         found["on_demand"] = _between(known["on_demand"], offers, f"{source}: corral plan prices")
     terms = ("reserved_3y", "reserved_1y") if years >= 3 else ("reserved_1y",)
     for name, kinds in (("reserved_discount", terms), ("spot_discount", ("spot",))):
@@ -82,8 +82,8 @@ def _by_bandwidth(one: Assumption, about: Device) -> Assumption:
 
 def _discounts(about: Device, market: Prices, kind: str, cloud: str) -> list[float]:
     """What each cloud takes off its price on demand; none that asks for more is counted."""
-    full = {one.cloud: one.usd_per_gpu_hour for one in market.rent(about.name, cloud=cloud)}
-    offers = market.rent(about.name, kind, cloud)
+    full = {one.cloud: one.usd_per_gpu_hour for one in market.current(about.name, cloud=cloud)}
+    offers = market.current(about.name, kind, cloud)
     off = [1 - one.usd_per_gpu_hour / full[one.cloud] for one in offers if one.cloud in full]
     return [share for share in off if 0 <= share < 1]
 

@@ -104,6 +104,7 @@ def test_the_words_of_one_rank(tail: str, kind: FailureKind) -> None:
         ({"code": 127}, K.COMMAND),
         ({"code": 247}, K.KILLED),
         ({"code": 245}, K.CRASH),
+        ({"code": 124}, K.KILLED),
         ({"code": 254}, K.UNKNOWN),
         ({"code": 3}, K.UNKNOWN),
     ],
@@ -304,6 +305,7 @@ TORCH = "/venv/lib/python3.11/site-packages/torch/serialization.py"
     [
         (TORCH, "__init__", "OSError: [Errno 22] Invalid argument", K.CHECKPOINT),
         (TORCH, "_save", "RuntimeError: basic_ios::clear", K.PROGRAM),
+        (TORCH, "save_file", "RuntimeError: shared", K.PROGRAM),
         ("/usr/lib/python3.11/gzip.py", "_read", "ValueError: strange", K.DATA),
         ("/usr/lib/python3.11/json/encoder.py", "default", "ValueError: strange", K.PROGRAM),
         ("/w/gzip_tools.py", "read", "ValueError: strange", K.PROGRAM),

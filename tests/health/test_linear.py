@@ -92,7 +92,7 @@ def seconds(pattern: "re.Pattern[str]", attack: tuple[str, str], size: int) -> f
     return process_time() - began
 
 
-WHOLE = [*of_module(waits), *of_module(printed)]
+WHOLE = [one for room in (waits, printed, raised, blocks) for one in of_module(room)]
 LINES = [*(one.words for one in PATTERNS), *(one for room in OF_LINES for one in of_module(room))]
 
 

@@ -13,6 +13,10 @@ JOINED_LINES: Final = 3  # of a message whose lines end in a colon
 _JAVA_NAME: Final = r"(?:[a-z][\w$]{0,40}\.){1,12}[A-Z][\w$.]{0,80}"
 _OPENINGS: Final = (
     (NextStep.RUST, re.compile(r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?panicked at ")),
+    (
+        NextStep.SEGMENTATION,
+        re.compile(r"^thread '[^']{0,99}' (?:\(\d{1,9}\) )?has overflowed its stack"),
+    ),
     (NextStep.GO, re.compile(r"^(?:panic: |fatal error: (?!.{0,99}No such file))")),
     (NextStep.CPP, re.compile(r"^terminate called after throwing")),
     (

@@ -39,7 +39,8 @@ _INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
 _ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
 _LIMITS: Final = frozenset({24, 25})  # XCPU, XFSZ
 _TIMED_OUT: Final = re.compile(r"\btimed? ?out|\bTimeout|ETIMEDOUT", re.IGNORECASE)
-DELIBERATE: Final = frozenset({1, 2})  # codes with which programs end that have given a reason
+DELIBERATE: Final = range(1, 124)  # codes with which programs end that have given a reason
+TIMED_OUT: Final = 124  # of the command timeout
 NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could not start it
 _OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
 _WAITED: Final = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
@@ -227,6 +228,8 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> _Read:
         return replace(read, kind=FailureKind.PROGRAM, quote=quote, step=newest.step)
     if exit.code in DELIBERATE and log.parting:
         return replace(read, kind=FailureKind.PROGRAM, quote=log.parting)
+    if exit.code == TIMED_OUT:
+        return replace(read, kind=FailureKind.KILLED, step=NextStep.TIMED_OUT)
     return read
 
 
@@ -339,7 +342,10 @@ def _by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
 
 def _hit_of(one: Raised) -> Hit | None:
     """Return the class of an error by its message; of the program's own by the first line."""
-    return _best(_hits(one.lines[:1] if one.is_own else one.lines))
+    hit = _best(_hits(one.lines[:1] if one.is_own else one.lines))
+    if hit is not None and hit[0].kind in _ENDS_BY_SIGNAL:
+        return hit[0], sentence(one.lines)  # a later line only repeats how it ended
+    return hit
 
 
 def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:

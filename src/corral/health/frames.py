@@ -24,6 +24,14 @@ _ENVIRONMENT: Final = re.compile(r"(?:<frozen os>|/os\.py):__getitem__$")  # os.
 _WRITES: Final = re.compile(r":\w*(save|writ|dump|encod|clos|flush|append)\w*$|:__exit__$")
 
 
+_SAVES: Final = re.compile(r"^_?(?:save|dump|write|export)\w*$|\wsave\w*$")
+
+
+def is_saving(function: str) -> bool:
+    """Return whether a function of this name writes files: what it calls reads none."""
+    return _SAVES.match(function) is not None
+
+
 def kind_of_place(frame: str) -> FailureKind | None:
     """What is wrong where a library raised it; `frame`: "FILE:FUNCTION", "" for not known."""
     if _ENVIRONMENT.search(frame):

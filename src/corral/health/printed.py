@@ -112,9 +112,7 @@ class Printed:
     @property
     def complaint(self) -> str:
         """The last line that has the shape of an error, in whatever language; "" for none."""
-        shaped = [at for at, line in enumerate(self.last) if _SHAPED.search(line)]
-        own = [at for at in shaped if not _is_wrapper(self.last[at])]
-        return next((sentence(self.last, at) for at in reversed(own or shaped)), "")
+        return _complaint_in(self.last)
 
     @property
     def is_stated(self) -> bool:
@@ -137,6 +135,13 @@ class Printed:
         """The last check of a kernel or of C that failed; "" for none."""
         rows = (row for row in reversed(self.text.split("\n")) if "Assertion" in row)
         return next((_cut(row) for row in rows if _ASSERTED.search(row[:LINE_CHARACTERS])), "")
+
+
+@lru_cache(maxsize=256)
+def _complaint_in(last: tuple[str, ...]) -> str:
+    shaped = [at for at, line in enumerate(last) if _SHAPED.search(line)]
+    own = [at for at in shaped if not _is_wrapper(last[at])]
+    return next((sentence(last, at) for at in reversed(own or shaped)), "")
 
 
 def _is_wrapper(line: str) -> bool:

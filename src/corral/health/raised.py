@@ -7,6 +7,7 @@ from typing import Final
 
 from corral.domain.next_steps import NextStep
 from corral.health.blocks import is_chatter, is_frame, is_unfinished, opening
+from corral.health.frames import is_saving
 from corral.health.words import LINE_CHARACTERS
 
 ERROR_LINES: Final = 12  # of one message; more is a listing
@@ -53,7 +54,8 @@ class Raised:
     Args:
         lines: of its message.
         chain: errors that were raised of each other share a number.
-        frame: file and function in which it was raised, as a traceback of Python shows them.
+        frame: file and function in which it was raised, as a traceback of Python shows them; "" for
+            one that was raised while a file was written.
         place: file and line of the newest frame that is not of an installed library.
         step: advice by its language.
     """
@@ -113,6 +115,7 @@ class _Reading:
     is_ignored: bool = False
     frame: str = ""
     place: str = ""
+    is_saving: bool = False
     rows_since_python: int = NEAR_ROWS + 1
 
     def take(self, row: str) -> Iterator[Raised]:
@@ -125,7 +128,7 @@ class _Reading:
         elif _CHAINED.match(row):
             self.chain -= 1  # the traceback that follows counts it up again
         elif "Traceback" in row and _TRACEBACK.match(row):
-            self.is_inside, self.place = True, ""
+            self.is_inside, self.place, self.is_saving = True, "", False
             self.chain += 1
         elif 'File "' in row and (at := _FRAME.match(row)) is not None:
             self._note_frame(at)
@@ -149,15 +152,20 @@ class _Reading:
             step = self.step
             if step is None and _AT.match(row):
                 step = NextStep.NODE
-            one = Raised(tuple(self.error), self.chain, self.frame, self.place, step)
+            one = Raised(tuple(self.error), self.chain, self._frame, self.place, step)
             if self.step is None:
                 self.rows_since_python = 0
             yield one
         self.error, self.step, self.frame, self.place = [], None, "", ""
-        self.is_ignored = False
+        self.is_ignored = self.is_saving = False
+
+    @property
+    def _frame(self) -> str:
+        return "" if self.is_saving else self.frame
 
     def _note_frame(self, at: "re.Match[str]") -> None:
         file, line, function = at[1], at[2], at[3]
+        self.is_saving = self.is_saving or is_saving(function[:LINE_CHARACTERS])
         self.frame = f"{file[-LINE_CHARACTERS:]}:{function[:LINE_CHARACTERS]}"
         if _INSTALLED.search(file) is None:
             self.place = f"{_WORK.sub('', file)[-LINE_CHARACTERS:]}:{line}"

@@ -20,6 +20,7 @@ CHANGING = (
     (r"after waiting [\d.]+ s", "after waiting SECONDS s"),
     (r"[\d.]+ GPU-seconds", "SOME GPU-seconds"),
     (r"lost [\d.]+ s of work", "lost SECONDS s of work"),
+    (r"^(ran +)\d+s$", r"\g<1>0s"),
     (r"(?<=  )[ \d]\ds(?=  |$)", " 0s"),
     (r"/tmp/[\w/.-]*?/(project|cluster)", r"/tmp/\1"),
 )  # fmt: skip

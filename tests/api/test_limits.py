@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from corral.api.body import BODY_BYTES, DEPTH, check_json
+from corral.api.body import BODY_BYTES, DEPTH, MOST_KEYS, check_json
 from corral.api.errors import RequestInvalid
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
@@ -109,3 +109,10 @@ def test_depth_is_counted_outside_of_strings_only() -> None:
     check_json(b"[" * DEPTH + b"]" * DEPTH)
     with pytest.raises(RequestInvalid, match="levels"):
         check_json(b"[" * (DEPTH + 1) + b"]" * (DEPTH + 1))
+
+
+def test_an_object_of_very_many_keys_is_refused_before_a_form_reads_it() -> None:
+    """A form makes an error of each key that it does not know."""
+    check_json(json.dumps({f"k{place}": 1 for place in range(MOST_KEYS)}).encode())
+    with pytest.raises(RequestInvalid, match="more than 10,000 keys"):
+        check_json(json.dumps([{f"k{place}": 1 for place in range(MOST_KEYS + 1)}]).encode())

@@ -18,6 +18,7 @@ OPEN_BYTES: Final = 8 * 1024  # of a body that needs no token
 BODY_SECONDS: Final = 30.0
 BODY_SIZE: Final = "corral.body_bytes"  # in the scope: of what was read
 DEPTH: Final = 64
+MOST_KEYS: Final = 10_000  # of one object: a form makes an error of each that it does not know
 # Possessive, and also without its end: else a search starts over at each quote of an open string.
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKETS: Final = re.compile(rb"[\[\]{}]")
@@ -95,6 +96,8 @@ def check_json(body: bytes) -> None:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MOST_KEYS:
+        raise ValueError(f"an object in it has more than {MOST_KEYS:,} keys")
     found = dict(pairs)
     if len(found) < len(pairs):
         times = Counter(key for key, _ in pairs)

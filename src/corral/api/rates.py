@@ -49,7 +49,7 @@ class Rates:
             self._charge(caller, size_bytes / COST_BYTES)
 
     def charge_jobs(self, caller: Caller, jobs: int) -> None:
-        """Charge for the jobs of a submission, which a body of some bytes may hold thousands of."""
+        """Charge for the jobs of a submission and their waits: a small body may hold thousands."""
         if jobs >= COST_JOBS:
             self._charge(caller, jobs / COST_JOBS)
 

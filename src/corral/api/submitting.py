@@ -61,7 +61,7 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
 async def specs_of(house: House, body: api.JobSubmit, caller: Caller) -> tuple[JobSpec, ...]:
     """Raises: SpecInvalid, NotFound, Forbidden, Conflict, NotShared."""
     specs = to_domain(parse_values(body.specs))
-    house.rates.charge_jobs(caller, len(specs))
+    house.rates.charge_jobs(caller, len(specs) + sum(len(spec.after) for spec in specs))
     check_submitted(specs, caller.job)
     specs = await with_origins(house, specs, caller)
     for workdir in {spec.workdir for spec in specs if spec.workdir is not None}:

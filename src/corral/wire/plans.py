@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from dataclasses import Field as DataclassField
-from typing import Any, Self, get_type_hints
+from typing import Annotated, Any, Self, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
 
 from corral.plan import report as plan
 from corral.plan.known import names_of
@@ -20,7 +20,7 @@ def form_of(request: type) -> type[BaseModel]:
     described as its class does it, with the catalog's names for it as `x-names`."""
     hints, says = get_type_hints(request), _described(request.__doc__ or "")
     named: dict[str, Any] = {
-        field.name: (hints[field.name], _filled(field, says[field.name]))
+        field.name: (_quick(hints[field.name]), _filled(field, says[field.name]))
         for field in fields(request)
     }
     made: type[BaseModel] = create_model(
@@ -41,6 +41,11 @@ def _described(docstring: str) -> dict[str, str]:
     _, _, attributes = docstring.partition("Attributes:")
     found = re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", attributes, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in found}
+
+
+def _quick(hint: Any) -> Any:
+    """Let a list be refused at its first wrong entry: each further one would make an error."""
+    return Annotated[hint, FailFast()] if get_origin(hint) in (tuple, list) else hint
 
 
 def _filled(field: DataclassField[Any], says: str) -> Any:

@@ -3,13 +3,17 @@
 import asyncio
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 
-from corral.api.auth import bearer
+from corral.api.auth import Caller, OwnJob, bearer
 from corral.api.errors import TooMany
 from corral.api.failures import FAILURES, Failures
 from corral.domain.errors import Unauthorised
+from corral.domain.ids import AttemptNumber, JobId, NodeId, TokenId, UserName
+from corral.domain.job import TokenScope
+from corral.domain.people import Role
 from tests.api.heads import TOKENS, Head
 from tests.patience import PATIENCE_SECONDS
 
@@ -147,3 +151,13 @@ def test_the_scheme_may_be_written_small_and_the_header_name_as_one_likes() -> N
     assert bearer([(b"Authorization", b"bearer 0123456789abcdef")]) == "0123456789abcdef"
     with pytest.raises(Unauthorised):
         bearer([(b"authorization", b"Bearer 0123456789abcdef\n")])
+
+
+def test_all_tokens_of_a_user_and_of_the_users_jobs_prove_connections_together() -> None:
+    """Else 200 tokens of one user prove more connections than the head may open files."""
+    own = Caller(name=UserName("ann"), role=Role.USER, token=TokenId("t1"), sha256="one")
+    other = replace(own, token=TokenId("t2"), sha256="two")
+    of_job = replace(own, job=OwnJob(attempt=(JobId("j1"), AttemptNumber(1)), scope=TokenScope.OWN))
+    node = replace(own, role=Role.NODE, node=NodeId("ann"))
+    assert own.holder == other.holder == of_job.holder
+    assert node.holder != own.holder

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corral.ingress.connections import Connection, ConnectionLimits, ConnectionTable, Refused
 
-LIMITS = ConnectionLimits(total=6, per_address=3, per_token=2, head_seconds=10, serve_seconds=60)
+LIMITS = ConnectionLimits(total=6, per_address=3, per_holder=2, head_seconds=10, serve_seconds=60)
 
 
 @dataclass

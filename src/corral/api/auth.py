@@ -98,6 +98,12 @@ class Caller:
         """The caller, as the audit log has it."""
         return Speaker(token=self.token, kind=self._kind(), source=self.source)
 
+    @property
+    def holder(self) -> str:
+        """Return whose tokens count together: a user's, those of the user's jobs included."""
+        kind = self._kind()
+        return f"{SpeakerKind.USER if kind == SpeakerKind.JOB else kind}:{self.name}"
+
     def _kind(self) -> SpeakerKind:
         if self.node is not None:
             return SpeakerKind.NODE

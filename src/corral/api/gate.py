@@ -195,7 +195,7 @@ class Gate:
                 await asyncio.sleep(HOLD_SECONDS)
             raise refusal from None
         if connection is not None:
-            connection.prove(caller.token)
+            connection.prove(caller.holder)
         if caller.job is None and now - self._used.get(caller.token, float("-inf")) >= USED_SECONDS:
             self._used[caller.token] = now
             with suppress(Trouble):  # what may only be read now can still be read

@@ -21,7 +21,8 @@ class ConnectionLimits:
     Args:
         total: unproven connections at once.
         per_address: of these, from one address (IPv6: one /64).
-        per_token: connections that one token proves; more of them count as unproven.
+        per_holder: connections that one user, or one node, proves with all of its tokens; more of
+            them count as unproven.
         head_bytes: bytes of a request before its body, and of what follows a chunked body.
         headers: headers of a request.
         head_seconds: seconds in which the TLS handshake, and then a request's head, must come.
@@ -31,7 +32,7 @@ class ConnectionLimits:
 
     total: int = 2048
     per_address: int = 1024
-    per_token: int = 512
+    per_holder: int = 1024
     head_bytes: int = 64 * 1024
     headers: int = 100
     head_seconds: float = 10.0
@@ -99,9 +100,9 @@ class Connection:
         """Note that a request is complete up to its body."""
         self._table.move(self, _Phase.SERVING)
 
-    def prove(self, token: str) -> None:
-        """Note that a valid token came. One token proves a bounded number of connections."""
-        self._table.prove(self, token)
+    def prove(self, holder: str) -> None:
+        """Note that a valid token came. One holder proves a bounded number of connections."""
+        self._table.prove(self, holder)
 
     def refuse(self, why: Refused) -> None:
         """Count a refusal; the connection is closing and will be cut off."""
@@ -143,10 +144,10 @@ class ConnectionTable:
         }
         self._unproven = 0
         self._by_address: dict[str, _Share] = {}
-        self._by_token: Counter[str] = Counter()
+        self._by_holder: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return self._unproven + self._by_token.total()
+        return self._unproven + self._by_holder.total()
 
     @property
     def unproven(self) -> int:
@@ -233,15 +234,15 @@ class ConnectionTable:
         if not connection.is_proven:
             self._by_address[connection.address].waiting.pop(connection, None)
 
-    def prove(self, connection: Connection, token: str) -> None:
-        if connection.phase is _Phase.GONE or connection.prover == token:
+    def prove(self, connection: Connection, holder: str) -> None:
+        if connection.phase is _Phase.GONE or connection.prover == holder:
             return
-        if self._by_token[token] >= self.limits.per_token:
+        if self._by_holder[holder] >= self.limits.per_holder:
             return
         self._exit(connection)
         self._uncount(connection)
-        connection.prover = token
-        self._by_token[token] += 1
+        connection.prover = holder
+        self._by_holder[holder] += 1
         self._enter(connection, connection.phase)
 
     def remove(self, connection: Connection) -> None:
@@ -254,9 +255,9 @@ class ConnectionTable:
 
     def _uncount(self, connection: Connection) -> None:
         if connection.prover is not None:
-            self._by_token[connection.prover] -= 1
-            if not self._by_token[connection.prover]:
-                del self._by_token[connection.prover]
+            self._by_holder[connection.prover] -= 1
+            if not self._by_holder[connection.prover]:
+                del self._by_holder[connection.prover]
             return
         self._unproven -= 1
         share = self._by_address[connection.address]

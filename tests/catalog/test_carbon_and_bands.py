@@ -37,7 +37,14 @@ def test_a_misspelt_region_gets_the_nearest() -> None:
 
 def made(name: str, mean: float = 0.061) -> Band:
     return Band(
-        name=name, mean=mean, median=0.05, p90=0.125, rows=812, source="make validate", date=DAY
+        name=name,
+        mean=mean,
+        median=0.05,
+        p90=0.125,
+        rows=812,
+        sources=2,
+        source="make validate",
+        date=DAY,
     )
 
 
@@ -83,7 +90,11 @@ def test_a_chip_that_was_not_measured_has_the_wider_band(monkeypatch: pytest.Mon
     assert gpu_band("b", "h100") is None
 
 
-def test_one_source_quotes_its_largest_errors() -> None:
-    lone = made("a", 0.1)
-    assert (lone.quoted, replace(lone, sources=2).quoted) == (0.125, 0.1)
-    assert "nine in ten of 812 measured rows from 1 source" in lone.told("the step")
+def test_a_kind_of_one_source_quotes_its_largest_errors() -> None:
+    lone = [replace(made(name, 0.1), sources=1) for name in ("a", "a.h100")]
+    read = bands_of(by_subject(read_facts(written(lone).splitlines())))
+    assert (read["a"].quoted, read["a.h100"].quoted) == (0.125, 0.125)
+    assert "nine in ten of 812 measured rows from 1 source" in read["a"].told("the step")
+    with_others = [made("a", 0.1), replace(made("a.h100", 0.1), sources=1)]
+    read = bands_of(by_subject(read_facts(written(with_others).splitlines())))
+    assert (read["a"].quoted, read["a.h100"].quoted) == (0.1, 0.1)

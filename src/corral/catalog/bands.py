@@ -5,8 +5,8 @@
 
 import csv
 import io
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from typing import Final
@@ -24,6 +24,7 @@ class Band:
 
     `name`: training.step_time, serving.ttft, ... `rows`: that were predicted and measured.
     `sources`: publishers' series that they are from; no prediction of a row was fitted to its own.
+    `is_lone`: the whole kind was measured by one source.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Band:
     sources: int = 1
     source: str
     date: date
+    is_lone: bool = False
 
     def __post_init__(self) -> None:
         if min(self.mean, self.median, self.p90) < 0 or self.rows < 1:
@@ -42,7 +44,7 @@ class Band:
     @property
     def quoted(self) -> float:
         """The share beside a prediction: what one source says of its own rows is too good."""
-        return self.mean if self.sources > 1 else self.p90
+        return self.p90 if self.is_lone else self.mean
 
     @property
     def measured(self) -> str:
@@ -55,7 +57,7 @@ class Band:
 
     def told(self, what: str) -> str:
         """Return the meaning of a plus-minus beside `what`."""
-        if self.sources == 1:
+        if self.is_lone:
             return (
                 f"\u00b1 of {what}: nine in ten of {self.measured} are within it; the mean is "
                 f"{share_text(self.mean)}: {self.source}"
@@ -135,4 +137,9 @@ def bands_of(facts: Facts) -> dict[str, Band]:
             source=own["rows"].source,
             date=own["rows"].date,
         )
-    return named
+    return {name: replace(one, is_lone=_is_lone(one, named)) for name, one in named.items()}
+
+
+def _is_lone(one: Band, named: Mapping[str, Band]) -> bool:
+    kind = named.get(one.name.rpartition(".")[0], one)
+    return kind.sources == 1

@@ -31,7 +31,8 @@ VERDICTS = {
     "usage": "Of {allocated} GPU-hours that were held, {measured} were measured; there a kernel "
     "ran in {utilisation} of the time.",
     "waste": "Of {allocated} GPU-hours that were held, {idle} stood idle.",
-    "cost": "{allocated} GPU-hours cost {money}; {wasted} of it was wasted.",
+    "cost": "{allocated} GPU-hours cost {money}; {wasted} of it was wasted, and {not used} was for "
+    "time in which no kernel ran.",
     "goodput": "Of {allocated} GPU-hours that were held, {useful} brought steps that were kept: "
     "goodput {goodput}.",
 }

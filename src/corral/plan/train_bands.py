@@ -46,8 +46,8 @@ class Bands:
         if self.step is not None and self.step.quoted >= WIDE:
             yield (
                 f"times of {self.like} are less certain than others: "
-                f"{share_text(self.step.quoted)} off by {self.step.measured}, one in ten "
-                f"more than {share_text(self.step.p90)}"
+                f"{share_text(self.step.quoted)} off in the mean of {self.step.measured}, one in "
+                f"ten more than {share_text(self.step.p90)}"
             )
 
 

@@ -5,7 +5,7 @@ export TORCH ?= torch==2.13.0
 # Tests wait for processes most of their time: more of them than cores run side by side.
 WORKERS ?= 4
 
-.PHONY: setup demo test check soak bench bench-sched docs engines docs-check sim validate lock lock-check news ui clean
+.PHONY: setup demo test check soak bench bench-sched gpu docs engines docs-check sim validate lock lock-check news ui clean
 
 # By hash; the build of PyTorch is the machine's choice, and Corral itself is this tree.
 $(VENV)/.demo: pyproject.toml deploy/setup.py deploy/requirements-build.txt
@@ -47,6 +47,12 @@ bench: setup
 
 bench-sched: setup
 	$(BIN)/python benchmarks/sched/run.py $(ROWS)
+
+# No network: a Python that has Corral's libraries and PyTorch for CUDA already.
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+
+gpu:
+	@PYTHONPATH=src $(GPU_PYTHON) benchmarks/gpu/run.py
 
 docs: setup
 	$(BIN)/python docs/generate.py

@@ -233,6 +233,28 @@ def test_the_place_of_an_error_is_the_newest_frame_of_the_program() -> None:
     )
 
 
+THREAD = "Exception in thread Thread-3 (_monitor):\n"
+
+
+def test_a_thread_that_ends_after_the_error_of_the_program_is_not_the_cause() -> None:
+    late = THREAD + raised("BrokenPipeError: [Errno 32] Broken pipe", "")
+    failure = failure_of([end(0, raised("RuntimeError: mat1 and mat2 differ") + late)])
+    assert failure is not None
+    assert (failure.kind, failure.quote) == (K.PROGRAM, "RuntimeError: mat1 and mat2 differ")
+    first = THREAD + raised("torch.OutOfMemoryError: CUDA out of memory.", "")
+    failure = failure_of([end(0, first + raised("RuntimeError: the worker is gone", ""))])
+    assert failure is not None
+    assert failure.kind == K.GPU_MEMORY
+
+
+def test_a_traceback_in_a_string_of_json_is_read() -> None:
+    frames = 'Traceback (most recent call last):\\n  File \\"t.py\\", line 3, in f\\n    g()\\n'
+    row = f'{{"event": "failed", "exception": "{frames}ValueError: bad", "level": "error"}}\n'
+    failure = failure_of([end(0, "step 3\n" + row)])
+    assert failure is not None
+    assert (failure.quote, failure.place) == ("ValueError: bad", "t.py:3")
+
+
 def test_the_place_of_an_error_is_below_the_work_folder_of_its_attempt() -> None:
     file = "/var/lib/corral/attempts/j3.1/work/pkg/t.py"
     failure = failure_of([end(0, raised_in(file, "f", "ValueError: bad"))])

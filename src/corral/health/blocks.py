@@ -56,7 +56,10 @@ _OPENINGS: Final = (
             r"|thread \d{1,9} panic: |forrtl: (?:severe|error) |error: Uncaught )"
         ),
     ),
-    (NextStep.ABORTED, re.compile(r"^F\d{4} [\d:.]{8,20} |^\S{0,200} ?Check failed: ")),  # glog
+    (
+        NextStep.ABORTED,
+        re.compile(r"^F\d{4} [\d:.]{8,20} |^(?:\S{1,200} ){0,3}Check failed: "),
+    ),  # glog
     (
         None,
         re.compile(
@@ -110,6 +113,12 @@ def is_chatter(row: str) -> bool:
 def is_unfinished(row: str) -> bool:
     """Return whether the next line belongs to the same sentence."""
     return _GOES_ON.search(row.rstrip()) is not None
+
+
+def message(lines: Sequence[str]) -> str:
+    """Return the message of an error; of one of rlang the last that it lists."""
+    listed = [line for line in lines[1:] if line.startswith("! ")]
+    return listed[-1] if listed else sentence(lines)
 
 
 def sentence(lines: Sequence[str], first: int = 0) -> str:

@@ -14,7 +14,7 @@ from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.next_steps import NextStep
-from corral.health.blocks import is_report_of_shell, sentence
+from corral.health.blocks import is_report_of_shell, message, sentence
 from corral.health.frames import kind_of_place
 from corral.health.patterns import (
     CUT_OFF,
@@ -220,11 +220,11 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> _Read:
         )
     if newest is not None and not newest.is_wrapper:
         kind = _by_place(newest) or FailureKind.PROGRAM
-        return replace(read, kind=kind, quote=sentence(newest.lines), step=newest.step)
+        return replace(read, kind=kind, quote=message(newest.lines), step=newest.step)
     if log.complaint:
         return replace(read, kind=FailureKind.PROGRAM, quote=log.complaint)
     if newest is not None:
-        quote = sentence(newest.lines)
+        quote = message(newest.lines)
         return replace(read, kind=FailureKind.PROGRAM, quote=quote, step=newest.step)
     if exit.code in DELIBERATE and log.parting:
         return replace(read, kind=FailureKind.PROGRAM, quote=log.parting)
@@ -245,7 +245,7 @@ def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     any error; "" where the last lines are of its work."""
     newest, aborts = _newest(log.raised), _signal_of(exit) == _ABORT
     if aborts and newest is not None and (newest.step is not None or log.ends_raising):
-        return sentence(newest.lines)
+        return message(newest.lines)
     if aborts and log.assertion:
         return log.assertion
     for at, line in enumerate(log.last):

@@ -94,7 +94,7 @@ MACHINE_WORDS: Final = (
     ),
     of(
         F.GPU_MEMORY,
-        r"(CUDA|HIP|XPU|GPU|device)[\w .:']*\bout of memory",
+        r"(CUDA|HIP|XPU|GPU|device)[\w .:'()]*\bout of memory",
         r"(torch|cuda|cupy|rmm)[\w.]*OutOfMemoryError",
         r"OutOfMemoryError: (CUDA|HIP|XPU)",
         r"(CUDA_ERROR|hipError|cudaError)\w*_?(Out_?Of_?Memory|MemoryAllocation)",
@@ -186,7 +186,7 @@ MACHINE_WORDS: Final = (
         r"out of memory allocating heap|failed to map segment from shared object",
         r"DefaultCPUAllocator: (can't|not enough)",
         r"Unable to allocate .* (for an array|bytes)|cannot allocate vector of size",
-        r"task \d{1,9}: Out Of Memory|OUT_OF_MEMORY",
+        r"task \d{1,9}: Out Of Memory|OUT_OF_MEMORY|exceeded .{0,30}memory limit",
         r"Out of memory: Killed process|oom[-_]kill|killed due to .*running low on memory",
     ),
     of(

@@ -13,7 +13,13 @@ from typing import Final
 from corral.domain.diagnosis import GAP
 from corral.domain.next_steps import NextStep
 from corral.health.blocks import is_chatter, sentence
-from corral.health.raised import Raised, is_of_wrapper, outside_tracebacks, raised_in
+from corral.health.raised import (
+    Raised,
+    is_of_wrapper,
+    outside_tracebacks,
+    raised_in,
+    without_late_threads,
+)
 from corral.health.words import LINE_CHARACTERS
 
 PARTING_WORDS: Final = 4
@@ -33,6 +39,8 @@ _DRESS: Final = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ :]+(?:- )?"
     r"(?:[\w.]+ - )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :-]+)?)"
 )
+_ESCAPED: Final = r"Traceback (most recent call last):\n"
+_IN_JSON: Final = re.compile(re.escape(_ESCAPED) + r'(?:[^"\\\n]|\\.){1,4000}')
 _UNJOINED: Final = "terminate called without an active exception"
 _ASSERTED: Final = re.compile(r"\bAssertion `.{1,200}' ?failed|\bAssertion `.{1,200}` failed")
 _WRAPPERS: Final = re.compile(  # lines by which a launcher or a build tool repeats that one failed
@@ -152,7 +160,9 @@ def _is_wrapper(line: str) -> bool:
 def printed(tail: str) -> Printed:
     text = _plain(tail)
     last, warnings, chatter = _last_lines(text)
-    return Printed(text, tuple(raised_in(text))[-MOST_RAISED:], last, warnings, chatter)
+    return Printed(
+        text, without_late_threads(tuple(raised_in(text))[-MOST_RAISED:]), last, warnings, chatter
+    )
 
 
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
@@ -178,8 +188,14 @@ def parted(tail: str) -> tuple[str, str]:
 
 def _plain(tail: str) -> str:
     """Without what a terminal would act on, what stands before each line, and our own lines."""
+    tail = _IN_JSON.sub(_out_of_json, tail) if _ESCAPED in tail else tail
     rows = _COLOURS.sub("", tail).replace("\r", "\n").split("\n")
     return "\n".join(_undressed(_shown(row)) for row in rows if not row.startswith("[corral]"))
+
+
+def _out_of_json(found: "re.Match[str]") -> str:
+    """The rows of a traceback that a logger wrote as one string of JSON."""
+    return "\n" + found[0].replace("\\n", "\n").replace('\\"', '"') + "\n"
 
 
 def _shown(row: str) -> str:

@@ -24,6 +24,7 @@ PROGRAM_WORDS: Final = (
         r"CheckpointException|Weights only load failed",
         r"(no|not a|find a|any) valid checkpoint|Invalid magic number; corrupt file",
         r"(failed|unable|cannot|could not) (to )?(load|restore|read) (\w+ ){0,2}checkpoint",
+        r"checkpoint (re)?(load|stor)\w* (has )?(failed|error)",
     ),
     of(
         F.NUMERIC,
@@ -72,7 +73,8 @@ PROGRAM_WORDS: Final = (
         r"Cannot find (module|package) '|MODULE_NOT_FOUND|there is no package called",
         r"Package \S+ not found in current path|Can't locate \S+\.pm in @INC",
         r"\((pip3?|conda) install |(run|using|with|try):? `?'?(pip3?|conda) install ",
-        r"DistributionNotFound|Packages?NotFoundError|Could not find or load main class",
+        r"DistributionNotFound|Packages?NotFoundError|Unable to locate package",
+        r"Could not find or load main class",
         r"ClassNotFoundException|NoClassDefFoundError",
     ),
     of(

@@ -1,7 +1,7 @@
 """Errors in the end of a log: below tracebacks of Python, and as other languages print them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,7 +27,8 @@ _INSTALLED: Final = re.compile(  # code that is not the user's own
 _WORK: Final = re.compile(r"^.{0,500}/attempts/[^/]{1,100}/work/")  # of an attempt, on its node
 _CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
 _CAUSED: Final = "Caused by: "  # of Java: the error above it is its consequence
-_IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in atexit)")
+_IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in (atexit|sys\.excepthook))")
+_THREAD: Final = re.compile(r"^Exception in thread [^\"]")
 _ENDS: Final = re.compile(
     r"^(\[[EWIFD][\d\]]|[EWIF]\d{4} |frame #|Exception raised from|terminate called"
     r"|\d{4}-\d\d-\d\d[ T]|\W?(DEBUG|INFO|WARN(ING)?|ERROR)\b)"
@@ -58,6 +59,7 @@ class Raised:
             one that was raised while a file was written.
         place: file and line of the newest frame that is not of an installed library.
         step: advice by its language.
+        is_of_thread: it ended a thread of Python, and not the program.
     """
 
     lines: tuple[str, ...]
@@ -65,6 +67,7 @@ class Raised:
     frame: str = ""
     place: str = ""
     step: NextStep | None = None
+    is_of_thread: bool = False
 
     @property
     def is_wrapper(self) -> bool:
@@ -75,6 +78,13 @@ class Raised:
     def is_own(self) -> bool:
         """The program's own mistake, whatever was printed before."""
         return bool(_OWN.match(self.lines[0]))
+
+
+def without_late_threads(raised: Sequence[Raised]) -> tuple[Raised, ...]:
+    """Return the errors without those of threads behind the error that ended the program: a thread
+    that goes on meanwhile finds its queue or pipe gone."""
+    ended = max((at for at, one in enumerate(raised) if not one.is_of_thread), default=None)
+    return tuple(raised if ended is None else raised[: ended + 1])
 
 
 def is_of_wrapper(line: str) -> bool:
@@ -116,6 +126,7 @@ class _Reading:
     frame: str = ""
     place: str = ""
     is_saving: bool = False
+    is_of_thread: bool = False
     rows_since_python: int = NEAR_ROWS + 1
 
     def take(self, row: str) -> Iterator[Raised]:
@@ -123,7 +134,9 @@ class _Reading:
         self.rows_since_python += 1
         if self.error and self._is_over(row):
             yield from self._finished(row)
-        if _IGNORED.match(row):
+        if _THREAD.match(row):
+            self.is_of_thread = True
+        elif _IGNORED.match(row):
             self.is_ignored = True
         elif _CHAINED.match(row):
             self.chain -= 1  # the traceback that follows counts it up again
@@ -143,7 +156,9 @@ class _Reading:
             return not is_unfinished(self.error[-1])
         if len(self.error) >= ERROR_LINES or is_frame(row) or is_chatter(row):
             return True
-        begins = any(one.match(row) for one in (_TRACEBACK, _CHAINED, _IGNORED, _ENDS, _BARE))
+        begins = any(
+            one.match(row) for one in (_TRACEBACK, _CHAINED, _IGNORED, _THREAD, _ENDS, _BARE)
+        )
         return begins or row.startswith(_CAUSED)
 
     def _finished(self, row: str) -> Iterator[Raised]:
@@ -152,12 +167,14 @@ class _Reading:
             step = self.step
             if step is None and _AT.match(row):
                 step = NextStep.NODE
-            one = Raised(tuple(self.error), self.chain, self._frame, self.place, step)
+            one = Raised(
+                tuple(self.error), self.chain, self._frame, self.place, step, self.is_of_thread
+            )
             if self.step is None:
                 self.rows_since_python = 0
             yield one
         self.error, self.step, self.frame, self.place = [], None, "", ""
-        self.is_ignored = self.is_saving = False
+        self.is_ignored = self.is_saving = self.is_of_thread = False
 
     @property
     def _frame(self) -> str:

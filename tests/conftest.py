@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # agent and command would compile all of it for itself, and each process of pytest all the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):  # jobs of tests have the Python of the tests
+    os.environ.pop(name, None)
 
 settings.register_profile(
     "shrink",

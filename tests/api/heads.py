@@ -170,6 +170,7 @@ class Head:
             pid=4711,
             started_at=1.0,
             version="0.0.test",
+            python="",  # the same on every machine
             seals=PlainSeals(),
             stop=self.stopped.set,
             rotate=rotated,

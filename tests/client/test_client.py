@@ -240,7 +240,7 @@ def test_what_cannot_be_a_token_is_refused_unsent_and_not_repeated(
         monkeypatch.setenv("CORRAL_TOKEN", token)
         with Client(url=head.url) as client, pytest.raises(Unauthorised) as refused:
             client.status()
-        assert refused.value.message == "what CORRAL_TOKEN holds is no token"
+        assert refused.value.message == "what CORRAL_TOKEN holds is not a valid token"
         assert "corral token create" in refused.value.hint
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from corral.api import output_desk
 from corral.domain.facts import Progress
 from corral.domain.ids import NodeId
 from corral.domain.signals import Signal, SignalKind
@@ -23,6 +24,7 @@ def calm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(output_desk, "LIST_SECONDS", 0.05)  # agents of tests keep no files
 
 
 @pytest.fixture

@@ -66,6 +66,18 @@ def test_a_save_below_the_directory_of_the_start_binds_no_job_to_a_node(here: Ho
             client.plan({**gang, "checkpoint": {"path": "/opt/saves"}})
 
 
+def test_a_job_has_the_environment_that_is_active_at_its_submission(
+    here: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    done = here.corral("run", "-y", "--no-workdir", "--", "which python; echo $VIRTUAL_ENV")
+    assert done.stdout.split() == [str(python), str(tmp_path)]
+    assert f"{python}, on nodes that have it" in done.stderr
+
+
 @pytest.mark.train
 def test_torchrun_with_its_own_rendezvous_meets_over_two_nodes(here: House) -> None:
     """The line of PyTorch's documentation, unchanged. What it starts imports nothing slow."""

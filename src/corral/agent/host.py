@@ -1,5 +1,6 @@
 """What only the machine that ranks run on adds to their environment."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -8,6 +9,7 @@ PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ", "HOME", "USER", "LOGNAME", "
                     "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "SSL_CERT_FILE")  # fmt: skip
 OWN: Final = ("CORRAL_", "SLURM_", "MASTER_", "KUBERNETES_")
 POD: Final = "CORRAL_NODE_NAME"  # set in each pod of Kubernetes, which is its container's own
+ENVIRONMENTS: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
 GLOO: Final = "GLOO_SOCKET_IFNAME"
 
 
@@ -19,6 +21,26 @@ def passed_on(host: Mapping[str, str]) -> dict[str, str]:
     if POD in host:
         return {name: value for name, value in host.items() if not name.startswith(OWN)}
     return {name: host[name] for name in PASSED_ON if name in host}
+
+
+def with_active_environment(
+    env: Mapping[str, str], own: Mapping[str, str], has_image: bool = False
+) -> dict[str, str]:
+    """Return the variables with the submitter's environment first on PATH, where it is here.
+
+    Elsewhere its variable goes, and the ranks have the Python of the agent's PATH.
+
+    Args:
+        own: variables of the job itself.
+    """
+    name = next((one for one in ENVIRONMENTS if one in own), None)
+    if name is None or "PATH" in own or has_image:
+        return dict(env)
+    others = {one: value for one, value in env.items() if one not in ENVIRONMENTS}
+    if not os.access(f"{own[name]}/bin/python", os.X_OK):
+        return others
+    path = f"{own[name]}/bin:{env.get('PATH', os.defpath)}"
+    return {**others, name: own[name], "PATH": path}
 
 
 def interpreter() -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from corral.agent.host import interface, interpreter, passed_on
+from corral.agent.host import interface, interpreter, passed_on, with_active_environment
 from corral.wire.shim_spec import EARLY_FILE, WORKDIR_FILE, Early, decode_early
 
 GRANTED: Final = "CUDA_VISIBLE_DEVICES"
@@ -31,7 +31,8 @@ def early_in(source: Path, host: Mapping[str, str]) -> Early | None:
     if early.counts_gpus and gpus is None:
         return None
     spec = early.spec
-    env = {**passed_on(host), **spec.env, **interpreter()}
+    own = dict(early.launch["env"])
+    env = with_active_environment({**passed_on(host), **spec.env, **interpreter()}, own)
     env |= interface(early.launch["nodes"], early.launch["node_rank"], spec.env)
     if early.counts_gpus and gpus is not None:
         env[GRANTED] = ",".join(str(gpus[int(at)]) for at in spec.env[GRANTED].split(","))

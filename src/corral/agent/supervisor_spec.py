@@ -10,7 +10,7 @@ from typing import Any, Final
 from corral.agent.account import Account
 from corral.agent.containment import CGROUP
 from corral.agent.devices import gpu_devices
-from corral.agent.host import interpreter, passed_on
+from corral.agent.host import interpreter, passed_on, with_active_environment
 from corral.agent.image.root import ImageRoot
 from corral.agent.mig import MigPart, read_parts
 from corral.agent.probe import cpu_millis, memory_bytes
@@ -80,8 +80,9 @@ def _mig_parts(launch: Launch, node_dir: Path) -> Mapping[str, MigPart]:
 
 def _environment(spec: ShimSpec, launch: Launch, image: ImageRoot | None) -> dict[str, str]:
     """An image brings its own PATH and the like; the job's own words win."""
-    given = {**passed_on(os.environ), **spec.env, **interpreter()}
     own = dict(launch.env)
+    given = {**passed_on(os.environ), **spec.env, **interpreter()}
+    given = with_active_environment(given, own, image is not None)
     from_image = image.env if image is not None else {}
     fresh = {name: one for name, one in from_image.items() if name not in own}
     return given | {name: one for name, one in fresh.items() if not name.startswith(OURS)}

@@ -1,8 +1,10 @@
 """What the API is told by whoever starts it."""
 
+import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 from typing import Any, Final, Protocol
 
 from corral.api.disk import Room, room_of
@@ -18,6 +20,11 @@ from corral.wire.joining import JoinNeeds, RayInvitation
 from corral.wire.people import KeyRotated
 
 MEGABYTE: Final = 1000**2
+
+
+def own_python() -> str:
+    """Return the Python on this process's PATH, which local agents inherit."""
+    return which("python") or which("python3") or sys.executable
 
 
 class Seals(Protocol):
@@ -78,6 +85,7 @@ class ApiSettings:
     too_few_files: Callable[[int], str] = lambda nodes: ""  # to be open at once, for so many nodes
     connections: ConnectionTable | None = None  # of the server; None: it has no such table
     audit_trouble: Callable[[], str] = lambda: ""  # of sending the audit log elsewhere
+    python: str = field(default_factory=own_python)  # of jobs that have none of their own
     snapshot_bytes: int = 512 * MEGABYTE
     token_seconds: float = 30 * DAY_SECONDS  # of a token that is made without an end of its own
     operators_add_machines: bool = False  # a machine is given the secrets of the jobs placed on it

@@ -52,6 +52,7 @@ async def plan_of(house: House, specs: Sequence[JobSpec], caller: Caller) -> api
     for place, one in enumerate(planned):
         left -= size_of(one.spec)
         row = views.planned(one, told.get(place), with_env=left >= 0)
+        row = row.model_copy(update={"python": house.settings.python})
         rows.append(shown_plan(sight, row))
         if place % views.ROWS_AT_ONCE == 0:
             await asyncio.sleep(0)

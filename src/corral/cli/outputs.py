@@ -119,8 +119,10 @@ def note_outputs(client: "Client", job: str) -> None:
 
 
 def outputs_text(client: "Client", job: "api.JobDetail | list[api.Job]") -> str:
-    """Return the summary of the outputs of one job that has run; "" for an array."""
-    return "" if isinstance(job, list) or job.attempt == 0 else _text(client, job.id)
+    """Return the summary of the outputs of one job that ran and is over; "" for others."""
+    if isinstance(job, list) or job.attempt == 0 or not job.is_over:
+        return ""
+    return _text(client, job.id)
 
 
 def _text(client: "Client", job: str) -> str:

@@ -42,6 +42,7 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
     yield "time limit", limit_text(one)
     yield "signal", signal_text(one.warned)
     yield "image", one.image or ""
+    yield "python", python_text(one)
     yield "workdir", f"{', '.join(sorted(workdirs))} (a snapshot)" if workdirs else "none"
     if one.starts_now:
         yield "starts", "now, on " + "; ".join(seat_text(seat) for seat in one.seats)
@@ -60,6 +61,16 @@ def _pairs(one: "api.PlannedJob", workdirs: set[str], *, whole: bool) -> Iterato
     if whole:
         for name, value in sorted(one.environment.items()):
             yield "env", f"{name}={clean(value)}"
+
+
+def python_text(one: "api.PlannedJob") -> str:
+    """Return the Python of the job's ranks; "" where that belongs to what they run in."""
+    if one.image or one.kind == "ray" or "PATH" in one.environment:
+        return ""
+    folder = one.environment.get("VIRTUAL_ENV") or one.environment.get("CONDA_PREFIX")
+    if folder:
+        return f"{clean(folder)}/bin/python, on nodes that have it"
+    return f"{clean(one.python)} (the head's)" if one.python else ""
 
 
 def given_up_text(forecast: "api.Forecast") -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corral.client.active_environment import active_environment, with_active_environment
 from corral.domain.errors import SpecInvalid
 
 if TYPE_CHECKING:
@@ -63,8 +64,11 @@ def read_wished(spec: Spec) -> Wished:
     if not parsed:
         raise SpecInvalid("there is no job in this list", hint="give at least one spec")
     to_domain(parsed)
+    active = active_environment()
     return Wished(
-        values=tuple(_with_checkpoint(one, folder) for one in parsed),
+        values=tuple(
+            with_active_environment(_with_checkpoint(one, folder), active) for one in parsed
+        ),
         paths=tuple(_workdir(one, folder) for one in parsed),
         begins=tuple(_begins(parsed)),
     )

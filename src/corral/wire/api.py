@@ -325,7 +325,7 @@ class PlannedJob(Answer):
     as far as it is known before the start; `forecast` that of the first job that would wait;
     `stops` whom it would stop. `forms`: all that would do, in the order in which they are tried;
     `shape` is the one that it would get, or the first. `kind` "ray": a program that runs once, with
-    a log of each node's `ranks`."""
+    a log of each node's `ranks`. `python`: that of a job without one of its own."""
 
     name: str
     starts_now: bool
@@ -346,6 +346,7 @@ class PlannedJob(Answer):
     preemptible: bool = False
     warned: Warned | None = None
     kind: str = "job"
+    python: str = ""
     image: str | None = None
 
 

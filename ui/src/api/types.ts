@@ -845,6 +845,7 @@ export interface PlannedJob {
   place: Place | null;
   preemptible: boolean;
   priority: number;
+  python: string;
   queue: string;
   ranks: number;
   reason: string;

@@ -1,0 +1,29 @@
+"""The Python environment that is active where a job is submitted."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+VARIABLES: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")  # of venv and virtualenv, of conda
+
+
+def active_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variable that names the active environment; nothing where none is active."""
+    for name in VARIABLES:
+        folder = environ.get(name, "")
+        if folder.startswith("/") and os.access(f"{folder}/bin/python", os.X_OK):
+            return {name: folder}
+    return {}
+
+
+def with_active_environment(value: dict[str, Any], active: Mapping[str, str]) -> dict[str, Any]:
+    """Return the spec with the active environment in its variables.
+
+    A spec that names an environment or a PATH itself, an image, or a program on a Ray cluster of
+    its own has the Python that belongs to it.
+    """
+    own = value.get("env") or {}
+    has_own = value.get("image") or value.get("kind") == "ray"
+    if not active or has_own or {"PATH", *VARIABLES} & set(own):
+        return value
+    return {**value, "env": {**active, **own}}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.domain.facts import Facts
+from corral.domain.facts import Facts, Phase, Progress
 from corral.domain.ids import AttemptNumber, NodeId, QueueName
 from corral.domain.node import Liveness
 from corral.domain.telemetry import DiskSample, NodeSample
@@ -181,3 +181,15 @@ def test_what_has_no_beginning_of_its_own_stands_since_it_was_first_seen() -> No
     again = standing(look(cluster, budgets=budgets, wall=500.0), RULES)
     assert [alert.since for alert in again] == [500.0]
     assert [alert.since for alert in with_beginnings(again, known)] == [10.0]
+
+
+def test_a_loss_that_is_not_a_number_is_told_with_its_step_while_the_job_runs() -> None:
+    cluster = Cluster(node("n1"))
+    job = cluster.submit(gang())
+    cluster.up(job)
+    cluster.say(job, Phase.UP, progress=Progress(step=45, nan_since=40))
+    cluster.tick()
+    (alert,) = standing(look(cluster), RULES)
+    assert (alert.key, alert.next) == ("loss_nan:j1:1", "corral why j1")
+    assert "its loss is not a number since step 40" in alert.text
+    assert kinds(look(cluster), replace(RULES, loss_nan=False)) == []

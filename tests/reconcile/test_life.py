@@ -230,6 +230,25 @@ def test_suspend_and_resume_keep_the_save_and_charge_nobody() -> None:
     assert cluster.world.attempts[id].resume_step == 5
 
 
+def test_a_job_that_stops_to_be_suspended_goes_on_when_it_is_resumed_meanwhile() -> None:
+    cluster = trio()
+    id = cluster.submit(gang(checkpoint=SAVING))
+    cluster.up(id)
+    cluster.wish(Suspend(job=id))
+    assert cluster.world.jobs[id].state == JobState.STOPPING
+    cluster.wish(Resume(job=id))
+    assert cluster.world.jobs[id].state == JobState.STOPPING
+    saves, ended = (save_of(id, cluster, 5),), ((0, Exit(code=75, at=1.0)),)
+    beat = Progress(step=5, at=1.0)
+    cluster.say(id, Phase.ENDED, exits=ended, saves=saves, progress=beat)
+    outcome = cluster.tick()
+    (receipt,) = [one for one in outcome.changes.receipts if one.job == id]
+    assert (receipt.kind, receipt.steps_lost) == ("requeue", 0)
+    cluster.tick()
+    assert cluster.world.attempts[id].number == 2
+    assert cluster.world.attempts[id].resume_step == 5
+
+
 def test_a_job_that_finished_before_it_could_be_suspended_is_done() -> None:
     cluster = trio()
     id = cluster.submit(gang())

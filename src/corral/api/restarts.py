@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from corral.domain.attempt import Save
+from corral.domain.attempt import Attempt, Save, loss_text
 from corral.domain.job import Job, JobSpec, Origin, Per
 from corral.domain.saves import kept_saves
 
@@ -25,6 +25,16 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
     if not (job.is_final and kept):
         return ""
     return f"start a new job from its save of step {kept[0].step}: {_command(job, whole=whole)}"
+
+
+def loss_advice(job: Job, attempt: Attempt) -> list[str]:
+    """What to do about a loss that is not a number; nothing where it is one."""
+    if attempt.nan_step is None:
+        return []
+    what = loss_text(attempt.nan_step)
+    if job.is_final:
+        return [f"{what}; its saves before that: corral checkpoints {job.id}"]
+    return [f"{what}, and all that it computes is lost: corral stop {job.id}"]
 
 
 def _command(job: Job, *, whole: bool) -> str:

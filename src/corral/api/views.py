@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
-from corral.api.restarts import origin_text, restart_text
+from corral.api.restarts import loss_advice, origin_text, restart_text
 from corral.control import Control, Planned
 from corral.control.holders import holders_text
 from corral.control.reasons import assumed_text
@@ -150,6 +150,7 @@ async def why(
     bound = bottleneck_of(control, job)
     faster = [] if bound is None else [f"what bounds it: {bound.text}", f"try {bound.advice}"]
     saves = await control.store.saves(job.id) if job.is_final else ()
+    loss = loss_advice(job, attempts[-1]) if attempts else []
     restart = [text] if (text := restart_text(job, saves, whole=whole)) else []
     return api.Why(
         id=job.id,
@@ -157,7 +158,7 @@ async def why(
         state=job.state,
         reason=reason.sentence,
         code=reason.code,
-        suggestions=[*reason.suggestions, *faster, *restart],
+        suggestions=[*reason.suggestions, *loss, *faster, *restart],
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
         ending=api.Ending.of(ending) if ending is not None else None,

@@ -61,6 +61,8 @@ def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":
     beat = job.progress
     of = f" of {beat.until}" if beat and beat.until else ""
     loss = f", loss {beat.loss:.4f}" if beat and beat.loss is not None else ""
+    if beat and beat.nan_since is not None:
+        loss = f", loss not a number since step {beat.nan_since}"
     return [
         ("job", f"{job.name} ({job.id})"),
         ("state", state(job.state)),

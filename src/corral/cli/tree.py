@@ -64,8 +64,9 @@ when it has changed:
         # also port: 587, security: starttls (or tls, or none), user: NAME, password_file: FILE
     rules: {job_stuck: 30m, node_down: 1m, queue_starved: 1d, budget_low: 10%, disk_full: 5%}
 
-These rules hold by themselves; each may be off, as may job_failed and node_kept_back. Quiet hours
-let through what is critical: nodes that are down and disks that are full.
+These rules hold by themselves; each may be off, as may job_failed, loss_nan and
+node_kept_back. Quiet hours let through what is critical: nodes that are down and disks that are
+full.
 """
 
 PREDICT: Final = """Predict each row of a table.

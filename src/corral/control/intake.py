@@ -320,6 +320,8 @@ def _check_change(world: World, job: Job | None, asked: SetJob) -> None:
 def _check_resume(world: World, job: Job, now: Now) -> None:
     waits = None if is_delayed(job) else held_by(Draft(world, Facts(), now), job)
     refusal: Refusal | None = None
+    if job.state == JobState.STOPPING and job.why == StopWhy.SUSPEND:
+        return
     if job.state not in (JobState.SUSPENDED, JobState.HELD):
         refusal = Conflict(
             f"{job.spec.name} is {job.state}, not suspended", hint=f"run: corral show {job.id}"

@@ -160,6 +160,8 @@ class Attempt:
     protected_until: float | None = None  # it was the elder of its line: nobody buys its place
     gated: bool = False  # its ranks wait for the checks of its nodes
     images: tuple[str, ...] = ()
+    nan_step: int | None = None  # since then its loss is not a finite number
+    nan_at: float | None = None  # when that was seen first (wall clock)
     open_receipt: "Receipt | None" = None  # of what it took, while a victim is not seen gone yet
 
     @property
@@ -211,6 +213,8 @@ class Receipt:
         saved = "no save" if step is None else f"saved at step {step}"
         gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds since its "
         gpu_seconds += "start" if step is None else "last save"
+        if self.steps_lost == 0 and step is not None:  # what came after the save was no work
+            gpu_seconds = f"{self.gpu_seconds_lost:.1f} GPU-seconds spent stopping"
         if self.steps_lost == 0:
             lost = "no work"
         elif self.seconds_lost is None:
@@ -223,3 +227,8 @@ class Receipt:
         restart = self.restart_gpu_seconds
         back = f", and {restart:.1f} GPU-seconds to start again" if restart else ""
         return f"{saved}, lost {lost}" + (f" ({', '.join(more)})" if more else "") + back
+
+
+def loss_text(step: int) -> str:
+    """For example: its loss is not a number since step 40."""
+    return f"its loss is not a number since step {step:,}"

@@ -54,6 +54,7 @@ class Progress:
     save_seconds: float = 0.0
     at: float = 0.0
     ranks: tuple[Pace, ...] = ()
+    nan_since: int | None = None  # the step since which its loss is not a finite number
 
     @property
     def is_complete(self) -> bool:

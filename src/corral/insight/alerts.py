@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from corral.domain.attempt import loss_text
 from corral.domain.facts import Facts
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.job import Job
@@ -35,6 +36,7 @@ class Kind(StrEnum):
 
     JOB_FAILED = "job_failed"
     JOB_STUCK = "job_stuck"
+    LOSS_NAN = "loss_nan"  # of a training loop
     NODE_DOWN = "node_down"
     NODE_KEPT_BACK = "node_kept_back"  # cordoned by health
     QUEUE_STARVED = "queue_starved"
@@ -45,6 +47,7 @@ class Kind(StrEnum):
 SEVERITY: Final[Mapping[Kind, Severity]] = {
     Kind.JOB_FAILED: Severity.WARNING,
     Kind.JOB_STUCK: Severity.WARNING,
+    Kind.LOSS_NAN: Severity.WARNING,
     Kind.NODE_DOWN: Severity.CRITICAL,
     Kind.NODE_KEPT_BACK: Severity.WARNING,
     Kind.QUEUE_STARVED: Severity.WARNING,
@@ -76,6 +79,7 @@ class AlertRules:
 
     job_failed: bool = True
     job_stuck_seconds: float | None = 1800.0
+    loss_nan: bool = True
     node_down_seconds: float | None = 60.0
     node_kept_back: bool = True
     queue_starved_seconds: float | None = 86_400.0
@@ -104,6 +108,7 @@ def standing(look: Look, rules: AlertRules) -> list[Alert]:
     """All that is so now."""
     return [
         *_stuck(look, rules.job_stuck_seconds),
+        *(_diverged(look) if rules.loss_nan else ()),
         *_nodes(look, rules),
         *_starved(look, rules.queue_starved_seconds),
         *_budgets(look, rules.budget_left_share),
@@ -149,6 +154,20 @@ def _stuck(look: Look, after_seconds: float | None) -> Iterator[Alert]:
             long = look.wall - job.since
             if long >= bound + grace:
                 yield _job_alert(job, f"is {state} for {duration_text(long)}", job.since)
+
+
+def _diverged(look: Look) -> Iterator[Alert]:
+    """A job whose training loop computes a loss that is not a number."""
+    for job in look.world.in_state(JobState.RUNNING).values():
+        attempt = look.world.attempts.get(job.id)
+        if attempt is not None and attempt.nan_step is not None:
+            yield Alert(
+                key=f"loss_nan:{job.id}:{job.attempt}",
+                kind=Kind.LOSS_NAN,
+                text=f"{job.spec.name} ({job.id}) of {job.owner}: {loss_text(attempt.nan_step)}",
+                next=f"corral why {job.id}",
+                since=attempt.nan_at if attempt.nan_at is not None else look.wall,
+            )
 
 
 def _job_alert(job: Job, what: str, since: float) -> Alert:

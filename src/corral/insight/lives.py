@@ -51,6 +51,7 @@ def spans(
 
     What steps were kept is known of an attempt with saves; of another all of it was of use, unless
     a receipt says that it is lost. Seconds that its saves took are taken evenly from what was kept.
+    Steps since its loss is not a number are of no use: they count as failed.
     """
     ended = min(until, attempt.ended_at if attempt.ended_at is not None else until)
     begun = attempt.first_step_at if attempt.first_step_at is not None else attempt.running_at
@@ -58,9 +59,11 @@ def spans(
     yield Span(amount="starting_gpu_seconds", since=attempt.placed_at, until=begun)
     lost = 0.0 if receipt is None else receipt.seconds_lost or 0.0
     kept = max(begun, ended - lost)
+    numbers = kept if attempt.nan_at is None else min(kept, max(begun, attempt.nan_at))
     stalls = sum(one.stall_seconds for one in saves if one.attempt == attempt.number)
     saving = min(1.0, stalls / (kept - begun)) if kept > begun else 0.0
-    yield Span(amount="useful_gpu_seconds", since=begun, until=kept, share=1.0 - saving)
+    yield Span(amount="useful_gpu_seconds", since=begun, until=numbers, share=1.0 - saving)
+    yield Span(amount="failed_gpu_seconds", since=numbers, until=kept, share=1.0 - saving)
     yield Span(amount="saving_gpu_seconds", since=begun, until=kept, share=saving)
     if receipt is not None:
         yield Span(amount=LOST_TO[receipt.kind], since=kept, until=ended)

@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass, replace
 
-from corral.domain.attempt import Allocation, Attempt, Cause, Exit, Save, SeatState
+from corral.domain.attempt import (
+    Allocation,
+    Attempt,
+    Cause,
+    Exit,
+    Save,
+    SeatState,
+    loss_text,
+)
 from corral.domain.culprits import OWN_PROGRAM
 from corral.domain.facts import AttemptKey, Phase, Seen
 from corral.domain.failure import FailureKind
@@ -68,6 +76,7 @@ def see_attempt(draft: Draft, job: Job) -> None:
     key = (job.id, attempt.number)
     parts = [Part(one, seen_at(draft, one.seat.node, key)) for one in draft.seats_of(attempt)]
     _take_saves(draft, job, attempt, parts)
+    attempt = _note_loss(draft, job, attempt, parts)
     if job.spec.image is not None:
         attempt = _take_images(draft, attempt, parts)
     if job.state in (JobState.STARTING, JobState.RUNNING):
@@ -78,6 +87,20 @@ def see_attempt(draft: Draft, job: Job) -> None:
     job = draft.job(job.id) or job
     if job.state in (JobState.STOPPING, JobState.RECOVERING):
         _ending(draft, job, attempt, parts)
+
+
+def _note_loss(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> Attempt:
+    """Record since when the loss of its training loop is not a finite number, and tell it once."""
+    beats = [part.seen.progress for part in parts if part.seen and part.seen.progress]
+    newest = max(beats, key=lambda beat: beat.step, default=None)
+    if newest is None or newest.nan_since == attempt.nan_step:
+        return attempt
+    step = newest.nan_since
+    if step is None:
+        return draft.put_attempt(replace(attempt, nan_step=None, nan_at=None))
+    text = f"{job.spec.name}: {loss_text(step)}"
+    draft.tell("loss_nan", text, job=job.id, attempt=attempt.number)
+    return draft.put_attempt(replace(attempt, nan_step=step, nan_at=draft.now.wall))
 
 
 def _fail_unrecordable(draft: Draft, job: Job, attempt: Attempt, why: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
-from typing import cast
+from typing import Final, cast
 
 from corral.domain.ids import JobId, NodeId, job_id
 from corral.domain.job import After, Job, JobSpec
@@ -38,6 +38,8 @@ from corral.reconcile.waits import (
     waits_for,
 )
 from corral.schedule.room import mark_of
+
+RESUMED: Final = "Resumed"  # the reason code of what stops, and is to go on then
 
 
 def grant(draft: Draft, wishes: Seq[Wish]) -> None:
@@ -198,8 +200,12 @@ def _stop(draft: Draft, wish: Wish, id: JobId, event: JobEvent, why: StopWhy) ->
 
 
 def _resume(draft: Draft, wish: Wish, id: JobId) -> None:
+    """Let it go on; one that stops to be suspended is in the queue again once it has stopped."""
     job = draft.job(id)
-    if job is not None and (is_delayed(job) or held_by(draft, job) is None):
+    if job is not None and job.state == JobState.STOPPING and job.why == StopWhy.SUSPEND:
+        reason = f"asked by {wish.by} to go on once it has stopped"
+        draft.put(replace(job, why=StopWhy.PREEMPT, reason=reason, reason_code=RESUMED))
+    elif job is not None and (is_delayed(job) or held_by(draft, job) is None):
         draft.move(job, JobEvent.ASKED_RESUME, reason=f"asked by {wish.by}")
 
 

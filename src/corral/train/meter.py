@@ -20,6 +20,7 @@ class Meter:
         self.step_seconds = 0.0  # of the newest step
         self._world_size = world_size
         self._loss: Any = None
+        self._nan_since: int | None = None  # the step whose beat had no finite loss first
         self._samples = 0.0
         self._samples_told = 0.0
         self._rate: float | None = None
@@ -56,11 +57,16 @@ class Meter:
             self._rate = SMOOTHING * newest + (1 - SMOOTHING) * old
         self._samples_told = self._samples
         self._told = now
+        loss = None if self._loss is None else float(self._loss)
+        if loss is not None:
+            is_number = math.isfinite(loss)
+            self._nan_since = None if is_number else self._nan_since or step
         return {
             "step": step,
             "first_step": self.first_step,
             "until": self.until,
-            "loss": _finite(self._loss),
+            "loss": _finite(loss),
+            "nan_since": self._nan_since,
             "samples_per_second": _finite(self._rate),
             "data_seconds": round(self.data_seconds, 6),
             "compute_seconds": round(self.compute_seconds, 6),

@@ -135,6 +135,7 @@ class Rules(_Part):
 
     job_failed: Annotated[bool, _rule(_switch, "job_failed")] = True
     job_stuck: Annotated[float | None, _rule(_after, "job_stuck")] = 1800.0
+    loss_nan: Annotated[bool, _rule(_switch, "loss_nan")] = True
     node_down: Annotated[float | None, _rule(_after, "node_down")] = 60.0
     node_kept_back: Annotated[bool, _rule(_switch, "node_kept_back")] = True
     queue_starved: Annotated[float | None, _rule(_after, "queue_starved")] = 86_400.0
@@ -146,6 +147,7 @@ class Rules(_Part):
         return AlertRules(
             job_failed=self.job_failed,
             job_stuck_seconds=self.job_stuck,
+            loss_nan=self.loss_nan,
             node_down_seconds=self.node_down,
             node_kept_back=self.node_kept_back,
             queue_starved_seconds=self.queue_starved,

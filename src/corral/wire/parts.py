@@ -134,6 +134,7 @@ class Progress(Answer):
     save_seconds: float
     at: float
     left_seconds: float | None = None  # until its last step, by its rate of steps
+    nan_since: int | None = None  # the step since which its loss is not a finite number
 
     @classmethod
     def of(cls, beat: Beat) -> Self:
@@ -176,6 +177,7 @@ class Attempt(Answer):
     resume_step: int | None
     last_step: int | None
     idle_since: float | None = None  # none of its GPUs runs anything
+    nan_step: int | None = None  # since then its loss is not a finite number
     images: list[str] = []  # digests of the images that its ranks ran in
 
     @classmethod

@@ -42,6 +42,7 @@ export interface Attempt {
   images: string[];
   last_step: number | null;
   master_port: number;
+  nan_step: number | null;
   next: string;
   nodes: string[];
   number: number;
@@ -875,6 +876,7 @@ export interface Progress {
   first_step: number;
   left_seconds: number | null;
   loss: number | null;
+  nan_since: number | null;
   samples_per_second: number | null;
   save_seconds: number;
   step: number;

@@ -144,11 +144,13 @@ def progress_record(message: Record, at: float) -> Record:
     KeyError."""
     until, rate, loss = (message.get(name) for name in ("until", "samples_per_second", "loss"))
     diverged = isinstance(loss, float) and not isfinite(loss)
+    nan_since = message.get("nan_since")
     return {
         "step": integer("step", message["step"], least=0),
         "first_step": integer("first_step", field(message, "first_step", 0), least=0),
         "until": None if until is None else integer("until", until),
         "loss": None if loss is None or diverged else number("loss", loss, most=MOST_LOSS),
+        "nan_since": None if nan_since is None else integer("nan_since", nan_since, least=0),
         "samples_per_second": None if rate is None else number("samples_per_second", rate),
         **{name: number(name, field(message, name, 0.0)) for name in SPENT},
         "at": number("at", at, most=MOST_MOMENT),

@@ -88,6 +88,29 @@ def test_jobs_are_told_between_one_another_until_all_are_over(
     assert told.endswith("1 done, 1 not\n")
 
 
+def test_why_a_job_without_retries_failed_is_told_at_its_end_alone(
+    head: Head, agent: Agent, tmp_path: Path
+) -> None:
+    one = tmp_path / "one.yaml"
+    one.write_text("name: alone\nrun: x\nresources: {gpu: 1}\n")
+    world = head.control.world
+
+    def runs() -> JobId | None:
+        return next((id for id, job in world.jobs.items() if job.spec.name == "alone"), None)
+
+    with Followed(one) as followed:
+        eventually(lambda: runs() in world.attempts)
+        id = runs()
+        assert id is not None
+        agent.beat(up((id, 1)))
+        eventually(lambda: "alone is RUNNING" in followed.err.getvalue())
+        agent.beat(ended((id, 1), code=3))
+    told = followed.err.getvalue()
+    assert "RECOVERING" not in told
+    assert told.count("alone is FAILED") == 1
+    assert f"see: corral why {id}" in told
+
+
 def test_a_line_is_written_whole_with_its_job_and_its_rank() -> None:
     out = io.StringIO()
     lines = Lines(out, label=True, job="a")

@@ -11,6 +11,7 @@ from corral.cli.lines import Lines
 from corral.cli.output import note, print_json
 from corral.cli.outputs import note_outputs
 from corral.domain.errors import CorralError
+from corral.domain.moves import JobEvent
 from corral.domain.units import duration_text
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 LAST_EVENTS_SECONDS = 2.0
+# The retry, or the last line, says why ranks failed: nobody reads it three times.
+SAID_ELSEWHERE = frozenset({JobEvent.RANKS_FAILED.value, JobEvent.GIVE_UP.value})
 MOST_TOLD = 10  # failures of one submission that are told one by one
 
 
@@ -79,7 +82,7 @@ def tell_end(job: "api.JobDetail", common: Common) -> int:
 def _tell_failure(job: "api.JobDetail") -> None:
     code = f" with exit code {job.exit_code}" if job.exit_code is not None else ""
     why = f": {job.reason}" if job.reason else ""
-    note(f"{job.name} is {job.state}{code}{why}\nsee: corral show {job.id}")
+    note(f"{job.name} is {job.state}{code}{why}\nsee: corral why {job.id}")
 
 
 def _tell_events(common: Common, id: str) -> None:
@@ -87,7 +90,8 @@ def _tell_events(common: Common, id: str) -> None:
     try:
         with common.client() as client:
             for event in client.events(id, follow=True):
-                note(event.text)
+                if event.kind not in SAID_ELSEWHERE:
+                    note(event.text)
     except CorralError:
         return  # the logs tell the same trouble in the main thread
 

@@ -357,8 +357,8 @@ CHARGES = [
     Mutant(
         "the recorded exit code is not the true one",
         "reconcile.attempts:_finish",
-        "FINISHED,\n        exit_code=0",
-        "FINISHED,\n        exit_code=1",
+        "reason=_doubt(parts),\n        exit_code=0",
+        "reason=_doubt(parts),\n        exit_code=1",
         "I5",
     ),
 ]
@@ -473,7 +473,7 @@ FORGETTING = [
     Mutant(
         "a job that another waits for is forgotten",
         "reconcile.forget:_needed",
-        "yield from (after.job for after in job.spec.after)",
+        "yield from job.spec.needs",
         "pass",
         "forget",
         seed=1,

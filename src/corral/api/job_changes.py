@@ -12,12 +12,14 @@ from corral.api.auth import Caller, caller_of
 from corral.api.house import House, house_of
 from corral.api.listing import packed_answer
 from corral.api.names import array_of, find_job
+from corral.api.restarts import resume_refusal
+from corral.api.rights import LOGS
 from corral.control.intake import check_asked
 from corral.domain.errors import Conflict, Forbidden, NotFound, Refusal
 from corral.domain.ids import JobId
 from corral.domain.job import Job
 from corral.domain.units import ids_text
-from corral.domain.wishes import ChangeJobs
+from corral.domain.wishes import ChangeJobs, Resume
 from corral.domain.world import World
 from corral.wire import api, rows
 
@@ -47,6 +49,8 @@ class _Chosen:
             if place % JOBS_AT_ONCE == JOBS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             refusal = self._refusal_of(job)
+            if job.is_final and isinstance(refusal, Conflict):
+                refusal = await self._with_restart(job, refusal)
             if refusal is None:
                 self.jobs[job.id] = job
             else:
@@ -63,6 +67,13 @@ class _Chosen:
         except Refusal as error:
             return error
         return None
+
+    async def _with_restart(self, job: Job, refusal: Conflict) -> Conflict:
+        """Return the refusal; of a job that is to be resumed, with what can be done instead."""
+        if not isinstance(self.asked.of(job.id), Resume):
+            return refusal
+        whole = self.caller.may_on(job, key=LOGS)
+        return await resume_refusal(self.house.control.store, job, whole=whole)
 
     def _refuse(
         self, name: str, ids: Sequence[JobId], refusal: Refusal, *, partly: bool = False

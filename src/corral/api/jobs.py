@@ -14,7 +14,7 @@ from corral.api.errors import RequestInvalid
 from corral.api.house import House, house_of
 from corral.api.listing import listing
 from corral.api.names import array_of, find_job, own_jobs, whose_text
-from corral.api.restarts import restart_text
+from corral.api.restarts import resume_refusal
 from corral.api.rights import LOGS
 from corral.api.sight import (
     seen_jobs,
@@ -165,18 +165,10 @@ async def suspend(job: str, house: Within, caller: Asker) -> api.JobDetail:
 async def resume(job: str, house: Within, caller: Asker) -> api.JobDetail:
     found = await _asked(house, job, caller)
     if found.is_final:
-        raise await _cannot_resume(house, found, caller)
+        whole = caller.may_on(found, key=LOGS)
+        raise await resume_refusal(house.control.store, found, whole=whole)
     await house.control.ask(Resume(job=found.id), by=caller.name, speaker=caller.speaker)
     return await _detail(house, found, caller, job)
-
-
-async def _cannot_resume(house: House, job: Job, caller: Caller) -> Conflict:
-    """The refusal to resume a job that is over, with what its user can do instead."""
-    saves = await house.control.store.saves(job.id)
-    restart = restart_text(job, saves, whole=caller.may_on(job, key=LOGS))
-    return Conflict(
-        f"job {job.id} is {job.state} already", hint=restart or f"run: corral show {job.id}"
-    )
 
 
 @router.post("/v1/jobs/{job}/requeue", status_code=202)

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from corral.domain.attempt import Attempt, Save, loss_text
+from corral.domain.errors import Conflict
 from corral.domain.job import Job, JobSpec, Origin, Per
 from corral.domain.saves import kept_saves
+from corral.ports.store import Store
 
 LONGEST: Final = 120  # characters of a command that is repeated
 
@@ -25,6 +27,14 @@ def restart_text(job: Job, saves: Sequence[Save], *, whole: bool) -> str:
     if not (job.is_final and kept):
         return ""
     return f"start a new job from its save of step {kept[0].step}: {_command(job, whole=whole)}"
+
+
+async def resume_refusal(store: Store, job: Job, *, whole: bool) -> Conflict:
+    """Return the refusal to resume a job that is over, with what its user can do instead."""
+    restart = restart_text(job, await store.saves(job.id), whole=whole)
+    return Conflict(
+        f"job {job.id} is {job.state} already", hint=restart or f"run: corral show {job.id}"
+    )
 
 
 def loss_advice(job: Job, attempt: Attempt) -> list[str]:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from corral.api.jobs import Asker, Within
 from corral.api.sight import HIDDEN, Sight, sight_of
@@ -22,14 +22,15 @@ Holders = Mapping[tuple[NodeId, int], str]
 
 
 @router.get("/v1/gpus", response_model=answers.GpusNow)
-async def gpus(house: Within, caller: Asker) -> Response:
+async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = True) -> Response:
     """What every GPU does, who holds it, and what an hour of all that is held costs. Nodes say it
-    anew each 10 s: to ask more often brings nothing."""
+    anew each 10 s: to ask more often brings nothing. With `nodes=0` the cost alone."""
     control = house.control
     money, unpriced = hourly_money(control.world)
     held = holders(control.world, sight_of(control, caller))
     rows = []
-    for number, node in enumerate(sorted(control.world.nodes.values(), key=lambda one: one.id)):
+    shown = sorted(control.world.nodes.values(), key=lambda one: one.id) if nodes else []
+    for number, node in enumerate(shown):
         rows.append(row(node, control.sensed.newest.get(node.id), held))
         if number % NODES_AT_ONCE == 0:
             await asyncio.sleep(0)  # agents are heard meanwhile

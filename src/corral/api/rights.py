@@ -93,6 +93,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
     ("WS", "/v1/jobs/{job}/attach"): Right(USERS, ADMINS, "job.attach", jobs=Reach.SELF),
     **{("POST", f"/v1/plan/{kind}"): _any(VIEWERS, jobs=Reach.OWNER) for kind in ASKS},
     ("GET", "/v1/events"): _any(VIEWERS, jobs=Reach.OWNER),
+    ("GET", "/v1/failures"): _any(VIEWERS, jobs=Reach.OWNER),
     ("GET", "/v1/status"): _any(VIEWERS, jobs=Reach.CLUSTER),
     ("GET", "/metrics"): _any(VIEWERS, jobs=Reach.OWNER),
     ("GET", "/v1/series"): _any(VIEWERS, jobs=Reach.OWNER),

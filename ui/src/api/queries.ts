@@ -11,6 +11,8 @@ import { get, part, Refused } from "./http";
 import { whoIsIn } from "./session";
 import type {
   Event,
+  FailedJobs,
+  GpusNow,
   Job,
   JobDetail,
   NodeDetail,
@@ -39,6 +41,42 @@ export const status = queryOptions({
 });
 
 export const useStatus = () => useQuery(status);
+
+const DAY_SECONDS = 86_400;
+
+/** Jobs that failed in the last 24 hours, with the classes of their causes. */
+export const useFailures = () =>
+  useQuery({
+    queryKey: ["jobs", "failures"],
+    queryFn: () => {
+      const since = Math.floor(Date.now() / 1000) - DAY_SECONDS;
+      return get<FailedJobs>("/v1/failures", { since, limit: 8 });
+    },
+    refetchInterval: 60_000,
+  });
+
+/** What an hour of all that is held costs now. */
+export const useMoneyRate = () =>
+  useQuery({
+    queryKey: ["money-rate"],
+    queryFn: () => get<GpusNow>("/v1/gpus", { nodes: 0 }),
+    refetchInterval: 30_000,
+  });
+
+/** The heat of the hottest GPU of each node, in °C. */
+export const useHeat = () =>
+  useQuery({
+    queryKey: ["heat"],
+    queryFn: () => get<GpusNow>("/v1/gpus"),
+    select: (now) =>
+      new Map(
+        now.nodes.map((node) => [
+          node.node,
+          Math.max(...node.temperature_celsius.map((one) => one ?? -1)),
+        ]),
+      ),
+    refetchInterval: 30_000,
+  });
 
 export const useQueues = () =>
   useQuery({ queryKey: ["queues"], queryFn: () => get<Queues>("/v1/queues") });

@@ -257,6 +257,29 @@ export interface Failed {
   text: string;
 }
 
+export interface FailedJob {
+  ended_at: number;
+  failure: string;
+  id: string;
+  name: string;
+  owner: string;
+  queue: string;
+  reason: string;
+}
+
+export interface FailedJobs {
+  classes: FailureClass[];
+  jobs: FailedJob[];
+  more: boolean;
+  since: number;
+}
+
+export interface FailureClass {
+  failure: string;
+  jobs: number;
+  text: string;
+}
+
 export interface FitRequestPlan {
   batch: number;
   context: number;

@@ -80,6 +80,14 @@ function Actions({ node }: { node: NodeDetail }) {
   );
 }
 
+/** How many can be had; of a node that is not there, none. */
+function freeText(node: NodeDetail): string {
+  if (node.liveness !== "alive") return `none can be had: the node is ${node.liveness}`;
+  if (node.cordoned || node.draining || node.closed)
+    return `${count(node.gpus.free)} of ${node.gpus.total} free, but it takes no work`;
+  return `${count(node.gpus.free)} of ${node.gpus.total} free`;
+}
+
 function Devices({ node }: { node: NodeDetail }) {
   if (!node.devices.length)
     return (
@@ -88,7 +96,7 @@ function Devices({ node }: { node: NodeDetail }) {
       </Card>
     );
   return (
-    <Card title="GPUs" aside={`${count(node.gpus.free)} of ${node.gpus.total} free`} bare>
+    <Card title="GPUs" aside={freeText(node)} bare>
       <Scroll of="GPUs">
         <table>
           <thead>

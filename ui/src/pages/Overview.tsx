@@ -3,14 +3,21 @@
 import { Link } from "@tanstack/react-router";
 import { Fragment, useMemo, useState } from "react";
 import { useHeard } from "../api/live";
-import { useJobs, useQueues, useReport, useStatus } from "../api/queries";
+import {
+  useFailures,
+  useJobs,
+  useMoneyRate,
+  useQueues,
+  useReport,
+  useStatus,
+} from "../api/queries";
 import type { Job, Status } from "../api/types";
-import { Card, Empty, Head, Lasted, Meter, Scroll, Tile, Wrong } from "../parts/basic";
+import { Ago, At, Card, Empty, Head, Lasted, Meter, Scroll, Tile, Wrong } from "../parts/basic";
 import { Curves } from "../parts/Curves";
 import { useNow } from "../parts/clock";
 import { Feed } from "../parts/Feed";
-import { HeatMap } from "../parts/HeatMap";
-import { count, duration, percent, plural, shape, words } from "../parts/say";
+import { HeatMap, NodeLink } from "../parts/HeatMap";
+import { count, duration, ownTime, percent, plural, shape, words } from "../parts/say";
 
 const SHOWN = 8;
 const WAITING = { text: "", state: ["QUEUED"], owner: "", queue: "", all: false };
@@ -34,7 +41,7 @@ export function Overview() {
         )}
       </Head>
       <Wrong error={error} />
-      {data && <Warnings said={data.warnings} />}
+      {data && <Warnings said={data.warnings} nodes={data.nodes} />}
       <div className="grid">
         {data && <Numbers status={data} line={line} />}
         <div className="grid two">
@@ -53,6 +60,7 @@ export function Overview() {
             >
               <Line jobs={line} />
             </Card>
+            <FailedJobs />
             <LastHours />
           </div>
           <div className="grid">
@@ -68,16 +76,51 @@ export function Overview() {
   );
 }
 
-export function Warnings({ said }: { said: readonly string[] }) {
+export function Warnings({ said, nodes }: { said: readonly string[]; nodes: Status["nodes"] }) {
   if (!said.length) return null;
   return (
     <div className="notice" role="status">
       <ul>
         {said.map((one) => (
-          <li key={one}>{one}</li>
+          <li key={one}>
+            <Said text={one} nodes={nodes} />
+          </li>
         ))}
       </ul>
     </div>
+  );
+}
+
+const OF_NODE = /^node (\S+?)(:| is )/;
+
+/** A sentence of the head. Of a node: with its link, since when it is away, and its jobs. */
+function Said({ text, nodes }: { text: string; nodes: Status["nodes"] }) {
+  const id = OF_NODE.exec(text)?.[1];
+  const node = nodes.find((one) => one.id === id);
+  if (!node) return ownTime(text);
+  return (
+    <>
+      node <NodeLink id={node.id} />
+      {ownTime(text.slice(`node ${node.id}`.length))}
+      {node.liveness !== "alive" && (
+        <>
+          {" "}
+          (since <At at={node.since} />
+          {node.jobs.length > 0 && (
+            <>
+              ; it holds{" "}
+              {node.jobs.slice(0, 5).map((job) => (
+                <Link key={job} className="linked" to="/jobs/$job" params={{ job }}>
+                  {job}{" "}
+                </Link>
+              ))}
+              {node.jobs.length > 5 && `and ${node.jobs.length - 5} more`}
+            </>
+          )}
+          )
+        </>
+      )}
+    </>
   );
 }
 
@@ -119,13 +162,101 @@ function Numbers({ status, line }: { status: Status; line: readonly Job[] }) {
       >
         {count(queued)}
       </Tile>
-      <Tile
-        name="Nodes alive"
-        note={closed ? `${count(closed)} cordoned or draining` : "all take work"}
-      >
+      <FailedTile />
+      <RateTile />
+      <Tile name="Nodes alive" note={nodesNote(nodes.length - alive, closed)}>
         {count(alive)} <small>of {count(nodes.length)}</small>
       </Tile>
     </dl>
+  );
+}
+
+/** Which nodes take no work, in words. */
+function nodesNote(away: number, closed: number): string {
+  const parts = [
+    away ? `${count(away)} silent or dead` : "",
+    closed ? `${count(closed)} cordoned or draining` : "",
+  ].filter(Boolean);
+  return parts.join(", ") || "all take work";
+}
+
+function FailedTile() {
+  const { data } = useFailures();
+  const jobs = data?.classes.reduce((sum, one) => sum + one.jobs, 0) ?? 0;
+  const [first, ...rest] = data?.classes ?? [];
+  const more = rest.length ? ` and ${plural(rest.length, "other class", "es")}` : "";
+  return (
+    <Tile
+      name="Failed in 24 h"
+      note={first ? `${first.jobs} × ${first.failure || "unknown"}${more}` : "none"}
+    >
+      <span className={jobs ? "bad" : undefined}>
+        {data ? `${count(jobs)}${data.more ? "+" : ""}` : "–"}
+      </span>
+    </Tile>
+  );
+}
+
+function RateTile() {
+  const { data } = useMoneyRate();
+  const unpriced = data?.unpriced_gpus ?? 0;
+  return (
+    <Tile
+      name="Costs an hour"
+      note={unpriced ? `${plural(unpriced, "held GPU")} at no known price` : "for what is held now"}
+    >
+      {data ? count(data.cost_per_hour) : "–"}
+    </Tile>
+  );
+}
+
+/** What broke lately, and whose it is. */
+function FailedJobs() {
+  const { data } = useFailures();
+  return (
+    <Card
+      title="Failed in the last 24 hours"
+      aside={
+        <Link to="/jobs" search={{ state: "FAILED" }}>
+          All that failed
+        </Link>
+      }
+      bare
+    >
+      {data && !data.jobs.length && <Empty>No job has failed.</Empty>}
+      {data && data.jobs.length > 0 && (
+        <Scroll of="Failed in the last 24 hours">
+          <table>
+            <thead>
+              <tr>
+                <th>Job</th>
+                <th>Owner</th>
+                <th>Class</th>
+                <th className="number">Ended</th>
+                <th>What happened</th>
+              </tr>
+            </thead>
+            <tbody>
+              {data.jobs.map((job) => (
+                <tr key={job.id}>
+                  <td className="tight">
+                    <Link to="/jobs/$job" params={{ job: job.id }}>
+                      {job.name} <span className="soft">{job.id}</span>
+                    </Link>
+                  </td>
+                  <td className="tight soft">{job.owner}</td>
+                  <td className="tight bad">{job.failure || "unknown"}</td>
+                  <td className="number">
+                    <Ago at={job.ended_at} />
+                  </td>
+                  <td className="wide soft">{ownTime(job.reason)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      )}
+    </Card>
   );
 }
 
@@ -178,7 +309,7 @@ function Line({ jobs }: { jobs: readonly Job[] }) {
               <td className="number">
                 <Lasted from={job.submitted_at} />
               </td>
-              <td className="wide soft">{job.reason}</td>
+              <td className="wide soft">{ownTime(job.reason)}</td>
             </tr>
           ))}
         </tbody>
@@ -213,7 +344,7 @@ function Waste() {
     hours: data?.total[index] ?? 0,
   }));
   return (
-    <Card title="Held in vain, 7 days" aside={<Link to="/money">Where it went</Link>}>
+    <Card title="GPU hours lost, 7 days" aside={<Link to="/money">Where it went</Link>}>
       {held ? (
         <dl className="pairs">
           {rows.slice(1).map((row) => (
@@ -228,7 +359,7 @@ function Waste() {
               </dd>
             </Fragment>
           ))}
-          <dt>Of all held</dt>
+          <dt>Held in all</dt>
           <dd>{count(held)} GPU hours</dd>
         </dl>
       ) : (

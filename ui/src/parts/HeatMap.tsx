@@ -94,7 +94,7 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly Node[]
       </div>
       <p className="legend">
         <span>
-          <i className="used" /> held and busy, the busier the darker
+          <i className="used" /> held and busy, the busier the stronger the blue
         </span>
         <span>
           <i className="idling" /> held but idle

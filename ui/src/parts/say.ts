@@ -121,8 +121,8 @@ export function words(name: string): string {
   return said.charAt(0).toUpperCase() + said.slice(1);
 }
 
-export function plural(number: number, word: string): string {
-  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+export function plural(number: number, word: string, ending = "s"): string {
+  return `${count(number)} ${word}${number === 1 ? "" : ending}`;
 }
 
 /** 2 x 8 h100, or what else a job asks of each of its nodes. */

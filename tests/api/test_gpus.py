@@ -50,7 +50,8 @@ def test_each_gpu_is_told_with_who_holds_it_and_unknown_is_null(head: Head, agen
     }
     assert (before["cost_per_hour"], before["unpriced_gpus"]) == (0.0, 0.0)
     assert sorted(after["nodes"][0]["holders"]) == ["", "", job.id]
-    assert after["cost_per_hour"] > 0.5, "the catalog knows what an H100 costs"
+    assert after["list_cost_per_hour"] > 0.5, "the catalog knows what an H100 costs"
+    assert (after["cost_per_hour"], after["currency"]) == (0.0, "USD")
 
 
 def test_a_node_that_has_said_nothing_of_its_sensors_is_there(head: Head) -> None:

@@ -36,7 +36,7 @@ def found(kind: str, by: str, *, limit: int = 10) -> Report:
             ]
         )
     ]
-    body = encoded(report(kind, by, rows, limit), first=20_000, last=20_001)
+    body = encoded(report(kind, by, rows, limit), first=20_000, last=20_001, currency="EUR")
     return Report.model_validate_json(body)
 
 
@@ -72,7 +72,7 @@ def test_csv_has_a_line_for_each_and_nothing_where_nothing_is_known(
 
 
 def test_a_period_nobody_held_anything_in_is_said_to_be_one() -> None:
-    body = encoded(report("cost", "queue", []), first=0, last=1)
+    body = encoded(report("cost", "queue", []), first=0, last=1, currency="EUR")
     told = shown(Report.model_validate_json(body))
     assert (told.verdict, told.tables) == ("Nobody held a GPU in that time.", ())
 
@@ -86,7 +86,7 @@ def test_a_moment_is_so_long_ago_or_a_date() -> None:
 
 
 def test_each_kind_has_its_verdict() -> None:
-    assert VERDICTS.keys() == KINDS.keys()
+    assert VERDICTS.keys() | {"cost"} == KINDS.keys()
 
 
 def test_a_report_is_no_wider_than_a_terminal_and_tiny_numbers_are_read(
@@ -102,3 +102,45 @@ def test_a_report_is_no_wider_than_a_terminal_and_tiny_numbers_are_read(
         assert max(map(len, lines)) <= width
         assert any("useful (GPU-hours)" in line for line in lines) == (width == 200)
         assert not any("e-05" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("money", "listed", "unpriced", "verdict", "columns"),
+    [
+        (8.67, 0.0, 0.0, "8.67 EUR by own prices (0 wasted)", ["money", "wasted"]),
+        (
+            0.0,
+            10.8,
+            0.0,
+            "10.8 USD at list prices of clouds (0 wasted)",
+            ["list price", "wasted of it"],
+        ),
+        (
+            8.67,
+            10.8,
+            HOUR,
+            "8.67 EUR by own prices (0 wasted); 10.8 USD at list prices of clouds (0 "
+            "wasted); 1.00 GPU-hours have no price",
+            ["money", "wasted", "list price", "wasted of it"],
+        ),
+    ],
+)
+def test_two_price_bases_are_told_apart_with_their_currencies(
+    money: float, listed: float, unpriced: float, verdict: str, columns: list[str]
+) -> None:
+    amounts = Amounts(
+        allocated_gpu_seconds=2 * HOUR,
+        useful_gpu_seconds=2 * HOUR,
+        unpriced_gpu_seconds=unpriced,
+        money=money,
+        list_money=listed,
+    )
+    row = Account(
+        day=1, queue=QueueName("team"), user=UserName("ann"), gpu_type="h100", amounts=amounts
+    )
+    body = encoded(report("cost", "queue", [row]), first=0, last=1, currency="EUR")
+    told = shown(Report.model_validate_json(body))
+    assert told.verdict == f"2.00 GPU-hours: {verdict}."
+    (table,) = told.tables
+    prices = [one.name for one in table.columns if one.unit in ("EUR", "USD")]
+    assert prices == columns

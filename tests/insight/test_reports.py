@@ -98,10 +98,16 @@ def test_wasted_money_is_of_what_stood_idle_or_brought_nothing_whichever_is_more
 ) -> None:
     saving = part.get("saving_gpu_seconds", 0.0)
     one = Amounts(
-        allocated_gpu_seconds=100.0, useful_gpu_seconds=100.0 - saving, money=10.0, **part
+        allocated_gpu_seconds=100.0,
+        useful_gpu_seconds=100.0 - saving,
+        money=10.0,
+        list_money=30.0,
+        **part,
     )
     wasted = next(column for column in KINDS["cost"] if column.name == "wasted")
     assert wasted.of(one) == pytest.approx(10.0 * seconds / 100.0)
+    of_list = next(column for column in KINDS["cost"] if column.name == "wasted of it")
+    assert of_list.of(one) == pytest.approx(30.0 * seconds / 100.0)
 
 
 def test_an_evenly_40_percent_busy_cluster_has_60_percent_not_used_and_nothing_wasted() -> None:

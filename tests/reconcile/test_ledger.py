@@ -169,8 +169,9 @@ def test_money_is_by_the_nodes_label_else_the_queues_rates_else_the_catalog() ->
         cluster.up(id)
         cluster.tick(seconds=HOUR)
         hours = cluster.sums.allocated_gpu_seconds / HOUR
-        paid = cluster.sums.money / hours
-        assert (paid == pytest.approx(rate)) if name == "paid" else paid > 1.0
+        own, listed = cluster.sums.money / hours, cluster.sums.list_money / hours
+        assert (own == pytest.approx(rate)) if name == "paid" else own == 0.0
+        assert (listed == 0.0) if name == "paid" else listed > 1.0
         assert cluster.sums.unpriced_gpu_seconds == 0.0
 
 

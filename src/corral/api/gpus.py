@@ -26,7 +26,7 @@ async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = T
     """What every GPU does, who holds it, and what an hour of all that is held costs. Nodes say it
     anew each 10 s: to ask more often brings nothing. With `nodes=0` the cost alone."""
     control = house.control
-    money, unpriced = hourly_money(control.world)
+    money = hourly_money(control.world)
     held = holders(control.world, sight_of(control, caller))
     rows = []
     shown = sorted(control.world.nodes.values(), key=lambda one: one.id) if nodes else []
@@ -34,7 +34,13 @@ async def gpus(house: Within, caller: Asker, nodes: Annotated[bool, Query()] = T
         rows.append(row(node, control.sensed.newest.get(node.id), held))
         if number % NODES_AT_ONCE == 0:
             await asyncio.sleep(0)  # agents are heard meanwhile
-    body = {"cost_per_hour": round(money, 4), "unpriced_gpus": unpriced, "nodes": rows}
+    body = {
+        "cost_per_hour": round(money.own, 4),
+        "currency": control.world.queues.currency,
+        "list_cost_per_hour": round(money.listed, 4),
+        "unpriced_gpus": money.unpriced_gpus,
+        "nodes": rows,
+    }
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 

@@ -132,7 +132,7 @@ class Look:
         if out is not None and any(end is not None and end <= out for end in ends):
             out = None
         return wire.BudgetRow(
-            unit="money" if in_money else "GPU-hours",
+            unit=self.tree.currency if in_money else "GPU-hours",
             amount=amount,
             spent=done,
             left=left,
@@ -192,6 +192,7 @@ async def queues(house: Within) -> wire.Queues:
         relocation=_relocation(house.control.world, house.control.now().wall),
         rack_patience_seconds=tree.rack_patience_seconds,
         pod_patience_seconds=tree.pod_patience_seconds,
+        currency=tree.currency,
     )
 
 

@@ -48,7 +48,10 @@ async def report(
     found = await report_of(
         house.control, kind, by, first=first, last=last, job=id, limit=limit, shown=shown
     )
-    nodes = house.control.world.nodes.values()
-    pretend = any(node.inventory.pretend for node in nodes)
-    body = await asyncio.to_thread(encoded, found, first=first, last=last, pretend=pretend)
+    world = house.control.world
+    pretend = any(node.inventory.pretend for node in world.nodes.values())
+    currency = world.queues.currency
+    body = await asyncio.to_thread(
+        encoded, found, first=first, last=last, currency=currency, pretend=pretend
+    )
     return Response(body, media_type="application/json")

@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,8 +32,6 @@ VERDICTS = {
     "usage": "Of {allocated} GPU-hours that were held, {measured} were measured; there a kernel "
     "ran in {utilisation} of the time.",
     "waste": "Of {allocated} GPU-hours that were held, {idle} stood idle.",
-    "cost": "{allocated} GPU-hours cost {money}; {wasted} of it was wasted, and {not used} was for "
-    "time in which no kernel ran.",
     "goodput": "Of {allocated} GPU-hours that were held, {useful} brought steps that were kept: "
     "goodput {goodput}.",
 }
@@ -82,8 +81,9 @@ def waste(*, wanted: Wanted = USUAL) -> None:
 def cost(*, wanted: Wanted = USUAL) -> None:
     """Say what GPU-hours and energy cost.
 
-    An hour costs what the node's label `price` says, else the rates of the queue's budget, else
-    what clouds ask for the type (USD).
+    An hour costs what the node's label `price` says, else the rates of the queue's budget: both in
+    the currency of the queues. Else it counts at the list price that clouds ask for the type, in
+    USD, in a column of its own: the two are never added.
     """
     _show("cost", wanted)
 
@@ -144,6 +144,7 @@ def shown(found: "Report", *, figures: bool = True) -> "Shown":
     from corral.plan.report import Report as Shown
     from corral.plan.report import Table, columns
 
+    whole, found = found, _without_unused(found)
     names = ["job", "name"] if found.by == "job" else [found.by.replace("-", " ")]
     heads = (*columns(*names), *_heads(found))
     rows = [
@@ -158,7 +159,7 @@ def shown(found: "Report", *, figures: bool = True) -> "Shown":
     left = f"{more} left out: --limit" if found.rest else ""
     return Shown(
         title=f"{found.kind} by {found.by}, {found.first} to {found.last} (UTC)",
-        verdict=_verdict(found),
+        verdict=_verdict(whole),
         answers=(),
         tables=(Table(title="", columns=heads, rows=tuple(rows), note=left),) if rows else (),
         figures=_figures(found) if figures and rows else (),
@@ -172,8 +173,27 @@ def _verdict(found: "Report") -> str:
         column.name: _text(value, column.unit)
         for column, value in zip(found.columns, found.total, strict=True)
     }
-    verdict = VERDICTS[found.kind].format(**texts)
+    if found.kind == "cost":
+        verdict = _cost_verdict(found, texts)
+    else:
+        verdict = VERDICTS[found.kind].format(**texts)
     return f"{verdict} {PRETEND}" if found.pretend else verdict
+
+
+def _cost_verdict(found: "Report", texts: Mapping[str, str]) -> str:
+    """Return for example: 12 GPU-hours: 8.67 EUR by own prices (1.2 wasted); 10.8 USD at list
+    prices (3.1 wasted); 2 GPU-hours have no price."""
+    total = {one.name: value or 0.0 for one, value in zip(found.columns, found.total, strict=True)}
+    currency = next(one.unit for one in found.columns if one.name == "money")
+    parts = []
+    if total["money"] or not total["list price"]:
+        parts.append(f"{texts['money']} {currency} by own prices ({texts['wasted']} wasted)")
+    if total["list price"]:
+        listed = f"{texts['list price']} USD at list prices of clouds"
+        parts.append(f"{listed} ({texts['wasted of it']} wasted)")
+    if total["without a price"]:
+        parts.append(f"{texts['without a price']} GPU-hours have no price")
+    return f"{texts['allocated']} GPU-hours: {'; '.join(parts)}."
 
 
 def _text(value: float | None, unit: str) -> str:
@@ -182,6 +202,31 @@ def _text(value: float | None, unit: str) -> str:
     if value is None:
         return "an unknown part"
     return share_text(value, 1) if unit == "share" else number_text(value)
+
+
+def _without_unused(found: "Report") -> "Report":
+    """The report without columns of a kind of price that nothing has."""
+    if found.kind != "cost":
+        return found
+    total = {one.name: value for one, value in zip(found.columns, found.total, strict=True)}
+    unused = set()
+    if not total["list price"]:
+        unused = {"list price", "wasted of it", "not used of it"}
+    elif not total["money"]:
+        unused = {"money", "wasted", "not used"}
+    kept = [place for place, one in enumerate(found.columns) if one.name not in unused]
+
+    def some(values: list[float | None]) -> list[float | None]:
+        return [values[place] for place in kept]
+
+    return found.model_copy(
+        update={
+            "columns": [found.columns[place] for place in kept],
+            "rows": [row.model_copy(update={"values": some(row.values)}) for row in found.rows],
+            "total": some(found.total),
+            "days": [day.model_copy(update={"values": some(day.values)}) for day in found.days],
+        }
+    )
 
 
 def _heads(found: "Report") -> "tuple[Column, ...]":

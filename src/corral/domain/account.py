@@ -20,7 +20,8 @@ class Amounts(NamedTuple):
     `used` is the integral of utilisation and `idle` the time in which next to no kernel ran. By
     the attempts' lives: `useful` steps that were kept, `starting`, `saving`, and what was lost to
     failures, to jobs that came before (`preempted`) and to wishes and limits (`stopped`).
-    `unpriced`: allocated at no known price.
+    `unpriced`: allocated at no known price. `money` is by the cluster's own prices in its currency,
+    `list_money` by what clouds ask, in USD: they are never added.
     """
 
     allocated_gpu_seconds: float = 0.0
@@ -36,6 +37,7 @@ class Amounts(NamedTuple):
     unpriced_gpu_seconds: float = 0.0
     energy_joules: float = 0.0
     money: float = 0.0
+    list_money: float = 0.0
 
     def plus(self, other: "Amounts") -> "Amounts":
         return Amounts._make(map(add, self, other))

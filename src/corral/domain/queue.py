@@ -1,5 +1,6 @@
 """Queues: a team's share of the GPUs. They form a tree; each level shares what it has."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ MOST_WEIGHT: Final = 10**6  # beside it 1 is due 0.001 of 1,000 GPUs, the least 
 WEIGHT_RULE: Final = f"a weight is above 0 and at most {MOST_WEIGHT:,}, beside which 1 is nothing"
 
 Gpus = tuple[tuple[str, int], ...]  # (type or "any", thousandths of a GPU), sorted by type
+DEFAULT_CURRENCY: Final = "USD"
+CURRENCY: Final = re.compile(r"[A-Z]{3}", re.ASCII)  # its code in ISO 4217
 Rates = tuple[tuple[str, float], ...]  # (type or "any", money for a GPU-hour)
 
 
@@ -121,7 +124,8 @@ class QueueTree:
     `half_life_seconds`: after so long, past use counts half. `guard_seconds`: so long a job runs
     before it may be stopped for the owner of its GPUs. `relocation`: whether jobs may be moved to
     make room. `rack_patience_seconds`, `pod_patience_seconds`: so long a gang waits for one rack,
-    and for one pod, that holds it whole, before it takes any nodes.
+    and for one pod, that holds it whole, before it takes any nodes. `currency`: of budgets, rates
+    and the prices that nodes are labelled with.
     """
 
     queues: tuple[Queue, ...] = field(default_factory=lambda: (Queue(name=DEFAULT_QUEUE),))
@@ -130,6 +134,7 @@ class QueueTree:
     relocation: RelocationRule | None = None
     rack_patience_seconds: float = 0.0
     pod_patience_seconds: float = 0.0
+    currency: str = DEFAULT_CURRENCY
 
     def __post_init__(self) -> None:
         if not (0 < self.half_life_seconds < inf and 0 <= self.guard_seconds < inf):
@@ -138,6 +143,8 @@ class QueueTree:
             0 <= one < inf for one in (self.rack_patience_seconds, self.pod_patience_seconds)
         ):
             raise ValueError("no patience is less than 0 s or without end")
+        if CURRENCY.fullmatch(self.currency) is None:
+            raise ValueError("a currency is three capital letters")
         for fault in faults(self.queues):
             raise NoTree(fault)
         if DEFAULT_QUEUE not in self.by_name:

@@ -144,14 +144,15 @@ class SetQueues:
     """The whole tree anew; or, where it is not `whole`, these queues added or changed, and those
     `removed` taken away.
 
-    `half_life_seconds` and `guard_seconds` None leave what is; the rest is as a whole tree says.
-    `changes`: what that came to when it was asked, one line each, for the audit log.
+    `half_life_seconds`, `guard_seconds` and `currency` None leave what is; the rest is as a whole
+    tree says. `changes`: what that came to when it was asked, one line each, for the audit log.
     """
 
     queues: tuple[Queue, ...]
     whole: bool
     half_life_seconds: float | None = None
     guard_seconds: float | None = None
+    currency: str | None = None
     relocation: RelocationRule | None = None
     rack_patience_seconds: float = 0.0
     pod_patience_seconds: float = 0.0

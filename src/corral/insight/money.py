@@ -1,6 +1,7 @@
 """What an hour of a GPU costs: by its node's label, by its queue's budget, by the catalog."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import isfinite
 from typing import Final
@@ -13,18 +14,41 @@ from corral.domain.queue import Queue
 PRICE_LABEL: Final = "price"  # of a node: money for an hour of one of its GPUs
 
 
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Price of a GPU-hour. `is_list`: what clouds ask, in USD; else the cluster's own, in its
+    currency."""
+
+    amount: float
+    is_list: bool = False
+
+    @property
+    def own(self) -> float:
+        return 0.0 if self.is_list else self.amount
+
+    @property
+    def listed(self) -> float:
+        return self.amount if self.is_list else 0.0
+
+
 def hourly(
     labels: Mapping[str, str], gpu_type: str, path: Sequence[Queue], *, pretend: bool = False
-) -> float | None:
-    """Money for a GPU-hour; None where nobody knows. `path`: the queue and those above it, from the
-    top down; of those with rates the nearest counts. `pretend`: the catalog has no price for it."""
-    said = _number(labels.get(PRICE_LABEL, ""))
-    if said is not None:
-        return said
+) -> Price | None:
+    """Return the price of a GPU-hour; None where none is known.
+
+    Args:
+        path: the queue and those above it, from the top down; of those with rates the nearest
+            counts.
+        pretend: the catalog has no price for it.
+    """
+    labelled = _number(labels.get(PRICE_LABEL, ""))
+    if labelled is not None:
+        return Price(labelled)
     for queue in reversed(path):
         if queue.budget is not None and queue.budget.rates:
-            return queue.budget.rate(gpu_type)
-    return None if pretend else _of_catalog(gpu_type)
+            return Price(queue.budget.rate(gpu_type))
+    asked = None if pretend else _of_catalog(gpu_type)
+    return None if asked is None else Price(asked, is_list=True)
 
 
 def _number(text: str) -> float | None:

@@ -29,7 +29,8 @@ def of_allocation(
             held = gpus * seconds
             amounts = Amounts(
                 allocated_gpu_seconds=held,
-                money=held / HOUR_SECONDS * (price or 0.0),
+                money=held / HOUR_SECONDS * (price.own if price else 0.0),
+                list_money=held / HOUR_SECONDS * (price.listed if price else 0.0),
                 unpriced_gpu_seconds=held if price is None else 0.0,
             )
             yield row(job, allocation.attempt, day, kind, amounts)
@@ -91,9 +92,18 @@ def open_accounts(held: Held) -> Iterator[Account]:
             yield from of_life(job, attempt, gpus, parts)
 
 
-def hourly_money(world: World) -> tuple[float, float]:
-    """(money for an hour of all that is held now, GPUs held for which nobody knows a price)."""
-    money = unpriced = 0.0
+@dataclass(frozen=True, slots=True)
+class HourlyMoney:
+    """Cost of an hour of all that is held: by own prices in the cluster's currency, by list prices
+    in USD; and the GPUs that are held at no known price."""
+
+    own: float = 0.0
+    listed: float = 0.0
+    unpriced_gpus: float = 0.0
+
+
+def hourly_money(world: World) -> HourlyMoney:
+    own = listed = unpriced = 0.0
     for allocation in world.allocations.values():
         job, node = world.jobs.get(allocation.job), world.nodes.get(allocation.seat.node)
         if job is None or node is None:
@@ -101,6 +111,9 @@ def hourly_money(world: World) -> tuple[float, float]:
         path = world.queues.path(job.spec.queue)
         for kind, gpus in gpus_of(allocation.seat, node.inventory.types, _asked(job)).items():
             price = hourly(node.labels, kind, path, pretend=node.inventory.pretend)
-            money += gpus * (price or 0.0)
-            unpriced += gpus if price is None else 0.0
-    return money, unpriced
+            if price is None:
+                unpriced += gpus
+                continue
+            own += gpus * price.own
+            listed += gpus * price.listed
+    return HourlyMoney(own, listed, unpriced)

@@ -11,6 +11,8 @@ from typing import Final, TypeVar
 from corral.domain.account import AMOUNTS, Account, Amounts
 from corral.domain.units import HOUR_SECONDS
 
+OWN_MONEY: Final = "money"
+LIST_CURRENCY: Final = "USD"
 JOULES_PER_KWH: Final = 3.6e6
 AT_ONCE: Final = 2000  # rows, in some milliseconds
 Value = float | None
@@ -19,7 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`of`: None where nothing is known. `unit` "share" is from 0 to 1."""
+    """`of`: None where nothing is known. `unit` "share" is from 0 to 1; OWN_MONEY stands for the
+    cluster's currency."""
 
     name: str
     unit: str
@@ -85,9 +88,9 @@ def _wasted(one: Amounts) -> float:
     return max(lost_gpu_seconds(one) + other_gpu_seconds(one), one.idle_gpu_seconds)
 
 
-def _wasted_money(one: Amounts) -> Value:
+def _wasted_money(one: Amounts, money: float) -> Value:
     held = one.allocated_gpu_seconds
-    return one.money * min(1.0, _wasted(one) / held) if held > 0 else None
+    return money * min(1.0, _wasted(one) / held) if held > 0 else None
 
 
 def not_used_gpu_seconds(one: Amounts) -> float:
@@ -100,12 +103,12 @@ def _not_used_share(one: Amounts) -> Value:
     return not_used_gpu_seconds(one) / measured if measured > 0 else None
 
 
-def _not_used_money(one: Amounts) -> Value:
+def _not_used_money(one: Amounts, money: float) -> Value:
     """Of the measured part only: what was not measured is neither used nor not."""
     held = one.allocated_gpu_seconds
     if held <= 0 or one.measured_gpu_seconds <= 0:
         return None
-    return one.money * min(1.0, not_used_gpu_seconds(one) / held)
+    return money * min(1.0, not_used_gpu_seconds(one) / held)
 
 
 _ALLOCATED: Final = _hours_column("allocated")
@@ -130,9 +133,12 @@ KINDS: Final[Mapping[str, tuple[Column, ...]]] = {
     "waste": (_ALLOCATED, _hours_column("idle"), *_LOST),
     "cost": (
         _ALLOCATED,
-        Column("money", "", lambda one: one.money),
-        Column("wasted", "", _wasted_money),
-        Column("not used", "", _not_used_money),
+        Column("money", OWN_MONEY, lambda one: one.money),
+        Column("wasted", OWN_MONEY, lambda one: _wasted_money(one, one.money)),
+        Column("not used", OWN_MONEY, lambda one: _not_used_money(one, one.money)),
+        Column("list price", LIST_CURRENCY, lambda one: one.list_money),
+        Column("wasted of it", LIST_CURRENCY, lambda one: _wasted_money(one, one.list_money)),
+        Column("not used of it", LIST_CURRENCY, lambda one: _not_used_money(one, one.list_money)),
         Column("without a price", "GPU-hours", _hours("unpriced")),
         Column("energy", "kWh", lambda one: one.energy_joules / JOULES_PER_KWH),
     ),

@@ -38,6 +38,8 @@ def tree_of(before: QueueTree, asked: SetQueues, at: float) -> QueueTree:
         tree = replace(tree, half_life_seconds=half_life)
     if guard is not None:
         tree = replace(tree, guard_seconds=guard)
+    if asked.currency is not None:
+        tree = replace(tree, currency=asked.currency)
     return begun(tree, before, at)
 
 

@@ -24,9 +24,12 @@ class GpusOfNode(Answer):
 
 
 class GpusNow(Answer):
-    """All GPUs, by node. `cost_per_hour`: money for what is held now, at the prices of the ledger;
-    `unpriced_gpus` are held for which nobody knows one, and count for nothing there."""
+    """All GPUs, by node. `cost_per_hour`: of what is held now, by the cluster's own prices in its
+    `currency`; `list_cost_per_hour`: of what has none, by what clouds ask, in USD. They are not to
+    be added. `unpriced_gpus` are held at no known price, and count for nothing there."""
 
     cost_per_hour: float
+    currency: str = "USD"
+    list_cost_per_hour: float = 0.0
     unpriced_gpus: float
     nodes: list[GpusOfNode]

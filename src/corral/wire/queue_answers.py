@@ -79,7 +79,8 @@ class RelocationRow(Answer):
 
 class Queues(Answer):
     """`relocation` null: no job is moved to make room. `rack_patience_seconds` and
-    `pod_patience_seconds`: so long a gang waits for one rack, and for one pod."""
+    `pod_patience_seconds`: so long a gang waits for one rack, and for one pod. `currency`: of
+    budgets, rates and the prices of nodes."""
 
     queues: list[QueueRow]
     half_life_seconds: float
@@ -87,6 +88,7 @@ class Queues(Answer):
     relocation: RelocationRow | None = None
     rack_patience_seconds: float = 0.0
     pod_patience_seconds: float = 0.0
+    currency: str = "USD"
 
 
 class QueueChanges(Answer):

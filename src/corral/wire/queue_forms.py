@@ -99,6 +99,7 @@ def _rules(tree: domain.QueueTree) -> dict[str, Any]:
         "guard": _written(tree.guard_seconds),
         "relocation": relocation_form(tree),
         "patience": patience_form(tree),
+        "currency": tree.currency,
     }
 
 

@@ -239,6 +239,9 @@ class QueueFile(_Part):
     guard: Annotated[float, _seconds("guard", 0.0)] = domain.GUARD_SECONDS
     relocation: Relocation | None = None
     patience: Patience = Patience()
+    currency: Annotated[str, Field(pattern=f"^{domain.CURRENCY.pattern}$")] = (
+        domain.DEFAULT_CURRENCY
+    )
     queues: tuple[Queue, ...]
 
 
@@ -302,6 +305,7 @@ def read_queues(document: Document, *, whole: bool = True) -> SetQueues:
         whole=whole,
         half_life_seconds=found.half_life if whole else None,
         guard_seconds=found.guard if whole else None,
+        currency=found.currency if whole else None,
         relocation=_relocation(found.relocation),
         rack_patience_seconds=found.patience.rack,
         pod_patience_seconds=found.patience.pod,

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from corral.domain.units import DAY_SECONDS
+from corral.insight.reports import OWN_MONEY
 from corral.insight.reports import Report as Found
 from corral.wire.parts import Answer
 
@@ -15,7 +16,8 @@ MOST_ROWS: Final = 10_000
 
 
 class ReportColumn(Answer):
-    """`unit` "share" is from 0 to 1; money has none."""
+    """`unit` "share" is from 0 to 1. Money by the cluster's own prices is in its currency, list
+    prices of clouds are in USD; the two are never added."""
 
     name: str
     unit: str
@@ -56,7 +58,9 @@ def date_of(day: int) -> date:
     return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
 
 
-def encoded(found: Found, *, first: int, last: int, pretend: bool = False) -> bytes:
+def encoded(
+    found: Found, *, first: int, last: int, currency: str, pretend: bool = False
+) -> bytes:
     """The JSON of a Report: 10,000 rows are made into no objects that only JSON needs."""
     columns = found.columns
     body: dict[str, Any] = {
@@ -64,7 +68,10 @@ def encoded(found: Found, *, first: int, last: int, pretend: bool = False) -> by
         "by": found.by,
         "first": date_of(first),
         "last": date_of(last),
-        "columns": [{"name": one.name, "unit": one.unit} for one in columns],
+        "columns": [
+            {"name": one.name, "unit": currency if one.unit == OWN_MONEY else one.unit}
+            for one in columns
+        ],
         "rows": [
             {"name": row.name, "more": row.more, "values": [c.of(row.amounts) for c in columns]}
             for row in found.rows

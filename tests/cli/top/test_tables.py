@@ -198,7 +198,7 @@ def test_the_header_tells_use_work_money_and_the_worst_of_the_news() -> None:
     lines = [plain(line) for line in header(full, 120, NOW)]
     assert "16 of 16 used, 0 free" in lines[0]
     assert "busy 1 %" in lines[0]
-    assert lines[1].startswith("nodes 1 of 2 alive  jobs 3 running, 2 waiting  12.50 an hour")
+    assert lines[1].startswith("nodes 1 of 2 alive  jobs 3 running, 2 waiting  12.50 USD an hour")
     assert "2 GPUs without a price" in lines[1]
     assert "local, http://127.0.0.1:1" in lines[2]
     assert "it is done" in plain(header(full, 120, NOW, "it is done")[2])

@@ -378,6 +378,8 @@ export interface Gpus {
 
 export interface GpusNow {
   cost_per_hour: number;
+  currency: string;
+  list_cost_per_hour: number;
   nodes: GpusOfNode[];
   unpriced_gpus: number;
 }
@@ -952,6 +954,7 @@ export interface QueueRow {
 }
 
 export interface Queues {
+  currency: string;
   guard_seconds: number;
   half_life_seconds: number;
   pod_patience_seconds: number;

@@ -15,6 +15,7 @@ import { Training } from "../job/Training";
 import { Ago, At, Card, Empty, Head, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { useNow } from "../parts/clock";
+import { costOf } from "../parts/cost";
 import { Failed } from "../parts/Failed";
 
 import { count, duration, full, plural, shape } from "../parts/say";
@@ -157,11 +158,10 @@ function Ran({ job }: { job: JobDetail }) {
 function Cost({ job, hours }: { job: JobDetail; hours: number }) {
   const days = Math.min(90, Math.ceil((Date.now() / 1000 - job.submitted_at) / 86_400) + 1);
   const { data } = useReport("cost", "job", days);
-  const row = data?.rows.find((one) => one.name === job.id);
-  const money = row?.values[data?.columns.findIndex((one) => one.name === "money") ?? -1];
+  const cost = data ? costOf(data, job.id) : "";
   return (
     <>
-      {count(hours)} GPU hours{money ? `, which cost ${count(money)}` : ""}
+      {count(hours)} GPU hours{cost && `, which cost ${cost}`}
     </>
   );
 }

@@ -8,7 +8,7 @@ import { count, percent, words } from "../parts/say";
 import { Budgets } from "./Queues";
 
 const KINDS: Record<ReportKind, string> = {
-  cost: "what was held costs this much; wasted: what no useful step came of",
+  cost: "by the cluster's own prices, and at list prices of clouds (USD) where it has none; the two are not added",
   usage: "what was held, and what its GPUs did meanwhile",
   waste: "what was held in vain, and why",
   goodput: "what came of what was held",
@@ -30,7 +30,8 @@ export function Money() {
   const [kind, setKind] = useState<ReportKind>("cost");
   const [by, setBy] = useState("queue");
   const [days, setDays] = useState(7);
-  const { data, error } = useReport(kind, by, days);
+  const { data: found, error } = useReport(kind, by, days);
+  const data = found && withoutUnused(found);
   const queues = useQueues();
   return (
     <>
@@ -84,6 +85,27 @@ function Totals({ report }: { report: Report }) {
       ))}
     </dl>
   );
+}
+
+/** The columns that tell something: of prices of a kind that nothing has, none. */
+export function withoutUnused(report: Report): Report {
+  if (report.kind !== "cost") return report;
+  const total = (name: string) =>
+    report.total[report.columns.findIndex((one) => one.name === name)] ?? 0;
+  const unused = !total("list price")
+    ? ["list price", "wasted of it"]
+    : !total("money")
+      ? ["money", "wasted"]
+      : [];
+  const kept = report.columns.flatMap((one, at) => (unused.includes(one.name) ? [] : [at]));
+  const some = <Kind,>(values: Kind[]): Kind[] => kept.map((at) => values[at] as Kind);
+  return {
+    ...report,
+    columns: some(report.columns),
+    total: some(report.total),
+    rows: report.rows.map((row) => ({ ...row, values: some(row.values) })),
+    days: report.days.map((one) => ({ ...one, values: some(one.values) })),
+  };
 }
 
 /** The first column that is no share, a bar a day. */

@@ -200,12 +200,17 @@ function FailedTile() {
 function RateTile() {
   const { data } = useMoneyRate();
   const unpriced = data?.unpriced_gpus ?? 0;
+  const both = (data?.cost_per_hour ?? 0) > 0 && (data?.list_cost_per_hour ?? 0) > 0;
+  const listed = `${count(data?.list_cost_per_hour ?? 0)} USD at list prices`;
+  const byList = data !== undefined && !data.cost_per_hour && data.list_cost_per_hour > 0;
+  const notes = [
+    both ? `and ${listed}` : byList ? "at list prices of clouds" : "for what is held now",
+    unpriced ? `${plural(unpriced, "GPU")} at no known price` : "",
+  ];
   return (
-    <Tile
-      name="Costs an hour"
-      note={unpriced ? `${plural(unpriced, "held GPU")} at no known price` : "for what is held now"}
-    >
-      {data ? count(data.cost_per_hour) : "–"}
+    <Tile name="Costs an hour" note={notes.filter(Boolean).join("; ")}>
+      {data ? count(byList ? data.list_cost_per_hour : data.cost_per_hour) : "–"}{" "}
+      <small>{byList ? "USD" : data?.currency}</small>
     </Tile>
   );
 }

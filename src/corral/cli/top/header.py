@@ -1,15 +1,18 @@
 """The lines above the tables: the cluster in one look. No I/O."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from corral.cli.output import age_text, clean, clock_text
 from corral.cli.top.cells import Line, Part, bar, sized
 from corral.cli.top.known import Known, Link
 from corral.domain.units import share_text
 
+if TYPE_CHECKING:
+    from corral.wire.gpus import GpusNow
+
 LINES: Final = 3
 BAR: Final = 12
-MONEY: Final = "{:,.2f} an hour"
+LIST: Final = "{:,.2f} USD an hour at list prices"
 
 
 def header(known: Known, width: int, now: float, said: str = "") -> list[Line]:
@@ -42,6 +45,15 @@ def _gpus(known: Known) -> list[Part]:
     return parts
 
 
+def money_text(now: "GpusNow") -> str:
+    """Return for example: 2.50 EUR an hour, 19.66 USD an hour at list prices."""
+    own = f"{now.cost_per_hour:,.2f} {now.currency} an hour"
+    if not now.list_cost_per_hour:
+        return own
+    listed = LIST.format(now.list_cost_per_hour)
+    return f"{own}, {listed}" if now.cost_per_hour else listed
+
+
 def _work(known: Known) -> list[Part]:
     status = known.status
     if status is None:
@@ -58,7 +70,7 @@ def _work(known: Known) -> list[Part]:
         Part(f", {other} other" if other else ""),
     ]
     if known.gpus is not None:
-        parts.append(Part(f"  {MONEY.format(known.gpus.cost_per_hour)}"))
+        parts.append(Part(f"  {money_text(known.gpus)}"))
         unpriced = known.gpus.unpriced_gpus
         parts.append(Part(f" and {unpriced:g} GPUs without a price" if unpriced else "", "dim"))
     return parts

@@ -16,6 +16,8 @@ interface JobsSearch {
   state?: string;
   owner?: string;
   queue?: string;
+  whose?: "mine" | "all";
+  sort?: string;
 }
 
 const word = (value: unknown): string | undefined =>
@@ -31,6 +33,8 @@ const routes = [
       state: word(search.state),
       owner: word(search.owner),
       queue: word(search.queue),
+      whose: search.whose === "mine" || search.whose === "all" ? search.whose : undefined,
+      sort: word(search.sort),
     }),
     component: lazyRouteComponent(PARTS.Jobs, "Jobs"),
   }),

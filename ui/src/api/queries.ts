@@ -63,6 +63,29 @@ export const useMoneyRate = () =>
     refetchInterval: 30_000,
   });
 
+/** How busy the GPUs of each job are on average, of those whose sensors tell. */
+export const useBusyOfJobs = () =>
+  useQuery({
+    queryKey: ["busy-of-jobs"],
+    queryFn: () => get<GpusNow>("/v1/gpus"),
+    select: busyOfJobs,
+    refetchInterval: 30_000,
+  });
+
+export function busyOfJobs(now: Pick<GpusNow, "nodes">): Map<string, number> {
+  const sums = new Map<string, [number, number]>();
+  for (const node of now.nodes)
+    for (const [at, holders] of node.holders.entries()) {
+      const busy = node.utilisation[at];
+      if (busy === null || busy === undefined) continue;
+      for (const job of holders.split(",").filter(Boolean)) {
+        const [sum, count] = sums.get(job) ?? [0, 0];
+        sums.set(job, [sum + busy, count + 1]);
+      }
+    }
+  return new Map([...sums].map(([job, [sum, count]]) => [job, sum / count]));
+}
+
 /** The heat of the hottest GPU of each node, in °C. */
 export const useHeat = () =>
   useQuery({
@@ -87,21 +110,24 @@ export interface Filter {
   owner: string;
   queue: string;
   all: boolean;
+  /** Those that ended before this moment are left out. */
+  since?: number;
 }
 
-export function useJobs(filter: Filter) {
+/** `first`: rows of the first page. */
+export function useJobs(filter: Filter, first = PAGE) {
   return useInfiniteQuery({
-    queryKey: ["jobs", filter],
+    queryKey: ["jobs", filter, first],
     queryFn: ({ pageParam }) =>
       get<{ jobs: Job[] }>("/v1/jobs", {
         ...filter,
         all: filter.all ? 1 : 0,
-        limit: pageParam ? NEXT_PAGE : PAGE,
+        limit: pageParam ? NEXT_PAGE : first,
         before: pageParam,
       }),
     initialPageParam: "",
     getNextPageParam: (page, _, before) =>
-      page.jobs.length < (before ? NEXT_PAGE : PAGE) ? undefined : page.jobs.at(-1)?.id,
+      page.jobs.length < (before ? NEXT_PAGE : first) ? undefined : page.jobs.at(-1)?.id,
     placeholderData: keepPreviousData,
   });
 }
@@ -159,12 +185,12 @@ export const useSeries = (...asked: Parameters<typeof seriesOf>) =>
 
 export type ReportKind = "usage" | "waste" | "cost" | "goodput";
 
-export const useReport = (kind: ReportKind, by: string, days: number) =>
+export const useReport = (kind: ReportKind, by: string, days: number, limit = 200) =>
   useQuery({
-    queryKey: ["reports", kind, by, days],
+    queryKey: ["reports", kind, by, days, limit],
     queryFn: () => {
       const since = Date.now() / 1000 - (days - 1) * 86_400;
-      return get<Report>(`/v1/reports/${kind}`, { by, since: Math.round(since), limit: 200 });
+      return get<Report>(`/v1/reports/${kind}`, { by, since: Math.round(since), limit });
     },
     refetchInterval: 60_000,
     placeholderData: keepPreviousData,

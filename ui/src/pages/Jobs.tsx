@@ -2,31 +2,59 @@
 
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef, useState } from "react";
-import { FINAL, type Filter, useJobs, useQueues } from "../api/queries";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { FINAL, type Filter, useBusyOfJobs, useJobs, useQueues, useReport } from "../api/queries";
+import { noChange, useWho } from "../api/rights";
 import type { Job } from "../api/types";
-import { Empty, Head, Lasted, State, Wrong } from "../parts/basic";
-import { count, percent, shape } from "../parts/say";
+import { type Group, grouped, isGroup, nextSort, type Row, sorted, states } from "../jobs/rows";
+import { Selected } from "../jobs/Selected";
+import { At, Empty, Head, Lasted, Segments, State, Wrong } from "../parts/basic";
+import { costOf } from "../parts/cost";
+import { count, ownTime, percent, shape } from "../parts/say";
 
 const STATES = ["RUNNING", "QUEUED", "HELD", "SUSPENDED", "DONE", "FAILED", "CANCELLED"];
 const TYPING_MS = 250;
 const NARROW = "(max-width: 720px)";
 
+const DAY_SECONDS = 86_400;
+const SORTED_ROWS = 10_000; // that are sorted here; the head sorts by the newest alone
+
 export function Jobs() {
   const search = useSearch({ from: "/jobs" });
   const navigate = useNavigate({ from: "/jobs" });
+  const who = useWho();
+  const named = search.owner || search.text || search.queue || search.state;
+  const whose = search.whose ?? (who?.role === "user" && !named ? "mine" : "all");
   const filter = useMemo<Filter>(() => {
     const state = search.state && search.state !== "all" ? [search.state] : [];
+    const lately = whose === "mine" && !search.state;
+    const hour = Math.floor(Date.now() / 3_600_000) * 3600;
     return {
       text: search.text ?? "",
-      owner: search.owner ?? "",
+      owner: whose === "mine" ? (who?.user ?? "") : (search.owner ?? ""),
       queue: search.queue ?? "",
       state,
-      all: search.state === "all" || state.some((one) => FINAL.has(one)),
+      all: lately || search.state === "all" || state.some((one) => FINAL.has(one)),
+      ...(lately ? { since: hour - DAY_SECONDS } : {}),
     };
-  }, [search]);
-  const found = useJobs(filter);
+  }, [search, whose, who?.user]);
+  const found = useJobs(filter, search.sort ? SORTED_ROWS : undefined);
   const jobs = useMemo(() => found.data?.pages.flatMap((page) => page.jobs) ?? [], [found.data]);
+  const rows = useMemo<Row[]>(
+    () =>
+      search.sort ? sorted(jobs, search.sort, Date.now() / 1000) : grouped(jobs, search.text ?? ""),
+    [jobs, search.sort, search.text],
+  );
+  const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
+  const tick = useCallback(
+    (name: string) =>
+      setTicked((before) => {
+        const after = new Set(before);
+        if (!after.delete(name)) after.add(name);
+        return after;
+      }),
+    [],
+  );
   const change = (other: Partial<typeof search>) =>
     void navigate({ search: { ...search, ...other }, replace: true });
   return (
@@ -40,11 +68,23 @@ export function Jobs() {
       </Head>
       <div className="tools">
         <Find text={search.text ?? ""} onFind={(text) => change({ text: text || undefined })} />
-        <States state={search.state} onState={(state) => change({ state })} />
-        <Owner
-          owner={search.owner ?? ""}
-          onOwner={(owner) => change({ owner: owner || undefined })}
+        <Segments
+          says="Whose jobs"
+          of={["mine", "all"] as const}
+          is={whose}
+          onPick={(one) => change({ whose: one, owner: undefined })}
         />
+        <States
+          state={search.state}
+          first={whose === "mine" ? "Unfinished, or ended within 24 h" : "Unfinished"}
+          onState={(state) => change({ state })}
+        />
+        {whose === "all" && (
+          <Owner
+            owner={search.owner ?? ""}
+            onOwner={(owner) => change({ owner: owner || undefined })}
+          />
+        )}
         <QueueChoice
           queue={search.queue ?? ""}
           onQueue={(queue) => change({ queue: queue || undefined })}
@@ -53,21 +93,16 @@ export function Jobs() {
           {found.isPending ? "" : `${count(jobs.length)}${found.hasNextPage ? " and more" : ""}`}
         </span>
       </div>
+      <Selected names={ticked} onClear={() => setTicked(new Set())} />
       <Wrong error={found.error} />
       <section className="card" aria-label="Jobs">
-        <div className="jobs-head" aria-hidden="true">
-          <span>State</span>
-          <span>Name</span>
-          <span>Owner</span>
-          <span>Queue</span>
-          <span>Shape</span>
-          <span className="right">For</span>
-          <span>Now</span>
-        </div>
+        <Heads sort={search.sort} onSort={(sort) => change({ sort })} />
         {!found.isPending && !jobs.length && <Empty>No job is like that.</Empty>}
         <Rows
-          jobs={jobs}
-          more={found.hasNextPage && !found.isFetchingNextPage}
+          rows={rows}
+          ticked={ticked}
+          onTick={tick}
+          more={found.hasNextPage && !found.isFetchingNextPage && !search.sort}
           onMore={() => void found.fetchNextPage()}
         />
       </section>
@@ -75,17 +110,72 @@ export function Jobs() {
   );
 }
 
+const HEADS: [string, string, string?][] = [
+  ["state", "State"],
+  ["name", "Name"],
+  ["owner", "Owner"],
+  ["queue", "Queue"],
+  ["gpus", "Asks for"],
+  ["submitted", "Submitted", "right"],
+  ["ran", "Ran or waits", "right"],
+  ["ended", "Ended", "right"],
+  ["", "GPU busy", "right"],
+  ["", "Cost", "right"],
+  ["", "Where or why"],
+];
+
+function Heads({
+  sort,
+  onSort,
+}: {
+  sort: string | undefined;
+  onSort: (sort: string | undefined) => void;
+}) {
+  return (
+    <div className="job-line jobs-head" role="group" aria-label="Sort by">
+      <span />
+      <div className="job-cells">
+        {HEADS.map(([key, name, side]) => {
+          const own = sort?.replace(/^-/, "") === key;
+          if (!key)
+            return (
+              <span key={name} className={side}>
+                {name}
+              </span>
+            );
+          return (
+            <button
+              key={name}
+              type="button"
+              className={`sort ${side ?? ""}`}
+              aria-pressed={own}
+              onClick={() => onSort(nextSort(sort, key))}
+            >
+              {name}
+              {own && <span aria-hidden="true">{sort?.startsWith("-") ? " ↑" : " ↓"}</span>}
+            </button>
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
 interface RowsProps {
-  jobs: readonly Job[];
+  rows: readonly Row[];
+  ticked: ReadonlySet<string>;
+  onTick: (name: string) => void;
   more: boolean;
   onMore: () => void;
 }
 
-function Rows({ jobs, more, onMore }: RowsProps) {
+function Rows({ rows: all, ticked, onTick, more, onMore }: RowsProps) {
   const list = useRef<HTMLDivElement>(null);
+  const busy = useBusyOfJobs().data;
+  const costs = useReport("cost", "job", 30, 1000).data;
   const tall = useMemo(() => (window.matchMedia(NARROW).matches ? 58 : 36), []);
   const rows = useWindowVirtualizer({
-    count: jobs.length,
+    count: all.length,
     estimateSize: () => tall,
     overscan: 12,
     scrollMargin: list.current?.offsetTop ?? 0,
@@ -93,52 +183,127 @@ function Rows({ jobs, more, onMore }: RowsProps) {
   const shown = rows.getVirtualItems();
   const last = shown.at(-1)?.index ?? -1;
   useEffect(() => {
-    if (more && last >= jobs.length - 20) onMore();
-  }, [more, last, jobs.length, onMore]);
+    if (more && last >= all.length - 20) onMore();
+  }, [more, last, all.length, onMore]);
   return (
     <div ref={list} className="rows" style={{ height: rows.getTotalSize() }} role="list">
       {shown.map((item) => {
-        const job = jobs[item.index];
-        const top = item.start - rows.options.scrollMargin;
-        return job ? <Row key={job.id} job={job} top={top} /> : null;
+        const row = all[item.index];
+        if (!row) return null;
+        const name = isGroup(row) ? row.array : row.id;
+        return (
+          <div
+            key={name}
+            role="listitem"
+            className="job-line"
+            style={{ transform: `translateY(${item.start - rows.options.scrollMargin}px)` }}
+          >
+            <Tick row={row} name={name} is={ticked.has(name)} onTick={onTick} />
+            {isGroup(row) ? (
+              <ArrayRow group={row} />
+            ) : (
+              <JobRow
+                job={row}
+                busy={busy?.get(row.id)}
+                cost={costs ? costOf(costs, row.id) : ""}
+              />
+            )}
+          </div>
+        );
       })}
     </div>
   );
 }
 
-function Row({ job, top }: { job: Job; top: number }) {
-  const over = FINAL.has(job.state);
+/** What of the row may be changed is ticked for a change of several. */
+function Tick({
+  row,
+  name,
+  is,
+  onTick,
+}: {
+  row: Row;
+  name: string;
+  is: boolean;
+  onTick: (name: string) => void;
+}) {
+  const who = useWho();
+  const [first] = isGroup(row) ? row.jobs : [row];
+  const over = isGroup(row) ? row.jobs.every((job) => FINAL.has(job.state)) : FINAL.has(row.state);
+  const denied = over ? "It is over." : first && noChange(who, first);
+  return (
+    <label className="tick" title={denied}>
+      <span className="hidden">Select {name}</span>
+      <input
+        type="checkbox"
+        checked={is}
+        disabled={denied !== undefined}
+        onChange={() => onTick(name)}
+      />
+    </label>
+  );
+}
+
+function ArrayRow({ group }: { group: Group }) {
+  const [first] = group.jobs;
+  if (!first) return null;
+  return (
+    <Link to="/jobs" search={{ text: group.array, state: "all" }} className="job-row job-cells">
+      <State is={group.jobs.find((job) => !FINAL.has(job.state))?.state ?? first.state} />
+      <span className="cut">
+        <b>{group.name}</b>{" "}
+        <span className="soft">
+          {group.array} · {count(group.jobs.length)} jobs
+        </span>
+      </span>
+      <span className="cut soft">{first.owner}</span>
+      <span className="cut soft">{first.queue}</span>
+      <span className="cut">{shape(first.shape)}, each</span>
+      <span className="right soft">
+        <At at={first.submitted_at} />
+      </span>
+      <span />
+      <span />
+      <span />
+      <span />
+      <span className="cut soft">{states(group)}</span>
+    </Link>
+  );
+}
+
+function JobRow({ job, busy, cost }: { job: Job; busy: number | undefined; cost: string }) {
   const until = job.progress?.until;
   const progress =
     job.progress &&
     (until ? percent(job.progress.step / until) : `step ${count(job.progress.step)}`);
+  const running = job.state === "RUNNING" && busy !== undefined;
   return (
-    <div role="listitem">
-      <Link
-        to="/jobs/$job"
-        params={{ job: job.id }}
-        className="job-row"
-        style={{ transform: `translateY(${top}px)` }}
-      >
-        <State is={job.state} />
-        <span className="cut">
-          <b>{job.name}</b> <span className="soft">{job.id}</span>
-        </span>
-        <span className="cut soft">{job.owner}</span>
-        <span className="cut soft">{job.queue}</span>
-        <span className="cut">{shape(job.shape)}</span>
-        <span className="right soft">
-          {over ? (
-            <Lasted from={job.started_at ?? job.submitted_at} to={job.ended_at} />
-          ) : (
-            <Lasted from={job.started_at ?? job.submitted_at} />
-          )}
-        </span>
-        <span className="cut soft">
-          {[progress, job.reason || job.nodes.join(", ")].filter(Boolean).join(" · ")}
-        </span>
-      </Link>
-    </div>
+    <Link to="/jobs/$job" params={{ job: job.id }} className="job-row job-cells">
+      <State is={job.state} />
+      <span className="cut">
+        <b>{job.name}</b> <span className="soft">{job.id}</span>
+      </span>
+      <span className="cut soft">{job.owner}</span>
+      <span className="cut soft">{job.queue}</span>
+      <span className="cut">{shape(job.shape)}</span>
+      <span className="right soft">
+        <At at={job.submitted_at} />
+      </span>
+      <span className="right soft">
+        <Lasted
+          from={job.started_at ?? job.submitted_at}
+          {...(FINAL.has(job.state) ? { to: job.ended_at } : {})}
+        />
+      </span>
+      <span className="right soft">{job.ended_at === null ? "–" : <At at={job.ended_at} />}</span>
+      <span className="right">{running ? percent(Math.round(busy * 100) / 100) : "–"}</span>
+      <span className="right cut" title={cost}>
+        {cost ? cost.replace(" at list prices", "*") : "–"}
+      </span>
+      <span className="cut soft">
+        {[progress, ownTime(job.reason) || job.nodes.join(", ")].filter(Boolean).join(" · ")}
+      </span>
+    </Link>
   );
 }
 
@@ -192,17 +357,18 @@ function QueueChoice({ queue, onQueue }: { queue: string; onQueue: (queue: strin
 
 interface StatesProps {
   state: string | undefined;
+  first: string;
   onState: (state: string | undefined) => void;
 }
 
-function States({ state, onState }: StatesProps) {
+function States({ state, first, onState }: StatesProps) {
   return (
     <select
       aria-label="State"
       value={state ?? ""}
       onChange={(event) => onState(event.target.value || undefined)}
     >
-      <option value="">Unfinished</option>
+      <option value="">{first}</option>
       <option value="all">All, also those that are over</option>
       {STATES.map((one) => (
         <option key={one} value={one}>

@@ -107,13 +107,13 @@ def test_a_report_is_no_wider_than_a_terminal_and_tiny_numbers_are_read(
 @pytest.mark.parametrize(
     ("money", "listed", "unpriced", "verdict", "columns"),
     [
-        (8.67, 0.0, 0.0, "8.67 EUR by own prices (0 wasted)", ["money", "wasted"]),
+        (8.67, 0.0, 0.0, "8.67 EUR by own prices (0 wasted)", ["money", "wasted", "not used"]),
         (
             0.0,
             10.8,
             0.0,
             "10.8 USD at list prices of clouds (0 wasted)",
-            ["list price", "wasted of it"],
+            ["list price", "wasted of it", "not used of it"],
         ),
         (
             8.67,
@@ -121,7 +121,7 @@ def test_a_report_is_no_wider_than_a_terminal_and_tiny_numbers_are_read(
             HOUR,
             "8.67 EUR by own prices (0 wasted); 10.8 USD at list prices of clouds (0 "
             "wasted); 1.00 GPU-hours have no price",
-            ["money", "wasted", "list price", "wasted of it"],
+            ["money", "wasted", "not used", "list price", "wasted of it", "not used of it"],
         ),
     ],
 )

@@ -14,11 +14,10 @@ from corral.domain.queue import (
     Budget,
     Queue,
     QueueTree,
-    begun,
     faults,
     whole_tree,
-    with_queues,
 )
+from corral.domain.queue_changes import begun, with_queues
 from corral.domain.relocation import RelocationRule
 
 

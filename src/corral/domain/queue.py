@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite
 from typing import Final
@@ -260,27 +260,6 @@ def whole_tree(
         half_life_seconds=half_life_seconds,
         guard_seconds=guard_seconds,
     )
-
-
-def with_queues(tree: QueueTree, queues: Sequence[Queue]) -> QueueTree:
-    """The tree with these queues added, or put in the place of those of the same name."""
-    new = {queue.name: queue for queue in queues}
-    kept = [new.pop(queue.name, queue) for queue in tree.queues]
-    return replace(tree, queues=(*kept, *new.values()))
-
-
-def begun(tree: QueueTree, before: QueueTree, at: float) -> QueueTree:
-    """The tree with each new or changed budget counting from now; one that stays counts on."""
-    queues = []
-    for queue in tree.queues:
-        old = before.queue(queue.name).budget
-        if queue.budget is not None:
-            since = at
-            if old is not None and replace(queue.budget, since=old.since) == old:
-                since = old.since
-            queue = replace(queue, budget=replace(queue.budget, since=since))
-        queues.append(queue)
-    return replace(tree, queues=tuple(queues))
 
 
 def faults(queues: Sequence[Queue]) -> Iterator[Fault]:

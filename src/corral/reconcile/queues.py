@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
-from corral.domain.queue import QueueTree, begun, whole_tree, with_queues
+from corral.domain.queue import (
+    QueueTree,
+    whole_tree,
+)
+from corral.domain.queue_changes import begun, with_queues
 from corral.domain.wishes import SetQueues, Wish
 from corral.reconcile.draft import Draft
 

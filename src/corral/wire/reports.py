@@ -58,9 +58,7 @@ def date_of(day: int) -> date:
     return datetime.fromtimestamp(day * DAY_SECONDS, UTC).date()
 
 
-def encoded(
-    found: Found, *, first: int, last: int, currency: str, pretend: bool = False
-) -> bytes:
+def encoded(found: Found, *, first: int, last: int, currency: str, pretend: bool = False) -> bytes:
     """The JSON of a Report: 10,000 rows are made into no objects that only JSON needs."""
     columns = found.columns
     body: dict[str, Any] = {

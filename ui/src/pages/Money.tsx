@@ -93,9 +93,9 @@ export function withoutUnused(report: Report): Report {
   const total = (name: string) =>
     report.total[report.columns.findIndex((one) => one.name === name)] ?? 0;
   const unused = !total("list price")
-    ? ["list price", "wasted of it"]
+    ? ["list price", "wasted of it", "not used of it"]
     : !total("money")
-      ? ["money", "wasted"]
+      ? ["money", "wasted", "not used"]
       : [];
   const kept = report.columns.flatMap((one, at) => (unused.includes(one.name) ? [] : [at]));
   const some = <Kind,>(values: Kind[]): Kind[] => kept.map((at) => values[at] as Kind);

@@ -12,6 +12,7 @@ from corral.api.jobs import Asker, Within
 from corral.control import jobs_on
 from corral.domain.errors import Conflict, SpecInvalid, TokenRevoked, TokenUsed, Unsupported
 from corral.domain.ids import NAME_RULE, NodeId, UserName, is_name
+from corral.domain.moment import moment_text
 from corral.domain.node import Liveness
 from corral.domain.part import is_part
 from corral.domain.people import (
@@ -48,7 +49,7 @@ async def create_join_token(
         expires_at=now + body.expires_seconds,
         uses_left=body.uses,
     )
-    detail = f"{body.uses} uses, until {made.expires_at:.0f}"
+    detail = f"{body.uses} uses, until {moment_text(now + body.expires_seconds)}"
     await house.control.store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))
     return wire.JoinTokenMade(
         token=secret,

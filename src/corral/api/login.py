@@ -15,6 +15,7 @@ from corral.api.people import fresh_token
 from corral.api.quotas import is_valid
 from corral.domain.errors import Conflict
 from corral.domain.ids import TokenId, UserName
+from corral.domain.moment import moment_text
 from corral.domain.people import Role, TokenKind, token_id
 from corral.domain.quota import Quota
 from corral.wire import people as wire
@@ -135,7 +136,7 @@ async def _add_token(
         origin=caller.origin or caller.token,
         page_secret=page_secret,
     )
-    entry = caller.entry(now, on=made.id, detail=f"{what}, until {expires_at:.0f}")
+    entry = caller.entry(now, on=made.id, detail=f"{what}, until {moment_text(expires_at)}")
     await house.control.store.add_token(made, entry=entry)
     return secret
 

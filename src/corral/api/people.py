@@ -11,6 +11,7 @@ from corral.api.jobs import Asker, Within
 from corral.api.quotas import is_valid
 from corral.domain.errors import Conflict, Forbidden, NotFound, SpecInvalid
 from corral.domain.ids import NAME_RULE, TokenId, UserName, is_name
+from corral.domain.moment import moment_text
 from corral.domain.people import (
     LADDER,
     ProviderIdentity,
@@ -214,7 +215,7 @@ async def create_token(body: wire.TokenCreate, house: Within, caller: Asker) -> 
     if own and caller.expires_at is not None:
         expires_at = min(expires_at or caller.expires_at, caller.expires_at)
     secret, made = fresh_token(name, role, now, expires_at)
-    detail = f"{role} of {name}" + (f", until {expires_at:.0f}" if expires_at else "")
+    detail = f"{role} of {name}" + (f", until {moment_text(expires_at)}" if expires_at else "")
     tokens = sum(is_valid(one, name, now) for one in await store.tokens())
     with house.quotas.taking(house.quotas.of_user(owner), Quota.TOKENS, used=tokens, asked=1):
         await store.add_token(made, entry=caller.entry(now, on=made.id, detail=detail))

@@ -92,15 +92,18 @@ def _quoted(word: str) -> str:
     return f'"{plain}"' if any(one in word for one in " \t\"';\\") else plain
 
 
-def here(place: ClusterDir, *, user: bool) -> Unit:
-    """The unit for what is in this directory. Raises: Conflict when nothing is."""
+def here(place: ClusterDir, *, user: bool, installs: bool = True) -> Unit:
+    """The unit for what is in this directory. `installs`: it is to be written or removed.
+
+    Raises: Conflict when nothing is there, or when root alone may install it.
+    """
     joined = Joined.load(place)
     if joined is None and not place.cluster_json.exists():
         raise Conflict(
             f"there is no cluster in {place.root}, and no node",
             hint="make one first: corral up, or corral join URL --token TOKEN",
         )
-    if not user and os.geteuid() != 0:
+    if installs and not user and os.geteuid() != 0:
         raise Conflict(
             "a unit of the whole machine is root's to install",
             hint="run: corral service install --user; or as root",

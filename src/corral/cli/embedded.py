@@ -1,6 +1,6 @@
 """The head of this machine: started where a command needs one, and ended in order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from corral.wire import api
 
 GONE_SECONDS: Final = 60.0
+QUIET_SECONDS: Final = 3.0  # after which a wait is explained
 JOBS_SECONDS: Final = 135.0  # the head gives them 120
 
 
@@ -84,6 +85,21 @@ def unfinished(client: "Client") -> "list[api.Job]":
     return client.jobs(limit=10_000)
 
 
+def awaited_text(running: "Sequence[api.Job]", nodes: "Sequence[api.Node]", seconds: float) -> str:
+    """Return for example: waiting at most 135 s for 1 job to end: train (j3) on n2; node n2 is
+    silent and does not answer."""
+    on_nodes = [job for job in running if job.nodes]
+    if not on_nodes:
+        return ""
+    named = ", ".join(f"{job.name} ({job.id}) on {','.join(job.nodes)}" for job in on_nodes[:5])
+    more = f" and {len(on_nodes) - 5} more" if len(on_nodes) > 5 else ""
+    used = {node for job in on_nodes for node in job.nodes}
+    away = [node for node in nodes if node.id in used and node.liveness != "alive"]
+    mute = "".join(f"; node {node.id} is {node.liveness} and does not answer" for node in away)
+    jobs = "1 job" if len(on_nodes) == 1 else f"{len(on_nodes)} jobs"
+    return f"waiting at most {seconds:.0f} s for {jobs} to end: {named}{more}{mute}"
+
+
 def end_head(
     place: "ClusterDir",
     client: "Client",
@@ -98,9 +114,18 @@ def end_head(
     from corral.engines.local.processes import Process
 
     head = Process.find(int((read_json(place.head_json) or {"pid": 0})["pid"]))
-    client.down(jobs=jobs)
     head_seconds = JOBS_SECONDS if running else GONE_SECONDS
-    ended = until(lambda: not head_runs(place) and not (head and head.lives), head_seconds)
+    awaited = awaited_text(running, client.nodes(), head_seconds) if jobs == "stop" else ""
+    client.down(jobs=jobs)
+
+    def is_gone() -> bool:
+        return not head_runs(place) and not (head and head.lives)
+
+    ended = until(is_gone, QUIET_SECONDS)
+    if not ended:
+        if awaited:
+            note(awaited)
+        ended = until(is_gone, head_seconds - QUIET_SECONDS)
     if ended and not (running and jobs == "leave"):
         ended = until(lambda: not node_processes(place), GONE_SECONDS)
     if not ended:

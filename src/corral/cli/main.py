@@ -21,6 +21,30 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT)  # no room, for anybody or for this u
 _NEGATIVE: Final = re.compile(r"-\d", re.ASCII)
 _VALUED: Final = re.compile(r"=|^-\d", re.ASCII)
 ALONE: Final = {"queue": ["ps"], "doctor": ["doctor", "look"]}  # what a group does without a word
+TOP: Final = [one for one in COMMANDS if " " not in one.name]
+OTHER_WORDS: Final = {
+    "exec": "corral attach JOB, a shell beside a rank",
+    "ssh": "corral attach JOB, a shell beside a rank",
+    "rm": "corral stop JOB",
+    "kill": "corral stop JOB",
+    "delete": "corral stop JOB",
+    "list": "corral ps; for nodes: corral node ls",
+    "ls": "corral ps; for nodes: corral node ls",
+    "get": "corral ps; for nodes: corral node ls",
+    "jobs": "corral ps",
+    "queues": "corral queue ls",
+    "nodes": "corral node ls",
+    "users": "corral user ls",
+    "describe": "corral show JOB; for a node: corral node show NODE",
+    "submit": "corral run -- CMD ..., or corral apply -f FILE",
+    "create": "corral apply -f FILE",
+    "launch": "corral run -- CMD ...",
+    "log": "corral logs JOB",
+    "tail": "corral logs -f JOB",
+    "scale": "corral job set JOB, or submit with --nodes MIN-MAX",
+    "scp": "corral cp JOB:PATH .",
+    "rsync": "corral cp JOB:PATH .",
+}
 HELP: Final = """One GPU cluster out of the GPU machines a team has.
 
 Exit codes: 0 done, 1 the job failed, 2 usage, 3 refused, 4 the cluster cannot be reached.
@@ -90,7 +114,10 @@ def run(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else failure.DONE
     except CycloptsError as error:
-        failure.tell("usage", str(error), _usage_hint(own), as_json=as_json)
+        message, hint = str(error), _usage_hint(own)
+        if (meant := other_word(own)) is not None:
+            message, hint = f"there is no command {own[0]}", f"run: {meant}"
+        failure.tell("usage", message, hint, as_json=as_json)
         return failure.USAGE
     except failure.Usage as error:
         failure.tell("usage", error.message, error.hint, as_json=as_json)
@@ -136,6 +163,12 @@ def with_negatives(words: Sequence[str]) -> Sequence[str]:
         else:
             found.append(word)
     return found
+
+
+def other_word(own: Sequence[str]) -> str | None:
+    """Return the command that does what a word of other tools means; None for other words."""
+    is_known = not own or own[0] in GROUPS or any(own[0] in (one.name, one.alias) for one in TOP)
+    return None if is_known else OTHER_WORDS.get(own[0])
 
 
 def _usage_hint(own: Sequence[str]) -> str:

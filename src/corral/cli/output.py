@@ -162,5 +162,5 @@ def age_text(seconds: float) -> str:
 
 
 def clock_text(at: float) -> str:
-    """A moment in the reader's own time."""
-    return datetime.fromtimestamp(at, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A moment in the reader's own time, with the name of its zone."""
+    return datetime.fromtimestamp(at, tz=UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")

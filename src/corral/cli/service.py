@@ -28,7 +28,7 @@ def install(
     from corral.boot import service
     from corral.domain.errors import Conflict
 
-    unit = service.here(common.place, user=user)
+    unit = service.here(common.place, user=user, installs=not print_only)
     if print_only:
         say(unit.text.rstrip())
         return

@@ -171,7 +171,7 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
             show_plan(planned, wished, whole=True)
         return 0
     with head_for(common), common.client() as client:
-        if not detach and not common.json:
+        if common.asks or not (detach or common.json):
             show_plan(client.plan(spec), wished, whole=False)
         if not common.agreed("submit?"):
             raise Conflict("nothing was submitted", hint="run it again when it is right")

@@ -29,6 +29,7 @@ DEFAULT_DIR: Final = "~/.corral"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)  # what a head takes for one
 _SAID: Final = "what CORRAL_TOKEN holds"
 _ANOTHER: Final = "an admin of the cluster makes one: corral token create NAME"
+_UNTRUSTED: Final = "certificate_verify_failed"
 _NOBODY_THERE: Final = ("connection refused", "connect call failed", "attempts failed")
 _BY_CODE: Final = {
     kind.code: kind
@@ -241,6 +242,12 @@ def no_answer(target: Target, error: Exception) -> CorralError:
 def unreachable(url: str, error: Exception, *, hint: str) -> Unreachable:
     """Return the error of an address at which no head answers."""
     words = re.sub(r"^\[Errno -?\d+\] ", "", str(error))
+    if _UNTRUSTED in words.lower():
+        return Unreachable(
+            f"the head at {url} shows a certificate that this machine does not trust",
+            hint="set CORRAL_CA to a copy of its ca.pem (on the head: tls/ca.pem in the cluster's "
+            f"directory); or run: corral login {url}",
+        )
     plain = not words or any(part in words.lower() for part in _NOBODY_THERE)
     why = "" if plain else f": {words}"
     return Unreachable(f"no head answers at {url}{why}", hint=hint)

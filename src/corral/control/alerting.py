@@ -18,6 +18,7 @@ from corral.reconcile.use import held_now, spent_now
 
 STEP_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 60.0  # until a message is tried again that could not be handed over
+ID_DIGITS: Final = 8  # of the cluster's id, in messages
 MOST_MOMENTS: Final = 1000
 PAGE: Final = 1000
 log = Log("corral.alerts")
@@ -58,14 +59,24 @@ class Alerting:
         asked: Callable[[], Asked],
         memory: Memory,
         disks: Callable[[], Mapping[str, tuple[int, int]]],
+        *,
+        machine: str = "",
     ) -> None:
         self._control = control
+        self._machine = machine
         self.asked = asked
         self._memory = memory
         self._disks = disks
         self._failed_at: dict[str, float] = {}
         self._since: dict[str, float] = {}  # of what stands, by key
         self.troubles: dict[str, str] = {}  # by the receiver's name
+
+    @property
+    def cluster(self) -> str:
+        """Return the name of the cluster in messages: that of the head's machine, and the first
+        digits of the cluster's id."""
+        short = self._control.world.cluster[:ID_DIGITS]
+        return f"{self._machine} ({short})" if self._machine else short
 
     def standing(self) -> list[Alert]:
         """What is so now, wanted by somebody or not, and since when: a share that is low has no
@@ -109,7 +120,7 @@ class Alerting:
 
     async def _tried(self, receiver: Receiver) -> str:
         try:
-            await receiver.send(Notice(), self._control.world.cluster)
+            await receiver.send(Notice(), self.cluster)
         except Trouble as trouble:
             return trouble.message
         return ""
@@ -136,7 +147,7 @@ class Alerting:
         if notice is None:
             return after
         try:
-            await receiver.send(notice, self._control.world.cluster)
+            await receiver.send(notice, self.cluster)
         except Trouble as trouble:
             self._failed_at[receiver.name] = now
             self.troubles[receiver.name] = trouble.message

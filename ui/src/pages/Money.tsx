@@ -90,8 +90,10 @@ function Totals({ report }: { report: Report }) {
 /** The columns that tell something: of prices of a kind that nothing has, none. */
 export function withoutUnused(report: Report): Report {
   if (report.kind !== "cost") return report;
-  const total = (name: string) =>
-    report.total[report.columns.findIndex((one) => one.name === name)] ?? 0;
+  const total = (name: string) => {
+    const value = report.total[report.columns.findIndex((one) => one.name === name)] ?? 0;
+    return Math.round(100 * value); // less than half a hundredth is shown as 0
+  };
   const unused = !total("list price")
     ? ["list price", "wasted of it", "not used of it"]
     : !total("money")

@@ -1,5 +1,6 @@
 """Alerts leave the cluster here: who is told, by which way, and what is remembered of it."""
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,4 +18,5 @@ def alerting_of(control: Control, root: Path) -> Alerting:
         return disks_of(root)
 
     files = AlertFiles(root / "alerts.yaml")
-    return Alerting(control, files.read, DiskMemory(root / "alerts.json"), disks)
+    memory = DiskMemory(root / "alerts.json")
+    return Alerting(control, files.read, memory, disks, machine=socket.gethostname())

@@ -4,15 +4,17 @@ import contextlib
 import io
 import re
 import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from corral.cli.main import run
 
 HERE = Path(__file__).parent
+ZONES = "|".join(sorted({"UTC", *map(re.escape, time.tzname)}))
 CHANGING = (
     (r"http://127\.0\.0\.1:\d+", "http://127.0.0.1:PORT"),
-    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE AND TIME"),
+    (rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d(?: (?:{ZONES}))?", "DATE AND TIME"),
     (r'("(?:at|since|submitted_at|started_at|ended_at|placed_at|running_at|seen_at)": )[\d.]+',
      r"\1SECONDS"),
     (r'("sha256"|"id"): "[0-9a-f]{32,64}"', r'\1: "DIGEST"'),

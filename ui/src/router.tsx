@@ -20,6 +20,11 @@ interface JobsSearch {
   sort?: string;
 }
 
+interface PlanSearch {
+  kind?: string | undefined;
+  ask?: Record<string, unknown> | undefined;
+}
+
 const word = (value: unknown): string | undefined =>
   typeof value === "string" && value ? value : undefined;
 
@@ -71,6 +76,13 @@ const routes = [
   createRoute({
     getParentRoute: () => root,
     path: "/plan",
+    validateSearch: (search: Record<string, unknown>): PlanSearch => ({
+      kind: word(search.kind),
+      ask:
+        search.ask && typeof search.ask === "object" && !Array.isArray(search.ask)
+          ? (search.ask as Record<string, unknown>)
+          : undefined,
+    }),
     component: lazyRouteComponent(PARTS.Plan, "Plan"),
   }),
 ] as const;

@@ -1,6 +1,7 @@
 /** The planner's questions as forms, made from the shapes of their requests. */
 
-import { useMutation } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useId, useState } from "react";
 import { post } from "../api/http";
 import { PLAN_FORMS, type PlanField, type PlanReport, type PlanTable } from "../api/types";
@@ -31,52 +32,116 @@ export function asked(fields: readonly PlanField[], typed: FormData): Record<str
   return body;
 }
 
+/** Fields that say something only while another is ticked. */
+const ONLY_WITH: Record<string, string> = { rank: "lora" };
+
+/** What is planned stands in the address, so that an answer can be linked and comes back. */
 export function Plan() {
   const kinds = Object.keys(PLAN_FORMS);
-  const [kind, setKind] = useState(kinds.includes("train") ? "train" : (kinds[0] ?? ""));
+  const search = useSearch({ from: "/plan" });
+  const navigate = useNavigate({ from: "/plan" });
+  const first = kinds.includes("train") ? "train" : (kinds[0] ?? "");
+  const kind = search.kind && kinds.includes(search.kind) ? search.kind : first;
   return (
     <>
-      <Head title="Plan" />
+      <Head title="Plan" tab={`${words(kind)} · Plan`} />
       <div className="tools">
-        <Segments says="What to plan" of={kinds} is={kind} onPick={setKind} />
+        <Segments
+          says="What to plan"
+          of={kinds}
+          is={kind}
+          onPick={(one) => void navigate({ search: { kind: one } })}
+        />
         <span className="soft">{SAYS[kind]}</span>
       </div>
-      <Ask key={kind} kind={kind} fields={PLAN_FORMS[kind] ?? []} />
+      <Ask
+        key={kind}
+        kind={kind}
+        fields={PLAN_FORMS[kind] ?? []}
+        ask={search.ask}
+        onAsk={(ask) => void navigate({ search: { kind, ask } })}
+      />
     </>
   );
 }
 
-function Ask({ kind, fields }: { kind: string; fields: readonly PlanField[] }) {
-  const plan = useMutation({
-    mutationFn: (body: Record<string, unknown>) => post<PlanReport>(`/v1/plan/${kind}`, body),
+type Body = Record<string, unknown>;
+interface AskProps {
+  kind: string;
+  fields: readonly PlanField[];
+  ask: Body | undefined;
+  onAsk: (ask: Body) => void;
+}
+
+function Ask({ kind, fields, ask, onAsk }: AskProps) {
+  const plan = useQuery({
+    queryKey: ["plan", kind, ask],
+    queryFn: () => post<PlanReport>(`/v1/plan/${kind}`, ask),
+    enabled: ask !== undefined,
+    staleTime: Number.POSITIVE_INFINITY,
+    refetchOnWindowFocus: false,
   });
-  const ask = (event: FormEvent<HTMLFormElement>) => {
+  const [wrong, setWrong] = useState<unknown>();
+  const [ticked, setTicked] = useState<ReadonlySet<string>>(
+    () => new Set(fields.filter((one) => (ask?.[one.name] ?? one.preset) === true).map(nameOf)),
+  );
+  const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    plan.mutate(asked(fields, new FormData(event.currentTarget)));
+    setWrong(undefined);
+    try {
+      const body = asked(fields, new FormData(event.currentTarget));
+      if (JSON.stringify(body) === JSON.stringify(ask)) void plan.refetch();
+      else onAsk(body);
+    } catch (error) {
+      setWrong(error);
+    }
   };
+  const tick = (event: FormEvent<HTMLFormElement>) => {
+    const { type, name, checked } = event.target as HTMLInputElement;
+    if (type !== "checkbox") return;
+    const after = new Set(ticked);
+    if (checked) after.add(name);
+    else after.delete(name);
+    setTicked(after);
+  };
+  const names = new Set(fields.map(nameOf));
+  const shown = fields.filter(({ name }) => {
+    const other = ONLY_WITH[name];
+    return !other || !names.has(other) || ticked.has(other);
+  });
+  const working = plan.fetchStatus !== "idle";
   return (
     <div className="grid">
       <Card title={words(kind)}>
-        <form className="grid" onSubmit={ask}>
+        <form className="grid" onSubmit={submit} onChange={tick}>
           <div className="form explained">
-            {fields.map((field) => (
-              <Field key={field.name} field={field} />
+            {shown.map((field) => (
+              <Field key={field.name} field={field} given={ask?.[field.name]} />
             ))}
           </div>
           <div>
-            <button type="submit" className="main" disabled={plan.isPending}>
-              {plan.isPending ? "Planning …" : "Plan"}
+            <button type="submit" className="main" disabled={working}>
+              {working ? "Planning …" : "Plan"}
             </button>
           </div>
         </form>
       </Card>
-      <Wrong error={plan.error} />
+      <Wrong error={wrong ?? plan.error} />
       {plan.data && <Report report={plan.data} />}
     </div>
   );
 }
 
-function Field({ field }: { field: PlanField }) {
+const nameOf = (field: PlanField): string => field.name;
+
+/** A value as somebody would have typed it. */
+function written(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  if (Array.isArray(value)) return value.join(", ");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+function Field({ field, given }: { field: PlanField; given: unknown }) {
   const { name, kind, preset, required, says, names } = field;
   const own = useId();
   const about = (
@@ -92,7 +157,7 @@ function Field({ field }: { field: PlanField }) {
           id={own}
           type="checkbox"
           name={name}
-          defaultChecked={preset === true}
+          defaultChecked={(given ?? preset) === true}
           aria-describedby={`${own}-about`}
         />
         {about}
@@ -114,6 +179,7 @@ function Field({ field }: { field: PlanField }) {
         title={isNumber ? "a number, for example 1e12, 70B or 15T" : undefined}
         required={required}
         placeholder={kind === "object" ? "{}" : said}
+        defaultValue={written(given)}
         aria-describedby={`${own}-about`}
         list={names.length ? `${own}-names` : undefined}
       />
@@ -145,7 +211,7 @@ function Report({ report }: { report: PlanReport }) {
               <div key={one.name} style={{ display: "contents" }}>
                 <dt>{one.name}</dt>
                 <dd>
-                  {said(one.value)} {one.unit}
+                  {one.band !== null ? rounded(one.value, one.band) : said(one.value)} {one.unit}
                   {one.band !== null && <span className="soft"> ± {percent(one.band)}</span>}
                   {one.note && <span className="soft"> · {one.note}</span>}
                 </dd>
@@ -173,6 +239,14 @@ function Report({ report }: { report: PlanReport }) {
       </Card>
     </>
   );
+}
+
+/** A number with no more digits than its error leaves: 1,160,000 ± 6 %. */
+export function rounded(value: unknown, band: number): string {
+  if (typeof value !== "number" || !value || !(band > 0)) return said(value);
+  const digits = Math.min(6, Math.max(2, Math.ceil(-Math.log10(band)) + 1));
+  const unit = 10 ** (Math.floor(Math.log10(Math.abs(value))) + 1 - digits);
+  return count(unit >= 1 ? Math.round(value / unit) * unit : Number(value.toPrecision(digits)));
 }
 
 function said(value: unknown): string {

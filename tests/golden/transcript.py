@@ -18,6 +18,7 @@ CHANGING = (
     (r'("(?:at|since|submitted_at|started_at|ended_at|placed_at|running_at|seen_at)": )[\d.]+',
      r"\1SECONDS"),
     (r'("sha256"|"id"): "[0-9a-f]{32,64}"', r'\1: "DIGEST"'),
+    (r"^(ran +)\d+s$", r"\g<1>0s"),
     (r"\b\ds\b", "0s"),
     (r"after waiting [\d.]+ s", "after waiting SECONDS s"),
     (r"[\d.]+ GPU-seconds", "SOME GPU-seconds"),

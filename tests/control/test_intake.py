@@ -125,6 +125,18 @@ def test_where_all_gpus_are_cut_a_part_is_named() -> None:
     assert refused.value.hint == "all GPUs here are cut, into 4 parts; ask for parts: gpu: 0.25"
 
 
+def test_a_form_that_labels_rule_out_is_refused_for_them_beside_another_form() -> None:
+    forms = (Shape(nodes=2, resources=Resources(gpu_millis=2_000, gpu_type="a100")),)
+    place = PlaceRule(constraints=(Constraint(label="zone", values=("a",)),))
+    spec = replace(gang(gpus=2), any_of=forms, place=place)
+    world = Cluster(*(node(f"n{place}", gpus=2) for place in range(3))).world
+    with pytest.raises(CannotFit) as refused:
+        check_specs(world, [spec], {})
+    assert "has only 3 nodes" not in refused.value.message
+    assert "with zone=a; of the 3 that could hold its part 0 are such" in refused.value.message
+    assert "zone" in refused.value.hint
+
+
 def test_each_of_several_forms_is_told_with_why_it_cannot_be() -> None:
     two = gang(nodes=3, gpus=1)
     forms = (Shape(nodes=1, resources=Resources(gpu_millis=99_000)),)

@@ -21,13 +21,16 @@ def cannot_fit(fleet: Fleet, spec: JobSpec, why: Reason, shown_by: str) -> Canno
         return CannotFit(f"{spec.name}: {why.sentence}", hint=f"{why.suggestions[0]}; {SEE}")
     forms = {shape.resources: shape for shape in spec.shapes}  # of an elastic one the smallest
     *others, last = forms.values()
-    each = [f"{shape} ({_why_never(fleet, shape)})" for shape in forms.values()]
-    asked = f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last)}"
+    rules = {shape: _ruled_out(fleet, spec, shape) for shape in forms.values()}
+    each = [f"{shape} ({_why_never(fleet, shape, rules[shape])})" for shape in forms.values()]
+    asked = f"{', or '.join(each)}" if others else f"{last}; {_why_never(fleet, last, rules[last])}"
     hint = _parts_hint(fleet, last, shown_by)
     if not hint:
         could = _would_fit(fleet, spec, list(forms.values()))
         fits = f"; this would fit: {could}" if could is not None else ""
         hint = f"there {_what_is(fleet)}{fits}; {_where(fleet, last, shown_by)}"
+        advised = [advice for rule in rules.values() if rule for advice in rule.suggestions]
+        hint = "; ".join([*advised[:1], hint])
     return CannotFit(f"{spec.name} asks for {asked}", hint=hint)
 
 
@@ -38,8 +41,16 @@ def _would_fit(fleet: Fleet, spec: JobSpec, forms: Sequence[Shape]) -> Shape | N
     return max(fit, key=lambda shape: (shape.gpu_millis, shape.nodes), default=None)
 
 
-def _why_never(fleet: Fleet, shape: Shape) -> str:
+def _ruled_out(fleet: Fleet, spec: JobSpec, shape: Shape) -> Reason | None:
+    """Return why no node may hold the form that nodes are large enough for: labels, or topology."""
+    why = never_fits(spec.place, shape, fleet)
+    return None if why is None or why.code == "NeverFits" else why
+
+
+def _why_never(fleet: Fleet, shape: Shape, rule: Reason | None) -> str:
     """For example: only 1 of the 3 nodes of this cluster could ever hold its part."""
+    if rule is not None:
+        return rule.sentence
     able = fleet.holding(shape.resources)
     if able == fleet.size:
         return f"this cluster has only {able} node{'s' * (able > 1)}"

@@ -1,0 +1,29 @@
+"""Accounts under which ranks ran, where that may explain a failure."""
+
+from typing import Final
+
+from corral.domain.attempt import Attempt
+from corral.domain.failure import FailureKind
+from corral.domain.job import Job
+from corral.domain.separation import separation_of
+from corral.domain.world import World
+
+OF_ACCOUNTS: Final = frozenset(
+    {FailureKind.COMMAND, FailureKind.MODULE, FailureKind.FILES, FailureKind.PERMISSION}
+)
+
+
+def rank_account_text(world: World, job: Job, attempt: Attempt) -> str:
+    """Return for example: its ranks ran as nobody on n1, not as ann: nobody's PATH, home directory
+    and rights counted. "" where the failure has another cause, or the account is the owner's."""
+    if attempt.failure not in OF_ACCOUNTS:
+        return ""
+    for seat in attempt.seats:
+        node = world.nodes.get(seat.node)
+        account = "" if node is None else separation_of(node.inventory).account
+        if account and account != job.owner:
+            return (
+                f"its ranks ran as {account} on {seat.node}, not as {job.owner}: {account}'s PATH, "
+                "home directory and rights counted"
+            )
+    return ""

@@ -22,6 +22,7 @@ PAGES = {
     "/nodes": "Nodes",
     "/nodes/n1": "n1",
     "/queues": "Queues",
+    "/queues/default": "default",
     "/money": "Money",
     "/plan": "Plan",
     "/submit": "Submit a job",

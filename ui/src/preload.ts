@@ -6,6 +6,7 @@ export const PARTS = {
   Nodes: () => import("./pages/Nodes"),
   Node: () => import("./pages/Node"),
   Queues: () => import("./pages/Queues"),
+  Queue: () => import("./pages/Queue"),
   Money: () => import("./pages/Money"),
   Submit: () => import("./pages/Submit"),
   Plan: () => import("./pages/Plan"),

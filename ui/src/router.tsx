@@ -65,6 +65,11 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root,
+    path: "/queues/$queue",
+    component: lazyRouteComponent(PARTS.Queue, "Queue"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
     path: "/money",
     component: lazyRouteComponent(PARTS.Money, "Money"),
   }),

@@ -17,6 +17,7 @@ import { Confirm } from "../parts/Confirm";
 import { useNow } from "../parts/clock";
 import { costOf } from "../parts/cost";
 import { Failed } from "../parts/Failed";
+import { Linked } from "../parts/Linked";
 
 import { count, duration, full, plural, shape } from "../parts/say";
 import { Attempts, Checkpoints, Receipts } from "./JobTables";
@@ -185,7 +186,11 @@ function Why({ job }: { job: JobDetail }) {
             <span className="soft">(Slurm's word: {data.slurm})</span>
           </p>
         )}
-        {data?.holders && <p className="soft">{data.holders}</p>}
+        {data?.holders && (
+          <p className="soft">
+            <Linked text={data.holders} />
+          </p>
+        )}
         {job.state === "QUEUED" && data && <Start is={data.forecast} />}
         {data?.ending?.text && <p>{data.ending.text}</p>}
         {data?.forecast?.instead.map((one) => (

@@ -17,6 +17,7 @@ import { Curves } from "../parts/Curves";
 import { useNow } from "../parts/clock";
 import { Feed } from "../parts/Feed";
 import { HeatMap, NodeLink } from "../parts/HeatMap";
+import { Linked } from "../parts/Linked";
 import { count, duration, ownTime, percent, plural, shape, words } from "../parts/say";
 
 const SHOWN = 8;
@@ -254,7 +255,9 @@ function FailedJobs() {
                   <td className="number">
                     <Ago at={job.ended_at} />
                   </td>
-                  <td className="wide soft">{ownTime(job.reason)}</td>
+                  <td className="wide soft">
+                    <Linked text={job.reason} />
+                  </td>
                 </tr>
               ))}
             </tbody>
@@ -309,12 +312,18 @@ function Line({ jobs }: { jobs: readonly Job[] }) {
                   {job.name} <span className="soft">{job.id}</span>
                 </Link>
               </td>
-              <td className="tight soft">{job.queue}</td>
+              <td className="tight soft">
+                <Link to="/queues/$queue" params={{ queue: job.queue }}>
+                  {job.queue}
+                </Link>
+              </td>
               <td className="tight">{shape(job.shape)}</td>
               <td className="number">
                 <Lasted from={job.submitted_at} />
               </td>
-              <td className="wide soft">{ownTime(job.reason)}</td>
+              <td className="wide soft">
+                <Linked text={job.reason} />
+              </td>
             </tr>
           ))}
         </tbody>
@@ -394,7 +403,11 @@ function QueueLengths() {
             <tbody>
               {data.queues.slice(0, SHOWN).map((queue) => (
                 <tr key={queue.name}>
-                  <td className="cut">{queue.name}</td>
+                  <td className="cut">
+                    <Link to="/queues/$queue" params={{ queue: queue.name }}>
+                      {queue.name}
+                    </Link>
+                  </td>
                   <td className="number">{count(queue.waiting)}</td>
                   <td className="number">{count(queue.running)}</td>
                   <td className="number">{count(queue.used)}</td>

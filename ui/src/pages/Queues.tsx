@@ -1,5 +1,6 @@
 /** Queues: what each may have, has, owes, and when its budget runs out. */
 
+import { Link } from "@tanstack/react-router";
 import { useQueues } from "../api/queries";
 import type { BudgetRow, QueueRow } from "../api/types";
 import { Card, Empty, Head, Meter, Scroll, Wrong } from "../parts/basic";
@@ -62,7 +63,11 @@ function Row({ queue, most }: { queue: QueueRow; most: number }) {
     <tr>
       <td className="tight">
         <span className="tree" style={{ "--depth": queue.depth } as React.CSSProperties} />
-        <b>{queue.name}</b>
+        <b>
+          <Link to="/queues/$queue" params={{ queue: queue.name }}>
+            {queue.name}
+          </Link>
+        </b>
       </td>
       <td>
         <span className="metered">
@@ -81,9 +86,11 @@ function Row({ queue, most }: { queue: QueueRow; most: number }) {
   );
 }
 
-export function Budgets({ queues }: { queues: readonly QueueRow[] }) {
+type Budgeted = Pick<QueueRow, "name" | "budget">;
+
+export function Budgets({ queues }: { queues: readonly Budgeted[] }) {
   const with_ = queues.filter(
-    (queue): queue is QueueRow & { budget: BudgetRow } => queue.budget !== null,
+    (queue): queue is Budgeted & { budget: BudgetRow } => queue.budget !== null,
   );
   return (
     <Card title="Budgets" bare>

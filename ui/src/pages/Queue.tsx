@@ -1,0 +1,181 @@
+/** One queue: what it has, who uses it, its jobs, and how long they wait. */
+
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { useMemo } from "react";
+import { get, part } from "../api/http";
+import { useJobs } from "../api/queries";
+import type { Job, QueueDetail } from "../api/types";
+import { Card, Empty, Head, Lasted, Meter, Scroll, State, Tile, Wrong } from "../parts/basic";
+import { Linked } from "../parts/Linked";
+import { count, duration, percent, plural, shape } from "../parts/say";
+import { waitsOf } from "../parts/waits";
+import { Budgets } from "./Queues";
+
+const LATELY = 500; // jobs, of which the waits are told
+const SHOWN = 50;
+
+export function Queue() {
+  const { queue: name } = useParams({ from: "/queues/$queue" });
+  const { data: queue, error } = useQuery({
+    queryKey: ["queues", name],
+    queryFn: () => get<QueueDetail>(`/v1/queues/${part(name)}`),
+  });
+  const filter = useMemo(
+    () => ({ text: "", state: [] as string[], owner: "", queue: name, all: true }),
+    [name],
+  );
+  const found = useJobs(filter, LATELY);
+  const jobs = found.data?.pages.flatMap((page) => page.jobs) ?? [];
+  return (
+    <>
+      <Head title={name} tab={`${name} · Queues`}>
+        <span className="soft">queue{queue?.parent ? ` below ${queue.parent}` : ""}</span>
+        <div className="actions">
+          <Link to="/jobs" search={{ queue: name, whose: "all" }} className="button">
+            Its jobs
+          </Link>
+        </div>
+      </Head>
+      <Wrong error={error} />
+      {queue && (
+        <div className="grid">
+          <Numbers queue={queue} jobs={jobs} />
+          <div className="grid two">
+            <JobsHere jobs={jobs} />
+            <Users queue={queue} />
+          </div>
+          {queue.budget && <Budgets queues={[queue]} />}
+        </div>
+      )}
+    </>
+  );
+}
+
+function Numbers({ queue, jobs }: { queue: QueueDetail; jobs: readonly Job[] }) {
+  const waits = waitsOf(jobs);
+  return (
+    <dl className="tiles">
+      <Tile
+        name="GPUs used"
+        note={queue.borrowed ? `${count(queue.borrowed)} of them borrowed` : "none borrowed"}
+      >
+        {count(queue.used)} <small>of {count(queue.own)} of its own</small>
+      </Tile>
+      <Tile name="Running" note={`${percent(queue.share)} of the cluster`}>
+        {count(queue.running)}
+      </Tile>
+      <Tile
+        name="Waiting"
+        note={queue.owes ? `owes ${count(queue.owes)} GPUs` : `${percent(queue.due)} is due to it`}
+      >
+        {count(queue.waiting)}
+      </Tile>
+      <Tile
+        name="Half waited at most"
+        note={waits ? `of the last ${plural(waits.jobs, "job")} that started` : "none has started"}
+      >
+        {waits ? duration(waits.half) : "–"}
+      </Tile>
+      <Tile
+        name="Nine of ten waited at most"
+        note={waits ? `the longest wait: ${duration(waits.longest)}` : undefined}
+      >
+        {waits ? duration(waits.most) : "–"}
+      </Tile>
+    </dl>
+  );
+}
+
+function JobsHere({ jobs }: { jobs: readonly Job[] }) {
+  const unfinished = jobs.filter((job) => job.ended_at === null);
+  return (
+    <Card
+      title="Running and waiting"
+      aside={unfinished.length > SHOWN ? `the newest ${SHOWN}` : undefined}
+      bare
+    >
+      {unfinished.length ? (
+        <Scroll of="Running and waiting">
+          <table>
+            <thead>
+              <tr>
+                <th>Job</th>
+                <th>State</th>
+                <th>Owner</th>
+                <th>Asks for</th>
+                <th className="number">Since</th>
+                <th>Where or why</th>
+              </tr>
+            </thead>
+            <tbody>
+              {unfinished.slice(0, SHOWN).map((job) => (
+                <tr key={job.id}>
+                  <td className="tight">
+                    <Link to="/jobs/$job" params={{ job: job.id }}>
+                      {job.name} <span className="soft">{job.id}</span>
+                    </Link>
+                  </td>
+                  <td className="tight">
+                    <State is={job.state} />
+                  </td>
+                  <td className="tight soft">{job.owner}</td>
+                  <td className="tight">{shape(job.shape)}</td>
+                  <td className="number">
+                    <Lasted from={job.started_at ?? job.submitted_at} />
+                  </td>
+                  <td className="wide soft">
+                    <Linked text={job.reason || job.nodes.join(", ")} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      ) : (
+        <Empty>No job runs or waits here.</Empty>
+      )}
+    </Card>
+  );
+}
+
+function Users({ queue }: { queue: QueueDetail }) {
+  const most = Math.max(1, ...queue.users.map((one) => one.used));
+  return (
+    <Card title="Users" bare>
+      {queue.users.length ? (
+        <Scroll of="Users">
+          <table>
+            <thead>
+              <tr>
+                <th>User</th>
+                <th>GPUs now</th>
+                <th className="number">GPU hours</th>
+              </tr>
+            </thead>
+            <tbody>
+              {queue.users.map((one) => (
+                <tr key={one.user}>
+                  <td className="tight">
+                    <Link to="/jobs" search={{ owner: one.user, queue: queue.name, whose: "all" }}>
+                      {one.user}
+                    </Link>
+                  </td>
+                  <td>
+                    <span className="metered">
+                      <Meter of={most} parts={[one.used]} />
+                      <span>{count(one.used)}</span>
+                    </span>
+                  </td>
+                  <td className="number">{count(one.used_gpu_hours)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </Scroll>
+      ) : (
+        <Empty>Nobody has used it.</Empty>
+      )}
+    </Card>
+  );
+}

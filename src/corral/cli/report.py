@@ -187,13 +187,19 @@ def _cost_verdict(found: "Report", texts: Mapping[str, str]) -> str:
     currency = next(one.unit for one in found.columns if one.name == "money")
     parts = []
     if total["money"] or not total["list price"]:
-        parts.append(f"{texts['money']} {currency} by own prices ({texts['wasted']} wasted)")
+        parts.append(f"{texts['money']} {currency} by own prices ({_lost(texts, '')})")
     if total["list price"]:
         listed = f"{texts['list price']} USD at list prices of clouds"
-        parts.append(f"{listed} ({texts['wasted of it']} wasted)")
+        parts.append(f"{listed} ({_lost(texts, ' of it')})")
     if total["without a price"]:
         parts.append(f"{texts['without a price']} GPU-hours have no price")
     return f"{texts['allocated']} GPU-hours: {'; '.join(parts)}."
+
+
+def _lost(texts: Mapping[str, str], which: str) -> str:
+    """Return for example: 1.2 wasted, 3.1 for time in which no kernel ran."""
+    wasted, idle = texts[f"wasted{which}"], texts[f"not used{which}"]
+    return f"{wasted} wasted, {idle} for time in which no kernel ran"
 
 
 def _text(value: float | None, unit: str) -> str:

@@ -345,3 +345,22 @@ def test_without_colours_the_same_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("NO_COLOR", "1")
     play(Town.of(3, 5, running=2), story)
     assert seen[0] == seen[1]
+
+
+def test_nodes_and_jobs_are_shown_together_where_there_is_room_and_not_elsewhere() -> None:
+    async def story(app: Top, pilot: "Pilot[None]") -> None:
+        lines = look(app)
+        assert "NOTE" in lines[3]
+        second = next(at for at, line in enumerate(lines) if "WHERE OR WHY" in line)
+        assert second == 3 + 1 + 3 + 1  # below three nodes and an empty line
+        await pilot.press("3")
+        lines = look(app)
+        assert "WHERE OR WHY" in lines[3]
+        assert any("NOTE" in line for line in lines[4:])
+        await pilot.resize_terminal(80, 12)
+        await pilot.pause()
+        assert not any("NOTE" in line for line in look(app)[4:])
+        await pilot.press("2")
+        assert not any("WHERE OR WHY" in line for line in look(app))
+
+    play(Town.of(3, 5, running=2), story, (100, 40))

@@ -9,7 +9,7 @@ from textual.widgets import Input
 
 from corral.cli.top import gpus, jobs, keys, nodes
 from corral.cli.top.canvas import Canvas
-from corral.cli.top.cells import Line, sized
+from corral.cli.top.cells import Line, Part, sized
 from corral.cli.top.feed import MOST_JOBS, PAGE, Feed, Source, Wanted
 from corral.cli.top.header import LINES, header
 from corral.cli.top.job_feed import JobSource
@@ -18,6 +18,8 @@ from corral.cli.top.screens import Confirm, Help, JobScreen
 from corral.domain.errors import CorralError
 
 TITLES: Final = {"nodes": "nodes", "gpus": "GPUs", "jobs": "jobs"}
+BESIDE: Final = {"nodes": "jobs", "jobs": "nodes"}  # tables that are shown together
+LEAST_SECOND: Final = 6  # lines that the lower of them has at least
 NEAR: Final = 20  # rows before the end of what is listed: more are asked for
 SAID_SECONDS: Final = 6.0  # that what a key came to is shown
 
@@ -90,10 +92,12 @@ class Top(App[None]):
         before = self._made_of.get(self.shown, (None,) * len(answers))
         is_new = any(one is not other for one, other in zip(answers, before, strict=True))
         self._made_of[self.shown] = answers
-        if self.shown == "jobs":
-            self.table.take(jobs.rows(known, now))
+        if self.shown in BESIDE:
+            self.tables["jobs"].take(jobs.rows(known, now))
+        if is_new and self.shown in BESIDE:
+            self.tables["nodes"].take(nodes.rows(known))
         elif is_new:
-            self.table.take(nodes.rows(known) if self.shown == "nodes" else gpus.rows(known))
+            self.table.take(gpus.rows(known))
         self.redraw()
 
     def redraw(self) -> None:
@@ -115,7 +119,13 @@ class Top(App[None]):
         return header(self.feed.known, width, self.feed.wall(), self.said)
 
     def _table(self, width: int, height: int) -> list[Line]:
-        return self.table.lines(width, height)
+        """The table in sight; below it its neighbour, where there is room."""
+        own = len(self.table.rows) + 1
+        second = self.tables.get(BESIDE.get(self.shown, ""))
+        if second is None or not second.rows or height - own - 1 < LEAST_SECOND:
+            return self.table.lines(width, height)
+        below = second.lines(width, height - own - 1, marked=False)
+        return [*self.table.lines(width, own), [Part("")], *below]
 
     def _footer(self, width: int, height: int) -> list[Line]:
         return [sized(keys.footer(keys.TABLES, self._about()), width)]

@@ -94,8 +94,9 @@ class Listing(Generic[R]):
     def chosen(self) -> R | None:
         return self.rows[self.cursor] if self.rows else None
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        """The titles and the rows in sight: those alone are made into text."""
+    def lines(self, width: int, height: int, *, marked: bool = True) -> list[Line]:
+        """The titles and the rows in sight: those alone are made into text. `marked`: the chosen
+        row stands out."""
         room = max(1, height - 1)
         self.first = max(0, min(self.first, self.cursor, len(self.rows) - room))
         self.first = max(self.first, self.cursor - room + 1)
@@ -113,7 +114,7 @@ class Listing(Generic[R]):
         for at, cells in enumerate(shown, start=self.first):
             line = row_line(self.columns, cells, places)
             chosen = [Part(part.text, "chosen") for part in sized(line, width)]
-            found.append(chosen if at == self.cursor else line)
+            found.append(chosen if marked and at == self.cursor else line)
         return found
 
     def at(self, y: int) -> int | None:

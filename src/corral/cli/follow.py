@@ -9,6 +9,7 @@ from corral.cli import failure
 from corral.cli.common import MOST_ROWS, Common
 from corral.cli.lines import Lines
 from corral.cli.output import note, print_json
+from corral.cli.row import time_of
 from corral.cli.outputs import note_outputs
 from corral.domain.errors import CorralError
 from corral.domain.moves import JobEvent
@@ -72,8 +73,8 @@ def tell_end(job: "api.JobDetail", common: Common) -> int:
     if common.json:
         print_json(job)
     if job.state == "DONE":
-        began, ended = job.started_at or job.submitted_at, job.ended_at or job.since
-        note(f"{job.name} is done after {duration_text(max(0.0, ended - began))}")
+        ran = time_of(job, job.ended_at if job.ended_at is not None else job.since)
+        note(f"{job.name} is done after {duration_text(max(0.0, ran))}")
         return failure.DONE
     _tell_failure(job)
     return failure.JOB_FAILED

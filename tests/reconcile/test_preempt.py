@@ -74,13 +74,13 @@ def test_a_queue_gets_its_own_back_from_who_loses_least_and_both_get_a_receipt()
     assert receipts[cheap].others == (owner,)
     assert receipts[cheap].text == (
         f"preempted for vision-4 ({owner}) of queue vision, which reclaimed its own 4 GPUs; "
-        "saved at step 12, lost no work (2.0 GPU-seconds since its last save)"
+        "saved at step 12, lost no work (2.0 GPU-seconds spent stopping)"
     )
     assert receipts[owner].kind == "taking"
     assert receipts[owner].others == (cheap,)
     assert receipts[owner].text == (
         f"took 4 GPUs from speech-4 ({cheap}) of queue speech "
-        "(saved at step 12, lost no work (2.0 GPU-seconds since its last save))"
+        "(saved at step 12, lost no work (2.0 GPU-seconds spent stopping))"
     )
     assert cluster.world.reservations == {}
 

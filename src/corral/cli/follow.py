@@ -9,8 +9,8 @@ from corral.cli import failure
 from corral.cli.common import MOST_ROWS, Common
 from corral.cli.lines import Lines
 from corral.cli.output import note, print_json
-from corral.cli.row import time_of
 from corral.cli.outputs import note_outputs
+from corral.cli.row import time_of
 from corral.domain.errors import CorralError
 from corral.domain.moves import JobEvent
 from corral.domain.units import duration_text

@@ -1,5 +1,6 @@
 """What jobs write into their work folders is kept, listed and fetched."""
 
+import http.client
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import corral
+from corral.api.output_desk import MOST_OF_USER
 from corral.domain.errors import CorralError, Refusal
-from tests.scenarios.house import House, house, wait_in_shell
+from tests.patience import PATIENCE_SECONDS
+from tests.scenarios.house import House, house, until, wait_in_shell
 from tests.scenarios.test_accounts import token_of
 
 ANY_ACCOUNT = ("--policy", "min_uid=1", "--policy", "deny=root")
@@ -19,6 +22,12 @@ def here() -> Iterator[House]:
     with house("--nodes", "2", "--gpus", "1", "--pretend", *ANY_ACCOUNT) as made:
         made.root.parent.chmod(0o755)  # whoever it is passes
         yield made
+
+
+def kept(here: House, id: str) -> bool:
+    """Whether its node has done with the attempt, and keeps what it wrote."""
+    records = here.root.glob(f"nodes/*/attempts/{id}.1/work.json")
+    return all(b'"is_kept":true' in file.read_bytes() for file in records)
 
 
 @pytest.fixture
@@ -58,8 +67,6 @@ def test_what_was_submitted_does_not_count_and_each_node_has_its_own(
         found = here.answer("outputs", id)
         return {one["node"]: [file["path"] for file in one["files"]] for one in found["nodes"]}
 
-    from tests.scenarios.house import until
-
     until(lambda: listed() == {"n1": ["result"], "n2": ["result"]}, "both have written")
     assert here.answer("outputs", id)["kept_until"] is None
     with here.client() as client:
@@ -85,7 +92,6 @@ def test_an_agent_that_was_killed_finds_kept_files_again(here: House, tmp_path: 
     here.until_over(id)
     agent = here.agent("n1")
     agent.signal(9)
-    from tests.scenarios.house import until
 
     def fetched() -> bool:
         try:
@@ -97,6 +103,32 @@ def test_an_agent_that_was_killed_finds_kept_files_again(here: House, tmp_path: 
 
     until(fetched, "the next agent sends it")
     assert (tmp_path / "file").read_text() == "kept\n"
+
+
+def test_transfers_are_bounded_and_end_with_their_reader(here: House) -> None:
+    id = here.submit("large", "truncate -s 4G big", constraints={"node": "n1"})
+    here.until_over(id)
+    with here.client() as client:
+        host = client.status().head.url.removeprefix("http://")
+    token = here.place.token.read_text().strip()
+
+    def begun() -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection(host, timeout=PATIENCE_SECONDS)
+        headers = {"Authorization": f"Bearer {token}", "Connection": "close"}
+        connection.request("GET", f"/v1/jobs/{id}/files?path=big", headers=headers)
+        return connection.getresponse()
+
+    def helpers() -> int:
+        return len(here.processes(f"nodes/n1/attempts/{id}.1/work"))
+
+    running = [begun() for _ in range(MOST_OF_USER)]
+    assert [answer.status for answer in running] == [200] * MOST_OF_USER
+    assert helpers() == MOST_OF_USER
+    assert begun().status == 429
+    for answer in running:
+        answer.close()
+    until(lambda: helpers() == 0, "nothing is read for nobody")
+    until(lambda: begun().status == 200, "there is a place again")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
@@ -113,6 +145,9 @@ def test_only_the_owner_and_operators_get_what_a_job_wrote(here: House, tmp_path
                 read()
             assert refused.value.code == "forbidden"
     with corral.Client(url=url, token=games) as owner, here.client() as admin:
+        until(lambda: kept(here, id), "it is settled")
+        (work,) = here.root.glob(f"nodes/*/attempts/{id}.1/work")
+        assert (work.stat().st_mode & 0o777, work.owner()) == (0o700, "games")
         owner.fetch(id, "who", tmp_path / "who")
         assert (tmp_path / "who").read_text() == "games\n"
         assert admin.fetch(id, "", tmp_path / "all").files == 1

@@ -97,7 +97,7 @@ def test_the_command_of_a_terminal_is_in_the_log(
     running: tuple[Head, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head, job = running
-    monkeypatch.setattr("corral.api.attach.AGENT_SECONDS", 0.01)
+    monkeypatch.setattr("corral.api.dialled.AGENT_SECONDS", 0.01)
     for query in ("?command=cat+/etc/passwd", "?shell=false", ""):
         with pytest.raises(InvalidStatus), head.dial("admin", f"/v1/jobs/{job}/attach{query}"):
             pass

@@ -27,10 +27,10 @@ class DialledSession:
     agent: "asyncio.Future[WebSocket]"
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def dialled(self, what: str, seconds: float = AGENT_SECONDS) -> WebSocket:
+    async def dialled(self, what: str) -> WebSocket:
         """Return the agent's connection. `what` it is for: "terminal". Raises: Conflict."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(AGENT_SECONDS):
                 return await self.agent
         except TimeoutError:
             raise Conflict(

@@ -112,7 +112,7 @@ function About({ job }: { job: JobDetail }) {
   const rows: [string, React.ReactNode][] = [
     ["Owner", job.owner],
     ["Queue", `${job.queue}, priority ${job.priority}`],
-    ["Shape", shape(job.shape)],
+    ["Asks for", shape(job.shape)],
     ["Submitted", <Ago key="at" at={job.submitted_at} />],
   ];
   if (job.nodes.length) rows.push(["Nodes", job.nodes.join(", ")]);

@@ -32,7 +32,9 @@ export function Queues() {
                     <th className="number">Owes</th>
                     <th className="number">Running</th>
                     <th className="number">Waiting</th>
-                    <th className="number">Due</th>
+                    <th className="number" title="The part of the cluster that its weight gives it">
+                      Share due
+                    </th>
                     <th className="number">GPU hours</th>
                   </tr>
                 </thead>

@@ -138,7 +138,7 @@ function Planned({ job }: { job: PlannedJob }) {
           : `${job.name} would wait: ${ownTime(job.reason)}`}
       </p>
       <dl className="pairs">
-        <dt>Shape</dt>
+        <dt>Asks for</dt>
         <dd>
           {shape(job.shape)}, {job.ranks} {job.ranks === 1 ? "rank" : "ranks"}
         </dd>

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import cast
 
 from corral.control import Control
-from corral.control.recording import Recorder, cluster_values, node_values
+from corral.control.recording import Recorder, cluster_values, node_values, scalar_values
 from corral.control.sensed import Sensed
+from corral.domain.facts import Progress, Scalar
 from corral.domain.ids import AttemptNumber, JobId, NodeId
 from corral.domain.part import part_of
 from corral.domain.telemetry import GpuSample, NodeSample, PortSample
@@ -22,6 +23,14 @@ def test_gpus_are_named_by_their_index_and_what_is_not_known_is_none() -> None:
     assert found["gpu3.memory"] == 0.25
     assert found["gpu3.power_watts"] is None
     assert (found["received_bytes"], found["sent_bytes"]) == (7, 9)
+
+
+def test_scalars_are_kept_by_their_names_and_never_in_place_of_a_field_of_ours() -> None:
+    logged = (Scalar("lr", 0.1, 0.05, 0.2), Scalar("huge", 1e300, None, 1.0))
+    assert scalar_values(Progress(step=1, scalars=logged)) == {
+        **{"lr": 0.1, "lr.low": 0.05, "lr.high": 0.2},
+        **{"huge": None, "huge.low": None, "huge.high": 1.0},
+    }
 
 
 def test_whoever_listens_is_told_of_each_sample_and_the_newest_is_known() -> None:

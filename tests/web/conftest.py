@@ -41,6 +41,8 @@ class Visit:
         self.page.on("request", self._request)
 
     def _console(self, said: Any) -> None:
+        if "ERR_NETWORK_CHANGED" in said.text:
+            return  # other tests add and remove interfaces of this machine
         if said.type in ("error", "warning"):
             self.wrong.append(f"console: {said.text}")
 
@@ -55,6 +57,20 @@ class Visit:
         self.page.once("dialog", lambda asked: asked.accept())  # it asks who is to be logged in
         self.page.goto(link)
         self.page.get_by_role("heading", name="Overview").wait_for()
+
+
+SERIOUS = ("serious", "critical")
+
+
+def faults(page: Page) -> list[str]:
+    """What axe finds that keeps people out, but for what is only a matter of taste."""
+    page.evaluate(chromium.axe())
+    found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes'][:3]]}"
+        for one in found["violations"]
+        if one["impact"] in SERIOUS
+    ]
 
 
 @pytest.fixture

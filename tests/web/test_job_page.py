@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.house import House
-from tests.web.conftest import Visit
+from tests.web.conftest import Visit, faults
 
 pytestmark = pytest.mark.xdist_group("pages")
 PATIENCE_MS = PATIENCE_SECONDS * 1000
@@ -19,7 +19,8 @@ shim.connect(os.environ["CORRAL_SOCKET"])
 for step in range(1, 105):
     loss = 2.0 / step if step < 55 else float("nan")
     beat = {"type": "progress", "rank": 0, "step": step, "until": 1000, "loss": loss,
-            "samples_per_second": 64.0, "compute_seconds": 0.3 * step}
+            "samples_per_second": 64.0, "compute_seconds": 0.3 * step,
+            "scalars": {"accuracy": step / 104}}
     shim.sendall(json.dumps(beat).encode() + b"\\n")
     time.sleep(0.3)
 """
@@ -47,7 +48,8 @@ def test_curves_and_strips_of_an_ended_job_stay_and_end_with_it(
     visit.page.on("request", lambda request: asked.append(request.url))
     enter(visit, here, f"/jobs/{trained}")
     training = visit.page.locator("section.card", has_text="Last step")
-    expect(training.locator(".plot canvas")).to_have_count(2)
+    expect(training.locator(".plot canvas")).to_have_count(3)
+    expect(training).to_contain_text("accuracy")
     expect(training).to_contain_text("Last step104")
     expect(training).to_contain_text("The loss is not a number since step")
     strips = visit.page.get_by_role("region", name="Attempt 1")
@@ -151,3 +153,46 @@ def test_six_tabs_of_one_browser_all_work(visit: Visit, here: House) -> None:
     here.ok("stop", *ids, "-y")
     for page in pages:  # and each hears of the end
         expect(page.locator(".head .state")).to_have_text("cancelled")
+
+
+def test_jobs_are_compared_in_one_plot_a_scalar(visit: Visit, here: House, trained: str) -> None:
+    page = visit.page
+    here.until_over(trained)
+    other = here.submit("other", "true", resources={"cpu": 0.1})
+    here.until_over(other)
+    page.set_viewport_size({"width": 390, "height": 844})
+    enter(visit, here, f"/jobs/{trained}")
+    page.get_by_role("link", name="Compare").click()
+    page.get_by_role("heading", name="Compare jobs").wait_for()
+    page.get_by_label("Ids or names of jobs").fill("other")
+    page.get_by_role("button", name="Add").click()
+    page.wait_for_url(re.compile(f"jobs={trained}(,|%2C)other"))
+    remove = page.get_by_role("button", name=f"Remove {other}")
+    expect(remove).to_be_visible()
+    figures = page.get_by_role("figure")
+    expect(figures).to_have_count(3)
+    expect(figures.first.locator("canvas")).to_have_count(1)
+    page.get_by_label("Smoothing").select_option("0.8")
+    page.get_by_role("button", name="Log axis").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert faults(page) == []
+    remove.click()
+    expect(remove).to_have_count(0)
+
+
+def test_an_array_has_a_page_with_its_jobs_by_state(visit: Visit, here: House) -> None:
+    page = visit.page
+    with here.client() as client:
+        run = "exit $CORRAL_ARRAY_INDEX"
+        spec = {"name": "sweep", "array": "0-2", "run": run, "resources": {"cpu": 0.01}}
+        jobs = client.submit(spec)
+    for job in jobs:
+        here.until_over(job.id)
+    enter(visit, here, f"/jobs/{jobs[0].array}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("sweep")
+    page.get_by_role("button", name="failed 2").click()
+    rows = page.get_by_role("row").filter(has_text="failed")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("exit code 1")
+    assert faults(page) == []
+    visit.wrong[:] = [one for one in visit.wrong if "404" not in one]  # it is no job's own page

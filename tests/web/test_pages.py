@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
-from tests import chromium
 from tests.patience import PATIENCE_SECONDS
 from tests.scenarios.house import House
-from tests.web.conftest import Visit
+from tests.web.conftest import Visit, faults
 
 pytestmark = pytest.mark.xdist_group("pages")
 PATIENCE_MS = PATIENCE_SECONDS * 1000
@@ -28,7 +27,6 @@ PAGES = {
     "/submit": "Submit a job",
     "/nowhere": "There is no such page",
 }
-SERIOUS = ("serious", "critical")
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +42,6 @@ def lasting(here: House) -> Iterator[str]:
 def link(here: House) -> str:
     with here.client() as client:
         return client.create_link().url
-
-
-def faults(page: Page) -> list[str]:
-    """What axe finds that keeps people out, but for what is only a matter of taste."""
-    page.evaluate(chromium.axe())
-    found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes'][:3]]}"
-        for one in found["violations"]
-        if one["impact"] in SERIOUS
-    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

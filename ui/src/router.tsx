@@ -50,6 +50,14 @@ const routes = [
   }),
   createRoute({
     getParentRoute: () => root,
+    path: "/compare",
+    validateSearch: (search: Record<string, unknown>): { jobs?: string | undefined } => ({
+      jobs: word(search.jobs),
+    }),
+    component: lazyRouteComponent(() => import("./pages/Compare"), "Compare"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
     path: "/nodes",
     component: lazyRouteComponent(PARTS.Nodes, "Nodes"),
   }),

@@ -21,7 +21,7 @@ from corral.agent.shim.state import Record, State, is_within, of_journal, progre
 from corral.agent.tails import tails_of
 from corral.domain.attempt import Exit, Save
 from corral.domain.bounds import MOST_SAVES, SENTENCE_LETTERS, cut
-from corral.domain.facts import AttemptKey, Pace, Phase, Progress, Seen
+from corral.domain.facts import AttemptKey, Pace, Phase, Progress, Scalar, Seen
 from corral.domain.wanted import Notice, Stop
 from corral.wire.shim_spec import ShimSpec
 from corral.wire.signals import To
@@ -362,7 +362,8 @@ def _progress_of(told: Record | None) -> Progress | None:
     if record is None:
         return None
     paces = tuple(Pace(*pace) for pace in record["ranks"])
-    return Progress(**{**record, "ranks": paces})
+    scalars = tuple(Scalar(*one) for one in record["scalars"])
+    return Progress(**{**record, "ranks": paces, "scalars": scalars})
 
 
 def _exit_of(record: Record) -> tuple[int, Exit]:

@@ -7,9 +7,11 @@ from functools import cache
 from typing import Final
 
 from corral.control.control import Control
+from corral.domain.facts import Progress
 from corral.domain.ids import NodeId, QueueName
 from corral.domain.moves import JobState
 from corral.domain.node import Liveness
+from corral.domain.series import HIGH, LOW
 from corral.domain.telemetry import GpuSample, NodeSample
 from corral.domain.units import MILLIS_PER_GPU
 from corral.domain.world import World
@@ -18,6 +20,7 @@ from corral.ports.series import Series
 STEP_SECONDS: Final = 10.0
 KEEP_SECONDS: Final = 60.0
 CLUSTER: Final = "cluster"
+MOST_FLOAT32: Final = 3.4e38
 Values = dict[str, float | None]
 
 
@@ -69,7 +72,20 @@ class Recorder:
                     "compute_seconds": progress.compute_seconds,
                     "save_seconds": progress.save_seconds,
                 }
-                self._series.put(f"job:{job.id}", at, row)
+                self._series.put(f"job:{job.id}", at, scalar_values(progress) | row)
+
+
+def scalar_values(progress: Progress) -> Values:
+    """Return each scalar by its name, and its least and greatest since the look before."""
+    found: Values = {}
+    for name, value, low, high in progress.scalars:
+        found |= {name: value, f"{name}{LOW}": low, f"{name}{HIGH}": high}
+    return {name: _kept(value) for name, value in found.items()}
+
+
+def _kept(value: float | None) -> float | None:
+    """A curve holds 32-bit floats: what is beyond them is not known."""
+    return value if value is not None and abs(value) < MOST_FLOAT32 else None
 
 
 def node_values(sample: NodeSample) -> Values:

@@ -40,6 +40,16 @@ class Pace(NamedTuple):
         return self.data_seconds + self.compute_seconds - self.wait_seconds
 
 
+class Scalar(NamedTuple):
+    """A number that the training loop logs by name: its newest value (None: not finite), and its
+    least and greatest of late. It travels as a list."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """The newest beat of the training loop. `ranks`: each of this node, by its number."""
@@ -55,6 +65,7 @@ class Progress:
     at: float = 0.0
     ranks: tuple[Pace, ...] = ()
     nan_since: int | None = None  # the step since which its loss is not a finite number
+    scalars: tuple[Scalar, ...] = ()
 
     @property
     def is_complete(self) -> bool:

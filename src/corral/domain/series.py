@@ -1,8 +1,12 @@
 """A curve: what was measured of one thing over time, by the names of its fields."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
+from typing import Final
+
+LOW: Final = ".low"  # after a field's name: its least value since the moment before
+HIGH: Final = ".high"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,9 @@ def cut(curve: Curve, since: float, until: float) -> Curve:
 
 
 def averaged(curve: Curve, step_seconds: float) -> Curve:
-    """The means of spans of this length, at their beginnings; spans without a moment are left out.
+    """Return the means of spans of this length (of bounds the outermost values), at their begin.
+
+    Spans without a moment are left out.
 
     Raises: ValueError on a length that is not above 0.
     """
@@ -53,10 +59,25 @@ def averaged(curve: Curve, step_seconds: float) -> Curve:
     return Curve(
         times=list(spans),
         fields={
-            name: [mean([row[at] for at in inside]) for inside in spans.values()]
+            name: [_summary_of(name)([row[at] for at in inside]) for inside in spans.values()]
             for name, row in curve.fields.items()
         },
     )
+
+
+def _summary_of(name: str) -> Callable[[Sequence[float]], float]:
+    """Return what stands for several values of the field."""
+    return least if name.endswith(LOW) else greatest if name.endswith(HIGH) else mean
+
+
+def least(values: Sequence[float]) -> float:
+    """Of those that are known; NaN where none is."""
+    return min((value for value in values if not isnan(value)), default=nan)
+
+
+def greatest(values: Sequence[float]) -> float:
+    """Of those that are known; NaN where none is."""
+    return max((value for value in values if not isnan(value)), default=nan)
 
 
 def mean(values: Sequence[float]) -> float:

@@ -4,6 +4,8 @@ import math
 import time
 from typing import Any, Final
 
+from corral.domain.bounds import MOST_SCALARS, SCALAR_LETTERS
+
 BEAT_SECONDS: Final = 0.1
 SMOOTHING: Final = 0.5  # of the newest rate in what is told
 
@@ -21,16 +23,24 @@ class Meter:
         self._world_size = world_size
         self._loss: Any = None
         self._nan_since: int | None = None  # the step whose beat had no finite loss first
+        self._scalars: dict[str, Any] = {}
         self._samples = 0.0
         self._samples_told = 0.0
         self._rate: float | None = None
         self._data_at_begin = 0.0
         self._step_began = self._told = time.monotonic()
 
-    def log(self, *, loss: Any, samples: float) -> None:
-        """Note the newest loss, a number or a tensor, and samples done by this rank."""
+    def log(self, *, loss: Any, samples: float, **scalars: Any) -> None:
+        """Note the newest loss and scalars, numbers or tensors, and samples done by this rank.
+
+        Raises: ValueError on a name that is too long, and on too many of them.
+        """
         if loss is not None:
-            self._loss = loss.detach() if hasattr(loss, "detach") else loss
+            self._loss = _detached(loss)
+        for name, value in scalars.items():
+            if name not in self._scalars:
+                check_name(name, len(self._scalars))
+            self._scalars[name] = _detached(value)
         self._samples += samples
 
     def step_done(self) -> float:
@@ -67,11 +77,27 @@ class Meter:
             "until": self.until,
             "loss": _finite(loss),
             "nan_since": self._nan_since,
+            "scalars": {name: _finite(value) for name, value in self._scalars.items()},
             "samples_per_second": _finite(self._rate),
             "data_seconds": round(self.data_seconds, 6),
             "compute_seconds": round(self.compute_seconds, 6),
             "save_seconds": round(self.save_seconds, 6),
         }
+
+
+def check_name(name: str, known: int) -> None:
+    """Refuse a name that is too long, or one more than are kept.
+
+    Raises: ValueError.
+    """
+    if len(name) > SCALAR_LETTERS:
+        raise ValueError(f"{name[:20]!r}... has {len(name)} letters; at most {SCALAR_LETTERS}")
+    if known >= MOST_SCALARS:
+        raise ValueError(f"{name!r} is one name too many: at most {MOST_SCALARS} are kept")
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if hasattr(value, "detach") else value
 
 
 def _finite(number: Any) -> float | None:

@@ -150,9 +150,13 @@ class Run:
             self._give_term_back(previous)
             self._hang_up()
 
-    def log(self, *, loss: Any = None, samples: float = 0) -> None:
-        """Tell of the step in hand: its loss (a number or a tensor), and this rank's samples."""
-        self._meter.log(loss=loss, samples=samples)
+    def log(self, *, loss: Any = None, samples: float = 0, **scalars: Any) -> None:
+        """Record the step in hand: its loss, this rank's samples, and other scalars by their names.
+
+        Loss and scalars are numbers or tensors of one element. Each is drawn as a curve; at most 32
+        names of at most 64 letters. Raises: ValueError beyond that.
+        """
+        self._meter.log(loss=loss, samples=samples, **scalars)
 
     def data(self, source: Iterable[T]) -> Iterator[T]:
         """The same batches, with the time spent waiting for them counted.

@@ -24,11 +24,13 @@ from corral.domain.bounds import (
     MOST_NUMBER,
     MOST_RANKS,
     MOST_SAVES,
+    MOST_SCALARS,
     MOST_SIGNALS,
     NAME_LETTERS,
     NO_NUL,
     PATH_LETTERS,
     PLAIN,
+    SCALAR_LETTERS,
     SENTENCE,
     SENTENCE_LETTERS,
     TAIL_LETTERS,
@@ -53,6 +55,7 @@ LETTERS: Final = {
     "Save.quarantined": SENTENCE_LETTERS,
     "Seen.trouble": SENTENCE_LETTERS,
     "Seen.tails": TAIL_LETTERS,
+    "Scalar.name": SCALAR_LETTERS,
     "Signal.text": SENTENCE_LETTERS,
     "Signal.device": PATH_LETTERS,
     "Inventory.shared": PATH_LETTERS,
@@ -66,6 +69,7 @@ ITEMS: Final = {
     "Seen.exits": MOST_RANKS,
     "Seen.saves": MOST_SAVES,
     "Progress.ranks": MOST_RANKS,
+    "Progress.scalars": MOST_SCALARS,
 }
 PATTERNS: Final = {
     "Save.quarantined": SENTENCE,
@@ -286,7 +290,7 @@ def _progress(sieve: _Sieve, raw: Any, key: AttemptKey) -> Progress | None:
     if found is None and mine.dropped:
         try:
             told = msgspec.msgpack.decode(bytes(raw))
-            lossless = msgspec.msgpack.encode({**told, "loss": None})
+            lossless = msgspec.msgpack.encode({**told, "loss": None, "scalars": []})
         except WRONG:
             lossless = bytes(raw)
         found = sieve.take(Progress, msgspec.Raw(lossless), "progress", key)
@@ -334,6 +338,8 @@ def bounded(hint: Any, of: str = "") -> Any:
         return Annotated[int, msgspec.Meta(ge=0, lt=MOST_GPUS)]
     if hint is int:
         return _Count if name in NON_NEGATIVE else _Int
+    if hint is float and of.startswith("Scalar."):
+        return _Loss
     if hint is float:
         return _Loss if name == "loss" else _Moment if name in MOMENTS else _Number
     if hint is str:

@@ -206,3 +206,9 @@ def test_a_clock_that_was_set_back_adds_nothing_until_it_has_caught_up(tmp_path:
     put_some(file, since=NOON - 100, count=3)
     assert list(read(file).times) == [NOON, NOON + 10, NOON + 20]
     asyncio.run(file.close())
+
+
+def test_spikes_outlive_the_means_that_take_their_place() -> None:
+    fields = {"loss": [1.0, 3.0], "loss.low": [0.5, 2.0], "loss.high": [9.0, nan]}
+    curve = averaged(Curve(times=[10.0, 20.0], fields=fields), 60.0)
+    assert dict(curve.fields) == {"loss": [2.0], "loss.low": [0.5], "loss.high": [9.0]}

@@ -1,5 +1,6 @@
 /** How training goes or went: the newest beat, and a curve of each scalar that the job logs. */
 
+import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { useSeries } from "../api/queries";
 import type { JobDetail, Series } from "../api/types";
@@ -35,6 +36,9 @@ export function Training({ job, range }: { job: JobDetail; range: Range }) {
             <Segments says="Draw by" of={["time", "step"] as const} is={by} onPick={setBy} />
           )}
           <RangePicker range={range} />
+          <Link to="/compare" search={{ jobs: job.id }} className="button">
+            Compare
+          </Link>
         </>
       }
     >

@@ -1,7 +1,15 @@
 import { expect, test } from "vitest";
 import type { Attempt, Progress, Series } from "../api/types";
 import { ranSeconds, secondsLeft, wholeSpan, within } from "./attempts";
-import { divergedAfter, drawnFields, extremes, onGrid, risingSteps, smoothed } from "./curves";
+import {
+  divergedAfter,
+  drawnFields,
+  extremes,
+  onGrid,
+  overlaid,
+  risingSteps,
+  smoothed,
+} from "./curves";
 
 const attempt = (placed: number, running: number | null, ended: number | null) =>
   ({ placed_at: placed, running_at: running, ended_at: ended, seats: [] }) as unknown as Attempt;
@@ -72,6 +80,21 @@ test("a loss that is no number any more is noticed, one that was never logged is
   expect(divergedAfter(series({ step: steps, loss: [3, 2, null, 1] }), 0)).toBeUndefined();
   expect(divergedAfter(series({ step: steps, loss: [null, null, null, null] }), 0)).toBeUndefined();
   expect(divergedAfter(series({ step: steps, loss: [3, 2, null, null] }), 15)).toBeUndefined();
+});
+
+test("jobs are drawn over each other by their steps, or since the begin of each", () => {
+  const parts = [
+    { name: "a", series: series({ step: [1, 3], loss: [5, 4] }) },
+    { name: "b", series: { ...series({ step: [2, 3], loss: [9, null] }), times: [100, 110] } },
+  ];
+  expect(overlaid(parts, "loss", "step", 0)).toEqual({
+    at: [1, 2, 3],
+    lines: [
+      { name: "a", values: [5, null, 4] },
+      { name: "b", values: [null, 9, null] },
+    ],
+  });
+  expect(overlaid(parts, "loss", "time", 0).at).toEqual([0, 10]);
 });
 
 test("smoothing keeps a constant and gaps as they are", () => {

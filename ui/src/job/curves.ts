@@ -93,6 +93,33 @@ export function smoothed(values: readonly (number | null)[], by: number): Values
   });
 }
 
+/** Curves of several jobs in one plot: by step, or by the seconds since the first point of each. */
+export function overlaid(
+  parts: readonly { name: string; series: Series }[],
+  field: string,
+  by: "step" | "time",
+  smoothing: number,
+): { at: number[]; lines: { name: string; values: Values }[] } {
+  const curves = parts.map(({ name, series }) => {
+    const steps = series.fields.step ?? [];
+    const kept = by === "step" ? risingSteps(steps) : series.times.map((_, at) => at);
+    const first = series.times[0] ?? 0;
+    const places = kept.map((at) => (by === "step" ? steps[at] : (series.times[at] ?? 0) - first));
+    const values = smoothed(pick(series.fields[field] ?? [], kept), smoothing);
+    return { name, points: new Map(places.map((place, at) => [place ?? 0, values[at] ?? null])) };
+  });
+  const at = [...new Set(curves.flatMap(({ points }) => [...points.keys()]))].sort(
+    (one, other) => one - other,
+  );
+  return {
+    at,
+    lines: curves.map(({ name, points }) => ({
+      name,
+      values: at.map((place) => points.get(place) ?? null),
+    })),
+  };
+}
+
 export const mean = (values: readonly (number | null)[]): number | undefined => {
   const known = values.filter((one): one is number => one !== null);
   return known.length ? known.reduce((sum, one) => sum + one, 0) / known.length : undefined;

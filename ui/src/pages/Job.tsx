@@ -6,6 +6,7 @@ import { part, post } from "../api/http";
 import { FINAL, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
 import { noChange, useWho } from "../api/rights";
 import type { JobDetail, Why as WhyAnswer } from "../api/types";
+import { ArrayOf } from "../job/ArrayOf";
 import { gpuHours, ranSeconds } from "../job/attempts";
 import { Gpus } from "../job/Gpus";
 import { Logs } from "../job/Logs";
@@ -18,13 +19,13 @@ import { useNow } from "../parts/clock";
 import { costOf } from "../parts/cost";
 import { Failed } from "../parts/Failed";
 import { Linked } from "../parts/Linked";
-
 import { count, duration, full, plural, shape } from "../parts/say";
 import { Attempts, Checkpoints, Receipts } from "./JobTables";
 
 export function Job() {
   const { job: id } = useParams({ from: "/jobs/$job" });
   const { data: job, error } = useJob(id);
+  if (!job && error) return <ArrayOf key={id} id={id} unknown={error} />;
   return (
     <>
       <Head

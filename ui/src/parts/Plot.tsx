@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef } from "react";
 import uPlot from "uplot";
-import { clock, count, tick } from "./say";
+import { clock, count, duration, tick } from "./say";
 import "uplot/dist/uPlot.min.css";
 
 /** A line; `low` and `high` bound what lay between two of its points. */
@@ -29,9 +29,18 @@ function ink(name: string): string {
 const inkOf = (index: number): string => INKS[index % INKS.length] ?? "--accent";
 const faint = (color: string): string => color.replace(/^rgb\((.*)\)$/, `rgba($1, ${FAINT})`);
 
+const placeOf = (value: number, by: By): string =>
+  by === "time" ? clock(value) : by === "seconds" ? duration(value) : count(value);
+
 /** A value of a curve: small ones keep the digits that tell something. */
 const figure = (value: number): string =>
   value !== 0 && Math.abs(value) < 0.1 ? value.toPrecision(3) : count(value);
+
+/** A mark of the vertical axis; a logarithmic one leaves some out. */
+const figureOf = (value: number | null): string => (value === null ? "" : figure(value));
+
+/** What the horizontal axis counts: seconds since 1970, since a begin, or steps. */
+type By = "time" | "seconds" | "step";
 
 interface Props {
   at: number[];
@@ -39,7 +48,7 @@ interface Props {
   unit: string;
   tall?: number;
   /** What `at` counts. */
-  by?: "time" | "step";
+  by?: By;
   /** Plots of one name share their cursor. */
   sync?: string;
   /** The greatest value of the vertical axis, which then begins at 0. */
@@ -111,7 +120,7 @@ function columns(at: number[], lines: Line[], logarithmic: boolean): uPlot.Align
   return [at, ...rows.map(shown)] as uPlot.AlignedData;
 }
 
-function axes(by: "time" | "step"): uPlot.Axis[] {
+function axes(by: By): uPlot.Axis[] {
   const axis = {
     stroke: ink("--soft"),
     grid: { stroke: ink("--line"), width: 1 },
@@ -119,10 +128,10 @@ function axes(by: "time" | "step"): uPlot.Axis[] {
   };
   const times = (_: uPlot, at: number[]) =>
     at.map((one) => tick(one, (at.at(-1) ?? one) - (at[0] ?? one)));
-  const steps = (_: uPlot, at: number[]) => at.map((one) => count(one));
+  const plain = (_: uPlot, at: number[]) => at.map((one) => placeOf(one, by));
   return [
-    { ...axis, size: 26, space: 72, values: by === "time" ? times : steps },
-    { ...axis, size: 52 },
+    { ...axis, size: 26, space: 72, values: by === "time" ? times : plain },
+    { ...axis, size: 56, values: (_: uPlot, at: (number | null)[]) => at.map(figureOf) },
   ];
 }
 
@@ -130,11 +139,11 @@ function axes(by: "time" | "step"): uPlot.Axis[] {
 function series(
   names: string,
   unit: string,
-  by: "time" | "step",
+  by: By,
 ): { series: uPlot.Series[]; bands: uPlot.Band[] } {
-  const at = (value: number) => (by === "time" ? clock(value) : `step ${count(value)}`);
+  const at = (value: number) => (by === "step" ? `step ${count(value)}` : placeOf(value, by));
   const found: uPlot.Series[] = [
-    { label: by === "time" ? "at" : "step", value: (_, one) => (one === null ? "" : at(one)) },
+    { label: by === "step" ? "step" : "at", value: (_, one) => (one === null ? "" : at(one)) },
   ];
   const bands: uPlot.Band[] = [];
   for (const [index, name] of names.split("\n").entries()) {

@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable
 from math import isfinite
 from typing import Any, Final
 
+from corral.agent.shim.scalars import Scalars, scalars_within
 from corral.domain.bounds import (
     MOST_LOSS,
     MOST_MOMENT,
@@ -35,6 +36,7 @@ class State:
         self.started_since_boot: float | None = None
         self.exits: dict[int, Record] = {}
         self.progress: Record | None = None
+        self.scalars = Scalars()
         self.saves: list[Record] = []
         self.trouble = ""
         self.infra = True
@@ -86,8 +88,13 @@ class State:
             ranks[pace[0]] = pace
         elif message.get("rank") is not None:
             raise OutOfBounds(f"rank {pace[0]} does not run on this node")
-        self.progress = progress_record(message, at) | {
-            "ranks": [ranks[one] for one in sorted(ranks)]
+        progress = progress_record(message, at)
+        if progress["loss"] is not None or "loss" in self.scalars:
+            self.scalars.take({"loss": progress["loss"]}, at)
+        self.scalars.take(message.get("scalars"), at)
+        self.progress = progress | {
+            "ranks": [ranks[one] for one in sorted(ranks)],
+            "scalars": self.scalars.records,
         }
 
     def acknowledge(self, attempt: int, steps: Iterable[int]) -> None:
@@ -183,7 +190,10 @@ def progress_within(record: Record | None) -> Record | None:
         ranks = [
             pace_record(dict(zip(PACE, pace, strict=True))) for pace in record.get("ranks") or ()
         ]
-        return progress_record(record, record["at"]) | {"ranks": ranks[:MOST_RANKS]}
+        return progress_record(record, record["at"]) | {
+            "ranks": ranks[:MOST_RANKS],
+            "scalars": scalars_within(record.get("scalars")),
+        }
     except NOT_WITHIN:
         return None
 

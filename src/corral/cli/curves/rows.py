@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from corral.cli.curves.spark import Value, mean
+from corral.domain.series import HIGH, LOW
 
 if TYPE_CHECKING:
     from corral.wire import api
@@ -40,6 +41,7 @@ JOB: Final = (
     Kind("waits for data", "data_seconds", "share", is_rate=True),
     Kind("saves", "save_seconds", "share", is_rate=True),
 )
+JOB_FIELDS: Final = {kind.field for kind in JOB} | {"compute_seconds"}
 GPU: Final = (
     Kind("GPU busy", "utilisation", "share"),
     Kind("GPU memory", "memory", "share"),
@@ -227,15 +229,21 @@ def job_picture(
     gathered = _gathered(answers)
     seats = max((len(one.seats) for one in job.attempts), default=0)
     left = f"GPUs of the first {nodes} of its {seats} nodes" if seats > nodes else ""
+    logged = tuple(Kind(name, name) for name in sorted(gathered.own) if is_logged(name))
     return Picture(
         what=f"{job.name} ({job.id})",
         grid=grid,
-        rows=(*_of_gpus(gathered, grid), *_rows(JOB, gathered.own, grid)),
+        rows=(*_of_gpus(gathered, grid), *_rows((*JOB, *logged), gathered.own, grid)),
         gpus=_each_gpu(gathered, grid),
         is_over=is_over,
         notes=(left,) if left else (),
         pretend=gathered.pretend,
     )
+
+
+def is_logged(name: str) -> bool:
+    """Whether the field of a job is a scalar that it logs by a name of its own."""
+    return name not in JOB_FIELDS and not name.endswith((LOW, HIGH))
 
 
 def node_picture(node: str, grid: Grid, answers: Iterable["Series"]) -> Picture:

@@ -1,0 +1,100 @@
+"""Scalars that ranks log: the newest value of each name, and its least and greatest of late.
+
+The head looks each 10 s. A spike between two looks is within the bounds of the second one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final
+
+from corral.domain.bounds import MOST_LOSS, MOST_SCALARS, SCALAR_LETTERS
+
+WINDOW_SECONDS: Final = 10.0
+_NAME: Final = re.compile(rf"[\w][\w ./@%+-]{{0,{SCALAR_LETTERS - 1}}}", re.ASCII)
+ScalarRecord = list[Any]  # name, value, low, high
+
+
+@dataclass(slots=True)
+class Track:
+    """One scalar. `low` and `high` are of the window that began at `since`, the others of the
+    window before it."""
+
+    value: float | None = None
+    since: float = 0.0
+    low: float | None = None
+    high: float | None = None
+    low_before: float | None = None
+    high_before: float | None = None
+
+    def take(self, value: float | None, at: float) -> None:
+        """Record a value; None is one that is not finite."""
+        if not 0 <= at - self.since < WINDOW_SECONDS:
+            is_next = 0 <= at - self.since < 2 * WINDOW_SECONDS
+            self.low_before, self.high_before = (self.low, self.high) if is_next else (None, None)
+            self.since, self.low, self.high = at, None, None
+        self.value = value
+        if value is not None:
+            self.low = value if self.low is None else min(self.low, value)
+            self.high = value if self.high is None else max(self.high, value)
+
+    @property
+    def bounds(self) -> tuple[float | None, float | None]:
+        lows = [one for one in (self.low, self.low_before) if one is not None]
+        highs = [one for one in (self.high, self.high_before) if one is not None]
+        return min(lows, default=None), max(highs, default=None)
+
+
+class Scalars:
+    """The scalars of an attempt on a node, by name: at most MOST_SCALARS of them."""
+
+    def __init__(self) -> None:
+        self._tracks: dict[str, Track] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tracks
+
+    def take(self, values: object, at: float) -> None:
+        """Record values by name. What is not a name or not a number is left out."""
+        if not isinstance(values, Mapping):
+            return
+        for name, value in values.items():
+            if not is_scalar(name, value):
+                continue
+            track = self._tracks.get(name)
+            if track is None:
+                if len(self._tracks) >= MOST_SCALARS:
+                    continue
+                track = self._tracks[name] = Track()
+            track.take(float(value) if value is not None and isfinite(value) else None, at)
+
+    @property
+    def records(self) -> list[ScalarRecord]:
+        """Each scalar as it travels."""
+        return [[name, track.value, *track.bounds] for name, track in self._tracks.items()]
+
+
+def is_scalar(name: object, value: object) -> bool:
+    """Whether a value can be kept under the name. One that is not finite is kept as a gap."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        return False
+    if value is None:
+        return True
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -MOST_LOSS <= value <= MOST_LOSS or not isfinite(value)
+
+
+def scalars_within(records: object) -> list[ScalarRecord]:
+    """Return the records that are within bounds, of those that a shim has sent."""
+    if not isinstance(records, list):
+        return []
+    found = [
+        list(one)
+        for one in records
+        if isinstance(one, list)
+        and len(one) == 4
+        and all(is_scalar(one[0], two) for two in one[1:])
+    ]
+    return found[:MOST_SCALARS]

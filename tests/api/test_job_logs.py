@@ -62,3 +62,16 @@ def test_only_those_who_may_read_the_log_search_it(running: tuple[Head, Agent, s
     with head.http("bob") as bob:
         for part in ("range", "search?text=line", "file"):
             assert bob.get(f"/v1/jobs/{job}/logs/{part}").status_code == 403
+
+
+def test_a_spec_asks_for_the_same_job_again(running: tuple[Head, Agent, str]) -> None:
+    head, _, job = running
+    with head.http() as http, head.http("bob") as bob:
+        answer = http.get(f"/v1/jobs/{job}/spec").json()
+        assert answer["spec"]["run"] == http.get(f"/v1/jobs/{job}").json()["run"]
+        assert answer["has_workdir"] is False
+        again = http.post("/v1/jobs", json={"specs": [answer["spec"]], "key": "again"})
+        assert again.status_code == 201
+        same = http.get(f"/v1/jobs/{again.json()['jobs'][0]['id']}/spec").json()
+        assert same == answer
+        assert bob.get(f"/v1/jobs/{job}/spec").status_code == 403

@@ -45,6 +45,7 @@ OF_JOB = [
     "/v1/jobs/{job}/events",
     "/v1/jobs/{job}/checkpoints",
     "/v1/jobs/{job}/logs",
+    "/v1/jobs/{job}/spec",
     "/v1/jobs/{job}/logs/range",
     "/v1/jobs/{job}/logs/search?text=gpt",
     "/v1/jobs/{job}/logs/file",

@@ -196,3 +196,23 @@ def test_an_array_has_a_page_with_its_jobs_by_state(visit: Visit, here: House) -
     expect(rows.first).to_contain_text("exit code 1")
     assert faults(page) == []
     visit.wrong[:] = [one for one in visit.wrong if "404" not in one]  # it is no job's own page
+
+
+def test_a_spec_is_shown_edited_and_submitted_again(visit: Visit, here: House) -> None:
+    page = visit.page
+    spec = {"resources": {"cpu": 0.1}, "env": {"LEARNING_RATE": "0.1"}, "retry": {"user": 2}}
+    id = here.submit("first-try", "echo $LEARNING_RATE", **spec)
+    here.until_over(id)
+    enter(visit, here, f"/jobs/{id}")
+    page.get_by_role("button", name="Show", exact=True).click()
+    shown = page.get_by_role("region", name="Spec")
+    expect(shown).to_contain_text("LEARNING_RATE")
+    expect(shown).to_contain_text("user: 2")
+    assert faults(page) == []
+    page.get_by_role("button", name="Edit and submit again").click()
+    text = page.get_by_label("Spec, in YAML")
+    text.fill(text.input_value().replace("first-try", "second-try").replace("0.1", "0.2"))
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile("/jobs/j"))
+    page.get_by_role("heading", name="second-try").wait_for()
+    expect(page.get_by_role("log", name="Logs")).to_contain_text("0.2")

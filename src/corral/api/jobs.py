@@ -34,6 +34,7 @@ from corral.ports.store import ALL, Which
 from corral.wire import api, signals
 from corral.wire.channel import SignalNow
 from corral.wire.slurm.plan import is_batch
+from corral.wire.written_spec import WrittenSpec, written_spec
 
 router = APIRouter()
 Within = Annotated[House, Depends(house_of)]
@@ -281,6 +282,15 @@ async def logs(
         places=streams.places_of(after or request.headers.get("last-event-id", "")),
     )
     return streams.response(stream.run())
+
+
+@router.get("/v1/jobs/{job}/spec")
+async def spec(job: str, house: Within, caller: Asker) -> WrittenSpec:
+    """The job's spec as a document that asks for the same job again, for those who may read its
+    log."""
+    found = await find_job(house.control, job, caller)
+    caller.check_job(found, f"the spec of {found.spec.name}")
+    return WrittenSpec(spec=written_spec(found.spec), has_workdir=found.spec.workdir is not None)
 
 
 @router.get("/v1/jobs/{job}/checkpoints")

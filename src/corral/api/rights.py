@@ -87,6 +87,7 @@ RIGHTS: Final[Mapping[Key, Right]] = {
         )
         for part in ("range", "search", "file")
     },
+    ("GET", "/v1/jobs/{job}/spec"): Right(VIEWERS, OPERATORS, jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/outputs"): Right(VIEWERS, OPERATORS, "output.list", jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/files"): Right(VIEWERS, OPERATORS, "output.read", jobs=Reach.JOB),
     ("GET", "/v1/jobs/{job}/checkpoints"): _any(VIEWERS, jobs=Reach.JOB),

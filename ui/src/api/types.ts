@@ -1335,6 +1335,11 @@ export interface Why {
   whose: string;
 }
 
+export interface WrittenSpec {
+  has_workdir: boolean;
+  spec: Record<string, unknown>;
+}
+
 export const PLAN_FORMS: Record<string, PlanField[]> = {
   "cost": [
     {

@@ -12,6 +12,7 @@ import { Gpus } from "../job/Gpus";
 import { Logs } from "../job/Logs";
 import { Machines } from "../job/Machines";
 import { useRange } from "../job/Range";
+import { Spec } from "../job/Spec";
 import { Training } from "../job/Training";
 import { Ago, At, Card, Empty, Head, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
@@ -59,6 +60,7 @@ function Parts({ job }: { job: JobDetail }) {
       <Gpus job={job} />
       {range && <Machines job={job} range={range} />}
       <Attempts job={job} />
+      <Spec job={job} />
       <Checkpoints job={job} />
       <Receipts job={job} />
     </div>

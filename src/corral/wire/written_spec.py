@@ -1,0 +1,167 @@
+"""A job's spec as it is written: the document that asks for the same job again."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from corral.domain.job import CheckpointRule, JobSpec, TokenScope
+from corral.domain.place import AccountConstraint, Constraint, PlaceRule
+from corral.domain.resources import Resources
+from corral.domain.units import MILLIS_PER_CPU, MILLIS_PER_GPU, written_duration
+from corral.wire.parts import Answer
+from corral.wire.read import OWN_TOKEN
+
+SIZES: Final = (("GiB", 2**30), ("GB", 10**9), ("MiB", 2**20), ("MB", 10**6), ("KiB", 2**10))
+DEFAULT: Final = JobSpec(name="default", run="true")
+Document = dict[str, Any]
+
+
+class WrittenSpec(Answer):
+    """A job's spec as a document. `has_workdir`: it ran in a folder that is not part of it."""
+
+    spec: dict[str, Any]
+    has_workdir: bool
+
+
+def written_spec(spec: JobSpec) -> Document:
+    """Return the document of the spec. What has its default is left out.
+
+    A workdir is left out, too: its folder is with the user. A job of an array is asked for as
+    an array of this one index.
+    """
+    document: Document = {"name": spec.name}
+    if spec.array_index is not None:
+        name = spec.name.removesuffix(f"_{spec.array_index}")
+        document = {"name": name, "array": str(spec.array_index)}
+    if spec.ray:
+        document["kind"] = "ray"
+    document |= dict(_needs(spec))
+    document |= dict(_times(spec))
+    document |= _place(spec.place)
+    document |= dict(_rules(spec))
+    return {**document, "run": spec.run}
+
+
+def _needs(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+    if spec.nodes != DEFAULT.nodes:
+        yield "nodes", spec.nodes
+    if resources := _resources(spec.resources):
+        yield "resources", resources
+    if spec.any_of:
+        forms = [
+            {"nodes": one.nodes, "resources": _resources(one.resources)} for one in spec.any_of
+        ]
+        yield "any_of", forms
+    if spec.elastic is not None:
+        elastic = spec.elastic
+        yield "elastic", {"min_nodes": elastic.min_nodes, "max_nodes": elastic.max_nodes}
+    if spec.per != DEFAULT.per:
+        yield "per", spec.per.value
+    if spec.image is not None:
+        yield "image", spec.image
+    if spec.setup is not None:
+        yield "setup", spec.setup
+    if spec.env:
+        yield "env", dict(spec.env)
+    yield from _secrets(spec)
+
+
+def _secrets(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+    """Names of secrets. A job's own token is asked for by `token`, or comes with a Ray program."""
+    named = [name for name in spec.secrets if name != OWN_TOKEN]
+    if named:
+        yield "secrets", named
+    if OWN_TOKEN in spec.secrets and not (spec.ray and spec.token == TokenScope.OWN):
+        yield "token", spec.token.value
+
+
+def _resources(needed: Resources) -> Document:
+    found: Document = {}
+    if needed.gpu_millis or needed.gpu_type:
+        gpus = _number(needed.gpu_millis / MILLIS_PER_GPU)
+        found["gpu"] = f"{needed.gpu_type}:{gpus}" if needed.gpu_type else gpus
+    if needed.cpu_millis:
+        found["cpu"] = _number(needed.cpu_millis / MILLIS_PER_CPU)
+    if needed.memory_bytes:
+        found["memory"] = size_written(needed.memory_bytes)
+    return found
+
+
+def _number(value: float) -> int | float:
+    return int(value) if value.is_integer() else value
+
+
+def size_written(size_bytes: int) -> str:
+    """Return the size as a spec has it, exactly."""
+    for unit, size in SIZES:
+        if size_bytes % size == 0:
+            return f"{size_bytes // size}{unit}"
+    return f"{size_bytes}B"
+
+
+def _times(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+    if spec.queue != DEFAULT.queue:
+        yield "queue", str(spec.queue)
+    if spec.priority:
+        yield "priority", spec.priority
+    if spec.preemptible:
+        yield "preemptible", True
+    if spec.max_duration_seconds is not None:
+        yield "max_duration", written_duration(spec.max_duration_seconds)
+    warn: Document = {}
+    if spec.warn.signal is not None:
+        warn["signal"] = spec.warn.signal
+    if spec.warn.before_seconds is not None:
+        warn["before"] = written_duration(spec.warn.before_seconds)
+    if warn:
+        yield "warn", warn
+    if spec.grace_seconds != DEFAULT.grace_seconds:
+        yield "grace", written_duration(spec.grace_seconds)
+    if spec.self_stop_seconds is not None:
+        yield "self_stop", written_duration(spec.self_stop_seconds)
+    if spec.disconnect is not None:
+        yield "disconnect", spec.disconnect.value
+
+
+def _place(place: PlaceRule) -> Document:
+    """The constraints that the head has added for the owner's account are left out."""
+    found: Document = {}
+    asked = [one for one in place.constraints if not isinstance(one, AccountConstraint)]
+    if asked:
+        found["constraints"] = {one.label: _values(one) for one in asked}
+    if place.topology.is_asked:
+        topology = {"mode": place.topology.mode.value}
+        if place.topology.mode == "require":
+            topology["within"] = place.topology.within.value
+        found["topology"] = topology
+    if place.exclusive:
+        found["exclusive"] = True
+    if place.apart_from:
+        found["apart_from"] = list(place.apart_from)
+    return found
+
+
+def _values(constraint: Constraint) -> list[str] | Mapping[str, list[str]]:
+    values = list(constraint.values)
+    return {"not": values} if constraint.negated else values
+
+
+def _rules(spec: JobSpec) -> Iterator[tuple[str, Any]]:
+    if spec.checkpoint is not None:
+        yield "checkpoint", _checkpoint(spec.checkpoint)
+    retry = {"infra": spec.retry.infra, "user": spec.retry.user}
+    if spec.retry != DEFAULT.retry:
+        yield "retry", retry
+    if spec.after:
+        jobs = {(after.of or str(after.job), after.on.value): None for after in spec.after}
+        yield "after", [{"job": job, "on": on} for job, on in jobs]
+
+
+def _checkpoint(rule: CheckpointRule) -> Document:
+    found: Document = {"path": rule.path} if rule.path else {}
+    if rule.source:
+        found["from"] = rule.source
+    if rule.interval_seconds is not None:
+        found["interval"] = written_duration(rule.interval_seconds)
+    if rule.keep != 3:
+        found["keep"] = rule.keep
+    return found

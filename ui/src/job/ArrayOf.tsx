@@ -10,6 +10,7 @@ import { Ago, Card, Empty, Head, Lasted, Scroll, State, Wrong } from "../parts/b
 import { count, plural, shape } from "../parts/say";
 
 const SHOWN = 200;
+const MOST_COMPARED = 8;
 const ORDER = [
   "FAILED",
   "RECOVERING",
@@ -57,6 +58,20 @@ export function ArrayOf({ id, unknown }: { id: string; unknown: unknown }) {
         <span className="soft">
           {first.array}, an array of {plural(data?.length ?? 0, "job")}
         </span>
+        <div className="actions">
+          <Link
+            to="/compare"
+            search={{
+              jobs: (data ?? [])
+                .slice(0, MOST_COMPARED)
+                .map((job) => job.id)
+                .join(","),
+            }}
+            className="button"
+          >
+            Compare its first {Math.min(MOST_COMPARED, data?.length ?? 0)}
+          </Link>
+        </div>
       </Head>
       <Whole jobs={data ?? []} first={first} />
     </>

@@ -61,8 +61,8 @@ export function Training({ job, range }: { job: JobDetail; range: Range }) {
 
 /** The end of the loss: training goes on, and learns nothing. */
 function Diverged({ job, series }: { job: JobDetail; series: Series }) {
-  const since = job.attempts.at(-1)?.running_at ?? 0;
-  const step = divergedAfter(series, since);
+  const newest = job.attempts.at(-1);
+  const step = newest?.nan_step ?? divergedAfter(series, newest?.running_at ?? 0);
   if (step === undefined) return null;
   return (
     <p className="notice bad" role="status" style={{ margin: 0 }}>
@@ -74,7 +74,8 @@ function Diverged({ job, series }: { job: JobDetail; series: Series }) {
 }
 
 function Now({ beat }: { beat: Beat }) {
-  const left = secondsLeft(beat, useNow());
+  const now = useNow();
+  const left = beat.left_seconds ?? secondsLeft(beat, now);
   const parts = beat.data_seconds + beat.compute_seconds + beat.save_seconds;
   return (
     <dl className="pairs">

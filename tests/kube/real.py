@@ -136,6 +136,26 @@ class RealCluster:
         whole = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
         self._ask("DELETE", f"{self._path(plural, namespace)}/{name}", whole)
 
+    def evict(self, pod: str) -> None:
+        """As kubectl drain does."""
+        about = {"name": pod, "namespace": NAMESPACE}
+        whole = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
+        path = f"{self._path('pods', NAMESPACE)}/{pod}/eviction"
+        self._ask("POST", path, whole).raise_for_status()
+
+    def preempt(self) -> None:
+        """Run a pod of higher priority for a moment, which needs all GPUs of the node."""
+        urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000,
+                  "metadata": {"name": "urgent"}}  # fmt: skip
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        self._ask("POST", path, urgent).raise_for_status()
+        container = {
+            "name": "theirs", "image": "busybox:tests", "command": ["sleep", "3"],
+            "resources": {"limits": {"nvidia.com/gpu": "2"}},
+        }  # fmt: skip
+        spec = {"containers": [container], "restartPolicy": "Never", "priorityClassName": "urgent"}
+        self.create("pods", {"metadata": {"name": "theirs"}, "spec": spec})
+
     def version(self) -> str:
         """Of all that was there until now."""
         answer = self._ask("GET", self._path("jobs", NAMESPACE))

@@ -8,8 +8,10 @@ import io
 import json
 import os
 import shutil
+import socket
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -93,9 +95,20 @@ class Node:
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 
-    def _import(self, name: str, words: list[str]) -> None:
+    def add_image(self, name: str, tree: Path, at: str) -> None:
+        """An image of busybox and of this folder, below `at`."""
+        self._import(name, ["sh"], {at: tree})
+
+    @property
+    def address(self) -> str:
+        """By which the node calls itself, and pods reach this machine."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+            made.connect(("192.0.2.1", 9))  # which sends nothing
+            return str(made.getsockname()[0])
+
+    def _import(self, name: str, words: list[str], trees: Mapping[str, Path] | None = None) -> None:
         file = self.place / "image.tar"
-        _write_image(file, name, words)
+        _write_image(file, name, words, trees or {})
         done = self._ctr("images", "import", str(file))
         assert done.returncode == 0, done.stderr
         file.unlink()
@@ -104,7 +117,7 @@ class Node:
         folder = self.place / "cni"
         folder.mkdir()
         ipam = {"type": "host-local", "subnet": SUBNET, "dataDir": str(self.place / "addresses")}
-        bridge = {"type": "bridge", "bridge": BRIDGE, "isGateway": True, "ipam": ipam}
+        bridge = {"type": "bridge", "bridge": BRIDGE, "isDefaultGateway": True, "ipam": ipam}
         whole = {"cniVersion": "0.4.0", "name": "tests", "plugins": [bridge]}
         (folder / "10-tests.conflist").write_text(json.dumps(whole))
 
@@ -155,8 +168,8 @@ def _hierarchies() -> list[Path]:
     return [] if (root / "cgroup.controllers").exists() else [one for one in root.iterdir()]
 
 
-def _write_image(file: Path, name: str, words: list[str]) -> None:
-    """An archive as docker save writes it, of busybox alone."""
+def _write_image(file: Path, name: str, words: list[str], trees: Mapping[str, Path]) -> None:
+    """An archive as docker save writes it, of busybox and of folders."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as made:
         for folder in ("bin", "tmp", "etc"):
@@ -172,6 +185,8 @@ def _write_image(file: Path, name: str, words: list[str]) -> None:
             entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
             if tool != "busybox":
                 made.addfile(entry)
+        for at, tree in trees.items():
+            made.add(tree, at)
     config = json.dumps({
         "architecture": "amd64", "os": "linux",
         "config": {"Env": ["PATH=/bin"], "Entrypoint": words},

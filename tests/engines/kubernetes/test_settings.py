@@ -130,3 +130,17 @@ def test_a_pod_of_a_job_that_asks_for_nothing_is_not_the_first_to_be_evicted() -
     seat = replace(gang()[0].seat, cpu_millis=0, memory_bytes=0, gpus=())
     made = render._resources(gang(seat=seat), GPUS, SETTINGS)
     assert (made.limits, made.requests) == (None, {"memory": str(AGENT_BYTES)})
+
+
+def test_an_init_container_brings_the_agent_where_an_image_of_it_is_named() -> None:
+    own = KubernetesSettings(image="busybox", agent_image="corral-agent:1")
+    spec = render._pod(CLUSTER, gang(), GPUS, own)
+    assert spec.initContainers is not None
+    (first,) = spec.initContainers
+    assert (first.image, first.name) == ("corral-agent:1", "agent")
+    assert first.securityContext == spec.containers[0].securityContext
+    assert first.resources is not None
+    assert set(first.resources.limits or ()) == {"cpu", "memory"}  # a quota may ask for both
+    script = (spec.containers[0].command or [])[-1]
+    assert f"exec {render.AGENT}/bin/python3 -P -m corral.agent --part" in script
+    assert render._pod(CLUSTER, gang(), GPUS, SETTINGS).initContainers is None

@@ -69,6 +69,8 @@ from corral.engines.lending.values import PartFiles
 PART: Final = "/corral/part"  # node.json and token of the pod's own part
 HEAD: Final = "/corral/head"  # head.json and the certificate, kept up to date by the kubelet
 HOME: Final = "/corral/home"  # of a restricted pod: its user has no home in the image
+AGENT: Final = "/corral/agent"  # of `agent_image`, copied by an init container
+AGENT_SOURCE: Final = "/opt/corral-agent"  # where that image has it (deploy/kubernetes)
 HEAD_JSON: Final = "head.json"
 CERTIFICATE: Final = "ca.pem"
 LATE_SECONDS: Final = 15  # beyond the job's own grace, for the agent to tell how it ended
@@ -158,6 +160,7 @@ def _pod(
         terminationGracePeriodSeconds=math.ceil(first.grace_seconds) + LATE_SECONDS,
         affinity=_affinity(cluster, gang),
         tolerations=[Toleration(key=key, operator="Exists") for key in settings.tolerated] or None,
+        initContainers=[_agent_container(settings)] if settings.agent_image else None,
         containers=[_container(gang, gpu_resources, settings)],
         volumes=_volumes(cluster, gang, settings),
     )
@@ -227,15 +230,18 @@ def _container(
             f"job {gang[0].key[0]} names no image, and this cluster has none for such jobs",
             hint="write image: in the spec, or: corral up --engine kubernetes --set image=NAME",
         )
+    python = f"{AGENT}/bin/python3" if settings.agent_image else settings.python
     script = (
         f"umask 077; at=`mktemp -d` && cp -RL {PART}/. $at && "
-        f"exec {settings.python} -P -m corral.agent --part $at"
+        f"exec {python} -P -m corral.agent --part $at"
     )
     mounts = [
         VolumeMount(name="part", mountPath=PART, readOnly=True, subPathExpr="$(CORRAL_NODE_NAME)"),
         VolumeMount(name="head", mountPath=HEAD, readOnly=True),
         VolumeMount(name="shm", mountPath="/dev/shm"),
     ]
+    if settings.agent_image:
+        mounts.append(VolumeMount(name="agent", mountPath=AGENT, readOnly=True))
     if settings.security == RESTRICTED:
         mounts.append(VolumeMount(name="home", mountPath=HOME))
     for kind, mounted in _mounted(settings):
@@ -256,6 +262,19 @@ def _container(
         securityContext=_container_security(settings),
         resources=_resources(gang, gpu_resources, settings),
         volumeMounts=mounts,
+    )
+
+
+def _agent_container(settings: KubernetesSettings) -> Container:
+    """Copies the agent of its image into the pod, where the job's image finds it."""
+    asked = {"cpu": "100m", "memory": str(AGENT_BYTES)}
+    return Container(
+        name="agent",
+        image=settings.agent_image,
+        command=["sh", "-c", f"cp -R {AGENT_SOURCE}/. {AGENT}/"],
+        securityContext=_container_security(settings),
+        resources=ResourceRequirements(limits=asked, requests=asked),
+        volumeMounts=[VolumeMount(name="agent", mountPath=AGENT)],
     )
 
 
@@ -308,6 +327,8 @@ def _volumes(cluster: str, gang: Sequence[Launch], settings: KubernetesSettings)
         Volume(name="head", configMap=ConfigMapVolumeSource(name=head_name(cluster))),
         Volume(name="shm", emptyDir=EmptyDirVolumeSource(medium="Memory")),
     ]
+    if settings.agent_image:
+        volumes.append(Volume(name="agent", emptyDir=EmptyDirVolumeSource()))
     if settings.security == RESTRICTED:
         volumes.append(Volume(name="home", emptyDir=EmptyDirVolumeSource()))
     for kind, mounted in _mounted(settings):

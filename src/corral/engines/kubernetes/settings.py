@@ -32,7 +32,9 @@ _RUN_AS: Final = re.compile(r"[1-9][0-9]{0,9}:[1-9][0-9]{0,9}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings:
-    """`image`: for jobs that name none; it holds Python and Corral, as every job's image must.
+    """`image`: for jobs that name none; it holds Python and Corral, as every job's image must
+    where there is no `agent_image`. That one has an agent that needs nothing of the job's image but
+    a shell: an init container copies it into each pod, and `python` is then left alone.
 
     `kubeconfig`, `context`: as kubectl takes them; None: $KUBECONFIG, a pod's own account, or
     ~/.kube/config. `namespace`: where the Jobs are; None: the context's own.
@@ -52,6 +54,7 @@ class KubernetesSettings:
     FILES: ClassVar[Mapping[str, str]] = {"kubeconfig": "put one there that kubectl takes"}
     EXAMPLES: ClassVar[Mapping[str, str]] = {
         "image": "registry.example/train:1",
+        "agent_image": "registry.example/corral-agent:1",
         "python": "python3",
         "kubeconfig": "~/.kube/config",
         "context": "research",
@@ -77,6 +80,7 @@ class KubernetesSettings:
     }
 
     image: str | None = None
+    agent_image: str | None = None
     python: str = "python3"
     kubeconfig: str | None = None
     context: str | None = None

@@ -69,6 +69,7 @@ LISTINGS = [
     "/v1/reports/usage?by=job",
     "/v1/reports/usage?by=user",
     "/v1/alerts",
+    "/v1/failures",
     "/v1/queues",
     "/v1/queues/{queue}",
     "/v1/queues/top",

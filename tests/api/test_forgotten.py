@@ -37,8 +37,8 @@ def test_a_forgotten_job_is_told_from_one_that_never_was(tmp_path: Path) -> None
             assert http.get(f"/v1/jobs/{ids[1]}").json()["state"] == "CANCELLED"
         with head.http("n1") as node:
             asked = f"/v1/agents/forgotten?jobs={ids[0]},{ids[1]},j999,{array}_1,../x"
-            assert node.get(asked).json() == {"forgotten": [ids[0]]}
-            assert node.get("/v1/agents/forgotten").json() == {"forgotten": []}
+            assert node.get(asked).json()["forgotten"] == [ids[0]]
+            assert node.get("/v1/agents/forgotten").json()["forgotten"] == []
 
 
 def test_a_job_that_is_no_array_has_no_index(tmp_path: Path) -> None:

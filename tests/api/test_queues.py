@@ -159,7 +159,7 @@ def test_a_queue_that_is_not_there_keeps_no_other_from_being_taken_away(
         ("--weight 1e308", "beside which 1 is nothing"),
         ("--weight -1", "weight: -1 is out of bounds"),
         ("--max-duration -5m", 'max_duration: "-5m" is no duration'),
-        ("--gpu-hours 5 --until 2020-01-01", "budget: DATE AND TIME UTC is over"),
+        ("--gpu-hours 5 --until 2020-01-01", "budget: DATE AND TIME is over"),
         ("--lend 4", "run: corral queue set odd --lend 0"),
     ],
 )

@@ -35,8 +35,8 @@ def test_nothing_is_shortened_in_a_file(
     ("zone", "said"),
     [
         ("UTC", "it starts at 2026-11-22 06:54:50 UTC at the latest"),
-        ("JST-9", "it starts at 2026-11-22 15:54:50 at the latest"),
-        ("EST5", "it starts at 2026-11-22 01:54:50 at the latest"),
+        ("JST-9", "it starts at 2026-11-22 15:54:50 JST at the latest"),
+        ("EST5", "it starts at 2026-11-22 01:54:50 EST at the latest"),
     ],
 )
 def test_the_heads_moments_are_told_in_the_readers_own_time(

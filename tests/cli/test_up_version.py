@@ -22,7 +22,9 @@ def test_up_says_that_the_head_still_runs_another_version(
     monkeypatch.setattr(cluster, "say_how_to_join", lambda *_, **__: None)
     monkeypatch.setattr(cluster, "__version__", installed)
     found: Any = SimpleNamespace(
-        head=SimpleNamespace(url="http://127.0.0.1:1", pid=7, version="0.1.0"), nodes=[]
+        head=SimpleNamespace(url="http://127.0.0.1:1", pid=7, version="0.1.0"),
+        cluster=SimpleNamespace(engine="local"),
+        nodes=[],
     )
     cluster._tell_up(Common(), found, fresh=False)
     said = " ".join(capsys.readouterr().err.split())

@@ -8,22 +8,26 @@ from typing import Final
 
 RECORD: Final = "work.json"  # as corral.agent.outputs.record has it, which a shim does not import
 TICK_SECONDS: Final = 0.0005
-_COARSE: Final = 5  # CLOCK_REALTIME_COARSE, by which the kernel stamps files
 
 
 def record_begin(folder: str, work: str) -> None:
     """Write the moment down, before the first process of the attempt.
 
-    The clock of files ticks. All of the workdir is older than the next tick, and whatever the
-    attempt changes is not. An empty folder needs no moment: all in it is written by the attempt.
+    The clock of files ticks, and a file that was looked at gets finer stamps, so the moment is
+    read off a file beside the folder: all of the workdir is older than its second stamp, and
+    whatever the attempt changes is not. An empty folder needs no moment.
     """
     with suppress(OSError):  # without a record, all counts as written
-        since = 0
         with os.scandir(work) as entries:
             has_files = next(entries, None) is not None
-        if has_files:
-            before = time.clock_gettime_ns(_COARSE)
-            while (since := time.clock_gettime_ns(_COARSE)) == before:
-                time.sleep(TICK_SECONDS)
         with open(os.path.join(folder, RECORD), "w") as file:
-            json.dump({"since_ns": since}, file)
+            json.dump({"since_ns": _next_stamp(file.fileno()) if has_files else 0}, file)
+
+
+def _next_stamp(file: int) -> int:
+    """Return a change time of the open file that is later than that of any change before."""
+    before = os.fstat(file).st_ctime_ns
+    while (stamp := os.fstat(file).st_ctime_ns) == before:
+        time.sleep(TICK_SECONDS)
+        os.utime(file)
+    return stamp

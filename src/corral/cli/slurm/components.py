@@ -46,7 +46,7 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def run(components: Sequence[Sequence[str]]) -> int:
     """Run all of them at once, and return the highest of their exit codes. With
-    --kill-on-bad-exit the others end when one fails.
+    --kill-on-bad-exit the others end when one fails, and its code is returned.
 
     Raises: Wrong outside of a job.
     """
@@ -79,4 +79,11 @@ def _ended(steps: Sequence["subprocess.Popen[bytes]"], ends_all: Sequence[bool])
                 if code and ends:
                     for other in open_steps:
                         other.terminate()
-    return max(code if code >= 0 else 128 - code for code in (step.returncode for step in steps))
+                    for other in open_steps:
+                        other.wait()
+                    return _shell_code(code)
+    return max(_shell_code(step.returncode) for step in steps)
+
+
+def _shell_code(code: int) -> int:
+    return code if code >= 0 else 128 - code

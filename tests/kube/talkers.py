@@ -209,7 +209,9 @@ class Asyncio:
             made = await kubernetes_asyncio.config.new_client_from_config(str(self._config))
             async with made:
                 batch = kubernetes_asyncio.client.BatchV1Api(made)
-                return await what(batch, kubernetes_asyncio.client.CoreV1Api(made))
+                answer = await what(batch, kubernetes_asyncio.client.CoreV1Api(made))
+            await asyncio.sleep(0)  # its connections close in the loop's next round
+            return answer
 
         try:
             return asyncio.run(run())

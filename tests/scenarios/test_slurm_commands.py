@@ -281,13 +281,13 @@ def test_components_that_ask_for_the_same_run_side_by_side(login: Login) -> None
 #SBATCH hetjob
 #SBATCH --job-name=role-1 --ntasks-per-node=1 --cpus-per-task=1
 echo of $SLURM_JOB_NODELIST_HET_GROUP_0 $SLURM_JOB_NODELIST_HET_GROUP_1
-srun sh -c 'echo a $SLURMD_NODENAME' :\\
-    sh -c 'echo b $SLURMD_NODENAME; exit 3'
+srun --kill-on-bad-exit=1 sh -c 'echo a $SLURMD_NODENAME' :\\
+    --kill-on-bad-exit=1 sh -c 'echo b $SLURMD_NODENAME; sleep 2; exit 3'
 """
     number = login("sbatch", "--parsable", "--wait", login.script("two.sh", text), code=3)
     number = login("sacct", "-nPX", "-N", "n1", "--name", "role-0", "-o", "JobID").split()[-1]
     lines = login.output(number).splitlines()
-    assert {"a n1", "b n2"} <= set(lines)
+    assert [lines.count("a n1"), lines.count("b n2")] == [1, 1]
 
 
 def test_accounts_are_queues(login: Login) -> None:

@@ -39,7 +39,9 @@ def placed(components: Sequence[Sequence[str]]) -> list[list[str]]:
         if not read.rest:
             raise Wrong("a component has no command to execute", before="fatal: ")
         nodes = values.nodes(read.get("nodes") or "1")[1]
-        found.append([f"--nodes={nodes}", f"--relative={before}", *words])
+        each = read.get("ntasks-per-node") or os.environ.get("SLURM_NTASKS_PER_NODE") or "1"
+        tasks = nodes * values.count(each, "--ntasks-per-node")  # and not those of the whole job
+        found.append([f"--nodes={nodes}", f"--relative={before}", f"--ntasks={tasks}", *words])
         before += nodes
     return found
 

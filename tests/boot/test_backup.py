@@ -3,19 +3,24 @@
 import asyncio
 import gzip
 import hashlib
+import json
 import os
 import re
 import tarfile
 from errno import ENOSPC
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from corral.agent.route import LOOPBACK
 from corral.boot.backup import ABOUT, Into, back_up, restore
 from corral.boot.backup_sealing import generate, identity_of, recipient_of
+from corral.boot.binding import bind
 from corral.boot.lock import sole_head
 from corral.boot.sealing import KeyRing
 from corral.boot.settings import ClusterDir, ClusterSettings
+from corral.boot.tls import own_files, own_tls
 from corral.domain.errors import Conflict, CorralError, StoreTrouble, Unsupported
 from corral.domain.world import Changes
 from corral.store.sqlite import SqliteStore
@@ -82,6 +87,48 @@ def test_a_cluster_is_restored_with_its_key_its_settings_and_what_its_jobs_run_i
     assert sorted(path.name for path in there.root.iterdir()) == [
         "cluster.json", "corral.db", "head.lock", "key", "snapshots",
     ]  # fmt: skip
+
+
+def test_agents_and_clients_of_before_find_the_restored_head(
+    here: ClusterDir, there: ClusterDir, tmp_path: Path
+) -> None:
+    names, file = ("192.0.2.2",), tmp_path / "b.backup"
+    before = own_tls(here, names, 100.0).fingerprint
+    with bind(here, LOOPBACK) as serving:
+        url = f"https://192.0.2.2:{serving.getsockname()[1]}"
+    here.head_json.write_text(json.dumps({"url": url, "pid": 1}))
+    back_up(here, file, 100.0)
+    restore(there, file)
+    assert json.loads(there.head_json.read_text()) == {"url": url}, "no process of before"
+    assert own_tls(there, names, 200.0).fingerprint == before
+    assert there.trusted.read_bytes() == here.trusted.read_bytes()
+    for secret in (there.tls / "ca.key", there.tls / "head.key"):
+        assert secret.stat().st_mode & 0o777 == 0o600
+    with bind(there, LOOPBACK) as serving:
+        assert serving.getsockname()[1] == urlsplit(url).port
+
+
+def test_a_directory_that_has_an_address_keeps_it(
+    here: ClusterDir, there: ClusterDir, tmp_path: Path
+) -> None:
+    file = tmp_path / "b.backup"
+    for place, url in ((here, "https://192.0.2.2:1"), (there, "https://192.0.2.3:2")):
+        place.create()
+        own_tls(place, ("192.0.2.2",), 100.0)
+        place.head_json.write_text(json.dumps({"url": url}))
+    back_up(here, file, 100.0)
+    kept = {name: path.read_bytes() for name, path in own_files(there).items()}
+    restore(there, file)
+    assert json.loads(there.head_json.read_text())["url"] == "https://192.0.2.3:2"
+    assert {name: path.read_bytes() for name, path in own_files(there).items()} == kept
+
+
+def test_a_damaged_address_is_left_out(here: ClusterDir, there: ClusterDir, tmp_path: Path) -> None:
+    here.head_json.write_text("{")
+    back_up(here, tmp_path / "b.backup", 100.0)
+    restore(there, tmp_path / "b.backup")
+    assert not there.head_json.exists()
+    assert secret_in(there) == b"hush"
 
 
 def test_only_its_owner_can_read_it(file: Path) -> None:

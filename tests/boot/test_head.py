@@ -20,6 +20,7 @@ from corral.domain.errors import Conflict
 from tests.patience import PATIENCE_SECONDS, own_loopback
 
 LOOPBACK = "127.0.0.1"
+ANY = "0.0.0.0"
 
 
 @contextmanager
@@ -71,6 +72,29 @@ def test_a_head_whose_port_was_taken_takes_another(tmp_path: Path) -> None:
         place.head_json.write_text(json.dumps({"url": f"http://127.0.0.1:{port}"}))
         with bind(place, LOOPBACK) as found:
             assert found.getsockname()[1] not in (0, port)
+
+
+def test_a_head_that_machines_may_have_joined_takes_no_other_port(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path)
+    with socket.socket() as other:
+        other.bind((ANY, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        place.head_json.write_text(json.dumps({"url": f"https://192.0.2.2:{port}"}))
+        with pytest.raises(Conflict, match=f"look for the head at port {port}") as refused:
+            bind(place, ANY)
+        assert f"ss -tlnp 'sport = :{port}'" in refused.value.hint
+        assert "corral up --port NUMBER" in refused.value.hint
+    with bind(place, ANY) as found:
+        assert found.getsockname()[1] == port
+
+
+def test_a_head_restored_on_another_machine_is_told_of_its_address(tmp_path: Path) -> None:
+    place = ClusterDir(tmp_path)
+    place.head_json.write_text(json.dumps({"url": "https://198.51.100.7:8470"}))
+    with pytest.raises(Conflict, match="does not have the address 198.51.100.7") as refused:
+        bind(place, "198.51.100.7")
+    assert "corral up --host ADDRESS" in refused.value.hint
 
 
 def test_a_head_takes_the_port_that_was_asked_for_or_says_that_it_is_taken(

@@ -40,6 +40,22 @@ def test_of_a_first_head_that_never_came_up_nothing_is_kept(
     assert ClusterSettings.load(place) == ClusterSettings(**PRETEND, started_in=str(Path.cwd()))
 
 
+@pytest.mark.parametrize(
+    ("port_now", "lost"), [(8471, 8470), (8470, None)], ids=["another", "the same"]
+)
+def test_a_head_that_had_to_move_says_which_port_was_taken(
+    place: ClusterDir, monkeypatch: pytest.MonkeyPatch, port_now: int, lost: int | None
+) -> None:
+    place.create()
+    place.head_json.write_text('{"url": "http://127.0.0.1:8470"}')
+
+    def starts(place: ClusterDir) -> None:
+        place.head_json.write_text(f'{{"url": "http://127.0.0.1:{port_now}"}}')
+
+    monkeypatch.setattr(up, "start_head", starts)
+    assert bring_up(place, Asked(**PRETEND)).lost_port == lost
+
+
 def test_what_was_before_is_there_again(place: ClusterDir, monkeypatch: pytest.MonkeyPatch) -> None:
     place.create()
     before = ClusterSettings(**PRETEND, keep_jobs=7)

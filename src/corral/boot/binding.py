@@ -1,10 +1,11 @@
 """Which port a head serves on."""
 
+import errno
 import socket
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from corral.boot.settings import ClusterDir, read_json
+from corral.boot.settings import ClusterDir, is_loopback, read_json
 from corral.domain.errors import Conflict, CorralError
 from corral.ports.log import Log
 
@@ -12,33 +13,71 @@ log = Log("corral.head")
 
 
 def bind(place: ClusterDir, host: str, port: int = 0) -> socket.socket:
-    """The port that was asked for, else that of the last head, so that agents and people find this
-    one; else a free one. Raises: Conflict."""
-    asked = port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for port in (asked,) if asked else (_last_port(place), 0):
-        listening = socket.socket(family)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Return a socket on the port that was asked for, else on that of the last head, so that
+    agents and clients find this one; else on a free one.
+
+    Raises: Conflict when the port that was asked for cannot be served on, nor that of the last
+    head where machines may have joined it.
+    """
+    if port:
+        return _asked_for(host, port)
+    if last := last_port(place):
         try:
-            listening.bind((host, port))
-            return listening
+            return _bound(host, last)
         except OSError as error:
-            listening.close()
-            if asked:
-                raise Conflict(
-                    f"port {asked} of {host} cannot be served on: {error.strerror}",
-                    hint="name another one: corral up --port NUMBER",
-                ) from error
-            if port == 0:
-                raise Conflict(
-                    f"no port can be had on {host}: {error.strerror}",
-                    hint="keep to loopback: corral up --host 127.0.0.1",
-                ) from error
-            log.warning("port_taken", port=port, error=str(error))
-    raise AssertionError("a free port is bound or refused")
+            if not is_loopback(host):
+                raise _taken(host, last, error) from error
+            log.warning("port_taken", port=last, error=str(error))
+    try:
+        return _bound(host, 0)
+    except OSError as error:
+        raise Conflict(
+            f"no port can be had on {host}: {error.strerror}",
+            hint="keep to loopback: corral up --host 127.0.0.1",
+        ) from error
 
 
-def _last_port(place: ClusterDir) -> int:
+def _bound(host: str, port: int) -> socket.socket:
+    """Raises: OSError."""
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def _asked_for(host: str, port: int) -> socket.socket:
+    try:
+        return _bound(host, port)
+    except OSError as error:
+        raise Conflict(
+            f"port {port} of {host} cannot be served on: {error.strerror}",
+            hint="name another one: corral up --port NUMBER",
+        ) from error
+
+
+def _taken(host: str, port: int, error: OSError) -> Conflict:
+    """Return the refusal of a head that its agents and clients would not find."""
+    if error.errno == errno.EADDRNOTAVAIL:
+        return Conflict(
+            f"this machine does not have the address {host}, where agents and clients look for "
+            f"the head",
+            hint="give the machine that address; or serve on another one, and let the machines "
+            "join again: corral up --host ADDRESS",
+        )
+    return Conflict(
+        f"agents and clients look for the head at port {port} of {host}, which cannot be served "
+        f"on: {error.strerror}",
+        hint=f"see what holds it: ss -tlnp 'sport = :{port}'; or serve on another port, and let "
+        "the machines join again: corral up --port NUMBER",
+    )
+
+
+def last_port(place: ClusterDir) -> int:
+    """Return the port of the last head of this directory; 0 when it is not known."""
     with suppress(CorralError, KeyError, TypeError, ValueError):
         return urlsplit(str((read_json(place.head_json) or {})["url"])).port or 0
     return 0

@@ -35,6 +35,8 @@ AUTHORITY_DAYS: Final = 3650  # then machines join anew
 LOOK_SECONDS: Final = 3600.0
 ELSEWHERE: Final = "https://192.0.2.1"  # an address of nobody (RFC 5737): the way out leads there
 CA_KEY: Final = "ca.key"
+HEAD_KEY: Final = "head.key"
+HEAD_CERTIFICATE: Final = "head.pem"
 AUTHORITY: Final = "authority"  # what heads agree on
 EARLIER: Final = timedelta(days=30)  # clocks of other machines may be behind
 log = Log("corral.boot")
@@ -68,6 +70,13 @@ def tls_of(place: ClusterDir, settings: ClusterSettings, now: float) -> Tls | No
         given = Path(settings.tls_certificate)
         return Tls(certificate=given, key=Path(settings.tls_key), trusted=given)
     return own_tls(place, names_of(settings.host), now) if makes_own(settings) else None
+
+
+def own_files(place: ClusterDir) -> dict[str, Path]:
+    """Return the files by which agents and clients know a head that makes its certificate itself,
+    by their names in a backup: the authority of the cluster, and what it has signed."""
+    files = [place.trusted, *(place.tls / name for name in (CA_KEY, HEAD_CERTIFICATE, HEAD_KEY))]
+    return {str(file.relative_to(place.root)): file for file in files}
 
 
 def makes_own(settings: ClusterSettings) -> bool:
@@ -116,14 +125,14 @@ def own_tls(place: ClusterDir, names: Sequence[str], now: float) -> Tls:
     while it names them all and has a month left. Raises: OSError."""
     folder = place.tls
     folder.mkdir(mode=0o700, exist_ok=True)
-    own = Tls(certificate=folder / "head.pem", key=folder / "head.key", trusted=place.trusted)
+    own = Tls(certificate=folder / HEAD_CERTIFICATE, key=folder / HEAD_KEY, trusted=place.trusted)
     moment = datetime.fromtimestamp(now, UTC)
     authority_key, authority = _authority(folder / CA_KEY, place.trusted, moment)
     if not _serves(own, authority, names, moment):
         key = ec.generate_private_key(ec.SECP256R1())
         signed = _signed(key, names, authority_key, authority, moment)
-        write_atomically(folder / "head.pem", _pem(signed) + _pem(authority))
-        write_atomically(folder / "head.key", _key_pem(key))
+        write_atomically(folder / HEAD_CERTIFICATE, _pem(signed) + _pem(authority))
+        write_atomically(folder / HEAD_KEY, _key_pem(key))
         log.info("certificate_made", names=list(names), until=str(signed.not_valid_after_utc))
     return own
 

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from corral.agent.survey import unread_gpus
+from corral.boot.binding import last_port
 from corral.boot.engine_settings import check_engine_settings, check_files, with_whole_paths
 from corral.boot.extras import check_installed
 from corral.boot.no_gpu import check_has_no_gpu
@@ -234,11 +235,13 @@ def host_of(place: ClusterDir, asked: Asked) -> str | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """`is_new`: the head was not there already. `continues`: the cluster was up before.
-    `since_bytes`: how long its log was before."""
+    `since_bytes`: how long its log was before. `lost_port`: the port of the last head, where
+    another process has it now."""
 
     is_new: bool
     continues: bool = False
     since_bytes: int
+    lost_port: int | None = None
 
 
 def bring_up(place: ClusterDir, asked: Asked) -> Start:
@@ -272,13 +275,15 @@ def bring_up(place: ClusterDir, asked: Asked) -> Start:
             policy.unlink()  # the head writes it anew from the settings
     known = before[place.cluster_json] is not None
     start = Start(is_new=True, continues=known, since_bytes=logged_bytes(place))
+    port = settings.port or last_port(place)
     try:
         start_head(place)
     except StartFailed:
         if not head_runs(place):  # one that is only late reads them yet
             _put_back(before)
         raise
-    return start
+    moved = bool(port) and last_port(place) != port
+    return replace(start, lost_port=port if moved else None)
 
 
 def _content(path: Path) -> str | None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from corral.boot.backup import About
 
 _SENSITIVE = (
-    "it holds the key of the cluster's secrets in clear: keep it where only you can read it, or "
-    "seal it: corral backup --recipient KEY"
+    "it holds the keys of the cluster's secrets and of its certificate in clear: keep it where "
+    "only you can read it, or seal it: corral backup --recipient KEY"
 )
 _SEALED = "it is sealed: only the recipient's identity opens it"
 
@@ -33,7 +33,8 @@ def backup(
     """Write the whole cluster as of this moment into one file; its head may run meanwhile.
 
     In it: jobs and their history, queues, people and tokens (as hashes), secrets (sealed) with
-    their key, and the workdirs of unfinished jobs. Not in it: logs, and what jobs have saved.
+    their key, the head's address and certificate, and the workdirs of unfinished jobs. Not in it:
+    logs, and what jobs have saved.
 
     Args:
         file: Where to (corral-DATE-TIME.backup here).
@@ -65,8 +66,9 @@ def restore(
 ) -> None:
     """Make the cluster of a backup in a directory that has none; `corral up` then starts it.
 
-    What its nodes still run goes on and is heard by the new head. What has ended since the backup
-    was made may run again, from its newest save; what was submitted since is unknown.
+    Agents and clients find the new head at the address of the last one, and what its nodes still
+    run goes on. What has ended since the backup was made may run again, from its newest save; what
+    was submitted since is unknown.
 
     Args:
         store_file: Into the empty PostgreSQL database whose address is in this file (0600).

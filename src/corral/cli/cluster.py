@@ -115,6 +115,11 @@ def _up_with_nodes(common: Common, start: "Start") -> "api.Status":
         if start.continues:
             left = len(unfinished(client))
             note(f"continues {common.place.root}: {left} unfinished job{'s' * (left != 1)}")
+        if start.lost_port is not None:
+            note(
+                f"port {start.lost_port}, where clients look for this head, is taken: it serves on "
+                f"another one; once it is free: corral down; corral up --port {start.lost_port}"
+            )
         return wait_for_nodes(common.place, client.status, since_bytes=start.since_bytes, tell=note)
 
 

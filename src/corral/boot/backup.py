@@ -1,7 +1,6 @@
 """A backup of a cluster: one file with its store, its key and what its unfinished jobs run in."""
 
 import hashlib
-import json
 import os
 import shutil
 import tarfile
@@ -19,12 +18,12 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from corral import __version__
+from corral.boot.backup_address import address_files, put_address
 from corral.boot.backup_files import made_whole, opened_backup
 from corral.boot.backup_sealing import SealBroken, sealed
 from corral.boot.lock import sole_head
-from corral.boot.settings import ClusterDir, ClusterSettings, write_atomically
+from corral.boot.settings import ClusterDir, ClusterSettings
 from corral.boot.stores import url_in
-from corral.boot.tls import own_files
 from corral.domain.errors import Conflict, StoreTrouble, Unsupported
 from corral.store import backup
 from corral.store.database import Database, driver, transaction
@@ -93,7 +92,7 @@ def back_up(
             unfinished=unfinished,
         )
         files = {place.key.name: kept.key, place.cluster_json.name: place.cluster_json}
-        files |= {place.head_json.name: place.head_json, **own_files(place)}
+        files |= address_files(place)
         with nullcontext(out) if recipient is None else sealed(out, recipient) as packed:
             _pack(packed, about, rows, files, there)
     return about
@@ -208,13 +207,6 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Where the last head of a cluster served."""
-
-    url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Into:
     """Where a backup is restored: a file of the directory or, with `store_file`, the empty
     database whose address is in it, and the folder `shared_state` that its heads see."""
@@ -261,15 +253,8 @@ def _all_or_nothing(place: ClusterDir) -> Iterator[None]:
     """Make the directory; leave it as it was where nothing is restored into it."""
     was_there = place.root.exists()
     place.create()
-    parts = (
-        place.head_lock,
-        place.key,
-        place.cluster_json,
-        place.root / SNAPSHOTS,
-        place.head_json,
-        place.trusted,
-        place.tls,
-    )
+    parts = [place.head_lock, place.key, place.cluster_json, place.root / SNAPSHOTS]
+    parts += [*address_files(place).values(), place.tls]
     missing = [path for path in parts if not path.exists()]
     try:
         yield
@@ -298,7 +283,7 @@ def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -
         if path.name in names:
             content = _member(tar, path.name).read()
             _put_once(path, content, may_differ=path == place.cluster_json)
-    _put_address(tar, place)
+    put_address(tar, place)
     snapshots = [one for one in tar.getmembers() if one.name.startswith(SNAPSHOTS)]
     if len(snapshots) != about.snapshots:
         raise _damaged(source, f"{about.snapshots} snapshots were written, not {len(snapshots)}")
@@ -311,22 +296,6 @@ def _unpack(tar: tarfile.TarFile, place: ClusterDir, source: Path, into: Into) -
     else:
         _make_store(place.database, tar)
     return about
-
-
-def _put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
-    """Let the next head be found by the agents and clients of the last one: at its port, with its
-    certificate. A directory that still has its own keeps them. A backup of before has none."""
-    names = tar.getnames()
-    if place.head_json.name in names and not place.head_json.exists():
-        with suppress(msgspec.MsgspecError):  # what was damaged before is not known
-            found = msgspec.json.decode(_member(tar, place.head_json.name).read(), type=Address)
-            write_atomically(place.head_json, json.dumps({"url": found.url}))
-    files = own_files(place)
-    if any(file.exists() for file in files.values()):
-        return
-    for name in (name for name in files if name in names):
-        place.tls.mkdir(mode=0o700, exist_ok=True)
-        _put_once(files[name], _member(tar, name).read())
 
 
 def _settle(place: ClusterDir, into: Into) -> None:

@@ -1,0 +1,53 @@
+"""The address of the last head and its certificates, out of a backup."""
+
+import json
+import tarfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from corral.boot.backup_files import made_whole
+from corral.boot.settings import ClusterDir, write_atomically
+from corral.boot.tls import own_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the last head of a cluster served."""
+
+    url: str
+
+
+def address_files(place: ClusterDir) -> dict[str, Path]:
+    """Return the files by which agents and clients find a head and know it, by their names in a
+    backup."""
+    return {place.head_json.name: place.head_json, **own_files(place)}
+
+
+def put_address(tar: tarfile.TarFile, place: ClusterDir) -> None:
+    """Let agents and clients of the last head find the next one: at its port, with its certificate.
+
+    A directory that has an address or certificates keeps its own. Earlier backups hold none.
+    """
+    names = frozenset(tar.getnames())
+    if place.head_json.name in names and not place.head_json.exists():
+        with suppress(msgspec.MsgspecError):  # it was damaged already when the backup was made
+            found = msgspec.json.decode(_content(tar, place.head_json.name), type=Address)
+            write_atomically(place.head_json, json.dumps({"url": found.url}))
+    files = own_files(place)
+    if any(file.exists() for file in files.values()):
+        return
+    for name in names & files.keys():
+        place.tls.mkdir(mode=0o700, exist_ok=True)
+        with made_whole(files[name]) as file:
+            file.write(_content(tar, name))
+
+
+def _content(tar: tarfile.TarFile, name: str) -> bytes:
+    """Raises: KeyError."""
+    member = tar.extractfile(name)
+    if member is None:
+        raise KeyError(f"{name} is not a file in it")
+    return member.read()

@@ -180,6 +180,41 @@ def test_jobs_are_compared_in_one_plot_a_scalar(visit: Visit, here: House, train
     expect(remove).to_have_count(0)
 
 
+def test_kept_outputs_are_listed_and_downloaded(visit: Visit, here: House) -> None:
+    long = "a-folder-whose-name-is-long/" * 4 + "note.txt"
+    line = f"mkdir -p $(dirname {long}); echo far > {long}; echo weights > model.pt"
+    id = here.submit("writes", line, resources={"cpu": 0.1})
+    here.until_over(id)
+    enter(visit, here, f"/jobs/{id}")
+    page = visit.page
+    kept = page.locator("section.card", has_text="Kept outputs")
+    expect(kept).to_contain_text("model.pt")
+    for path, content in (("model.pt", "weights\n"), (long, "far\n")):
+        with page.expect_download() as got:
+            kept.get_by_role("button", name=f"Download {path} of").click()
+        assert got.value.suggested_filename == path.rpartition("/")[2]
+        assert got.value.path().read_text() == content
+
+
+def test_on_a_phone_tables_of_a_job_are_stacks_that_cut_no_sentence(
+    visit: Visit, here: House
+) -> None:
+    id = here.submit("sinks", "echo why; exit 7", resources={"cpu": 0.1})
+    here.until_over(id)
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    enter(visit, here, f"/jobs/{id}")
+    table = visit.page.get_by_role("table", name="Attempts").or_(
+        visit.page.locator("section.card", has_text="How it ended").locator("table")
+    )
+    ended = table.locator("td[data-name='How it ended']")
+    expect(ended).to_contain_text("exit code 7")
+    box = ended.bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert ended.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+
+
 def test_an_array_has_a_page_with_its_jobs_by_state(visit: Visit, here: House) -> None:
     page = visit.page
     with here.client() as client:

@@ -38,6 +38,36 @@ def test_an_array_is_one_row_and_it_and_a_job_are_cancelled_by_one_request(
     here.until_state(alone, "CANCELLED")
 
 
+def test_ticked_runs_are_compared_also_when_they_are_over(visit: Visit, here: House) -> None:
+    runs = [here.submit(f"run-{letter}", "true", resources={"cpu": 0.1}) for letter in "ab"]
+    for run in runs:
+        here.until_over(run)
+    visit.log_in(link(here))
+    visit.open("/jobs?state=all&text=run-")
+    page = visit.page
+    for run in runs:
+        page.get_by_label(f"Select {run}").check()
+    picked = page.get_by_role("group", name="Selected jobs")
+    expect(picked.get_by_role("button", name="Cancel")).to_be_disabled()
+    picked.get_by_role("link", name="Compare").click()
+    page.get_by_role("heading", name="Compare jobs").wait_for(timeout=PATIENCE_MS)
+    for name in ("run-a", "run-b"):
+        expect(page.get_by_role("columnheader", name=re.compile(name))).to_be_visible()
+
+
+def test_an_array_in_the_list_leads_to_its_page_without_an_error(visit: Visit, here: House) -> None:
+    """`visit` fails a test whose browser writes an error, such as of an answer of 404."""
+    here.ok("run", "-d", "-n", "shoal", "--no-workdir", "--array", "0-2", "--", "true")
+    visit.log_in(link(here))
+    visit.open("/jobs?state=all&text=shoal")
+    page = visit.page
+    page.get_by_role("link", name=re.compile("shoal.*3 jobs")).click()
+    page.get_by_role("heading", name="shoal").wait_for(timeout=PATIENCE_MS)
+    expect(page.get_by_text("an array of 3 jobs")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("an array of 3 jobs")).to_be_visible()
+
+
 def test_ones_own_jobs_are_shown_with_what_ended_lately_and_sorted(
     visit: Visit, here: House
 ) -> None:

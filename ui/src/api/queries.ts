@@ -6,6 +6,7 @@ import {
   type UseQueryResult,
   useInfiniteQuery,
   useQuery,
+  useQueryClient,
 } from "@tanstack/react-query";
 import { get, part, Refused } from "./http";
 import { whoIsIn } from "./session";
@@ -132,10 +133,39 @@ export function useJobs(filter: Filter, first = PAGE) {
   });
 }
 
-export const useJob = (id: string): UseQueryResult<JobDetail> =>
+/** All jobs of an array, by its id or its name. */
+export const useArray = (id: string, enabled: boolean) =>
+  useQuery({
+    queryKey: ["jobs", "array", id],
+    queryFn: async () =>
+      (await get<{ jobs: Job[] }>("/v1/jobs", { array: id, all: 1, limit: 10_000 })).jobs,
+    enabled,
+  });
+
+const ARRAY_ID = /^j\d+(_\d+)?$/;
+
+/** Whether the id is that of an array, which looks as that of a job does; undefined: not known yet.
+ * Asked for first, since a browser writes an answer of 404 into its console as an error. */
+export function useIsArray(id: string): boolean | undefined {
+  const isKnown = useQueryClient().getQueryData([`job:${id}`, "detail"]) !== undefined;
+  const asks = ARRAY_ID.test(id) && !isKnown;
+  const { data, isError } = useQuery({
+    queryKey: ["is-array", id],
+    queryFn: async () => {
+      const found = await get<{ jobs: Job[] }>("/v1/jobs", { array: id, all: 1, limit: 1 });
+      return found.jobs.length > 0;
+    },
+    enabled: asks,
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  return asks && !isError ? data : false;
+}
+
+export const useJob = (id: string, enabled = true): UseQueryResult<JobDetail> =>
   useQuery({
     queryKey: [`job:${id}`, "detail"],
     queryFn: () => get<JobDetail>(`/v1/jobs/${part(id)}`),
+    enabled,
     refetchInterval: (query) => (FINAL.has(query.state.data?.state ?? "") ? false : 5000),
   });
 

@@ -1,16 +1,17 @@
 /** An array: its jobs at a glance, what became of each, and one reason a group. */
 
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { get, Refused } from "../api/http";
-import { FINAL } from "../api/queries";
+import { Refused } from "../api/http";
+import { FINAL, useArray } from "../api/queries";
 import type { Job } from "../api/types";
-import { Ago, Card, Empty, Head, Lasted, Scroll, State, Wrong } from "../parts/basic";
+import { Ago, Card, Empty, Head, Lasted, State, Wrong } from "../parts/basic";
+import { STATE } from "../parts/jobColumns";
 import { count, plural, shape } from "../parts/say";
+import { type Column, Table } from "../parts/Table";
+import { MOST_COMPARED } from "./curves";
 
 const SHOWN = 200;
-const MOST_COMPARED = 8;
 const ORDER = [
   "FAILED",
   "RECOVERING",
@@ -34,22 +35,17 @@ const KINDS: Record<string, string> = {
 
 const isUnknown = (error: unknown): boolean => error instanceof Refused && error.status === 404;
 
-/** What an address names that names no job: an array, or nothing. `unknown` is what was said of it. */
+/** What an address names that names no job: an array, or nothing. `unknown`: the refusal of the job;
+ * none where it is known to be an array. */
 export function ArrayOf({ id, unknown }: { id: string; unknown: unknown }) {
-  const { data, error, isPending } = useQuery({
-    queryKey: ["jobs", "array", id],
-    queryFn: async () =>
-      (await get<{ jobs: Job[] }>("/v1/jobs", { array: id, all: 1, limit: 10_000 })).jobs,
-    enabled: isUnknown(unknown),
-  });
+  const may = !unknown || isUnknown(unknown);
+  const { data, error, isPending } = useArray(id, may);
   const [first] = data ?? [];
   if (!first)
     return (
       <>
         <Head title={id} />
-        {!(isPending && isUnknown(unknown)) && (
-          <Wrong error={isUnknown(error) || !error ? unknown : error} />
-        )}
+        {!(isPending && may) && <Wrong error={isUnknown(error) || !error ? unknown : error} />}
       </>
     );
   return (
@@ -162,46 +158,31 @@ function Reasons({ jobs }: { jobs: Job[] }) {
   );
 }
 
+const TASKS: Column<Job>[] = [
+  { name: "Index", look: "number", of: (job) => job.array_index },
+  {
+    name: "Job",
+    look: "tight",
+    of: (job) => (
+      <Link to="/jobs/$job" params={{ job: job.id }} className="linked">
+        {job.id}
+      </Link>
+    ),
+  },
+  STATE,
+  {
+    name: "Ran",
+    look: "number",
+    of: (job) =>
+      job.started_at === null ? null : <Lasted from={job.started_at} to={job.ended_at} />,
+  },
+  { name: "Nodes", look: "tight soft", of: (job) => job.nodes.join(", ") },
+  { name: "Step", look: "number", of: (job) => job.progress && count(job.progress.step) },
+  { name: "Exit code", look: "number", of: (job) => job.exit_code },
+  { name: "Why", look: "wide soft", of: (job) => job.reason },
+];
+
 function Tasks({ jobs }: { jobs: Job[] }) {
   if (!jobs.length) return <Empty>No job of it is like that.</Empty>;
-  return (
-    <Scroll of="Jobs of the array">
-      <table>
-        <thead>
-          <tr>
-            <th className="number">Index</th>
-            <th>Job</th>
-            <th>State</th>
-            <th className="number">Ran</th>
-            <th>Nodes</th>
-            <th className="number">Step</th>
-            <th className="number">Exit code</th>
-            <th>Why</th>
-          </tr>
-        </thead>
-        <tbody>
-          {jobs.map((job) => (
-            <tr key={job.id}>
-              <td className="number">{job.array_index ?? "–"}</td>
-              <td className="tight">
-                <Link to="/jobs/$job" params={{ job: job.id }} className="linked">
-                  {job.id}
-                </Link>
-              </td>
-              <td className="tight">
-                <State is={job.state} />
-              </td>
-              <td className="number">
-                {job.started_at === null ? "–" : <Lasted from={job.started_at} to={job.ended_at} />}
-              </td>
-              <td className="tight soft">{job.nodes.join(", ") || "–"}</td>
-              <td className="number">{job.progress ? count(job.progress.step) : "–"}</td>
-              <td className="number">{job.exit_code ?? "–"}</td>
-              <td className="wide soft">{job.reason || "–"}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
-  );
+  return <Table of="Jobs of the array" rows={jobs} keyOf={(job) => job.id} columns={TASKS} />;
 }

@@ -4,6 +4,7 @@ import { useLayoutEffect, useRef, useState } from "react";
 import { getFile, part } from "../api/http";
 import type { JobDetail } from "../api/types";
 import { Card, Wrong } from "../parts/basic";
+import { save } from "../parts/save";
 import { Lines } from "./Lines";
 import { LogSearch } from "./LogSearch";
 import { type LogView, useLog } from "./useLog";
@@ -183,9 +184,5 @@ function Pickers({ job, ranks, view, onShow }: PickersProps) {
 async function download(job: JobDetail, view: LogView): Promise<void> {
   const { rank, attempt } = view;
   const file = await getFile(`/v1/jobs/${part(job.id)}/logs/file`, { rank, attempt });
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(file);
-  link.download = `${job.id}.${attempt ?? job.attempt}${rank === "" ? "" : `.rank-${rank}`}.log`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+  save(file, `${job.id}.${attempt ?? job.attempt}${rank === "" ? "" : `.rank-${rank}`}.log`);
 }

@@ -2,6 +2,9 @@
 
 import type { Series } from "../api/types";
 
+/** Jobs that are compared at once. */
+export const MOST_COMPARED = 8;
+
 export type Values = (number | null)[];
 
 /** Fields that count what the training loop did, and are no curve of their own. */

@@ -1,11 +1,16 @@
 /** Jobs that are ticked, and one request that changes all of them. */
 
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { post } from "../api/http";
-import type { JobsChanged } from "../api/types";
+import { FINAL } from "../api/queries";
+import { noChange, useWho } from "../api/rights";
+import type { JobsChanged, Session } from "../api/types";
+import { MOST_COMPARED } from "../job/curves";
 import { Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { count, plural } from "../parts/say";
+import { jobsOf, type Row } from "./rows";
 
 const CHANGES: [string, string, string][] = [
   ["suspend", "Suspend", "They save, stop, and are kept for later."],
@@ -15,10 +20,29 @@ const CHANGES: [string, string, string][] = [
 
 interface Props {
   names: ReadonlySet<string>;
+  /** Those of them that the list shows now. */
+  rows: readonly Row[];
   onClear: () => void;
 }
 
-export function Selected({ names, onClear }: Props) {
+/** Why none of them may be changed; undefined where one may, or is not shown. */
+export function noneMayChange(who: Session | undefined, rows: readonly Row[]): string | undefined {
+  let reason: string | undefined;
+  for (const job of rows.flatMap(jobsOf)) {
+    const denied = FINAL.has(job.state) ? "All of them are over." : noChange(who, job);
+    if (!denied) return undefined;
+    reason = denied;
+  }
+  return reason;
+}
+
+export function Selected({ names, rows, onClear }: Props) {
+  const who = useWho();
+  const denied = names.size === rows.length ? noneMayChange(who, rows) : undefined;
+  const compared = rows
+    .flatMap(jobsOf)
+    .slice(0, MOST_COMPARED)
+    .map((job) => job.id);
   const client = useQueryClient();
   const change = useMutation({
     mutationFn: (to: string) => post<JobsChanged>("/v1/jobs/changes", { jobs: [...names], to }),
@@ -43,8 +67,14 @@ export function Selected({ names, onClear }: Props) {
               says={says}
               onYes={() => change.mutate(to)}
               disabled={change.isPending}
+              denied={denied}
             />
           ))}
+          {compared.length > 1 && (
+            <Link to="/compare" search={{ jobs: compared.join(",") }} className="button">
+              Compare{rows.flatMap(jobsOf).length > MOST_COMPARED && ` the first ${MOST_COMPARED}`}
+            </Link>
+          )}
           <button type="button" className="plain" onClick={onClear}>
             Clear
           </button>

@@ -11,6 +11,9 @@ export interface Group {
 export type Row = Job | Group;
 
 export const isGroup = (row: Row): row is Group => "jobs" in row;
+/** What the API calls the row: a job, or an array whole. */
+export const nameOf = (row: Row): string => (isGroup(row) ? row.array : row.id);
+export const jobsOf = (row: Row): readonly Job[] => (isGroup(row) ? row.jobs : [row]);
 const LEAST_OF_GROUP = 3;
 
 /** The rows with the jobs of each array together, but for the array that is looked at. */

@@ -7,13 +7,12 @@ import { get, part } from "../api/http";
 import { seriesOf } from "../api/queries";
 import type { JobDetail, Series } from "../api/types";
 import { ranSeconds, wholeSpan } from "../job/attempts";
-import { drawnFields, overlaid } from "../job/curves";
+import { drawnFields, MOST_COMPARED, overlaid } from "../job/curves";
 import { Card, Empty, Head, Scroll, Segments, State, Wrong } from "../parts/basic";
 import { useNow } from "../parts/clock";
 import { Plot } from "../parts/Plot";
 import { count, duration, shape } from "../parts/say";
 
-export const MOST_JOBS = 8;
 const POINTS = 480;
 const NAMES: Record<string, string> = { samples_per_second: "throughput (samples/s)" };
 const SMOOTHING = [0, 0.5, 0.8, 0.95];
@@ -22,7 +21,7 @@ export function Compare() {
   const { jobs: asked = "" } = useSearch({ from: "/compare" });
   const navigate = useNavigate({ from: "/compare" });
   const ids = useMemo(
-    () => [...new Set(asked.split(",").filter(Boolean))].slice(0, MOST_JOBS),
+    () => [...new Set(asked.split(",").filter(Boolean))].slice(0, MOST_COMPARED),
     [asked],
   );
   const jobs = useQueries({
@@ -42,8 +41,8 @@ export function Compare() {
       <Head title="Compare jobs" />
       <div className="grid">
         <Add
-          full={ids.length >= MOST_JOBS}
-          onAdd={(names) => show([...ids, ...names].slice(0, MOST_JOBS))}
+          full={ids.length >= MOST_COMPARED}
+          onAdd={(names) => show([...ids, ...names].slice(0, MOST_COMPARED))}
         />
         <Wrong error={jobs.error} />
         {ids.length ? (
@@ -53,7 +52,7 @@ export function Compare() {
           />
         ) : (
           <Card title="Nothing to compare yet">
-            <Empty>Add jobs by their ids or names, {MOST_JOBS} at most.</Empty>
+            <Empty>Add jobs by their ids or names, {MOST_COMPARED} at most.</Empty>
           </Card>
         )}
       </div>
@@ -79,7 +78,7 @@ function Add({ full, onAdd }: { full: boolean; onAdd: (names: string[]) => void 
       <button type="submit" disabled={!text.trim() || full}>
         Add
       </button>
-      {full && <span className="soft">{MOST_JOBS} at most</span>}
+      {full && <span className="soft">{MOST_COMPARED} at most</span>}
     </form>
   );
 }

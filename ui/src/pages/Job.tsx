@@ -3,7 +3,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { part, post } from "../api/http";
-import { FINAL, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
+import { FINAL, useIsArray, useJob, useJobEvents, useReport, useWhy } from "../api/queries";
 import { noChange, useWho } from "../api/rights";
 import type { JobDetail, Why as WhyAnswer } from "../api/types";
 import { ArrayOf } from "../job/ArrayOf";
@@ -11,6 +11,7 @@ import { gpuHours, ranSeconds } from "../job/attempts";
 import { Gpus } from "../job/Gpus";
 import { Logs } from "../job/Logs";
 import { Machines } from "../job/Machines";
+import { Outputs } from "../job/Outputs";
 import { useRange } from "../job/Range";
 import { Spec } from "../job/Spec";
 import { Training } from "../job/Training";
@@ -25,8 +26,9 @@ import { Attempts, Checkpoints, Receipts } from "./JobTables";
 
 export function Job() {
   const { job: id } = useParams({ from: "/jobs/$job" });
-  const { data: job, error } = useJob(id);
-  if (!job && error) return <ArrayOf key={id} id={id} unknown={error} />;
+  const isArray = useIsArray(id);
+  const { data: job, error } = useJob(id, isArray === false);
+  if (isArray || (!job && error)) return <ArrayOf key={id} id={id} unknown={error} />;
   return (
     <>
       <Head
@@ -59,6 +61,7 @@ function Parts({ job }: { job: JobDetail }) {
       <Logs job={job} />
       <Gpus job={job} />
       {range && <Machines job={job} range={range} />}
+      <Outputs job={job} />
       <Attempts job={job} />
       <Spec job={job} />
       <Checkpoints job={job} />

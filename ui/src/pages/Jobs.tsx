@@ -4,13 +4,22 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { FINAL, type Filter, useBusyOfJobs, useJobs, useQueues, useReport } from "../api/queries";
-import { noChange, useWho } from "../api/rights";
+import { useWho } from "../api/rights";
 import type { Job } from "../api/types";
-import { type Group, grouped, isGroup, nextSort, type Row, sorted, states } from "../jobs/rows";
+import {
+  type Group,
+  grouped,
+  isGroup,
+  nameOf,
+  nextSort,
+  type Row,
+  sorted,
+  states,
+} from "../jobs/rows";
 import { Selected } from "../jobs/Selected";
-import { At, Empty, Head, Lasted, Segments, State, Wrong } from "../parts/basic";
+import { Empty, Head, Lasted, Segments, State, Wrong } from "../parts/basic";
 import { costOf } from "../parts/cost";
-import { count, ownTime, percent, shape } from "../parts/say";
+import { clock, count, full, ownTime, percent, shape } from "../parts/say";
 
 const STATES = ["RUNNING", "QUEUED", "HELD", "SUSPENDED", "DONE", "FAILED", "CANCELLED"];
 const TYPING_MS = 250;
@@ -93,7 +102,11 @@ export function Jobs() {
           {found.isPending ? "" : `${count(jobs.length)}${found.hasNextPage ? " and more" : ""}`}
         </span>
       </div>
-      <Selected names={ticked} onClear={() => setTicked(new Set())} />
+      <Selected
+        names={ticked}
+        rows={rows.filter((row) => ticked.has(nameOf(row)))}
+        onClear={() => setTicked(new Set())}
+      />
       <Wrong error={found.error} />
       <section className="card" aria-label="Jobs">
         <Heads sort={search.sort} onSort={(sort) => change({ sort })} />
@@ -173,7 +186,7 @@ function Rows({ rows: all, ticked, onTick, more, onMore }: RowsProps) {
   const list = useRef<HTMLDivElement>(null);
   const busy = useBusyOfJobs().data;
   const costs = useReport("cost", "job", 30, 1000).data;
-  const tall = useMemo(() => (window.matchMedia(NARROW).matches ? 58 : 36), []);
+  const tall = useMemo(() => (window.matchMedia(NARROW).matches ? 76 : 36), []);
   const rows = useWindowVirtualizer({
     count: all.length,
     estimateSize: () => tall,
@@ -190,7 +203,7 @@ function Rows({ rows: all, ticked, onTick, more, onMore }: RowsProps) {
       {shown.map((item) => {
         const row = all[item.index];
         if (!row) return null;
-        const name = isGroup(row) ? row.array : row.id;
+        const name = nameOf(row);
         return (
           <div
             key={name}
@@ -198,7 +211,10 @@ function Rows({ rows: all, ticked, onTick, more, onMore }: RowsProps) {
             className="job-line"
             style={{ transform: `translateY(${item.start - rows.options.scrollMargin}px)` }}
           >
-            <Tick row={row} name={name} is={ticked.has(name)} onTick={onTick} />
+            <label className="tick">
+              <span className="hidden">Select {name}</span>
+              <input type="checkbox" checked={ticked.has(name)} onChange={() => onTick(name)} />
+            </label>
             {isGroup(row) ? (
               <ArrayRow group={row} />
             ) : (
@@ -215,40 +231,11 @@ function Rows({ rows: all, ticked, onTick, more, onMore }: RowsProps) {
   );
 }
 
-/** What of the row may be changed is ticked for a change of several. */
-function Tick({
-  row,
-  name,
-  is,
-  onTick,
-}: {
-  row: Row;
-  name: string;
-  is: boolean;
-  onTick: (name: string) => void;
-}) {
-  const who = useWho();
-  const [first] = isGroup(row) ? row.jobs : [row];
-  const over = isGroup(row) ? row.jobs.every((job) => FINAL.has(job.state)) : FINAL.has(row.state);
-  const denied = over ? "It is over." : first && noChange(who, first);
-  return (
-    <label className="tick" title={denied}>
-      <span className="hidden">Select {name}</span>
-      <input
-        type="checkbox"
-        checked={is}
-        disabled={denied !== undefined}
-        onChange={() => onTick(name)}
-      />
-    </label>
-  );
-}
-
 function ArrayRow({ group }: { group: Group }) {
   const [first] = group.jobs;
   if (!first) return null;
   return (
-    <Link to="/jobs" search={{ text: group.array, state: "all" }} className="job-row job-cells">
+    <Link to="/jobs/$job" params={{ job: group.array }} className="job-row job-cells">
       <State is={group.jobs.find((job) => !FINAL.has(job.state))?.state ?? first.state} />
       <span className="cut">
         <b>{group.name}</b>{" "}
@@ -260,7 +247,7 @@ function ArrayRow({ group }: { group: Group }) {
       <span className="cut soft">{first.queue}</span>
       <span className="cut">{shape(first.shape)}, each</span>
       <span className="right soft">
-        <At at={first.submitted_at} />
+        <Short at={first.submitted_at} />
       </span>
       <span />
       <span />
@@ -287,7 +274,7 @@ function JobRow({ job, busy, cost }: { job: Job; busy: number | undefined; cost:
       <span className="cut soft">{job.queue}</span>
       <span className="cut">{shape(job.shape)}</span>
       <span className="right soft">
-        <At at={job.submitted_at} />
+        <Short at={job.submitted_at} />
       </span>
       <span className="right soft">
         <Lasted
@@ -295,7 +282,9 @@ function JobRow({ job, busy, cost }: { job: Job; busy: number | undefined; cost:
           {...(FINAL.has(job.state) ? { to: job.ended_at } : {})}
         />
       </span>
-      <span className="right soft">{job.ended_at === null ? "–" : <At at={job.ended_at} />}</span>
+      <span className="right soft">
+        {job.ended_at === null ? "–" : <Short at={job.ended_at} />}
+      </span>
       <span className="right">{running ? percent(Math.round(busy * 100) / 100) : "–"}</span>
       <span className="right cut" title={cost}>
         {cost ? cost.replace(" at list prices", "*") : "–"}
@@ -304,6 +293,15 @@ function JobRow({ job, busy, cost }: { job: Job; busy: number | undefined; cost:
         {[progress, ownTime(job.reason) || job.nodes.join(", ")].filter(Boolean).join(" · ")}
       </span>
     </Link>
+  );
+}
+
+/** A time of another day without its year: the year is in its title. */
+function Short({ at }: { at: number }) {
+  return (
+    <time dateTime={new Date(at * 1000).toISOString()} title={full(at)}>
+      {clock(at).replace(/^\d{4}-/, "")}
+    </time>
   );
 }
 

@@ -7,11 +7,12 @@ import { get, part, post } from "../api/http";
 import { useNode } from "../api/queries";
 import { noOperating, useWho } from "../api/rights";
 import type { Event, GpuSample, NodeDetail, NodeGpu } from "../api/types";
-import { Ago, Card, Empty, Head, Meter, Scroll, State, Wrong } from "../parts/basic";
+import { Ago, Card, Empty, Head, Meter, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { Curves } from "../parts/Curves";
 import { Feed } from "../parts/Feed";
 import { bytes, count, percent } from "../parts/say";
+import { type Column, Table } from "../parts/Table";
 
 export function Node() {
   const { node: id } = useParams({ from: "/nodes/$node" });
@@ -97,94 +98,111 @@ function Devices({ node }: { node: NodeDetail }) {
     );
   return (
     <Card title="GPUs" aside={freeText(node)} bare>
-      <Scroll of="GPUs">
-        <table>
-          <thead>
-            <tr>
-              <th className="number">GPU</th>
-              <th>Type</th>
-              <th>Held by</th>
-              <th>Busy</th>
-              <th>Memory</th>
-              <th className="number">Power</th>
-              <th className="number">Heat</th>
-              <th className="number">Clock</th>
-              <th>Throttled by</th>
-              <th className="number" title="volatile errors: corrected, not corrected">
-                ECC
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {node.devices.map((gpu) => (
-              <Device
-                key={gpu.index}
-                gpu={gpu}
-                now={node.sample?.gpus.find((one) => one.index === gpu.index)}
-              />
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table
+        of="GPUs"
+        rows={node.devices.map((gpu) => ({
+          gpu,
+          now: node.sample?.gpus.find((one) => one.index === gpu.index),
+        }))}
+        keyOf={({ gpu }) => `${gpu.index}`}
+        columns={DEVICES}
+      />
     </Card>
   );
 }
 
-/** A number with its unit; what is not known is a dash. */
+/** A number with its unit; "" for what is not known. */
 function told(value: number | null | undefined, unit: string): string {
-  return value === null || value === undefined ? "–" : `${count(Math.round(value))} ${unit}`;
+  return value === null || value === undefined ? "" : `${count(Math.round(value))} ${unit}`;
 }
 
-function Device({ gpu, now }: { gpu: NodeGpu; now: GpuSample | undefined }) {
-  const busy = now?.utilisation;
-  const ecc = [now?.ecc_volatile_corrected, now?.ecc_volatile_uncorrected];
-  return (
-    <tr>
-      <td className="number" title={gpu.uuid}>
-        {gpu.index}
-      </td>
-      <td className="tight">
+interface Device {
+  gpu: NodeGpu;
+  now: GpuSample | undefined;
+}
+
+const DEVICES: Column<Device>[] = [
+  { name: "GPU", look: "number", of: ({ gpu }) => <span title={gpu.uuid}>{gpu.index}</span> },
+  {
+    name: "Type",
+    look: "tight",
+    of: ({ gpu, now }) => (
+      <>
         {gpu.type} {gpu.pretend && <span className="tag">pretend</span>}{" "}
         {gpu.slices ? <span className="tag">{gpu.slices} slices</span> : null}
         {now?.lost && <span className="bad">lost</span>}
         {now?.silent && <span className="warn">does not answer</span>}
-      </td>
-      <td className="tight">
-        {gpu.taken && <span className="warn">others than Corral </span>}
-        {gpu.jobs.map((job) => (
-          <Link key={job} className="linked" to="/jobs/$job" params={{ job }}>
-            {job}{" "}
-          </Link>
-        ))}
-        {!gpu.taken && !gpu.jobs.length && <span className="soft">nobody</span>}
-      </td>
-      <td>
-        <span className="metered">
-          <Meter of={1} parts={[busy ?? 0]} />
-          <span className="tight">{busy === null || busy === undefined ? "–" : percent(busy)}</span>
+      </>
+    ),
+  },
+  { name: "Held by", look: "wide", of: ({ gpu }) => <HeldBy gpu={gpu} /> },
+  {
+    name: "Busy",
+    of: ({ now }) => (
+      <span className="metered">
+        <Meter of={1} parts={[now?.utilisation ?? 0]} />
+        <span className="tight">{now?.utilisation == null ? "–" : percent(now.utilisation)}</span>
+      </span>
+    ),
+  },
+  {
+    name: "Memory",
+    of: ({ gpu, now }) => (
+      <span className="metered">
+        <Meter of={gpu.memory_bytes} parts={[now?.memory_used_bytes ?? 0]} />
+        <span className="tight">
+          {now?.memory_used_bytes == null ? "– of " : `${bytes(now.memory_used_bytes)} of `}
+          {bytes(gpu.memory_bytes)}
         </span>
-      </td>
-      <td>
-        <span className="metered">
-          <Meter of={gpu.memory_bytes} parts={[now?.memory_used_bytes ?? 0]} />
-          <span className="tight">
-            {now?.memory_used_bytes == null ? "– of " : `${bytes(now.memory_used_bytes)} of `}
-            {bytes(gpu.memory_bytes)}
-          </span>
-        </span>
-      </td>
-      <td className="number">{told(now?.power_watts, "W")}</td>
-      <td className="number">{told(now?.temperature_celsius, "°C")}</td>
-      <td className="number">{told(now?.sm_clock_mhz, "MHz")}</td>
-      <td className={now?.throttle.length ? "tight warn" : "tight soft"}>
-        {now?.throttle.join(", ") || "–"}
-      </td>
-      <td className={ecc[1] ? "number bad" : "number"}>
-        {ecc.map((one) => one ?? "–").join(" / ")}
-      </td>
-    </tr>
+      </span>
+    ),
+  },
+  { name: "Power", look: "number", of: ({ now }) => told(now?.power_watts, "W") },
+  { name: "Heat", look: "number", of: ({ now }) => told(now?.temperature_celsius, "°C") },
+  { name: "Clock", look: "number", of: ({ now }) => told(now?.sm_clock_mhz, "MHz") },
+  {
+    name: "Throttled by",
+    look: ({ now }) => (now?.throttle.length ? "tight warn" : "tight soft"),
+    of: ({ now }) => now?.throttle.join(", "),
+  },
+  {
+    name: "ECC",
+    title: "volatile errors: corrected, not corrected",
+    look: ({ now }) => (now?.ecc_volatile_uncorrected ? "number bad" : "number"),
+    of: ({ now }) =>
+      `${now?.ecc_volatile_corrected ?? "–"} / ${now?.ecc_volatile_uncorrected ?? "–"}`,
+  },
+];
+
+function HeldBy({ gpu }: { gpu: NodeGpu }) {
+  return (
+    <>
+      {gpu.taken && <span className="warn">others than Corral </span>}
+      {gpu.jobs.map((job) => (
+        <Link key={job} className="linked" to="/jobs/$job" params={{ job }}>
+          {job}{" "}
+        </Link>
+      ))}
+      {!gpu.taken && !gpu.jobs.length && <span className="soft">no job</span>}
+    </>
   );
 }
+
+const AILMENTS: Column<NodeDetail["ailments"][number]>[] = [
+  {
+    name: "What",
+    look: "wide",
+    of: (one) => <span className={one.mended_at ? "soft" : "bad"}>{one.text}</span>,
+  },
+  {
+    name: "On",
+    look: "tight",
+    of: (one) => one.uuid || (one.gpu === null ? one.device || "node" : `GPU ${one.gpu}`),
+  },
+  { name: "Times", look: "number", of: (one) => one.count },
+  { name: "Since", look: "tight", of: (one) => <Ago at={one.since} /> },
+  { name: "What mends it", look: "wide", of: (one) => (one.mended_at ? "mended" : one.remedy) },
+];
 
 function Health({ node }: { node: NodeDetail }) {
   const client = useQueryClient();
@@ -217,36 +235,12 @@ function Health({ node }: { node: NodeDetail }) {
         </p>
       )}
       {node.ailments.length ? (
-        <Scroll of="Health">
-          <table>
-            <thead>
-              <tr>
-                <th>What</th>
-                <th>On</th>
-                <th className="number">Times</th>
-                <th>Since</th>
-                <th>What mends it</th>
-              </tr>
-            </thead>
-            <tbody>
-              {node.ailments.map((one) => (
-                <tr key={`${one.kind}${one.code}${one.uuid || one.gpu}${one.device}`}>
-                  <td className="wide">
-                    <span className={one.mended_at ? "soft" : "bad"}>{one.text}</span>
-                  </td>
-                  <td className="tight">
-                    {one.uuid || (one.gpu === null ? one.device || "node" : `GPU ${one.gpu}`)}
-                  </td>
-                  <td className="number">{one.count}</td>
-                  <td className="tight">
-                    <Ago at={one.since} />
-                  </td>
-                  <td className="wide">{one.mended_at ? "mended" : one.remedy}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          of="Health"
+          rows={node.ailments}
+          keyOf={(one) => `${one.kind}${one.code}${one.uuid || one.gpu}${one.device}`}
+          columns={AILMENTS}
+        />
       ) : (
         <Empty>Nothing is known to be wrong.</Empty>
       )}
@@ -258,11 +252,32 @@ const VERDICTS: Record<string, string> = { passed: "good", failed: "bad" };
 
 /** What was measured, or may be expected: 3.01 TB/s, 12 ms, 2,000 files. */
 function measured(value: number | null, unit: string): string {
-  if (value === null) return "–";
+  if (value === null) return "";
   if (unit.startsWith("listing ")) return `${count(value)} files`;
   if (unit.startsWith("B/s")) return `${bytes(value)}/s`;
   return unit === "s" ? `${count(Math.abs(value) * 1000)} ms` : `${count(value)} ${unit}`.trim();
 }
+
+const CHECKS: Column<NodeDetail["checks"][number]>[] = [
+  {
+    name: "Check",
+    look: "wide",
+    of: (one) => (
+      <>
+        {one.kind} <span className="soft">{one.gpu === null ? one.device : `GPU ${one.gpu}`}</span>
+        {one.result === "failed" && <p className="bad">{one.text}</p>}
+      </>
+    ),
+  },
+  {
+    name: "Verdict",
+    look: "tight",
+    of: (one) => <span className={`state ${VERDICTS[one.result] ?? "soft"}`}>{one.result}</span>,
+  },
+  { name: "Measured", look: "number", of: (one) => measured(one.value, one.unit) },
+  { name: "Expected", look: "number", of: (one) => measured(one.expected, one.unit) },
+  { name: "When", look: "tight", of: (one) => <Ago at={one.at} /> },
+];
 
 /** What active checks have shown last, what they are held against, and which are before it. */
 function Checks({ node }: { node: NodeDetail }) {
@@ -279,38 +294,13 @@ function Checks({ node }: { node: NodeDetail }) {
       bare
     >
       {node.checks.length ? (
-        <Scroll of="Checks">
-          <table>
-            <thead>
-              <tr>
-                <th>Check</th>
-                <th>Verdict</th>
-                <th className="number">Measured</th>
-                <th className="number">Expected</th>
-                <th>When</th>
-              </tr>
-            </thead>
-            <tbody>
-              {node.checks.map((one) => (
-                <tr key={`${one.kind}${one.gpu}${one.device}`} title={one.text}>
-                  <td>
-                    {one.kind}{" "}
-                    <span className="soft">{one.gpu === null ? one.device : `GPU ${one.gpu}`}</span>
-                    {one.result === "failed" && <p className="bad">{one.text}</p>}
-                  </td>
-                  <td className="tight">
-                    <span className={`state ${VERDICTS[one.result] ?? "soft"}`}>{one.result}</span>
-                  </td>
-                  <td className="number">{measured(one.value, one.unit)}</td>
-                  <td className="number">{measured(one.expected, one.unit)}</td>
-                  <td className="tight">
-                    <Ago at={one.at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          of="Checks"
+          rows={node.checks}
+          keyOf={(one) => `${one.kind}${one.gpu}${one.device}`}
+          titleOf={(one) => one.text}
+          columns={CHECKS}
+        />
       ) : (
         <Empty>
           It was never put to the proof. On the command line: corral doctor gpu --node {node.id}

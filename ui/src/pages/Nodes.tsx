@@ -7,10 +7,11 @@ import { post } from "../api/http";
 import { useHeat, useStatus } from "../api/queries";
 import { noOperating, useWho } from "../api/rights";
 import type { Node } from "../api/types";
-import { At, Card, Empty, Head, Meter, Scroll, State, Wrong } from "../parts/basic";
+import { At, Card, Empty, Head, Meter, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { busyShare, HeatMap, NodeLink, usedGpus } from "../parts/HeatMap";
 import { bytes, count, ownTime, percent, plural } from "../parts/say";
+import { type Column, Table } from "../parts/Table";
 
 export function Nodes() {
   const { data, error } = useStatus();
@@ -56,7 +57,7 @@ export function Nodes() {
           {found.length ? <HeatMap nodes={found} /> : <Empty>No node is like that.</Empty>}
         </Card>
         <Card title="Nodes" bare>
-          <Table nodes={found} />
+          <NodeTable nodes={found} />
         </Card>
       </div>
     </>
@@ -115,36 +116,117 @@ function Suspects({ nodes }: { nodes: readonly Node[] }) {
 const PAGE = 50;
 const natural = new Intl.Collator("en", { numeric: true });
 
-interface Column {
-  name: string;
+interface NodeColumn extends Column<Node> {
   /** What it is sorted by: numbers the most first, words in their natural order. */
   by?: (node: Node) => number | string;
-  number?: boolean;
 }
 
 const rackOf = (node: Node): string => node.labels.rack ?? node.labels.domain ?? "";
+const isThere = (node: Node): boolean => node.liveness === "alive";
 
-function columnsOf(heat: ReadonlyMap<string, number>): Column[] {
+function columnsOf(heat: ReadonlyMap<string, number>): NodeColumn[] {
+  const heatOf = (node: Node): number => heat.get(node.id) ?? -1;
   return [
-    { name: "Node", by: (node) => node.id },
-    { name: "State", by: (node) => node.liveness },
-    { name: "Rack", by: rackOf },
-    { name: "GPUs used", by: usedGpus },
-    { name: "Busy", by: (node) => busyShare(node) ?? -1 },
-    { name: "Heat", by: (node) => heat.get(node.id) ?? -1, number: true },
-    { name: "Type", by: (node) => node.gpus.types.join() },
-    { name: "CPUs", by: (node) => node.cpus, number: true },
-    { name: "Memory", by: (node) => node.memory_bytes, number: true },
-    { name: "Jobs", by: (node) => node.jobs.length, number: true },
-    { name: "Health", by: (node) => node.health },
-    { name: "Alive since" },
+    {
+      name: "Node",
+      look: "tight",
+      by: (node) => node.id,
+      of: (node) => (
+        <b>
+          <NodeLink id={node.id} />
+        </b>
+      ),
+    },
+    { name: "State", look: "tight", by: (node) => node.liveness, of: stateOf },
+    { name: "Rack", look: "tight soft", by: rackOf, of: rackOf },
+    { name: "GPUs used", by: usedGpus, of: gpusOf },
+    {
+      name: "Busy",
+      look: "tight",
+      by: (node) => busyShare(node) ?? -1,
+      of: (node) => isThere(node) && busyOf(node),
+    },
+    {
+      name: "Heat",
+      look: "number",
+      by: heatOf,
+      of: (node) => (isThere(node) && heatOf(node) >= 0 ? `${count(heatOf(node))} °C` : null),
+    },
+    {
+      name: "Type",
+      look: "tight soft",
+      by: (node) => node.gpus.types.join(),
+      of: (node) => node.gpus.types.join(", "),
+    },
+    { name: "CPUs", look: "number", by: (node) => node.cpus, of: (node) => count(node.cpus) },
+    {
+      name: "Memory",
+      look: "number",
+      by: (node) => node.memory_bytes,
+      of: (node) => bytes(node.memory_bytes),
+    },
+    { name: "Jobs", look: "number", by: (node) => node.jobs.length, of: jobsOf },
+    {
+      name: "Health",
+      look: "wide",
+      by: (node) => node.health,
+      of: (node) =>
+        node.health ? (
+          <span className="bad">{node.health}</span>
+        ) : (
+          <span className="soft">{node.closed || "nothing is wrong"}</span>
+        ),
+    },
+    { name: "Alive since", look: "tight soft", of: sinceOf },
   ];
+}
+
+function stateOf(node: Node) {
+  return (
+    <>
+      <State is={node.liveness} /> {node.cordoned && <span className="tag">cordoned</span>}{" "}
+      {node.draining && <span className="tag">draining</span>}{" "}
+      {node.suspect && <span className="tag">suspected</span>}
+    </>
+  );
+}
+
+function gpusOf(node: Node) {
+  if (!isThere(node)) return <span className="soft">none can be had</span>;
+  return (
+    <span className="metered">
+      <Meter of={node.gpus.total} parts={[usedGpus(node) - node.gpus.taken, node.gpus.taken]} />
+      <span className="tight">
+        {count(usedGpus(node))} of {node.gpus.total}
+      </span>
+    </span>
+  );
+}
+
+function jobsOf(node: Node) {
+  const [first, ...others] = node.jobs;
+  if (first === undefined) return null;
+  if (others.length) return count(node.jobs.length);
+  return (
+    <Link to="/jobs/$job" params={{ job: first }}>
+      {first}
+    </Link>
+  );
+}
+
+function sinceOf(node: Node) {
+  if (isThere(node)) return <At at={node.since} />;
+  return (
+    <>
+      {node.liveness} since <At at={node.since} />: {ownTime(node.why)}
+    </>
+  );
 }
 
 /** The nodes by the column, the order turned where it is clicked again. */
 export function sorted(
   nodes: readonly Node[],
-  column: Column | undefined,
+  column: Pick<NodeColumn, "by"> | undefined,
   turned: boolean,
 ): Node[] {
   const by = column?.by ?? ((node: Node) => node.id);
@@ -159,7 +241,7 @@ export function sorted(
   return turned ? found.reverse() : found;
 }
 
-function Table({ nodes }: { nodes: readonly Node[] }) {
+function NodeTable({ nodes }: { nodes: readonly Node[] }) {
   const heat = useHeat().data ?? new Map<string, number>();
   const [sort, setSort] = useState({ name: "Node", turned: false });
   const [asked, setPage] = useState(0);
@@ -173,27 +255,14 @@ function Table({ nodes }: { nodes: readonly Node[] }) {
   const page = Math.min(asked, pages - 1);
   return (
     <>
-      <Scroll of="Nodes">
-        <table>
-          <thead>
-            <tr>
-              {columns.map((one) => (
-                <SortHead
-                  key={one.name}
-                  column={one}
-                  sort={sort}
-                  onSort={(turned) => setSort({ name: one.name, turned })}
-                />
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {rows.slice(page * PAGE, (page + 1) * PAGE).map((node) => (
-              <Row key={node.id} node={node} heat={heat.get(node.id)} />
-            ))}
-          </tbody>
-        </table>
-      </Scroll>
+      <Table
+        of="Nodes"
+        rows={rows.slice(page * PAGE, (page + 1) * PAGE)}
+        keyOf={(node) => node.id}
+        columns={columns.map((one) =>
+          one.by ? withSort(one, sort, (turned) => setSort({ name: one.name, turned })) : one,
+        )}
+      />
       {pages > 1 && (
         <nav className="pager" aria-label="Pages of nodes">
           <button type="button" disabled={page === 0} onClick={() => setPage(page - 1)}>
@@ -212,90 +281,21 @@ function Table({ nodes }: { nodes: readonly Node[] }) {
   );
 }
 
-function SortHead({
-  column,
-  sort,
-  onSort,
-}: {
-  column: Column;
-  sort: { name: string; turned: boolean };
-  onSort: (turned: boolean) => void;
-}) {
+/** The column with a head that sorts by it. */
+function withSort(
+  column: NodeColumn,
+  sort: { name: string; turned: boolean },
+  onSort: (turned: boolean) => void,
+): NodeColumn {
   const own = sort.name === column.name;
-  const kind = column.number ? "number" : undefined;
-  if (!column.by) return <th className={kind}>{column.name}</th>;
-  return (
-    <th className={kind} aria-sort={own ? (sort.turned ? "descending" : "ascending") : undefined}>
+  return {
+    ...column,
+    sorted: own ? (sort.turned ? "descending" : "ascending") : undefined,
+    head: (
       <button type="button" className="sort" onClick={() => onSort(own && !sort.turned)}>
         {column.name}
         {own && <span aria-hidden="true">{sort.turned ? " ↑" : " ↓"}</span>}
       </button>
-    </th>
-  );
-}
-
-function Row({ node, heat }: { node: Node; heat: number | undefined }) {
-  const there = node.liveness === "alive";
-  return (
-    <tr>
-      <td className="tight">
-        <b>
-          <NodeLink id={node.id} />
-        </b>
-      </td>
-      <td className="tight">
-        <State is={node.liveness} /> {node.cordoned && <span className="tag">cordoned</span>}{" "}
-        {node.draining && <span className="tag">draining</span>}{" "}
-        {node.suspect && <span className="tag">suspected</span>}
-      </td>
-      <td className="tight soft">{rackOf(node) || "–"}</td>
-      <td>
-        {there ? (
-          <span className="metered">
-            <Meter
-              of={node.gpus.total}
-              parts={[usedGpus(node) - node.gpus.taken, node.gpus.taken]}
-            />
-            <span className="tight">
-              {count(usedGpus(node))} of {node.gpus.total}
-            </span>
-          </span>
-        ) : (
-          <span className="soft">none can be had</span>
-        )}
-      </td>
-      <td className="tight">{there ? busyOf(node) : "–"}</td>
-      <td className="number">
-        {there && heat !== undefined && heat >= 0 ? `${count(heat)} °C` : "–"}
-      </td>
-      <td className="tight soft">{node.gpus.types.join(", ") || "–"}</td>
-      <td className="number">{count(node.cpus)}</td>
-      <td className="number">{bytes(node.memory_bytes)}</td>
-      <td className="number">
-        {node.jobs.length === 1 ? (
-          <Link to="/jobs/$job" params={{ job: node.jobs[0] ?? "" }}>
-            {node.jobs[0]}
-          </Link>
-        ) : (
-          node.jobs.length || "–"
-        )}
-      </td>
-      <td className="wide">
-        {node.health ? (
-          <span className="bad">{node.health}</span>
-        ) : (
-          <span className="soft">{node.closed || "nothing is wrong"}</span>
-        )}
-      </td>
-      <td className="tight soft">
-        {there ? (
-          <At at={node.since} />
-        ) : (
-          <>
-            {node.liveness} since <At at={node.since} />: {ownTime(node.why)}
-          </>
-        )}
-      </td>
-    </tr>
-  );
+    ),
+  };
 }

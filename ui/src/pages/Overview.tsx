@@ -11,14 +11,15 @@ import {
   useReport,
   useStatus,
 } from "../api/queries";
-import type { Job, Status } from "../api/types";
-import { Ago, At, Card, Empty, Head, Lasted, Meter, Scroll, Tile, Wrong } from "../parts/basic";
+import type { FailedJob, Job, QueueRow, Status } from "../api/types";
+import { Ago, At, Card, Empty, Head, Lasted, Meter, Tile, Wrong } from "../parts/basic";
 import { Curves } from "../parts/Curves";
 import { useNow } from "../parts/clock";
 import { Feed } from "../parts/Feed";
 import { HeatMap, NodeLink } from "../parts/HeatMap";
-import { Linked } from "../parts/Linked";
-import { count, duration, ownTime, percent, plural, shape, words } from "../parts/say";
+import { ASKS, JOB, OWNER, QUEUE, SINCE, WHY } from "../parts/jobColumns";
+import { count, duration, ownTime, percent, plural, words } from "../parts/say";
+import { type Column, Table } from "../parts/Table";
 
 const SHOWN = 8;
 const WAITING = { text: "", state: ["QUEUED"], owner: "", queue: "", all: false };
@@ -216,6 +217,14 @@ function RateTile() {
   );
 }
 
+const FAILED: Column<FailedJob>[] = [
+  JOB,
+  OWNER,
+  { name: "Class", look: "tight bad", of: (job) => job.failure || "unknown" },
+  { name: "Ended", look: "number", of: (job) => <Ago at={job.ended_at} /> },
+  { ...WHY, name: "What happened" },
+];
+
 /** What broke lately, and whose it is. */
 function FailedJobs() {
   const { data } = useFailures();
@@ -231,38 +240,12 @@ function FailedJobs() {
     >
       {data && !data.jobs.length && <Empty>No job has failed.</Empty>}
       {data && data.jobs.length > 0 && (
-        <Scroll of="Failed in the last 24 hours">
-          <table>
-            <thead>
-              <tr>
-                <th>Job</th>
-                <th>Owner</th>
-                <th>Class</th>
-                <th className="number">Ended</th>
-                <th>What happened</th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.jobs.map((job) => (
-                <tr key={job.id}>
-                  <td className="tight">
-                    <Link to="/jobs/$job" params={{ job: job.id }}>
-                      {job.name} <span className="soft">{job.id}</span>
-                    </Link>
-                  </td>
-                  <td className="tight soft">{job.owner}</td>
-                  <td className="tight bad">{job.failure || "unknown"}</td>
-                  <td className="number">
-                    <Ago at={job.ended_at} />
-                  </td>
-                  <td className="wide soft">
-                    <Linked text={job.reason} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          of="Failed in the last 24 hours"
+          rows={data.jobs}
+          keyOf={(job) => job.id}
+          columns={FAILED}
+        />
       )}
     </Card>
   );
@@ -286,50 +269,15 @@ function others(jobs: Status["jobs"]): string {
   return rest.map(([state, number]) => `${number} ${state.toLowerCase()}`).join(", ") || "no other";
 }
 
+const LINE: Column<Job>[] = [JOB, QUEUE, ASKS, { ...SINCE, name: "Waits" }, WHY];
+
 function Line({ jobs }: { jobs: readonly Job[] }) {
   const oldest = useMemo(
     () => [...jobs].sort((one, two) => one.submitted_at - two.submitted_at).slice(0, SHOWN),
     [jobs],
   );
   if (!oldest.length) return <Empty>Nobody waits.</Empty>;
-  return (
-    <Scroll of="Waiting">
-      <table>
-        <thead>
-          <tr>
-            <th>Job</th>
-            <th>Queue</th>
-            <th>Wants</th>
-            <th className="number">Waits</th>
-            <th>Why</th>
-          </tr>
-        </thead>
-        <tbody>
-          {oldest.map((job) => (
-            <tr key={job.id}>
-              <td className="tight">
-                <Link to="/jobs/$job" params={{ job: job.id }}>
-                  {job.name} <span className="soft">{job.id}</span>
-                </Link>
-              </td>
-              <td className="tight soft">
-                <Link to="/queues/$queue" params={{ queue: job.queue }}>
-                  {job.queue}
-                </Link>
-              </td>
-              <td className="tight">{shape(job.shape)}</td>
-              <td className="number">
-                <Lasted from={job.submitted_at} />
-              </td>
-              <td className="wide soft">
-                <Linked text={job.reason} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
-  );
+  return <Table of="Waiting" rows={oldest} keyOf={(job) => job.id} columns={LINE} />;
 }
 
 const HOURS = 3;
@@ -384,39 +332,33 @@ function Waste() {
   );
 }
 
+const QUEUES: Column<QueueRow>[] = [
+  {
+    name: "Queue",
+    look: "cut",
+    of: (queue) => (
+      <Link to="/queues/$queue" params={{ queue: queue.name }}>
+        {queue.name}
+      </Link>
+    ),
+  },
+  { name: "Waiting", look: "number", of: (queue) => count(queue.waiting) },
+  { name: "Running", look: "number", of: (queue) => count(queue.running) },
+  { name: "GPUs", look: "number", of: (queue) => count(queue.used) },
+  { name: "of its own", look: "number soft", of: (queue) => count(queue.own) },
+];
+
 function QueueLengths() {
   const { data } = useQueues();
   return (
     <Card title="Queues" aside={<Link to="/queues">All of them</Link>} bare>
       {data?.queues.length ? (
-        <Scroll of="Queues">
-          <table>
-            <thead>
-              <tr>
-                <th>Queue</th>
-                <th className="number">Waiting</th>
-                <th className="number">Running</th>
-                <th className="number">GPUs</th>
-                <th className="number">of its own</th>
-              </tr>
-            </thead>
-            <tbody>
-              {data.queues.slice(0, SHOWN).map((queue) => (
-                <tr key={queue.name}>
-                  <td className="cut">
-                    <Link to="/queues/$queue" params={{ queue: queue.name }}>
-                      {queue.name}
-                    </Link>
-                  </td>
-                  <td className="number">{count(queue.waiting)}</td>
-                  <td className="number">{count(queue.running)}</td>
-                  <td className="number">{count(queue.used)}</td>
-                  <td className="number soft">{count(queue.own)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          of="Queues"
+          rows={data.queues.slice(0, SHOWN)}
+          keyOf={(queue) => queue.name}
+          columns={QUEUES}
+        />
       ) : (
         <Empty>No queue is set: all share the cluster.</Empty>
       )}

@@ -6,9 +6,10 @@ import { useMemo } from "react";
 import { get, part } from "../api/http";
 import { useJobs } from "../api/queries";
 import type { Job, QueueDetail } from "../api/types";
-import { Card, Empty, Head, Lasted, Meter, Scroll, State, Tile, Wrong } from "../parts/basic";
-import { Linked } from "../parts/Linked";
-import { count, duration, percent, plural, shape } from "../parts/say";
+import { Card, Empty, Head, Meter, Tile, Wrong } from "../parts/basic";
+import { ASKS, JOB, OWNER, SINCE, STATE, WHY } from "../parts/jobColumns";
+import { count, duration, percent, plural } from "../parts/say";
+import { type Column, Table } from "../parts/Table";
 import { waitsOf } from "../parts/waits";
 import { Budgets } from "./Queues";
 
@@ -87,6 +88,8 @@ function Numbers({ queue, jobs }: { queue: QueueDetail; jobs: readonly Job[] }) 
   );
 }
 
+const HERE: Column<Job>[] = [JOB, STATE, OWNER, ASKS, SINCE, { ...WHY, name: "Where or why" }];
+
 function JobsHere({ jobs }: { jobs: readonly Job[] }) {
   const unfinished = jobs.filter((job) => job.ended_at === null);
   return (
@@ -96,42 +99,12 @@ function JobsHere({ jobs }: { jobs: readonly Job[] }) {
       bare
     >
       {unfinished.length ? (
-        <Scroll of="Running and waiting">
-          <table>
-            <thead>
-              <tr>
-                <th>Job</th>
-                <th>State</th>
-                <th>Owner</th>
-                <th>Asks for</th>
-                <th className="number">Since</th>
-                <th>Where or why</th>
-              </tr>
-            </thead>
-            <tbody>
-              {unfinished.slice(0, SHOWN).map((job) => (
-                <tr key={job.id}>
-                  <td className="tight">
-                    <Link to="/jobs/$job" params={{ job: job.id }}>
-                      {job.name} <span className="soft">{job.id}</span>
-                    </Link>
-                  </td>
-                  <td className="tight">
-                    <State is={job.state} />
-                  </td>
-                  <td className="tight soft">{job.owner}</td>
-                  <td className="tight">{shape(job.shape)}</td>
-                  <td className="number">
-                    <Lasted from={job.started_at ?? job.submitted_at} />
-                  </td>
-                  <td className="wide soft">
-                    <Linked text={job.reason || job.nodes.join(", ")} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          of="Running and waiting"
+          rows={unfinished.slice(0, SHOWN)}
+          keyOf={(job) => job.id}
+          columns={HERE}
+        />
       ) : (
         <Empty>No job runs or waits here.</Empty>
       )}
@@ -139,40 +112,39 @@ function JobsHere({ jobs }: { jobs: readonly Job[] }) {
   );
 }
 
+const usersOf = (queue: string, most: number): Column<QueueDetail["users"][number]>[] => [
+  {
+    name: "User",
+    look: "tight",
+    of: (one) => (
+      <Link to="/jobs" search={{ owner: one.user, queue, whose: "all" }}>
+        {one.user}
+      </Link>
+    ),
+  },
+  {
+    name: "GPUs now",
+    of: (one) => (
+      <span className="metered">
+        <Meter of={most} parts={[one.used]} />
+        <span>{count(one.used)}</span>
+      </span>
+    ),
+  },
+  { name: "GPU hours", look: "number", of: (one) => count(one.used_gpu_hours) },
+];
+
 function Users({ queue }: { queue: QueueDetail }) {
   const most = Math.max(1, ...queue.users.map((one) => one.used));
   return (
     <Card title="Users" bare>
       {queue.users.length ? (
-        <Scroll of="Users">
-          <table>
-            <thead>
-              <tr>
-                <th>User</th>
-                <th>GPUs now</th>
-                <th className="number">GPU hours</th>
-              </tr>
-            </thead>
-            <tbody>
-              {queue.users.map((one) => (
-                <tr key={one.user}>
-                  <td className="tight">
-                    <Link to="/jobs" search={{ owner: one.user, queue: queue.name, whose: "all" }}>
-                      {one.user}
-                    </Link>
-                  </td>
-                  <td>
-                    <span className="metered">
-                      <Meter of={most} parts={[one.used]} />
-                      <span>{count(one.used)}</span>
-                    </span>
-                  </td>
-                  <td className="number">{count(one.used_gpu_hours)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </Scroll>
+        <Table
+          of="Users"
+          rows={queue.users}
+          keyOf={(one) => one.user}
+          columns={usersOf(queue.name, most)}
+        />
       ) : (
         <Empty>Nobody has used it.</Empty>
       )}

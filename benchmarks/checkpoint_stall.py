@@ -1,6 +1,7 @@
 """What a save costs training, and how fast a verified restore is, against plain PyTorch and disk.
 
 Run: .venv/bin/python benchmarks/checkpoint_stall.py [--write FILE.md] [--directory DIR]
+     [--device cuda]
 
 One rank holds a state of about 200 MB (parameters and both moments of AdamW) and trains in steps of
 equal work. In turns, in the same run: a plain `torch.save` of that state between two steps, and a
@@ -50,9 +51,10 @@ class Costs:
     until_durable: list[float] = field(default_factory=list)
 
 
-def make_holder(*, stepped: bool = True) -> Holder:
+def make_holder(device: torch.device, *, stepped: bool = True) -> Holder:
     torch.manual_seed(0)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)))
+    model = model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     holder = Holder(model=model, optimizers=(optimizer,))
     if stepped:
@@ -61,10 +63,13 @@ def make_holder(*, stepped: bool = True) -> Holder:
 
 
 def train_step(holder: Holder) -> None:
-    holder.model(torch.randn(32, WIDTH)).square().mean().backward()
+    device = next(holder.model.parameters()).device
+    holder.model(torch.randn(32, WIDTH, device=device)).square().mean().backward()
     for optimizer in holder.optimizers:
         optimizer.step()
         optimizer.zero_grad()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 def plain_save(holder: Holder, path: Path) -> None:
@@ -153,7 +158,7 @@ def measure_restore(saved: Saved, holder: Holder) -> dict[str, list[float]]:
         forget_pages(saved.path)
         found["restore"].append(timed(lambda: restore(saved, holder)))
         forget_pages(saved.path)
-        new = make_holder(stepped=False)
+        new = make_holder(next(holder.model.parameters()).device, stepped=False)
         found["new"].append(timed(partial(restore, saved, new)))
     return found
 
@@ -163,8 +168,8 @@ def spread(values: list[float]) -> str:
     return f"{1000 * statistics.median(values):.1f} ({low:.1f} to {high:.1f})"
 
 
-def measure(directory: Path) -> list[str]:
-    holder = make_holder()
+def measure(directory: Path, device: torch.device) -> list[str]:
+    holder = make_holder(device)
     shelf = Shelf(root=directory / "saves", job="bench", attempt=1)
     shelf.root.mkdir()
     shelf.open()
@@ -187,7 +192,8 @@ def measure(directory: Path) -> list[str]:
     speed = {name: cold / statistics.median(values) for name, values in restored.items()}
     return [
         f"state: {size / 1e6:.0f} MB, {ROUNDS} rounds, step {1000 * usual_step_seconds(holder):.0f}"
-        f" ms, {torch.get_num_threads()} threads; median (least to most) in milliseconds",
+        f" ms on {device.type}, {torch.get_num_threads()} threads; median (least to most) in"
+        " milliseconds",
         "",
         "| what | plain torch.save | corral.train |",
         "| --- | --- | --- |",
@@ -230,11 +236,12 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--write", type=Path, help="keep the result in this file")
     arguments.add_argument("--directory", type=Path, help="where to save, for another disk")
+    arguments.add_argument("--device", default="cpu", help="where the model is: cpu, cuda")
     asked = arguments.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=asked.directory))
     where = machine()
     try:
-        lines = measure(directory)
+        lines = measure(directory, torch.device(asked.device))
     finally:
         shutil.rmtree(directory)
     today = datetime.now(UTC).date().isoformat()

@@ -19,12 +19,12 @@ def compute_then_rest(busy_seconds: float, rest_seconds: float) -> None:
 
 
 def read_bad_address() -> None:
-    """Read far outside of what is allocated: the driver reports an MMU fault, XID 31 (or 13), of
+    """A kernel reads where nothing is mapped: the driver reports an MMU fault, XID 31 (or 13), of
     this process alone. Source: NVIDIA, "XID Errors", docs.nvidia.com/deploy/xid-errors."""
-    small = torch.zeros(16, device="cuda")
-    far = small.as_strided((1 << 38,), (1,))
-    index = torch.full((1,), (1 << 38) - 1, device="cuda")
-    print(torch.ops.aten.take(far, index).item())
+    read = torch.cuda.jiterator._create_jit_fn(
+        "template <typename T> T read(T x) { return *reinterpret_cast<volatile T*>(0x100000); }"
+    )
+    print(read(torch.zeros(16, device="cuda")).sum().item())
 
 
 if __name__ == "__main__":

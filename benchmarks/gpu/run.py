@@ -1,10 +1,11 @@
 """`make gpu`: what Corral does on real NVIDIA GPUs, in at most 10 minutes and without a network.
 
-Run: python benchmarks/gpu/run.py [--seconds 600]
+Run: python benchmarks/gpu/run.py [--seconds 600] [--only WORD]
 
 It needs a Python with Corral's libraries and a CUDA build of PyTorch. It starts a cluster of one
 node with this machine's GPUs in a temporary directory, goes through the stages, and writes one
-result page: benchmarks/results/gpu-TYPE-DATE.md. A stage that fails is a row of the page.
+result page: benchmarks/results/gpu-TYPE-DATE.md. A stage that fails is a row of the page. With
+--only it goes through the stages whose name has that word, and writes no page.
 """
 
 import argparse
@@ -36,10 +37,10 @@ def gpu_names() -> list[str]:
     return [name.strip() for name in names if name.strip()]
 
 
-def run_stages(bench: Bench, until: float) -> dict[str, Sequence[Row]]:
+def run_stages(bench: Bench, until: float, only: str) -> dict[str, Sequence[Row]]:
     """Run the stages one after another; what the time does not suffice for is said."""
     found: dict[str, Sequence[Row]] = {}
-    for name, stage in STAGES:
+    for name, stage in [one for one in STAGES if only.lower() in one[0].lower()]:
         began = time.monotonic()
         print(f"{name} ...", flush=True)
         if began > until:
@@ -57,9 +58,15 @@ def run_stages(bench: Bench, until: float) -> dict[str, Sequence[Row]]:
     return found
 
 
+def worst(stages: dict[str, Sequence[Row]]) -> int:
+    """Return the exit code: 1 where something differs."""
+    return int(any(row.verdict == "differs" for rows in stages.values() for row in rows))
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seconds", type=float, default=600.0)
+    arguments.add_argument("--only", default="")
     asked = arguments.parse_args()
     began = time.monotonic()
     names = gpu_names()
@@ -70,7 +77,7 @@ def main() -> int:
     bench = Bench(root=root, gpus=len(names))
     try:
         bench.corral("up", "--nodes", "1", "-y")
-        stages = run_stages(bench, began + 0.8 * asked.seconds)
+        stages = run_stages(bench, began + 0.8 * asked.seconds, asked.only)
     finally:
         bench.corral("down", "--jobs", "stop", "-y")
         shutil.rmtree(root, ignore_errors=True)
@@ -81,10 +88,12 @@ def main() -> int:
         f"{now:%Y-%m-%d %H:%M} UTC, {len(names)} x {names[0]}, driver {version},",
         f"Python {sys.version.split()[0]}; {time.monotonic() - began:.0f} s in all.",
     )
+    if asked.only:
+        return worst(stages)
     path = RESULTS / f"gpu-{kind}-{now:%Y-%m-%d}.md"
     path.write_text(page(f"Corral on {names[0]}", facts, stages))
     print(path)
-    return 1 if any(row.verdict == "differs" for rows in stages.values() for row in rows) else 0
+    return worst(stages)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ class Field:
 
 
 FIELDS: Final = (
-    Field(smi="memory.total", sample="memory_total_bytes", scale=MIB, slack=1024 * MIB),
-    Field(smi="memory.used", sample="memory_used_bytes", scale=MIB, slack=1024 * MIB),
+    Field(smi="memory.total", sample="memory_total_bytes", scale=MIB, slack=2 * MIB),
+    Field(smi="memory.used", sample="memory_used_bytes", scale=MIB, slack=64 * MIB),
     Field(smi="utilization.gpu", sample="utilisation", scale=0.01, slack=0.15),
     Field(smi="power.draw", sample="power_watts", slack=40.0),
     Field(smi="power.limit", sample="power_limit_watts", slack=1.0),

@@ -21,7 +21,15 @@ CORRAL: Final = (
     "-c",
     "import sys; from corral.cli.main import main; sys.exit(main())",
 )
-MODEL: Final = "layers=12,hidden=1024,heads=16,ffn=4096,vocab=50304"
+HEAD_WIDTH: Final = 64
+# Layers, width, sequences of a step and their tokens of the models whose steps are measured.
+SHAPES: Final = (
+    (12, 1024, 8, 1024),
+    (12, 768, 16, 1024),
+    (24, 1024, 4, 2048),
+    (24, 1536, 8, 1024),
+    (16, 2048, 4, 2048),
+)
 BUSY_SECONDS, REST_SECONDS = 30.0, 30.0
 SHARE_SLACK: Final = 0.15  # of the time; sensors are read each ten seconds
 SIGNAL_SECONDS: Final = 20.0
@@ -124,9 +132,19 @@ def checks(bench: Bench) -> list[Row]:
 
 def resume(bench: Bench) -> list[Row]:
     """A rank is killed with SIGKILL, and goes on from its save, under NCCL."""
-    saves = {"path": str(bench.root / "shared" / "resume"), "interval": "1s", "keep": 2}
+    saves: dict[str, Any] = {
+        "path": str(bench.root / "shared" / "resume"),
+        "interval": "1s",
+        "keep": 2,
+    }
     job = bench.job(
-        "resume", "step_time.py", "--die", seconds=150.0, checkpoint=saves, retry={"user": 1}
+        "resume",
+        "step_time.py",
+        "--die",
+        saves["path"],
+        seconds=150.0,
+        checkpoint=saves,
+        retry={"user": 1},
     )
     text = bench.printed(job)
     began = [line for line in text.splitlines() if line.startswith("BEGINS")]
@@ -140,23 +158,45 @@ def resume(bench: Bench) -> list[Row]:
 
 
 def step_time(bench: Bench) -> list[Row]:
-    """A measured step beside the plan's, with the error that the plan quotes of itself."""
+    """Measured steps and memory beside the plan's, with the errors that the plan quotes."""
     kind = bench.read("node", "show", "n1")["devices"][0]["type"]
-    words = ("plan", "train", MODEL, "--gpus", "1", "--gpu", kind, "--context", "1024",
-             "--batch", "8", "--library", "pytorch")  # fmt: skip
-    step = next(one for one in bench.read(*words)["answers"] if one["name"] == "step")
-    job = bench.job("step-time", "step_time.py", seconds=120.0)
+    return [row for shape in SHAPES for row in _step_of(bench, kind, *shape)]
+
+
+def _step_of(
+    bench: Bench, kind: str, layers: int, width: int, batch: int, context: int
+) -> list[Row]:
+    model = (
+        f"layers={layers},hidden={width},heads={width // HEAD_WIDTH},ffn={4 * width},vocab=50304"
+    )
+    words = ("plan", "train", model, "--gpus", "1", "--gpu", kind, "--context", str(context),
+             "--batch", str(batch), "--library", "pytorch")  # fmt: skip
+    plan = bench.read(*words)
+    planned = {one["name"]: one for one in plan["answers"]}
+    job = bench.job(
+        "step-time", "step_time.py", f"--layers {layers} --width {width}",
+        f"--batch {batch} --micro {plan['data']['chosen']['micro_batch']} --context {context}",
+        seconds=90.0,
+    )  # fmt: skip
     line = next(one for one in bench.printed(job).splitlines() if "RESULT" in one)
-    measured = json.loads(line.partition("RESULT")[2])["step_seconds"]
-    off = measured / step["value"] - 1.0
+    measured = json.loads(line.partition("RESULT")[2])
+    what = f"{layers} layers of {width}, {batch} x {context:,} tokens"
     return [
-        Row(
-            what="step of 8 x 1,024 tokens",
-            expected=f"{step['value'] * 1e3:.1f} ms +- {step['band'] * 100:.0f} %",
-            seen=f"{measured * 1e3:.1f} ms ({off * 100:+.1f} %)",
-            verdict="ok" if abs(off) <= step["band"] else "differs",
-        )
+        _beside(f"step, {what}", planned["step"], measured["step_seconds"], "s"),
+        _beside(f"memory, {what}", planned["memory"], measured["used_bytes"] / 1e9, "GB"),
     ]
+
+
+def _beside(what: str, planned: Any, measured: float, unit: str) -> Row:
+    """A measured value beside the plan's. Nine in ten should be within about 2.3 times the mean
+    error that the plan quotes."""
+    off = measured / planned["value"] - 1.0
+    return Row(
+        what=what,
+        expected=f"{planned['value']:.4g} {unit} +- {planned['band'] * 100:.0f} %",
+        seen=f"{measured:.4g} {unit} ({off * 100:+.1f} %)",
+        verdict="ok" if abs(off) <= 2.3 * planned["band"] else "differs",
+    )
 
 
 def ledger(bench: Bench) -> list[Row]:
@@ -220,7 +260,7 @@ def demo(bench: Bench) -> list[Row]:
 def checkpoint(bench: Bench) -> list[Row]:
     """What a save of a model on the GPU costs, beside torch.save."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "checkpoint_stall.py")],
+        [sys.executable, str(ROOT / "benchmarks" / "checkpoint_stall.py"), "--device", "cuda"],
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     lines = [line for line in (done.stdout or done.stderr).splitlines() if line.strip()]

@@ -9,13 +9,12 @@ from corral.catalog.precisions import Precision
 from corral.perf.adapters import adapter_memory
 from corral.perf.layout import Layout, Recompute, State, Step
 from corral.perf.memory import Memory, training_memory
+from corral.perf.software import EAGER, EAGER_LOGIT_BYTES
 from corral.plan.rows import Row
 
 RANK: Final = 8  # of LoRA where nobody says which: torchtune's recipes
-EAGER: Final = ("pytorch", "torchtune")  # libraries that fuse only where compile or Liger is said
 IN_FULL: Final = State(weight=4.0, gradient=4.0, optimizer=8.0)  # FSDP2 keeps fp32 weights
 IN_HALF: Final = State(weight=2.0, gradient=2.0, optimizer=4.0)  # weights and moments in 16 bits
-EAGER_LOGIT_BYTES: Final = 12.0  # of 16 bits, and in fp32 the copy, its softmax or its gradient
 CHUNKED_LOGIT_BYTES: Final = 0.75  # in eight chunks
 # What torchtune's page adds one by one: a row that says cumulative has all up to its own.
 RUNGS: Final = (

@@ -14,7 +14,7 @@ from corral.catalog.precisions import Precision
 from corral.perf.adapters import adapter_memory
 from corral.perf.layout import Layout, Recompute, Shard, State, Step
 from corral.perf.memory import Memory, training_memory
-from corral.perf.software import DEFAULT
+from corral.perf.software import DEFAULT, EAGER, EAGER_LOGIT_BYTES
 from corral.perf.wires import Wires
 from corral.plan.layout_words import words
 
@@ -61,13 +61,16 @@ class TrainAsk:
     @property
     def step(self) -> Step:
         kept = self.frozen_bytes or self.precision.bytes
-        return Step(
+        step = Step(
             model=self.model,
             sequence=self.sequence,
             global_batch=self.global_batch or usual_batch(self.gpus, self.sequence, self.tokens),
             precision=self.precision,
             state=replace(FROZEN, weight=kept) if self.frozen else State(),
         )
+        if self.by not in EAGER:
+            return step
+        return replace(step, fused=False, logit_bytes=EAGER_LOGIT_BYTES, vocab_multiple=1)
 
     @property
     def wires(self) -> Wires:

@@ -17,6 +17,7 @@ enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, SMALL = 7, NO_DRIVER = 9, TIMEOUT =
 typedef unsigned long long ull;
 typedef struct { unsigned gpu, memory; } Rates;
 typedef struct { ull total, free, used; } Memory;
+typedef struct { unsigned version; ull total, reserved, free, used; } MemoryV2;
 typedef struct { unsigned pid; ull memory; unsigned gpu_instance, compute_instance; } Process;
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } Pci;
 typedef union { double d; int i; unsigned ui; unsigned long ul; ull ull_; long long sll; } Value;
@@ -124,9 +125,17 @@ int nvmlDeviceGetSamples(void *device, int kind, ull since, int *type, unsigned 
     }
     return OK;
 }
+int nvmlDeviceGetMemoryInfo_v2(void *device, MemoryV2 *to) {
+    if (of(device, "old_memory", 0)) return UNSUPPORTED;
+    to->total = 85899345920ull;
+    to->reserved = 645922816ull;
+    to->used = (ull)of(device, "memory_mb", 0) * 1000000;
+    to->free = to->total - to->used - to->reserved;
+    return there(device);
+}
 int nvmlDeviceGetMemoryInfo(void *device, Memory *to) {
     to->total = 85899345920ull;
-    to->used = (ull)of(device, "memory_mb", 0) * 1000000;
+    to->used = (ull)of(device, "memory_mb", 0) * 1000000 + 645922816ull;
     to->free = to->total - to->used;
     return there(device);
 }

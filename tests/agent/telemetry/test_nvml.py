@@ -53,6 +53,14 @@ async def until(told: list[Happening], count: int) -> None:
         await asyncio.sleep(0.005)
 
 
+async def test_a_driver_before_510_counts_what_it_reserves_as_used(machine: Machine) -> None:
+    machine.say(gpu0_memory_mb=1000, gpu0_old_memory=1)
+    async with reading(machine) as (helper, _):
+        first, second = (await sample(helper)).gpus
+    assert first.memory_used_bytes == 1_000_000_000 + 645_922_816
+    assert second.memory_used_bytes == 0
+
+
 async def test_all_that_the_driver_says_is_in_the_sample(machine: Machine) -> None:
     machine.say(gpu0_use=50, gpu0_memory_use=20, gpu0_memory_mb=1000, gpu0_power_mw=650000)
     machine.say(gpu0_heat=71, gpu0_throttle=0x44, gpu0_ecc__0__0=1, gpu0_ecc__1__0=2)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from corral.api import token_digest
+from corral.boot.admit import admit_node
 from corral.domain.ids import NodeId, TokenId
 from corral.domain.people import NODE_TOKEN_SECONDS, RENEWABLE_SECONDS, Token, token_id
 from corral.store.memory import MemoryStore
@@ -116,3 +117,20 @@ def test_a_token_of_a_machine_that_joins_ends_after_a_day(head: Head) -> None:
     made = next(one for one in head.run(head.store.tokens()) if one.node == "m1")
     assert made.expires_at is not None
     assert made.expires_at - made.created_at == NODE_TOKEN_SECONDS
+
+
+def test_the_agent_of_one_attempt_takes_another_token_once_and_the_first_counts_no_more(
+    head: Head,
+) -> None:
+    part, first = NodeId("n1~j1.1"), "the-token-that-came-with-the-pod"
+    taken: list[tuple[NodeId, TokenId]] = []
+    channels = head.app.state.house.channels
+    channels.renewed = lambda node, id: taken.append((node, id))
+    head.run(admit_node(head.store, part, token_digest(first), 1.0))
+    answer = renew(head, first, FRESH)
+    assert (answer.status_code, answer.json()["expires_at"]) == (200, None)
+    assert taken == [(part, token_id(token_digest(FRESH)))]
+    for token, code in ((first, 401), (FRESH, 200)):
+        assert ask(head, token, "GET", "/v1/agents/forgotten").status_code == code
+    refused = renew(head, first, FRESH + "-of-a-rank")
+    assert refused.json()["error"]["code"] == "token_revoked"

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from corral.boot.admit import NodeTokens, admit_node
 from corral.domain.ids import AttemptNumber, JobId, NodeId, UserName
 from corral.domain.part import part_of
@@ -34,6 +36,22 @@ def test_of_a_part_that_is_forgotten_no_token_is_left() -> None:
         await tokens.forget(part("j1"))
         await tokens.forget(part("j1"))
         assert await left(store) == [part("j2")]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_token_that_a_part_has_taken_for_its_own_is_forgotten_with_it(is_known: bool) -> None:
+    async def scenario() -> None:
+        store = MemoryStore()
+        tokens = tokens_of(store)
+        if is_known:  # what there is has been read before
+            await tokens.forget(part("j0"))
+        await tokens.register(part("j1"), AB)
+        await admit_node(store, part("j1"), CD, 5.0)
+        tokens.renewed(part("j1"), token_id(CD))
+        await tokens.forget(part("j1"))
+        assert await left(store) == []
 
     asyncio.run(scenario())
 

@@ -113,11 +113,12 @@ class Agent:
             node_dir=self.node_dir,
             token=self.dialler.token,
             post=self.prepare.post,
-            use=self._use_token,
+            use=self.use_token,
             refused=self.dialler.refused,
         )
 
-    def _use_token(self, token: str) -> None:
+    def use_token(self, token: str) -> None:
+        """Show this one to the head from now on."""
         self.dialler.token = self.prepare.token = token
 
     def changed(self) -> None:

@@ -16,8 +16,9 @@ from typing import Final
 
 from corral.agent.core import Agent
 from corral.agent.daemon import agent_of, sole_agent
+from corral.agent.part_token import close_memory, exchange
 from corral.agent.processes import ENDINGS, myself
-from corral.agent.settings import load_settings, load_token
+from corral.agent.settings import TOKEN, load_settings, load_token
 from corral.agent.supervisor import Supervisor
 from corral.agent.survey import pretend_gpus
 from corral.domain.facts import AttemptKey, Phase, Seen
@@ -86,7 +87,7 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
         assert isinstance(supervisor, PartSupervisor)
         if (told := inventory_of(settings)) is not None:
             agent.look = partial(_as_told, told)
-        running = asyncio.create_task(agent.run())
+        running = asyncio.create_task(_run(agent, settings))
         leaving = asyncio.create_task(_leave_when(asked, supervisor))
         settled = asyncio.create_task(_until_settled(agent, supervisor))
         try:
@@ -98,6 +99,16 @@ async def _serve(node_dir: Path, settings: NodeSettings, token: str) -> None:
                 task.cancel()
             await asyncio.gather(running, leaving, settled, return_exceptions=True)
     log.info("the part on node %s is over", node_of(settings.node))
+
+
+async def _run(agent: Agent, settings: NodeSettings) -> None:
+    """Run the agent. Where nothing hides the part's folder from its ranks, take another token
+    first, so that the one in the folder is of no use to them."""
+    if settings.isolation == "none":
+        close_memory()
+        await exchange(agent.prepare.post, agent.use_token)
+        (agent.node_dir / TOKEN).unlink(missing_ok=True)
+    await agent.run()
 
 
 def inventory_of(settings: NodeSettings) -> Inventory | None:

@@ -17,7 +17,7 @@ from corral.api.words import word_frame
 from corral.control import Control
 from corral.domain.errors import Trouble
 from corral.domain.facts import NodeFacts
-from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
+from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId, TokenId
 from corral.domain.part import is_part, part_of
 from corral.domain.wanted import Wanted
 from corral.ports.log import Log
@@ -73,7 +73,8 @@ class Channels:
 
     `push` may be called from the head's loop at any moment: the word goes out at once, and words
     that a slow agent has not been sent yet are replaced by the newest. `amend` lets the engine add
-    to a node's word what it alone knows.
+    to a node's word what it alone knows. `renewed` is called with each token that an agent has
+    taken in place of its own.
     """
 
     def __init__(self) -> None:
@@ -81,6 +82,7 @@ class Channels:
         self._newest: dict[NodeId, Wanted] = {}
         self.lender: Lender | None = None
         self.amend: Callable[[NodeFacts], NodeFacts] = lambda word: word
+        self.renewed: Callable[[NodeId, TokenId], None] = lambda node, token: None
         self.heads: tuple[str, ...] = ()  # of several, where each serves; the one that leads first
         self.taking = Taking()
 

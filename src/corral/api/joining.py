@@ -144,25 +144,28 @@ async def remove(
 @router.post(wire.RENEW)
 async def renew(body: wire.TokenRenew, house: Within, caller: Asker) -> wire.TokenRenewed:
     """Replace the node's token by one that it has made, whose hash it sends. A token that ended
-    less than 30 days ago is taken for this alone."""
-    if is_part(NodeId(_own(caller))) or not _renews(house):
+    less than 30 days ago is taken for this alone. The agent of one attempt does so once: its first
+    token counts no more, and the fresh one lasts as long as the attempt."""
+    if not _renews(house):
         raise Unsupported("the token of this node is renewed by the engine that lends it")
+    node = NodeId(_own(caller))
     store, now = house.control.store, house.control.clock.wall()
+    ends = None if is_part(node) else now + NODE_TOKEN_SECONDS
     made = Token(
         id=token_id(body.sha256),
         sha256=body.sha256,
         user=caller.name,
         role=Role.NODE,
-        node=caller.node,
+        node=node,
         created_at=now,
-        expires_at=now + NODE_TOKEN_SECONDS,
+        expires_at=ends,
     )
-    entry = caller.entry(now, on=made.id, detail=f"node {caller.node}")
+    entry = caller.entry(now, on=made.id, detail=f"node {node}")
     earlier = await store.renew_token(caller.token, made, at=now, entry=entry)
     if earlier is None:
         raise TokenRevoked(f"the token {caller.token} was revoked", hint=ANOTHER_NODE)
-    ends = now + NODE_TOKEN_SECONDS
-    return wire.TokenRenewed(expires_at=ends, earlier_until=earlier.expires_at or ends)
+    house.channels.renewed(node, made.id)
+    return wire.TokenRenewed(expires_at=ends, earlier_until=earlier.expires_at or now)
 
 
 def _renews(house: House) -> bool:

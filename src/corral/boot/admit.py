@@ -58,6 +58,11 @@ class NodeTokens:
         if self._known is not None:
             self._known.setdefault(node, set()).add(token_id(sha256))
 
+    def renewed(self, node: NodeId, id: TokenId) -> None:
+        """Note the token that an agent has taken in place of its own: it is forgotten with it."""
+        if self._known is not None:
+            self._known.setdefault(node, set()).add(id)
+
     async def forget(self, node: NodeId) -> None:
         """Keep none of its tokens: it is let in no more. Raises: StoreTrouble."""
         if self._known is None:

@@ -300,6 +300,7 @@ def turns_of(
 ) -> tuple[Turns, LivingEngine | None]:
     """The head's turns at leading, and the engine of this machine's nodes."""
     channels, tokens = Channels(), NodeTokens(store, clock.wall, settings.node_token_seconds)
+    channels.renewed = tokens.renewed
     turns: Turns
 
     def engine() -> LivingEngine:

@@ -6,6 +6,7 @@ from typing import Final
 
 from corral.domain.errors import Conflict, TokenRevoked
 from corral.domain.ids import TokenId, UserName, job_id
+from corral.domain.part import is_part
 from corral.domain.people import (
     ANOTHER_NODE,
     NODE_TOKEN_SECONDS,
@@ -120,8 +121,8 @@ def renewed(
 ) -> tuple[Token, list[TokenId]] | None:
     """Replace a token of a node, or of a cluster's directory, by `made`.
 
-    Returns: the earlier token, which now ends as well, and the tokens of the node that are to be
-        forgotten; None when there is nothing to renew.
+    Returns: the earlier token, which now ends as well, a part's at once, and the tokens of the node
+        that are to be forgotten; None when there is nothing to renew.
     Raises: TokenRevoked when a later token of the node has been used already: then this one was
         copied.
     """
@@ -136,9 +137,11 @@ def renewed(
             f"the token {id} of {before.user} was replaced by a later one, which is in use",
             hint=f"if this is the machine that it is for, its token was copied: {ANOTHER_NODE}",
         )
+    forgotten = [one.id for one in siblings]
+    if before.node is not None and is_part(before.node):  # its ranks may have read it
+        return replace(before, revoked_at=at), forgotten
     ends = at + NODE_TOKEN_SECONDS
-    earlier = replace(before, expires_at=min(before.expires_at or ends, ends))
-    return earlier, [one.id for one in siblings]
+    return replace(before, expires_at=min(before.expires_at or ends, ends)), forgotten
 
 
 def check_name_free(tokens: Iterable[Token], made: Token) -> None:

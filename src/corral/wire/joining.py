@@ -89,9 +89,10 @@ class TokenRenew(BaseModel):
 
 
 class TokenRenewed(Answer):
-    """The token counts from now on; the one that was shown still counts until `earlier_until`."""
+    """The token counts from now on; the one that was shown still counts until `earlier_until`.
+    `expires_at`: null for one that lasts as long as its attempt."""
 
-    expires_at: float
+    expires_at: float | None
     earlier_until: float
 
 

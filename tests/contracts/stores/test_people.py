@@ -338,6 +338,22 @@ def test_a_node_token_is_replaced_in_one_step_and_older_ones_are_forgotten(place
     place.run(scenario)
 
 
+def test_a_token_of_a_part_counts_no_more_once_it_is_replaced(place: Place) -> None:
+    async def scenario(store: Store) -> None:
+        part = "w1~j1.1"
+        first, unused = of_node(AB, part), of_node("0f" * 32, part)
+        second = replace(of_node(CD, part), created_at=5.0, expires_at=None)
+        for one in (first, unused):  # a second one, where the first try was not taken
+            await store.add_token(one, entry=entry("token.create"))
+        before = await store.renew_token(first.id, second, at=5.0, entry=entry("token.renew"))
+        assert before == replace(first, revoked_at=5.0)
+        assert {one.id for one in await store.tokens()} == {first.id, second.id}
+        third = replace(of_node("ef" * 32, part), created_at=7.0)
+        assert await store.renew_token(first.id, third, at=7.0, entry=entry("no")) is None
+
+    place.run(scenario)
+
+
 def test_two_who_spend_the_last_use_at_once_are_told_apart(place: Place) -> None:
     async def scenario(store: Store) -> None:
         join = join_token(uses_left=2)

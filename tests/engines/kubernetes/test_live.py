@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 import yaml
 
@@ -83,6 +84,33 @@ def test_a_pod_has_no_root_and_gains_no_privilege(ours: Team) -> None:
     status = dict(zip(said[2:-1:2], said[3:-1:2], strict=True))
     assert int(status["CapEff:"], 16) == int(status["CapBnd:"], 16) == 0
     assert status["NoNewPrivs:"] == "1"
+    ours.until_nothing_is_left()
+
+
+CURIOUS = """
+for file in /corral/part/token /tmp/*/token; do [ -r "$file" ] && echo "token `cat $file`"; done
+for name in environ mem maps; do : 2>/dev/null < /proc/1/$name && echo "open $name"; done
+ls /proc/1/fd 2>/dev/null >&2 && echo "open fd"
+tr '\\0' '\\n' < /proc/self/environ | grep -i token
+echo looked
+"""
+
+
+def test_no_token_that_a_rank_can_reach_says_anything_to_the_head(ours: Team) -> None:
+    flag = ours.claim("shared") / "looked"
+    id = ours.house.submit("curious", f"{CURIOUS}{wait_in_shell(flag)}")
+    until(lambda: "looked" in ours.house.ok("logs", id))
+    said = [line.split() for line in ours.house.ok("logs", id).splitlines()]
+    assert [words for words in said if words[0] != "token"] == [["looked"]]
+    found = {token for _, token in (words for words in said if words[0] == "token")}
+    assert len(found) == 1
+    url = json.loads(ours.house.place.head_json.read_text())["url"]
+    for token in found:
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx2.get(f"{url}/v1/agents/forgotten?jobs={id}", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "token_revoked")
+    flag.touch()
+    assert ours.house.until_over(id).state == "DONE"
     ours.until_nothing_is_left()
 
 

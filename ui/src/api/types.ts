@@ -1226,7 +1226,7 @@ export interface TokenRenew {
 
 export interface TokenRenewed {
   earlier_until: number;
-  expires_at: number;
+  expires_at: number | null;
 }
 
 export interface Tokens {

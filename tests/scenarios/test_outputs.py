@@ -1,7 +1,9 @@
 """What jobs write into their work folders is kept, listed and fetched."""
 
+import asyncio
 import http.client
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +105,48 @@ def test_an_agent_that_was_killed_finds_kept_files_again(here: House, tmp_path: 
 
     until(fetched, "the next agent sends it")
     assert (tmp_path / "file").read_text() == "kept\n"
+
+
+def test_the_client_for_asyncio_fetches_the_same(here: House, tmp_path: Path) -> None:
+    id = here.submit("both", "mkdir out; echo kept > out/file; truncate -s 4G big")
+    here.until_over(id)
+
+    async def fetched() -> None:
+        async with corral.AsyncClient(dir=here.root) as client:
+            done = await client.fetch(id, "out", tmp_path / "copy")
+            assert (done.files, done.bytes) == (1, 5)
+            with pytest.raises(Refusal, match="there is no none"):
+                await client.fetch(id, "none", tmp_path)
+            endless = asyncio.ensure_future(client.fetch(id, "big", tmp_path))
+            while not (tmp_path / ".big.part").exists():
+                await asyncio.sleep(0.01)
+            endless.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await endless
+
+    asyncio.run(fetched())
+    assert (tmp_path / "copy" / "file").read_text() == "kept\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"], "no part of a file is left"
+
+
+def test_what_a_silent_node_keeps_is_said_not_to_be_known(here: House) -> None:
+    """All else of the job is shown, and a node that is known to be silent is not asked."""
+    id = here.submit("quiet", "echo kept > file", constraints={"node": "n1"})
+    here.until_over(id)
+    until(lambda: kept(here, id), "it is settled")
+    agent = here.agent("n1")
+    agent.signal(signal.SIGSTOP)
+    try:
+        shown = here.ok("show", id).splitlines()
+        assert shown[0].split() == ["job", "quiet", f"({id})"]
+        assert shown[-1].startswith("outputs  what is kept on n1 is not known (node n1 does not")
+        assert shown[-1].endswith(f"; try later: corral outputs {id}")
+        with here.client() as client:
+            until(lambda: client.node("n1").liveness == "silent", "it is silent")
+            assert client.outputs(id).nodes[0].trouble == "node n1 is silent and does not answer"
+    finally:
+        agent.signal(signal.SIGCONT)
+    until(lambda: "1 file" in here.ok("show", id), "it answers again")
 
 
 def test_transfers_are_bounded_and_end_with_their_reader(here: House) -> None:

@@ -16,6 +16,7 @@ from corral.control import Control
 from corral.domain.errors import Conflict, Refusal, Trouble
 from corral.domain.facts import AttemptKey
 from corral.domain.ids import NodeId, UserName
+from corral.domain.node import Liveness
 from corral.domain.outputs import Listing
 from corral.wire.channel import FilesNow
 from corral.wire.outputs import DATA, END, decode_end, decode_listing
@@ -67,10 +68,15 @@ class OutputDesk:
         self._control = control
         self._transfers: Counter[UserName] = Counter()
 
-    async def listing(self, node: NodeId, key: AttemptKey) -> Listing:
-        """Return what the attempt wrote on the node. Raises: Conflict, OutputAbsent, CutShort."""
+    async def listing(
+        self, node: NodeId, key: AttemptKey, seconds: float = LIST_SECONDS
+    ) -> Listing:
+        """Return what the attempt wrote on the node.
+
+        Raises: Conflict, OutputAbsent, CutShort; TimeoutError after so many seconds.
+        """
         found = bytearray()
-        async with asyncio.timeout(LIST_SECONDS):
+        async with asyncio.timeout(seconds):
             async for piece in self._pieces(node, key, None):
                 found += piece
                 if len(found) > MOST_LISTING_BYTES:
@@ -103,6 +109,12 @@ class OutputDesk:
     async def _pieces(
         self, node: NodeId, key: AttemptKey, path: str | None
     ) -> AsyncGenerator[bytes, None]:
+        known = self._control.world.nodes.get(node)
+        if known is not None and known.liveness is not Liveness.ALIVE:
+            raise Conflict(
+                f"node {node} is {known.liveness} and does not answer",
+                hint=f"run: corral node show {node}",
+            )
         id = self._control.clock.fresh_id()
         with self._sessions.opened(id, node, key) as session:
             wish = FilesNow(session=id, job=key[0], attempt=key[1], path=path)

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from corral.api.house import House
 from corral.api.jobs import Asker, Within
 from corral.api.names import find_job
-from corral.api.output_desk import CutShort, OutputAbsent, Transfer
+from corral.api.output_desk import LIST_SECONDS, CutShort, OutputAbsent, Transfer
 from corral.domain.attempt import Attempt
 from corral.domain.errors import Conflict, NotFound
 from corral.domain.ids import NodeId
@@ -28,8 +28,15 @@ Number = Annotated[int | None, Query(ge=1, le=10**6)]
 
 
 @router.get("/v1/jobs/{job}/outputs")
-async def outputs(job: str, house: Within, caller: Asker, attempt: Number = None) -> Outputs:
-    """What the newest attempt (or the one asked for) wrote into its work folders, by node."""
+async def outputs(
+    job: str,
+    house: Within,
+    caller: Asker,
+    attempt: Number = None,
+    wait: Annotated[float, Query(gt=0, le=LIST_SECONDS)] = LIST_SECONDS,
+) -> Outputs:
+    """What the newest attempt (or the one asked for) wrote into its work folders, by node. A node
+    that does not answer within `wait` seconds has a trouble in place of files."""
     found = await find_job(house.control, job, caller)
     caller.check_job(found, f"the outputs of {found.spec.name}")
     tried = await _attempt(house, found, attempt)
@@ -41,16 +48,18 @@ async def outputs(job: str, house: Within, caller: Asker, attempt: Number = None
         name=found.spec.name,
         attempt=tried.number,
         kept_until=None if ended is None else house.settings.work.until(ended),
-        nodes=await asyncio.gather(*(_of_node(house, found, tried, node) for node in nodes)),
+        nodes=await asyncio.gather(*(_of_node(house, found, tried, node, wait) for node in nodes)),
     )
 
 
-async def _of_node(house: House, job: Job, attempt: Attempt, node: NodeId) -> NodeOutputs:
+async def _of_node(
+    house: House, job: Job, attempt: Attempt, node: NodeId, wait: float
+) -> NodeOutputs:
     ranks = ranks_on(job.spec, attempt, node)
     if house.channels.lender is not None and attempt.ended_at is not None:
         return NodeOutputs(node=node, ranks=list(ranks), is_kept=False, trouble=LENT)
     try:
-        listing = await house.outputs.listing(node, (job.id, attempt.number))
+        listing = await house.outputs.listing(node, (job.id, attempt.number), wait)
     except OutputAbsent:
         return NodeOutputs(node=node, ranks=list(ranks), is_kept=False)
     except (Conflict, CutShort) as trouble:

@@ -42,19 +42,25 @@ def show(job: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fro
     """
     with common.client() as client:
         found = arrays.found(client, job, client.job)
-        written = outputs_text(client, found)
-    if isinstance(found, list):
-        arrays.show_array(found, SystemClock().wall(), common)
-        return
-    if common.json:
-        print_json(found)
-        return
-    show_pairs([*_about(found), ("outputs", written)])
-    _show_attempts(found.attempts, SystemClock().wall())
-    _show_receipts(found.receipts)
-    if found.checkpoints:
+        if isinstance(found, list):
+            arrays.show_array(found, SystemClock().wall(), common)
+        elif common.json:
+            print_json(found)
+        else:
+            _show_one(found)
+            # Last, since it asks the nodes: what the head knows is on the screen already.
+            if written := outputs_text(client, found):
+                say()
+                show_pairs([("outputs", written)])
+
+
+def _show_one(job: "api.JobDetail") -> None:
+    show_pairs(_about(job))
+    _show_attempts(job.attempts, SystemClock().wall())
+    _show_receipts(job.receipts)
+    if job.checkpoints:
         say()
-        show_checkpoints([("", save) for save in found.checkpoints])
+        show_checkpoints([("", save) for save in job.checkpoints])
 
 
 def _about(job: "api.JobDetail") -> "list[tuple[str, str | Text | None]]":

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from corral.wire.output_answers import NodeOutputs, Outputs
 
 
+SHOW_SECONDS = 1.5  # that a node may take to answer where all else is shown already
+
+
 def cp(
     source: str,
     to: Path,
@@ -118,18 +121,30 @@ def note_outputs(client: "Client", job: str) -> None:
         note(text)
 
 
-def outputs_text(client: "Client", job: "api.JobDetail | list[api.Job]") -> str:
+def outputs_text(client: "Client", job: "api.JobDetail") -> str:
     """Return the summary of the outputs of one job that ran and is over; "" for others."""
-    if isinstance(job, list) or job.attempt == 0 or not job.is_over:
+    if job.attempt == 0 or not job.is_over:
         return ""
-    return _text(client, job.id)
+    return _text(client, job.id, SHOW_SECONDS)
 
 
-def _text(client: "Client", job: str) -> str:
-    """Return "" where there are no outputs, or none are known."""
+def _text(client: "Client", job: str, wait: float | None = None) -> str:
+    """Return "" where there are no outputs, or they are another's."""
     try:
-        found = client.outputs(job)
+        found = client.outputs(job, wait=wait)
     except CorralError:
         return ""
-    lost = (node.trouble for node in found.nodes if not node.is_kept)
-    return summary(found) or next(lost, "")
+    lost = (node.trouble for node in found.nodes if node.trouble and not node.is_kept)
+    return "; ".join(filter(None, (summary(found) or next(lost, ""), unknown_text(found))))
+
+
+def unknown_text(found: "Outputs") -> str:
+    """Return which nodes did not say what they keep; "" where all did."""
+    mute = [node for node in found.nodes if node.trouble and node.is_kept]
+    if not mute:
+        return ""
+    names = ", ".join(node.node for node in mute)
+    return (
+        f"what is kept on {names} is not known ({mute[0].trouble}); "
+        f"try later: corral outputs {quote(found.job)}"
+    )

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from corral.client import calls
+from corral.client.async_output_calls import AsyncOutputs
 from corral.client.calls import Call, Stream
 from corral.client.check_calls import AsyncChecks
 from corral.client.job_change_calls import AsyncJobChanges
 from corral.client.node_calls import AsyncNodes
-from corral.client.output_calls import AsyncOutputs
 from corral.client.people_calls import AsyncPeople
 from corral.client.proving import async_http_client, was_refused
 from corral.client.request import (

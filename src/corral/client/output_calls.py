@@ -1,4 +1,4 @@
-"""Calls about outputs, files that jobs wrote into their work folders; and clients' methods."""
+"""Calls about outputs, files that jobs wrote into their work folders; and methods of `Client`."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -28,18 +28,27 @@ class CutShort(Trouble):
     code = "cut_short"
 
 
-def outputs(job: str, attempt: int | None) -> "Call[output_answers.Outputs]":
+def outputs(job: str, attempt: int | None, wait: float | None) -> "Call[output_answers.Outputs]":
+    asked = {"attempt": attempt, "wait": None if wait is None else f"{wait:g}"}
     return Call(
         method="GET",
         path=f"/v1/jobs/{quote(job, safe='')}/outputs",
-        query={} if attempt is None else {"attempt": attempt},
+        query={name: value for name, value in asked.items() if value is not None},
         read=read_as("output_answers.Outputs"),
     )
 
 
-def _query(path: str, attempt: int | None, node: str | None, rank: int | None) -> dict[str, Any]:
+def query_of(path: str, attempt: int | None, node: str | None, rank: int | None) -> dict[str, Any]:
     asked = {"path": path, "attempt": attempt, "node": node, "rank": rank}
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def address_of(job: str) -> str:
+    return f"/v1/jobs/{quote(job, safe='')}/files"
+
+
+def cut_short(job: str, path: str, error: Exception) -> CutShort:
+    return CutShort(f"{job}:{path} was cut short: {error}", hint="run the same command again")
 
 
 class SyncOutputs:
@@ -53,9 +62,15 @@ class SyncOutputs:
     def _client(self, target: "Target") -> "httpx2.Client":
         raise NotImplementedError
 
-    def outputs(self, job: str, *, attempt: int | None = None) -> "output_answers.Outputs":
-        """Return what the newest attempt, or the one asked for, wrote into its work folders."""
-        return self._call(outputs(job, attempt))
+    def outputs(
+        self, job: str, *, attempt: int | None = None, wait: float | None = None
+    ) -> "output_answers.Outputs":
+        """Return what the newest attempt, or the one asked for, wrote into its work folders.
+
+        Args:
+            wait: Seconds for which a node may take to answer, at most 5.
+        """
+        return self._call(outputs(job, attempt, wait))
 
     def fetch(
         self,
@@ -72,17 +87,14 @@ class SyncOutputs:
         A file goes to `to`, or into it where that is a folder; a folder as `cp -r` does it.
         Raises: Refusal, Trouble; CutShort when the transfer ends early.
         """
-        address = f"/v1/jobs/{quote(job, safe='')}/files"
-        with ExitStack() as stack:
-            answer = self._begun(stack, address, _query(path, attempt, node, rank))
-            import httpx2
+        import httpx2
 
+        with ExitStack() as stack:
+            answer = self._begun(stack, address_of(job), query_of(path, attempt, node, rank))
             try:
                 return write_outputs(answer.iter_raw(), path, Path(to))
             except httpx2.TransportError as error:
-                raise CutShort(
-                    f"{job}:{path} was cut short: {error}", hint="run the same command again"
-                ) from None
+                raise cut_short(job, path, error) from None
 
     def _begun(self, stack: ExitStack, path: str, query: Mapping[str, Any]) -> "httpx2.Response":
         """Return the answer whose body has begun, of the head that answers."""
@@ -105,13 +117,3 @@ class SyncOutputs:
                 raise self._where.refusal(answer.status_code, answer.read())
             return answer
         raise AssertionError("the last try answers or raises")
-
-
-class AsyncOutputs:
-    """What `AsyncClient` can do about outputs. Files are fetched by `Client`."""
-
-    async def _call(self, call: Call[T]) -> T:
-        raise NotImplementedError
-
-    async def outputs(self, job: str, *, attempt: int | None = None) -> "output_answers.Outputs":
-        return await self._call(outputs(job, attempt))

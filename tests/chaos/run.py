@@ -1,0 +1,184 @@
+"""Chaos: a real cluster under random faults, and a check of what it acknowledged and recorded.
+
+Run: .venv/bin/python -m tests.chaos.run [--seeds 1,2,3] [--minutes 10] [--pause 1.0]
+    [--folder DIR] [--write FILE.md]
+
+The folder keeps of each run `seed-N.json` (tests/chaos/history.py) and, in `seed-N-kept`, the
+logs of its head and agents. `python -m tests.chaos.check FILE` checks one again.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import corral
+from corral.domain.errors import CorralError
+from tests.chaos import report
+from tests.chaos.checker import Violation, violations
+from tests.chaos.clients import Submitter, Watcher, all_jobs
+from tests.chaos.cluster import Cluster
+from tests.chaos.faults import NODES, injections
+from tests.chaos.gather import check_store, read_evidence, read_jobs
+from tests.chaos.history import Backup, History
+from tests.chaos.injector import Injector
+from tests.chaos.workload import Place, submissions
+
+UP: Final = ("--nodes", "3", "--gpus", "2", "--pretend", "--reboot", "4")
+SETTLE_SECONDS: Final = 420.0  # a retry delay is 60 s at most, and several may follow each other
+PROGRAM: Final = Path(__file__).with_name("rank.py")
+
+
+def prepared(cluster: Cluster) -> Place:
+    """Folders of evidence and saves, and the program of the ranks beside them."""
+    shared = cluster.root / "shared"
+    for name in ("evidence", "saves"):
+        (shared / name).mkdir(parents=True)
+    shutil.copy(PROGRAM, shared / "rank.py")
+    return Place(
+        python=sys.executable,
+        program=str(shared / "rank.py"),
+        evidence=str(shared / "evidence"),
+        saves=str(shared / "saves"),
+    )
+
+
+def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> History:
+    """One run: faults for so many minutes, peace until every job is over, down, and the record."""
+    cluster = Cluster(folder)
+    try:
+        notes = [f"no small disks: {why}"] if (why := cluster.make_disks()) else []
+        place = prepared(cluster)
+        first = cluster.corral("up", *UP)
+        if first.returncode:
+            raise SystemExit(f"the cluster does not start: {first.stderr}")
+        submitter = Submitter(cluster.root, submissions(seed, place), pause_seconds)
+        watcher, injector = Watcher(cluster.root), Injector(cluster, folder)
+        submitter.start()
+        watcher.start()
+        injector.run(injections(seed), minutes * 60.0)
+        settle(cluster)
+        submitter.end()
+        notes += until_all_over(cluster)
+        time.sleep(3.0)  # the watcher sees the last ends
+        watcher.end()
+        return record(cluster, place, seed, minutes * 60.0, notes, submitter, watcher, injector)
+    finally:
+        cluster.thaw()
+        cluster.keep_logs(folder.with_name(f"{folder.name}-kept"))
+        cluster.remove()
+
+
+def settle(cluster: Cluster) -> None:
+    """Mend everything as an operator would: nothing frozen, no disk full, a head, clear nodes."""
+    cluster.thaw()
+    for node in NODES:
+        cluster.empty(node)
+    cluster.up()
+    with corral.Client(dir=cluster.root) as client:
+        for node in NODES:
+            client.clear_node(node)
+            client.uncordon(node)
+
+
+def until_all_over(cluster: Cluster) -> list[str]:
+    """Wait for the end of every job. Return a note where some are not over in time."""
+    give_up_at = time.monotonic() + SETTLE_SECONDS
+    waits: list[str] = []
+    with corral.Client(dir=cluster.root) as client:
+        while time.monotonic() < give_up_at:
+            try:
+                waits = [job.id for job in all_jobs(client) if not job.is_over]
+            except CorralError:
+                waits = ["(the head does not answer)"]
+            if not waits:
+                return []
+            time.sleep(2.0)
+    return [f"not over {SETTLE_SECONDS:g} s after the last fault: {' '.join(waits)}"]
+
+
+def record(
+    cluster: Cluster,
+    place: Place,
+    seed: int,
+    seconds: float,
+    notes: list[str],
+    submitter: Submitter,
+    watcher: Watcher,
+    injector: Injector,
+) -> History:
+    """Read everything, and bring the cluster down while a few jobs run."""
+    jobs = read_jobs(cluster.root)
+    with corral.Client(dir=cluster.root) as client:
+        for number in range(3):
+            client.submit({"name": f"last-{number}", "run": "sleep 300", "grace": "1s"})
+    time.sleep(1.0)
+    cluster.corral("down", "--jobs", "stop", "-y")
+    time.sleep(0.5)
+    left = tuple(str(pid) for pid in cluster.house.processes())
+    evidence, wrong = read_evidence(Path(place.evidence))
+    integrity, _ = check_store(cluster.root / "corral.db")
+    mounts = (*cluster.mounts(), *(cluster.drop_disks() if not left else ()))
+    return History(
+        seed=seed,
+        seconds=seconds,
+        plans=tuple(submitter.plans),
+        acknowledged=tuple(submitter.acknowledged),
+        cancelled=tuple(submitter.cancelled),
+        faults=tuple(injector.faults),
+        sightings=tuple(watcher.sightings),
+        evidence=evidence,
+        jobs=jobs,
+        backups=tuple(restored(cluster, began, file) for began, file in injector.backups),
+        integrity=integrity,
+        left_processes=left,
+        left_mounts=mounts,
+        failed_commands=tuple(cluster.failed),
+        notes=(*notes, *injector.errors, *wrong, *(f"refused: {o}" for o in submitter.refused)),
+        counts={**injector.missed, "unanswered tries": submitter.unanswered},
+    )
+
+
+def restored(cluster: Cluster, began: float, file: Path) -> Backup:
+    """Restore a backup into a folder of its own, start it, and stop it again."""
+    root = file.with_suffix(".restored")
+    steps = (("restore", str(file)), ("up",), ("down", "--jobs", "stop", "-y"))
+    for words in steps:
+        done = cluster.corral(*words, root=root)
+        if done.returncode:
+            return Backup(begun=began, jobs=(), integrity=f"{words[0]}: {done.stderr.strip()}")
+    integrity, jobs = check_store(root / "corral.db")
+    return Backup(begun=began, jobs=jobs, integrity=integrity)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds between submissions")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--write", type=Path)
+    asked = parser.parse_args()
+    folder = asked.folder or Path(tempfile.mkdtemp(prefix="corral-chaos-"))
+    found: list[tuple[History, list[Violation], float]] = []
+    for seed in (int(one) for one in asked.seeds.split(",")):
+        place = folder / f"seed-{seed}"
+        place.mkdir(parents=True)
+        history = run_seed(seed, asked.minutes, asked.pause, place)
+        (folder / f"seed-{seed}.json").write_bytes(msgspec.json.encode(history))
+        found.append((history, violations(history), os.getloadavg()[1]))
+        print(report.of_seed(*found[-1]), flush=True)
+    if asked.write is not None:
+        asked.write.write_text(report.page(found))
+    print(f"records: {folder}")
+    return 1 if any(wrong for _, wrong, _ in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,7 +5,7 @@ export TORCH ?= torch==2.13.0
 # Tests wait for processes most of their time: more of them than cores run side by side.
 WORKERS ?= 4
 
-.PHONY: setup demo test check soak bench bench-sched gpu docs engines docs-check sim validate lock lock-check news ui clean
+.PHONY: setup demo test check soak chaos bench bench-sched gpu docs engines docs-check sim validate lock lock-check news ui clean
 
 # By hash; the build of PyTorch is the machine's choice, and Corral itself is this tree.
 $(VENV)/.demo: pyproject.toml deploy/setup.py deploy/requirements-build.txt
@@ -35,6 +35,10 @@ check: setup
 soak: setup
 	$(BIN)/pytest tests -n 2 --dist loadgroup -m soak --timeout 5400 -rP
 	$(BIN)/pytest tests -n 2 --dist loadgroup -m "hypothesis and not soak" --hypothesis-profile search
+
+# Random faults against a real cluster; as root, nodes' disks are filled as well.
+chaos: setup
+	$(BIN)/python -m tests.chaos.run --seeds $(if $(SEEDS),$(SEEDS),1,2,3) --minutes $(or $(MINUTES),10)
 
 sim: setup
 	$(BIN)/python -m corral.simulate --seeds $(or $(SEEDS),500)

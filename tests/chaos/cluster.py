@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from corral.engines.local.processes import Process
-from tests.chaos.faults import NODES
+from tests.chaos.faults import HEAD, NODES
 from tests.chaos.history import Command
 from tests.scenarios.house import CORRAL, House
 
-DISK_BYTES: Final = 192 * 1024 * 1024
+DISK_BYTES: Final = {HEAD: 2 * 1024**3, **{node: 192 * 1024**2 for node in NODES}}
 COMMAND_SECONDS: Final = 200.0
 FILLER: Final = ".chaos-fills"
 
@@ -33,7 +33,8 @@ class RankProcess:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster of three nodes in `folder`/c. `has_small_disks`: each on a file system of its own.
+    """A cluster of three nodes in `folder`/c. `has_small_disks`: each of them, and the head, is on
+    a file system of its own.
 
     Commands may come from several threads.
     """
@@ -50,6 +51,11 @@ class Cluster:
     @property
     def house(self) -> House:
         return House(self.root)
+
+    @property
+    def ranks_dir(self) -> Path:
+        """A folder that every node sees, and that no full disk touches."""
+        return self.folder / "ranks"
 
     def node_dir(self, node: str) -> Path:
         return self.root / "nodes" / node
@@ -141,13 +147,19 @@ class Cluster:
 
     # -- disks -----------------------------------------------------------------------------------
 
+    def folder_of(self, target: str) -> Path:
+        """The folder whose file system is the disk of the node, or of the head."""
+        return self.root if target == HEAD else self.node_dir(target)
+
     def make_disks(self) -> str:
-        """Mount a small file system as each node's folder. Return why there is none, else ""."""
-        for node in NODES:
-            image, place = self.folder / f"{node}.img", self.node_dir(node)
-            place.mkdir(parents=True, mode=0o700, exist_ok=True)
+        """Mount a small file system for the head, and one for each node. Return why there is none,
+        else ""."""
+        self.root.mkdir()
+        for target, size in DISK_BYTES.items():
+            image, place = self.folder / f"{target}.img", self.folder_of(target)
+            place.mkdir(parents=True, exist_ok=True)
             with image.open("wb") as file:
-                file.truncate(DISK_BYTES)
+                file.truncate(size)
             make = ["mkfs.ext4", "-q", "-F", "-m", "0", str(image)]
             for words in (make, ["mount", str(image), str(place)]):
                 try:
@@ -156,40 +168,39 @@ class Cluster:
                     self.drop_disks()
                     return f"{words[0]}: {getattr(error, 'stderr', '') or error}".strip()
             (place / "lost+found").rmdir()
-        self.root.chmod(0o700)
+            place.chmod(0o700)
         self.has_small_disks = True
         return ""
 
-    def fill(self, node: str) -> None:
-        """Write to the node's disk until it is full."""
-        with (self.node_dir(node) / FILLER).open("ab", buffering=0) as file, suppress(OSError):
+    def fill(self, target: str) -> None:
+        """Write to the disk of the node, or of the head, until it is full."""
+        with (self.folder_of(target) / FILLER).open("ab", buffering=0) as file:
             for size in (1024 * 1024, 4096, 512):
                 with suppress(OSError):
                     while True:
                         file.write(b"\0" * size)
 
-    def empty(self, node: str) -> None:
-        (self.node_dir(node) / FILLER).unlink(missing_ok=True)
+    def empty(self, target: str) -> None:
+        (self.folder_of(target) / FILLER).unlink(missing_ok=True)
 
     def drop_disks(self) -> list[str]:
         """Unmount them. Return what could not be."""
         left = []
-        for node in NODES:
-            if os.path.ismount(self.node_dir(node)):
-                done = subprocess.run(
-                    ["umount", self.node_dir(node)], capture_output=True, text=True
-                )
+        for target in reversed(DISK_BYTES):
+            place = self.folder_of(target)
+            if os.path.ismount(place):
+                done = subprocess.run(["umount", str(place)], capture_output=True, text=True)
                 if done.returncode:
                     left.append(done.stderr.strip())
-                    subprocess.run(["umount", "-l", self.node_dir(node)], capture_output=True)
+                    subprocess.run(["umount", "-l", str(place)], capture_output=True)
         self.has_small_disks = False
         return left
 
     def mounts(self) -> list[str]:
-        """Mount points below the cluster's folder, but for the disks of its nodes."""
+        """Mount points below the run's folder, but for the disks made here."""
         lines = Path("/proc/self/mountinfo").read_text().splitlines()
         points = [line.split(" ")[4] for line in lines]
-        own = {str(self.node_dir(node)) for node in NODES}
+        own = {str(self.folder_of(target)) for target in DISK_BYTES}
         return [one for one in points if one.startswith(str(self.folder)) and one not in own]
 
     def keep_logs(self, into: Path) -> None:
@@ -199,7 +210,7 @@ class Cluster:
             for file in self.root.glob(pattern):
                 name = str(file.relative_to(self.root)).replace("/", "-")
                 shutil.copy(file, into / name)
-        shutil.copytree(self.root / "shared" / "evidence", into / "evidence", dirs_exist_ok=True)
+        shutil.copytree(self.ranks_dir / "evidence", into / "evidence", dirs_exist_ok=True)
 
     def remove(self) -> None:
         """End what is left of it, and remove its folder."""

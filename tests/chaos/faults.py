@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+HEAD: Final = "head"
 NODES: Final = ("n1", "n2", "n3")
-QUIET_SECONDS: Final = (3.0, 11.0)  # between the beginnings of two faults
+QUIET_SECONDS: Final = (2.0, 8.0)  # between the beginnings of two faults
+AT_ONCE_SECONDS: Final = (0.0, 0.5)  # the same, of two that hit together
+AT_ONCE: Final = 0.25  # share of faults that come together with the one before
 FREEZE_SECONDS: Final = (1.0, 30.0)
 FULL_SECONDS: Final = (20.0, 60.0)
+HEAD_FULL_SECONDS: Final = (5.0, 20.0)  # nothing is acknowledged meanwhile
 DOWN_SECONDS: Final = (0.0, 5.0)  # until somebody starts a killed head again
 WEIGHTS: Final = {
     "kill head": 3,
@@ -26,6 +30,7 @@ WEIGHTS: Final = {
     "freeze rank": 2,
     "freeze node": 2,
     "full disk": 2,
+    "full disk of head": 1,
     "backup": 1,
 }
 
@@ -51,11 +56,11 @@ def injections(seed: int) -> Iterator[Injection]:
     at = 2.0
     while True:
         kind = first.pop() if first else chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-        at += chance.uniform(*QUIET_SECONDS)
+        at += chance.uniform(*AT_ONCE_SECONDS if chance.random() < AT_ONCE else QUIET_SECONDS)
         yield Injection(
             kind=kind,
             after_seconds=at,
-            target="head" if kind.endswith(("head", "starts", "backup")) else chance.choice(NODES),
+            target=HEAD if kind.endswith(("head", "starts", "backup")) else chance.choice(NODES),
             seconds=chance.uniform(*_seconds_of(kind)),
             chance=chance.random(),
         )
@@ -64,4 +69,6 @@ def injections(seed: int) -> Iterator[Injection]:
 def _seconds_of(kind: str) -> tuple[float, float]:
     if kind.startswith("freeze"):
         return FREEZE_SECONDS
-    return FULL_SECONDS if kind == "full disk" else DOWN_SECONDS
+    return {"full disk": FULL_SECONDS, "full disk of head": HEAD_FULL_SECONDS}.get(
+        kind, DOWN_SECONDS
+    )

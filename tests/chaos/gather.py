@@ -1,6 +1,7 @@
 """Reads what is left after a chaos run: evidence files, the head's records, stores, backups."""
 
 import json
+import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import corral
 from tests.chaos.clients import all_jobs
 from tests.chaos.history import AttemptRecord, JobRecord, RankEvidence
 
-FINAL: Final = ("DONE", "FAILED", "CANCELLED")
+_END: Final = re.compile(r"\S+ is (DONE|FAILED|CANCELLED)\b")  # as the text of an event
 
 
 def read_evidence(folder: Path) -> tuple[tuple[RankEvidence, ...], tuple[str, ...]]:
@@ -55,8 +56,8 @@ def read_jobs(root: Path) -> tuple[JobRecord, ...]:
     ends: dict[str, list[str]] = defaultdict(list)
     with corral.Client(dir=root) as client:
         for event in client.events():
-            if event.job and event.kind.upper() in FINAL:
-                ends[event.job].append(event.kind.upper())
+            if event.job and (end := _END.match(event.text)):
+                ends[event.job].append(end.group(1))
         return tuple(_record(client, job.id, ends[job.id]) for job in reversed(all_jobs(client)))
 
 

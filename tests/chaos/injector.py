@@ -55,7 +55,7 @@ class Injector:
         verb, _, what = one.kind.partition(" ")
         if one.kind == "backup":
             self._back_up()
-        elif one.kind == "full disk":
+        elif one.kind.startswith("full disk"):
             self._fill(one)
         elif one.kind == "two starts":
             self._note(one, lambda: self._cluster.up(2))

@@ -21,23 +21,23 @@ import msgspec
 import corral
 from corral.domain.errors import CorralError
 from tests.chaos import report
-from tests.chaos.checker import Violation, violations
+from tests.chaos.checker import violations
 from tests.chaos.clients import Submitter, Watcher, all_jobs
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import DISK_BYTES, Cluster
 from tests.chaos.faults import NODES, injections
 from tests.chaos.gather import check_store, read_evidence, read_jobs
 from tests.chaos.history import Backup, History
 from tests.chaos.injector import Injector
 from tests.chaos.workload import Place, submissions
 
-UP: Final = ("--nodes", "3", "--gpus", "2", "--pretend", "--reboot", "4")
+UP: Final = ("--nodes", "3", "--gpus", "2", "--pretend", "--reboot", "4", "--disk-reserve", "1MB")
 SETTLE_SECONDS: Final = 420.0  # a retry delay is 60 s at most, and several may follow each other
 PROGRAM: Final = Path(__file__).with_name("rank.py")
 
 
 def prepared(cluster: Cluster) -> Place:
     """Folders of evidence and saves, and the program of the ranks beside them."""
-    shared = cluster.root / "shared"
+    shared = cluster.ranks_dir
     for name in ("evidence", "saves"):
         (shared / name).mkdir(parents=True)
     shutil.copy(PROGRAM, shared / "rank.py")
@@ -51,11 +51,12 @@ def prepared(cluster: Cluster) -> Place:
 
 def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> History:
     """One run: faults for so many minutes, peace until every job is over, down, and the record."""
+    folder.mkdir(parents=True)
     cluster = Cluster(folder)
     try:
         notes = [f"no small disks: {why}"] if (why := cluster.make_disks()) else []
         place = prepared(cluster)
-        first = cluster.corral("up", *UP)
+        first = cluster.corral("up", *UP, "--shared", str(cluster.ranks_dir))
         if first.returncode:
             raise SystemExit(f"the cluster does not start: {first.stderr}")
         submitter = Submitter(cluster.root, submissions(seed, place), pause_seconds)
@@ -78,8 +79,8 @@ def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> H
 def settle(cluster: Cluster) -> None:
     """Mend everything as an operator would: nothing frozen, no disk full, a head, clear nodes."""
     cluster.thaw()
-    for node in NODES:
-        cluster.empty(node)
+    for target in DISK_BYTES:
+        cluster.empty(target)
     cluster.up()
     with corral.Client(dir=cluster.root) as client:
         for node in NODES:
@@ -166,18 +167,17 @@ def main() -> int:
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="corral-chaos-"))
-    found: list[tuple[History, list[Violation], float]] = []
+    runs: list[report.Run] = []
     for seed in (int(one) for one in asked.seeds.split(",")):
-        place = folder / f"seed-{seed}"
-        place.mkdir(parents=True)
-        history = run_seed(seed, asked.minutes, asked.pause, place)
+        history = run_seed(seed, asked.minutes, asked.pause, folder / f"seed-{seed}")
         (folder / f"seed-{seed}.json").write_bytes(msgspec.json.encode(history))
-        found.append((history, violations(history), os.getloadavg()[1]))
-        print(report.of_seed(*found[-1]), flush=True)
-    if asked.write is not None:
-        asked.write.write_text(report.page(found))
+        load = os.getloadavg()[1]
+        runs.append(report.Run(history=history, violations=violations(history), load=load))
+        print(report.of_seed(runs[-1]), flush=True)
+        if asked.write is not None:
+            asked.write.write_text(report.page(runs))
     print(f"records: {folder}")
-    return 1 if any(wrong for _, wrong, _ in found) else 0
+    return 1 if any(one.violations for one in runs) else 0
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def _shell(chance: Random, name: str, place: Place) -> Submission:
 def _code(chance: Random, name: str, place: Place) -> Submission:
     code = chance.choice(CODES)
     plan = Planned(name=name, kind="code", code=code, gpus=1)
-    seconds = round(chance.uniform(0.0, 5.0), 1)
+    seconds = round(chance.uniform(0.0, 7.0), 1)
     return _one(plan, place.rank("--seconds", seconds, "--code", code))
 
 
@@ -114,7 +114,7 @@ def _array(chance: Random, name: str, place: Place) -> Submission:
 
 
 def _saves(chance: Random, name: str, place: Place) -> Submission:
-    steps, code = chance.randint(16, 100), chance.choice((0, 0, 0, 4))
+    steps, code = chance.randint(16, 140), chance.choice((0, 0, 0, 4))
     plan = Planned(name=name, kind="saves", code=code, gpus=1, saves=True)
     checkpoint = {"path": f"{place.saves}/{name}"}
     return _one(plan, place.rank("--steps", steps, "--code", code), checkpoint=checkpoint)

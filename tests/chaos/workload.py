@@ -121,7 +121,7 @@ def _saves(chance: Random, name: str, place: Place) -> Submission:
 
 
 def _limit(chance: Random, name: str, place: Place) -> Submission:
-    limit, nodes = float(chance.randint(2, 7)), chance.choice((1, 1, 2))
+    limit, nodes = float(chance.randint(2, 7)), chance.choice((1, 1, 1, 2))
     plan = Planned(name=name, kind="limit", gpus=1, nodes=nodes, limit_seconds=limit)
     return _one(plan, place.rank("--seconds", 600), max_duration=f"{limit:g}s")
 
@@ -140,10 +140,10 @@ def _retry(chance: Random, name: str, place: Place) -> Submission:
 
 
 WEIGHTS: Final[dict[Kind, float]] = {
-    _shell: 0.27,
-    _code: 0.2,
-    _gang: 0.1,
-    _batch: 0.07,
+    _shell: 0.28,
+    _code: 0.22,
+    _gang: 0.08,
+    _batch: 0.06,
     _array: 0.05,
     _saves: 0.12,
     _limit: 0.06,

@@ -38,7 +38,7 @@ class Submitter:
         self._jobs = iter(jobs)
         self._pause_seconds = pause_seconds
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="submitter")
+        self._thread = threading.Thread(target=self._run, name="submitter", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -112,7 +112,7 @@ class Watcher:
         self._known: dict[str, tuple[Any, ...]] = {}
         self._root = root
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watcher")
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

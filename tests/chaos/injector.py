@@ -37,7 +37,7 @@ class Injector:
             if one.after_seconds > seconds:
                 break
             self._over.wait(max(0.0, began + one.after_seconds - time.monotonic()))
-            thread = threading.Thread(target=self._guarded, args=(one,), name=one.kind)
+            thread = threading.Thread(target=self._guarded, args=(one,), daemon=True)
             thread.start()
             self._threads.append(thread)
         self._over.wait(max(0.0, began + seconds - time.monotonic()))

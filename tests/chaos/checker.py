@@ -88,6 +88,20 @@ def violations(history: History) -> list[Violation]:
     return [wrong for rule in RULES for wrong in rule(book)]
 
 
+def allowed(history: History) -> Mapping[str, int]:
+    """How often it came to what is allowed under a fault (decision 0132)."""
+    book = Book(history)
+    overlaps = [one for one in _overlaps(book) if _may_overlap(book, one)]
+    lost = [
+        (job, attempt.number)
+        for job, plan in book.plans.items()
+        for attempt in book.jobs[job].attempts
+        if plan.has_evidence
+        and _is_lost_end(plan, attempt, book.evidence.get((job, attempt.number), ()))
+    ]
+    return {"overlaps": len(overlaps), "lost ends": len(lost)}
+
+
 def _lost(book: Book) -> Iterator[Violation]:
     """What is acknowledged is there, and once."""
     for ack in book.history.acknowledged:
@@ -195,12 +209,21 @@ def _wrongly_charged(
         if (id, attempt.number) in book.killed_ranks or attempt.exit_code in ends:
             return ""
         return f"{said}; its ranks say {ends}"
-    if attempt.cause == "infra" and len(ends) == plan.nodes and None not in ends:
-        last = max(one.last for one in ranks)
-        near = book.faults(last - 1.0, last + AFTER_FAULT_SECONDS, attempt.nodes)
-        if not any(one.kind.startswith(NODE_ENDS) for one in near):
-            return f"{said}; its ranks had ended by themselves: {ends}"
+    if _is_lost_end(plan, attempt, ranks) and not _may_lose_end(book, attempt, ranks):
+        return f"{said}; its ranks had ended by themselves: {ends}"
     return ""
+
+
+def _is_lost_end(plan: Planned, attempt: AttemptRecord, ranks: Sequence[RankEvidence]) -> bool:
+    """Whether all of its ranks exited by themselves, and it was taken for lost."""
+    ends = [one.end for one in ranks]
+    return attempt.cause == "infra" and len(ends) == plan.nodes and None not in ends
+
+
+def _may_lose_end(book: Book, attempt: AttemptRecord, ranks: Sequence[RankEvidence]) -> bool:
+    last = max(one.last for one in ranks)
+    near = book.faults(last - 1.0, last + AFTER_FAULT_SECONDS, attempt.nodes)
+    return any(one.kind.startswith(NODE_ENDS) for one in near)
 
 
 def _one_attempt(book: Book) -> Iterator[Violation]:
@@ -213,27 +236,39 @@ def _one_attempt(book: Book) -> Iterator[Violation]:
         names = [(one.rank, one.node) for one in ranks]
         if len(set(names)) != len(names):
             yield Violation(rule="rank twice", job=id, text=f"attempt {number}: {sorted(names)}")
+    for over in _overlaps(book):
+        if not _may_overlap(book, over):
+            text = f"attempt {over.rank.attempt} ran on {over.rank.node} for "
+            text += f"{over.last - over.since:.1f} s after the next had begun"
+            yield Violation(rule="two attempts at once", job=over.rank.job, text=text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Overlap:
+    """A rank that ran until `last`, though a later attempt of its job had begun at `since`."""
+
+    rank: RankEvidence
+    since: float
+    last: float
+
+
+def _overlaps(book: Book) -> Iterator[_Overlap]:
+    begun = {key: min(one.begun for one in ranks) for key, ranks in book.evidence.items()}
+    for rank in book.history.evidence:
         later = [
-            one.begun
-            for (other, after), some in book.evidence.items()
-            if other == id and after > number
-            for one in some
+            at for (job, number), at in begun.items() if job == rank.job and number > rank.attempt
         ]
-        for rank in ranks:
-            over = [beat for beat in rank.beats if later and beat > min(later)]
-            if over and not _may_overlap(book, id, rank, min(later), over[-1]):
-                text = f"attempt {number} ran on {rank.node} for {over[-1] - min(later):.1f} s"
-                text += " after the next had begun"
-                yield Violation(rule="two attempts at once", job=id, text=text)
+        if later and rank.last > min(later):
+            yield _Overlap(rank=rank, since=min(later), last=rank.last)
 
 
-def _may_overlap(book: Book, id: str, rank: RankEvidence, since: float, last: float) -> bool:
-    plan = book.plans.get(id)
+def _may_overlap(book: Book, over: _Overlap) -> bool:
+    plan = book.plans.get(over.rank.job)
     if plan is None or not plan.saves:
         return False
-    begin = since - AFTER_FAULT_SECONDS
-    away = [one for one in book.faults(begin, since, [rank.node]) if one.kind.startswith(AWAY)]
-    return bool(away) and last <= max(one.ended for one in away) + AFTER_FAULT_SECONDS
+    near = book.faults(over.since - AFTER_FAULT_SECONDS, over.since, [over.rank.node])
+    away = [one.ended for one in near if one.kind.startswith(AWAY)]
+    return bool(away) and over.last <= max(away) + AFTER_FAULT_SECONDS
 
 
 def _own_gpus(book: Book) -> Iterator[Violation]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from tests.chaos.checker import Violation
+from tests.chaos.checker import Violation, allowed
 from tests.chaos.faults import WEIGHTS
 from tests.chaos.history import History
 
@@ -37,7 +37,7 @@ def of_seed(run: Run) -> str:
         "  states: " + _counts(Counter(one.state for one in history.jobs)),
         "  causes: " + _counts(causes(history)),
         "  faults: " + _counts(Counter(one.kind for one in history.faults)),
-        "  counts: " + _counts(history.counts),
+        "  counts: " + _counts({**history.counts, **allowed(history)}),
     ]
     lines += [f"  note: {one}" for one in history.notes]
     lines += [
@@ -107,6 +107,11 @@ def _rows(runs: Sequence[Run]) -> list[list[object]]:
         ["saves recorded", *(sum(len(job.saves) for job in one.jobs) for one in told)],
         ["backups made, restored and started", *(len(one.backups) for one in told)],
         ["commands that failed while a fault hit", *(len(one.failed_commands) for one in told)],
+        [
+            "overlaps of a job with saves, its node away",
+            *(allowed(one)["overlaps"] for one in told),
+        ],
+        ["exits lost with their shim, node or disk", *(allowed(one)["lost ends"] for one in told)],
         ["load of the machine, 5 min", *(f"{one.load:.1f}" for one in runs)],
         ["violations", *(len(one.violations) for one in runs)],
     ]

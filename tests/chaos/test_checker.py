@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.checker import violations
+from tests.chaos.checker import allowed, violations
 from tests.chaos.history import (
     Acknowledged,
     AttemptRecord,
@@ -101,6 +101,8 @@ TWICE = (attempt(1, 10.0, cause="infra"), attempt(2, 20.0, resume_step=8))
         ("true end", history(record())),
         ("true end", history(record(), [rank()], Planned(name="", kind="code", code=3))),
         ("true end", history(record(**FAILED, attempts=BY_CLUSTER), [rank(end=None)])),
+        ("true end", history(record(**FAILED, attempts=BY_CLUSTER), [rank(end=None)],
+            Planned(name="", kind="code", code=7))),
         ("true end", history(record(**FAILED, attempts=BY_USER), [rank(end=7)])),
         ("true end", history(record(state="CANCELLED", attempts=NONE))),
         ("charge", history(record(**FAILED, attempts=BY_USER), [rank(end=None)],
@@ -118,6 +120,8 @@ TWICE = (attempt(1, 10.0, cause="infra"), attempt(2, 20.0, resume_step=8))
             [rank(end=None, committed_step=12), rank(number=2, at=20.0, resumed_step=8)], SAVING)),
         ("saves", history(record(attempts=TWICE, saves=((1, 8),)),
             [rank(number=2, at=20.0, resumed_step=0)], SAVING)),
+        ("saves", history(record(attempts=(TWICE[0], attempt(2, 20.0)), saves=((1, 8),)),
+            [rank(number=2, at=20.0, resumed_step=8)], SAVING)),
         ("saves", history(record(attempts=TWICE), [rank(number=2, at=20.0, resumed_step=8)],
             SAVING)),
         ("cancel", history(record(), [rank()], cancelled=(
@@ -167,7 +171,9 @@ def test_a_killed_rank_explains_any_code() -> None:
 def test_an_end_may_be_lost_with_what_records_it(kind: str) -> None:
     job = record(attempts=(*BY_CLUSTER, attempt(2, 30.0)))
     ranks = [rank(), rank(number=2, at=30.0)]
-    assert rules(history(job, ranks, faults=(fault(kind, 14.0, 14.2),))) == []
+    excused = history(job, ranks, faults=(fault(kind, 14.0, 14.2),))
+    assert rules(excused) == []
+    assert allowed(excused) == {"overlaps": 0, "lost ends": 1}
     assert rules(history(job, ranks, faults=(fault(kind, 14.0, 14.2, target="n2"),))) == ["charge"]
 
 
@@ -181,7 +187,9 @@ def test_a_job_with_saves_may_overlap_while_its_node_is_away_and_no_longer() -> 
         (30.0, Planned(name="", kind="code"), ["two attempts at once"]),
     ):
         old = rank(end=None, beats=(10.0, 22.0, last))
-        assert rules(history(job, [old, new], plan, faults=(frozen,))) == wrong
+        given = history(job, [old, new], plan, faults=(frozen,))
+        assert rules(given) == wrong
+        assert allowed(given)["overlaps"] == (not wrong)
 
 
 def test_a_limit_waits_for_what_ends_jobs() -> None:

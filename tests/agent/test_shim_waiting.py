@@ -65,15 +65,18 @@ def test_a_rank_that_waits_for_input_is_noted_once_in_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = RankLog(tmp_path / "rank-0.log", time.monotonic)
-    rank = Rank(Loop(), 0, log)
+    changes: list[bool] = []
+    rank = Rank(Loop(), 0, log, lambda: changes.append(rank.waits_for_input))
     later: list[float] = []
     monkeypatch.setattr(rank, "_look_later", later.append)
-    with started("echo; read line") as (rank.pid, rank.stdin):
+    with started("echo; read line; read line") as (rank.pid, rank.stdin):
         assert comes_to_wait(rank.pid, rank.stdin)
-        rank._look_for_input(5.0)
-        assert later == []
+        rank._look_for_input(80.0)
+        rank._look_for_input(20.0)
+        assert (changes, later) == ([True], [20.0, 20.0])
         monkeypatch.setattr(ranks, "waits_for_input", lambda pid, stdin: False)
-        rank._look_for_input(5.0)
-        assert later == [10.0]
+        rank._look_for_input(20.0)
+        rank._look_for_input(640.0)
+        assert (changes, later) == ([True, False], [20.0, 20.0, 40.0]), "then not any more"
     log.close()
     assert (tmp_path / "rank-0.log").read_text().count("waits for standard input") == 1

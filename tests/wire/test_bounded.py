@@ -28,6 +28,7 @@ SEEN = Seen(
     trouble="why",
     tails=((0, "last words"),),
     image="sha256:ab",
+    waits_for_input=2,
 )
 SIGNAL = Signal(number=1, at=1.0, kind=SignalKind.XID, text="XID 79")
 SAMPLE = NodeSample(
@@ -77,10 +78,11 @@ def test_a_loss_that_is_no_number_takes_no_progress_with_it() -> None:
 
 
 def test_an_attempt_is_kept_by_its_key_and_phase_however_bad_the_rest_is() -> None:
-    read = read_frame(changed(started_at=nan, exits=7, saves={}, tails=1.5, image=[], trouble=3))
+    more = {"image": [], "trouble": 3, "waits_for_input": -1}
+    read = read_frame(changed(started_at=nan, exits=7, saves={}, tails=1.5, **more))
     assert isinstance(read.message, Beat)
     assert read.message.seen == (Seen(key=KEY, phase=Phase.UP, progress=SEEN.progress),)
-    assert len(read.dropped) == 6
+    assert len(read.dropped) == 7
 
 
 def test_texts_for_people_are_cut_and_cleaned_instead_of_left_out() -> None:

@@ -110,6 +110,7 @@ class Supervised:
             trouble_is_infra=state["infra"],
             trouble_of=state.get("trouble_of", ""),  # a shim of an older version does not say
             dropped=state.get("dropped", 0),
+            waits_for_input=state.get("waits_for_input"),
             tails=tails_of(self.folder / "logs", exits),
             image=self._image or "",
         )

@@ -8,6 +8,7 @@ from typing import Final
 from corral.api.restarts import loss_advice, origin_text, restart_text
 from corral.control import Control, Planned
 from corral.control.holders import holders_text
+from corral.control.input_waits import input_text
 from corral.control.rank_accounts import rank_account_text
 from corral.control.reasons import assumed_text
 from corral.domain.attempt import Attempt, SeatState
@@ -153,6 +154,7 @@ async def why(
     saves = await control.store.saves(job.id) if job.is_final else ()
     loss = loss_advice(job, attempts[-1]) if attempts else []
     account = rank_account_text(control.world, job, attempts[-1]) if attempts else ""
+    input_wait = input_text(control.world, control.facts, job)
     restart = [text] if (text := restart_text(job, saves, whole=whole)) else []
     return api.Why(
         id=job.id,
@@ -160,7 +162,14 @@ async def why(
         state=job.state,
         reason=reason.sentence,
         code=reason.code,
-        suggestions=[*reason.suggestions, *loss, *faster, *([account] * bool(account)), *restart],
+        suggestions=[
+            *filter(None, (input_wait,)),
+            *reason.suggestions,
+            *loss,
+            *faster,
+            *filter(None, (account,)),
+            *restart,
+        ],
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
         forecast=api.Forecast.of(forecast) if forecast is not None else None,
         ending=api.Ending.of(ending) if ending is not None else None,

@@ -93,6 +93,7 @@ class Seen:
     `ran_seconds` is how long its ranks have been up, by a clock that nobody can set. `tails`: what
     ranks that failed have printed last. `image`: the digest of the image that its ranks run in.
     `dropped`: messages of its ranks that the node did not take because they were out of bounds.
+    `waits_for_input`: the first rank there that waits for standard input.
     """
 
     key: AttemptKey
@@ -108,6 +109,7 @@ class Seen:
     tails: tuple[tuple[int, str], ...] = ()
     image: str = ""
     dropped: int = 0
+    waits_for_input: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

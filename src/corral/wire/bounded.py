@@ -81,7 +81,7 @@ PATTERNS: Final = {
 }
 MOMENTS: Final = frozenset({"at", "started_at"})
 NON_NEGATIVE: Final = frozenset(
-    {"attempt", "step", "rank", "size_bytes", "offset", "number", "dropped"}
+    {"attempt", "step", "rank", "size_bytes", "offset", "number", "dropped", "waits_for_input"}
 )
 
 

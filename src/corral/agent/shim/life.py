@@ -90,7 +90,7 @@ class Life:
 
     def _start_ranks(self) -> None:
         for number, own in zip(self.spec.ranks, self.spec.rank_env, strict=True):
-            rank = Rank(self._loop, number, self._logs[number])
+            rank = Rank(self._loop, number, self._logs[number], self._input_changed)
             self._ranks.append(rank)
             if not self._start(rank, self.spec.run, own):
                 break
@@ -140,6 +140,12 @@ class Life:
         started = len(self._ranks) == len(self.spec.ranks)
         if started and all(rank.runs for rank in self._ranks) and self.state.started_at is None:
             self._ledger.record({"type": "started", "at": wall(), "since_boot": since_boot()})
+
+    def _input_changed(self) -> None:
+        """A rank waits for input, or does so no more."""
+        waiting = (rank.number for rank in self._ranks if rank.waits_for_input)
+        self.state.waits_for_input = min(waiting, default=None)
+        self._gather()
 
     # --- ends
 

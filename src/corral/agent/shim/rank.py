@@ -16,8 +16,9 @@ READ_BYTES: Final = 65536
 TURN_BYTES: Final = 1024 * 1024  # in one turn, so that no rank keeps the others waiting
 PAUSE_SECONDS: Final = 1 / 64  # after a full turn: 64 MB/s of output are read, more has to wait
 END_OF_INPUT: Final = b"\x04"  # also what a terminal takes for it
-FIRST_LOOK_SECONDS: Final = 5.0  # whether it waits for input; then twice as late each time
+FIRST_LOOK_SECONDS: Final = 5.0  # whether it waits for input; twice as late while it does not
 LAST_LOOK_SECONDS: Final = 600.0
+WAITS_LOOK_SECONDS: Final = 20.0  # whether it still does
 WAITS: Final = (
     "waits for standard input: type it with corral attach, or give the program its input in run: "
     "(< FILE, < /dev/null, --yes)"
@@ -50,8 +51,14 @@ class Listener:
 class Rank:
     """`number` is the rank in the gang. `exec_failed`: why the program did not even start."""
 
-    def __init__(self, loop: Loop, number: int, log: RankLog) -> None:
+    def __init__(
+        self, loop: Loop, number: int, log: RankLog, waits: Callable[[], None] = lambda: None
+    ) -> None:
+        """`waits` is called when `waits_for_input` has changed."""
         self.number = number
+        self.waits_for_input = False
+        self._waits = waits
+        self._noted = False
         self.log = log
         self.pid = 0
         self.runs = False  # the program itself, not just its process
@@ -89,13 +96,18 @@ class Rank:
         self._loop.later(seconds, lambda: self._look_for_input(seconds))
 
     def _look_for_input(self, seconds: float) -> None:
-        """Note in the log that it waits for input, once."""
-        if self.is_over or self.stdin < 0:
-            return
-        if not self.listeners and waits_for_input(self.pid, self.stdin):
+        """See whether it waits for input now; the first time stands in its log."""
+        is_there = not self.is_over and self.stdin >= 0
+        waits = is_there and not self.listeners and waits_for_input(self.pid, self.stdin)
+        if waits and not self._noted:
+            self._noted = True
             self.log.say(f"rank {self.number} {WAITS}")
-        elif seconds < LAST_LOOK_SECONDS:
-            self._look_later(2 * seconds)
+        if waits != self.waits_for_input:
+            self.waits_for_input = waits
+            self._waits()
+        later = min(seconds, WAITS_LOOK_SECONDS) if waits else 2 * seconds
+        if is_there and later <= 2 * LAST_LOOK_SECONDS:
+            self._look_later(later)
 
     @property
     def is_over(self) -> bool:

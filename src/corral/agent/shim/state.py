@@ -42,6 +42,7 @@ class State:
         self.infra = True
         self.trouble_of = ""
         self.dropped = 0  # messages of ranks that were out of bounds
+        self.waits_for_input: int | None = None  # the first rank that does
 
     def take(self, record: Record) -> None:
         """Records of a kind that is not known here are for newer shims."""
@@ -120,6 +121,7 @@ class State:
             "infra": self.infra,
             "trouble_of": self.trouble_of,
             "dropped": self.dropped,
+            "waits_for_input": self.waits_for_input,
         }
 
 

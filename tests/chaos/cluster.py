@@ -203,14 +203,17 @@ class Cluster:
         own = {str(self.folder_of(target)) for target in DISK_BYTES}
         return [one for one in points if one.startswith(str(self.folder)) and one not in own]
 
-    def keep_logs(self, into: Path) -> None:
-        """Copy what explains a violation: logs of the head and of agents, evidence, the store."""
+    def keep_logs(self) -> None:
+        """Copy what explains a violation to beside the run's folder: logs of the head and of
+        agents, evidence, the store."""
+        into = self.folder.with_name(f"{self.folder.name}-kept")
         into.mkdir(parents=True, exist_ok=True)
         for pattern in ("head.log*", "corral.db*", "nodes/*/*.log"):
             for file in self.root.glob(pattern):
                 name = str(file.relative_to(self.root)).replace("/", "-")
                 shutil.copy(file, into / name)
-        shutil.copytree(self.ranks_dir / "evidence", into / "evidence", dirs_exist_ok=True)
+        if (evidence := self.ranks_dir / "evidence").is_dir():
+            shutil.copytree(evidence, into / "evidence", dirs_exist_ok=True)
 
     def remove(self) -> None:
         """End what is left of it, and remove its folder."""

@@ -72,7 +72,7 @@ def run_seed(seed: int, minutes: float, pause_seconds: float, folder: Path) -> H
         return record(cluster, place, seed, minutes * 60.0, notes, submitter, watcher, injector)
     finally:
         cluster.thaw()
-        cluster.keep_logs(folder.with_name(f"{folder.name}-kept"))
+        cluster.keep_logs()
         cluster.remove()
 
 
@@ -123,6 +123,7 @@ def record(
     cluster.corral("down", "--jobs", "stop", "-y")
     time.sleep(0.5)
     left = tuple(str(pid) for pid in cluster.house.processes())
+    cluster.keep_logs()
     evidence, wrong = read_evidence(Path(place.evidence))
     integrity, _ = check_store(cluster.root / "corral.db")
     mounts = (*cluster.mounts(), *(cluster.drop_disks() if not left else ()))

@@ -199,9 +199,19 @@ def test_a_limit_waits_for_what_ends_jobs() -> None:
     assert rules(history(BY_LIMIT, ranks, LIMITED)) == ["time limit"]
 
 
-def test_a_command_may_fail_by_a_fault_that_is_not_its_own() -> None:
-    failed = Command(words="up", begun=5.0, ended=9.0, code=4, text="no")
-    for kind, wrong in (("kill head", ["command"]), ("freeze node", [])):
-        meanwhile = fault(kind, 4.9, 9.1, target="head")
-        given = history(record(), [rank()], failed_commands=(failed,), faults=(meanwhile,))
-        assert rules(given) == wrong
+@pytest.mark.parametrize(
+    ("kind", "target", "text", "is_wrong"),
+    [
+        ("kill head", "head", "no", True),
+        ("freeze head", "head", "the head ended with code 1", False),
+        ("freeze node", "n1", "node n1 does not answer", False),
+        ("full disk", "n1", "the head ended with code 1", True),
+    ],
+)
+def test_a_command_may_fail_by_a_fault_that_is_not_its_own(
+    kind: str, target: str, text: str, is_wrong: bool
+) -> None:
+    failed = Command(words="up", begun=5.0, ended=9.0, code=4, text=text)
+    meanwhile = fault(kind, 4.9, 9.1, target=target)
+    given = history(record(), [rank()], failed_commands=(failed,), faults=(meanwhile,))
+    assert rules(given) == ["command"] * is_wrong

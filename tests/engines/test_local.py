@@ -1,10 +1,11 @@
 """The local engine with real agents: found again, started again, and proven dead."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 from corral.agent.journal import Journal
 from corral.domain.errors import NotFound
 from corral.domain.ids import NodeId
+from corral.domain.node_policy import NodePolicy
 from corral.domain.wanted import Wanted
+from corral.engines.local import node
 from corral.engines.local.engine import LocalEngine
 from corral.engines.local.processes import Process
 from corral.engines.local.settings import LocalSettings
@@ -321,3 +324,56 @@ def test_nodes_of_one_machine_see_its_files_unless_each_is_to_have_a_disk(tmp_pa
     assert {(node.isolation, node.common) for node in apart} == {("disk", ())}
     at_the_root = next(iter(replace(made, started_in="/").of_nodes(tmp_path, 1)))
     assert at_the_root.common == (str(Path.home()),)
+
+
+def test_a_node_whose_disk_is_full_stays_down_alone_until_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = {N1}
+    write = node._write_private
+
+    def write_if_room(file: Path, content: bytes) -> None:
+        if file.parent.name in full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(file, content)
+
+    monkeypatch.setattr(node, "_write_private", write_if_room)
+    monkeypatch.setattr("corral.engines.local.engine.PREPARE_AGAIN_SECONDS", 0.01)
+
+    async def story() -> None:
+        house = house_of(tmp_path)
+        first = await house.engine()
+        await until(lambda: house.is_up(N2))
+        first.look_after()
+        assert not alive(house, N1)
+        assert first.observe() == {}
+        full.clear()
+        await until(lambda: house.is_up(N1))
+        agents = [house.process(id, "agent") for id in (N1, N2)]
+        first.close()
+        full.update((N1, N2))  # what is there already needs no room
+        async with running(house) as second:
+            assert [second.nodes[id].agent for id in (N1, N2)] == agents
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_cannot_be_started_ends_nothing_else(tmp_path: Path) -> None:
+    tries: list[int] = []
+
+    def start(words: list[str], env: Mapping[str, str], output: Path) -> int:
+        tries.append(1)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def story() -> None:
+        settings = next(iter(house_of(tmp_path).settings.of_nodes(tmp_path, 2**30)))
+        here = node.LocalNode(
+            id=N1, dir=tmp_path / "n1", reboot_seconds=0.0, on_death=lambda: None, start=start
+        )
+        here.prepare(settings, NodePolicy())
+        here.begin()
+        here.look_after()
+        assert len(tries) == 1, "it is tried again later"
+        assert here.agent is None
+
+    asyncio.run(story())

@@ -1,6 +1,7 @@
 """The local engine: nodes of this machine, whose agents outlive the head and are found again."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from corral.domain.node import NodeKind
 from corral.domain.wanted import Wanted
 from corral.engines.local.node import LocalNode
 from corral.engines.local.settings import LocalSettings
+from corral.wire.node import NodeSettings
 
 NAME: Final = "local"
 CANNOT: Final[Mapping[str, str]] = {
@@ -21,7 +23,9 @@ CANNOT: Final[Mapping[str, str]] = {
     "and service out: it then runs as a job",
 }
 DOWN_SECONDS: Final = 10.0
+PREPARE_AGAIN_SECONDS: Final = 2.0
 FORMER: Final = "it is no node of this cluster any more: there are fewer now"
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,32 +49,58 @@ class LocalEngine:
     nodes: dict[NodeId, LocalNode] = field(default_factory=dict)
     labels: dict[NodeId, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     former: dict[NodeId, LocalNode] = field(default_factory=dict)  # of when there were more
+    _later: asyncio.Task[None] | None = None  # prepares nodes whose disks were full
 
     async def start(self) -> None:
-        """Adopt the agents that live, start the others. Raises: OSError."""
+        """Adopt the agents that live, start the others. A node whose folder cannot be written
+        stays down until it can be; the others do not wait for it. Raises: OSError."""
         shared = self.cluster_dir / "shared"
         shared.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0:
             shared.chmod(0o1777)  # ranks run as their owners
         (self.cluster_dir / "nodes").mkdir(mode=0o700, exist_ok=True)
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        for settings in self.settings.of_nodes(self.cluster_dir, memory_bytes):
-            node = LocalNode(
+        waiting = list(self.settings.of_nodes(self.cluster_dir, memory_bytes))
+        for settings in waiting:
+            self.nodes[settings.node] = LocalNode(
                 id=settings.node,
                 dir=self.cluster_dir / "nodes" / settings.node,
                 reboot_seconds=self.settings.reboot_seconds,
                 on_death=self.on_death,
+                kept_down=True,
             )
-            await self.register(settings.node, node.prepare(settings, self.settings.policy))
-            self.nodes[settings.node] = node
             self.labels[settings.node] = settings.labels
         for folder in (self.cluster_dir / "nodes").iterdir():
             if (id := NodeId(folder.name)) not in self.nodes:
                 self.former[id] = LocalNode(
                     id=id, dir=folder, reboot_seconds=0.0, on_death=self.on_death
                 )
-        for node in self.nodes.values():
+        if left := await self._begin(waiting):
+            self._later = asyncio.create_task(self._begin_later(left))
+
+    async def _begin(self, some: Iterable[NodeSettings]) -> list[NodeSettings]:
+        """Prepare and begin these nodes. Return those whose folders cannot be written."""
+        prepared, left = [], []
+        for settings in some:
+            node = self.nodes[settings.node]
+            try:
+                sha256 = node.prepare(settings, self.settings.policy)
+            except OSError as error:
+                log.warning(
+                    "node %s stays down until its folder can be written: %s", node.id, error
+                )
+                left.append(settings)
+                continue
+            await self.register(node.id, sha256)
+            prepared.append(node)
+        for node in prepared:
             node.begin()
+        return left
+
+    async def _begin_later(self, left: list[NodeSettings]) -> None:
+        while left:
+            await asyncio.sleep(PREPARE_AGAIN_SECONDS)
+            left = await self._begin(left)
 
     def observe(self) -> Mapping[NodeId, str]:
         gone = dict.fromkeys(self.gone(), FORMER)
@@ -105,6 +135,7 @@ class LocalEngine:
 
     async def down(self, *, kill: bool) -> None:
         """End the agents, and with `kill` all else; without, attempts run on and are adopted."""
+        self._prepare_no_more()
         for node in self.nodes.values():
             node.stop_agent()
         await self._until_gone(node for node in self.nodes.values() if node.agent)
@@ -114,8 +145,14 @@ class LocalEngine:
 
     def close(self) -> None:
         """Look after nothing more; what runs, runs on."""
+        self._prepare_no_more()
         for node in self.nodes.values():
             node.close()
+
+    def _prepare_no_more(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
 
     async def _until_gone(self, nodes: Iterable[LocalNode]) -> None:
         clock = asyncio.get_running_loop().time

@@ -53,7 +53,8 @@ class LocalNode:
     _not_before: float = 0.0
 
     def prepare(self, settings: NodeSettings, policy: NodePolicy) -> str:
-        """Write the node's folder. Returns: its token's SHA-256, which the head knows it by.
+        """Write what the node's folder lacks; a folder that is as it should be needs no room on its
+        disk. Returns: its token's SHA-256, which the head knows it by. Raises: OSError.
 
         Args:
             policy: that of a node without one; a policy.json that is there stays as it is.
@@ -61,7 +62,8 @@ class LocalNode:
         self.dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in ("attempts", "cache", "disk"):
             (self.dir / name).mkdir(mode=0o700, exist_ok=True)
-        _write_private(self.dir / "node.json", encode_settings(settings))
+        if not _holds(self.dir / "node.json", encode_settings(settings)):
+            _write_private(self.dir / "node.json", encode_settings(settings))
         if not (self.dir / POLICY_FILE).exists():
             _write_private(self.dir / POLICY_FILE, encode_policy(policy))
         token = self.dir / "token"
@@ -181,11 +183,16 @@ class LocalNode:
     def _start(self) -> None:
         self.proof = ""
         output = self.dir / "agent.log"
-        with suppress(FileNotFoundError):
-            if output.stat().st_size > LOG_BYTES:
-                output.replace(output.with_suffix(".log.1"))
         words = [sys.executable, "-P", "-m", "corral.agent", str(self.dir)]
-        pid = self.start(words, os.environ if self.env is None else self.env, output)
+        try:
+            with suppress(FileNotFoundError):
+                if output.stat().st_size > LOG_BYTES:
+                    output.replace(output.with_suffix(".log.1"))
+            pid = self.start(words, os.environ if self.env is None else self.env, output)
+        except OSError as error:  # such as a full disk: that ends neither the head nor other nodes
+            log.warning("the agent of node %s cannot be started: %s", self.id, error)
+            self._not_before = _now() + LONGEST_DELAY_SECONDS
+            return
         self._agent = Process.find(pid)
         self._started_at = _now()
         self._watch_all()
@@ -223,6 +230,14 @@ class LocalNode:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _holds(file: Path, content: bytes) -> bool:
+    """Whether the file is there with this content, readable by its owner alone."""
+    try:
+        return file.stat().st_mode & 0o077 == 0 and file.read_bytes() == content
+    except FileNotFoundError:
+        return False
 
 
 def _write_private(file: Path, content: bytes) -> None:

@@ -198,7 +198,7 @@ def left_of(node_dir: Path) -> list[int]:
     """Living processes that the node's ranks have started: not its launcher, not its shims."""
     launcher = (node_dir / "launcher.pid").read_text().split()[0]
     names = {pid: name_of(pid) for pid in marked_processes(str(node_dir)) if str(pid) != launcher}
-    return [pid for pid, name in names.items() if name not in ("corral-shim", "")]
+    return [pid for pid, name in names.items() if name not in ("corral-shim", "corral-idle", "")]
 
 
 def name_of(pid: int) -> str:

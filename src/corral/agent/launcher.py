@@ -2,7 +2,8 @@
 
 `python -m corral.agent.launcher NODE_DIR [PID]` starts it in the background and returns when it
 serves; PID is a process inside the node's private root, whose view it joins. Each request is one
-byte with a socket over which the new shim gets its spec. Shims outlive it.
+byte with a socket over which the shim gets its spec. Shims outlive it, and take another attempt
+from it when their own has ended (0134).
 """
 
 import fcntl
@@ -14,10 +15,11 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from corral import __version__
 from corral.agent import containment
+from corral.agent.idle_shims import IdleShims
 from corral.agent.private_root import Sight, enter_private_root
 from corral.agent.processes import myself
 from corral.agent.shim.main import be_shim
@@ -37,6 +39,7 @@ class Launcher:
         self._server = server
         self._connections: dict[int, socket.socket] = {}
         self._poll = select.epoll()
+        self._shims = IdleShims(self._poll)
         self._poll.register(server.fileno(), select.EPOLLIN)
 
     def serve(self) -> None:
@@ -45,13 +48,16 @@ class Launcher:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._poll.register(woken, select.EPOLLIN)
         while True:
-            for descriptor, _ in self._poll.poll():
+            for descriptor, _ in self._poll.poll(self._shims.wait_seconds()):
                 if descriptor == woken:
                     self._reap(woken)
                 elif descriptor == self._server.fileno():
                     self._accept()
-                else:
+                elif self._shims.has(descriptor):
+                    self._shims.hear(descriptor)
+                elif descriptor in self._connections:
                     self._take(self._connections[descriptor])
+            self._shims.expire()
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -61,7 +67,9 @@ class Launcher:
 
     def _take(self, connection: socket.socket) -> None:
         try:
-            _, received, _, _ = socket.recv_fds(connection, 16, 1)
+            _, received, _, _ = socket.recv_fds(connection, 16, 1, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
         except OSError:
             received = []
         if not received:
@@ -70,10 +78,13 @@ class Launcher:
             connection.close()
             return
         agent = socket.socket(fileno=received[0])
+
+        def be(launcher: socket.socket) -> NoReturn:
+            self._let_go()
+            be_shim(agent, launcher)
+
         try:
-            if os.fork() == 0:
-                self._let_go()
-                be_shim(agent)
+            self._shims.start(agent, be)
         except OSError as trouble:  # the agent sees the socket close and tries again
             print(f"no shim could be forked: {trouble}", file=sys.stderr, flush=True)
         agent.close()
@@ -86,6 +97,7 @@ class Launcher:
         self._server.close()
         for connection in self._connections.values():
             connection.close()
+        self._shims.close()
 
     def _reap(self, woken: int) -> None:
         with suppress(BlockingIOError):

@@ -76,6 +76,10 @@ class Life:
     def state(self) -> State:
         return self._ledger.state
 
+    @property
+    def containment_kind(self) -> str:
+        return self._group.kind
+
     # --- starting
 
     def begin(self) -> None:

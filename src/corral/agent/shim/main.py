@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from corral.agent import containment
 from corral.agent.account import Account, account_from
@@ -19,6 +19,7 @@ from corral.agent.capture import RankLog
 from corral.agent.clocks import wall
 from corral.agent.journal import FILE, Journal
 from corral.agent.processes import Process, myself
+from corral.agent.shim.again import NAME, call_myself, leaves_nothing, next_attempt
 from corral.agent.shim.apart import Apart
 from corral.agent.shim.begun import record_begin
 from corral.agent.shim.inside import inside_of
@@ -29,26 +30,28 @@ from corral.agent.shim.names import PID_FILE, SOCKET
 from corral.agent.shim.state import Record
 from corral.wire.shim_spec import ShimSpec, decode_shim_spec
 
-PR_SET_NAME: Final = 15
 PR_SET_CHILD_SUBREAPER: Final = 36
 PATIENCE_SECONDS: Final = 60.0  # for the spec, which is on its way
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def main(connection: socket.socket) -> None:
-    """Be the shim of the attempt whose spec comes over the connection, until nothing is left."""
+def main(connection: socket.socket) -> bool:
+    """Be the shim of the attempt whose spec comes over the connection, until nothing is left.
+
+    Returns: whether this process can serve another attempt.
+    """
     spec = _read_spec(connection)
     folder = Path(spec.folder)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    _libc.prctl(PR_SET_NAME, b"corral-shim", 0, 0, 0)
+    call_myself(NAME)
     try:
         journal = Journal.create(folder / FILE, 2 * reserve_bytes(len(spec.ranks)))
     except FileExistsError:
         connection.sendall(b'{"type":"taken"}\n')
-        return
+        return False
     except OSError as trouble:
         _refuse(connection, f"the journal cannot be written: {trouble}")
-        return
+        return False
     loop = Loop()
     try:
         life = _life(spec, loop, journal)
@@ -56,8 +59,9 @@ def main(connection: socket.socket) -> None:
     except OSError as trouble:
         journal.append({"type": "ended", "at": wall(), "trouble": f"{trouble}", "infra": True})
         _refuse(connection, f"{trouble}")
-        return
+        return False
     _run(life, loop, server, connection)
+    return leaves_nothing(life)
 
 
 def _run(life: Life, loop: Loop, server: socket.socket, connection: socket.socket) -> None:
@@ -187,14 +191,19 @@ def _refuse(connection: socket.socket, why: str) -> None:
     connection.sendall(json.dumps({"type": "refused", "why": why}).encode() + b"\n")
 
 
-def be_shim(connection: socket.socket) -> None:
-    """In a new process, which never returns from here."""
+def be_shim(connection: socket.socket, launcher: socket.socket | None = None) -> NoReturn:
+    """In a new process, which never returns from here. From `launcher` come further attempts."""
     code = 1
     try:
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
-        main(connection)
+        more: socket.socket | None = connection
+        while more is not None:
+            is_free = main(more)
+            more = None
+            if is_free and launcher is not None:
+                more = next_attempt(launcher)
         code = 0
     except BaseException:
         traceback.print_exc()

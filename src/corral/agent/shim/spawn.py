@@ -9,13 +9,14 @@ import termios
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from corral.agent.account import Account
 from corral.agent.containment import Containment
 from corral.agent.shim.inside import Inside
 
-OOM_SCORE: Final = 200  # above the agent's: the kernel is to choose a rank first
+OOM_SCORE: Final = b"200"  # above the agent's: the kernel is to choose a rank first
 UMASK: Final = 0o022
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_NO_NEW_PRIVS: Final = 38
@@ -27,7 +28,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 class Child:
     """What to start. `stdio` are its descriptors 0, 1 and 2; `terminal`: 0 is a pty to control."""
 
-    words: Sequence[str]
+    words: list[str]
     env: Mapping[str, str]
     work: str
     stdio: tuple[int, int, int]
@@ -47,6 +48,7 @@ class Spawned:
 
 def spawn(child: Child) -> Spawned:
     """Fork; the child goes on by itself. Raises: OSError when no process is to be had."""
+    handled = _handled_signals()  # what the child need not find out is done once, before
     failure, say = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         pid = os.fork()
@@ -55,22 +57,24 @@ def spawn(child: Child) -> Spawned:
         os.close(say)
         raise
     if pid == 0:
-        _become(child, say)
+        _become(child, say, handled)
     os.close(say)
     return Spawned(pid, failure)
 
 
-def _become(child: Child, say: int) -> None:
+def _become(child: Child, say: int, handled: Sequence[int]) -> None:
     """In the new process, which never returns from here."""
     try:
         signal.set_wakeup_fd(-1)
         os.setsid()
         child.containment.enter()
         child.inside.enter()
-        _default_signals()
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            file.write(str(OOM_SCORE))
+        with suppress(OSError):
+            os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC), OOM_SCORE)
         os.chdir(child.work)
         os.umask(UMASK)
         _take_stdio(child.stdio, say)
@@ -82,7 +86,7 @@ def _become(child: Child, say: int) -> None:
             os.setgid(child.account.groups[0])
             os.setuid(child.account.uid)
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user resets it
-        os.execvpe(child.words[0], list(child.words), dict(child.env))
+        os.execvpe(child.words[0], child.words, child.env)
     except BaseException as trouble:
         with suppress(OSError):
             os.write(say, f"{trouble}"[:500].encode())
@@ -90,12 +94,12 @@ def _become(child: Child, say: int) -> None:
         os._exit(127)
 
 
-def _default_signals() -> None:
-    """What is ignored would stay ignored in the program."""
-    for number in signal.valid_signals():
-        if signal.getsignal(number) not in (signal.SIG_DFL, None):
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+@cache
+def _handled_signals() -> tuple[int, ...]:
+    """Return those that are ignored or caught: what is ignored stays ignored in a program."""
+    numbers = signal.valid_signals()
+    usual = (signal.SIG_DFL, None)
+    return tuple(int(number) for number in numbers if signal.getsignal(number) not in usual)
 
 
 def _take_stdio(stdio: tuple[int, int, int], say: int) -> None:

@@ -1,0 +1,99 @@
+"""The launcher's shims: which of them wait for another attempt, and for how long they may."""
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NoReturn
+
+IDLE_SECONDS: Final = 5.0  # that a shim waits for another attempt
+MOST_IDLE: Final = 16
+MOST_ATTEMPTS: Final = 256  # of one shim
+_GIVEN: Final = b"s"
+
+
+class IdleShims:
+    """One socket to each shim, by its descriptor. A shim whose socket closes ends when it is idle.
+
+    `poll` is told of each; its owner calls `hear` for those that `has` knows.
+    """
+
+    def __init__(self, poll: select.epoll) -> None:
+        self._poll = poll
+        self._sockets: dict[int, socket.socket] = {}
+        self._attempts: dict[int, int] = {}
+        self._idle: dict[int, float] = {}  # since when; the longest first
+
+    def has(self, descriptor: int) -> bool:
+        return descriptor in self._sockets
+
+    def start(self, agent: socket.socket, be: Callable[[socket.socket], NoReturn]) -> None:
+        """Let a shim have the agent's socket: one that waits, else a new one, which is `be` in a
+        new process. Raises: OSError when no process is to be had."""
+        if not self._give(agent):
+            self._fork(be)
+
+    def hear(self, descriptor: int) -> None:
+        """A shim waits from now on, or has ended."""
+        try:
+            said = self._sockets[descriptor].recv(16, socket.MSG_DONTWAIT)
+        except BlockingIOError:  # an event of what had this descriptor before
+            return
+        except OSError:
+            said = b""
+        if not said or self._attempts[descriptor] >= MOST_ATTEMPTS:
+            self._let_go(descriptor)
+            return
+        self._idle[descriptor] = time.monotonic()
+        if len(self._idle) > MOST_IDLE:
+            self._let_go(next(iter(self._idle)))
+
+    def wait_seconds(self) -> float | None:
+        """Return how long none has waited for too long; None where none waits."""
+        if not self._idle:
+            return None
+        return max(0.0, next(iter(self._idle.values())) + IDLE_SECONDS - time.monotonic())
+
+    def expire(self) -> None:
+        """Let those end that have waited for too long."""
+        before = time.monotonic() - IDLE_SECONDS
+        for descriptor in [one for one, since in self._idle.items() if since <= before]:
+            self._let_go(descriptor)
+
+    def close(self) -> None:
+        """In a new process: these are the launcher's."""
+        for one in self._sockets.values():
+            one.close()
+
+    def _give(self, agent: socket.socket) -> bool:
+        while self._idle:
+            descriptor, _ = self._idle.popitem()  # the one that waits least has the warmest memory
+            with suppress(OSError):
+                socket.send_fds(self._sockets[descriptor], [_GIVEN], [agent.fileno()])
+                self._attempts[descriptor] += 1
+                return True
+            self._let_go(descriptor)
+        return False
+
+    def _fork(self, be: Callable[[socket.socket], NoReturn]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                pid = os.fork()
+            except OSError:
+                ours.close()
+                raise
+            if pid == 0:
+                ours.close()
+                be(theirs)
+        self._sockets[ours.fileno()] = ours
+        self._attempts[ours.fileno()] = 1
+        self._poll.register(ours.fileno(), select.EPOLLIN)
+
+    def _let_go(self, descriptor: int) -> None:
+        self._idle.pop(descriptor, None)
+        del self._attempts[descriptor]
+        self._poll.unregister(descriptor)
+        self._sockets.pop(descriptor).close()

@@ -13,7 +13,8 @@ def test_the_end_of_a_log_goes_on_in_the_one_before_it_where_it_was_just_rotated
 ) -> None:
     log = tmp_path / "rank-0.log"
     log.write_text("and the end")
-    (tmp_path / "rank-0.log.1").write_text("x" * TAIL_BYTES + "the beginning ")
+    rows = "".join(f"{chr(97 + at % 26)}{chr(97 + at // 26)} row\n" for at in range(600))
+    (tmp_path / "rank-0.log.1").write_text(rows * 2 + "the beginning ")
     tail = tail_of(log)
     assert tail.endswith("the beginning and the end")
     assert len(tail) == TAIL_BYTES
@@ -79,3 +80,40 @@ def test_a_log_of_any_bytes_is_cut_in_time(tmp_path: Path) -> None:
         began = process_time()
         assert len(tail_of(log).encode()) <= TAIL_BYTES + len(GAP)
         assert process_time() - began < 2.0
+
+
+LINKED = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+def test_of_a_very_long_line_its_beginning_and_its_end_are_sent(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    log.write_text(
+        "config " + "a" * 200_000 + " end\n" + TRACEBACK + "KeyError: 'k'\n" + LINKED + TRACEBACK
+        + "RuntimeError: batch " + "7, " * 50_000 + "last\n" + "[" + "x" * 90_000 + "]\n"
+    )  # fmt: skip
+    tail = tail_of(log)
+    assert "KeyError: 'k'" in tail
+    assert "RuntimeError: batch 7, " in tail
+    assert "7, last" in tail
+    assert " end\n" in tail
+    assert len(tail.encode()) <= TAIL_BYTES
+
+
+def test_of_errors_that_were_raised_of_each_other_the_first_is_sent_too(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    deep = TRACEBACK + "".join(
+        f'  File "/lib/python3.11/site-packages/{at:x}/m.py", line {at}, in f{at:x}\n    g()\n'
+        for at in range(80)
+    )
+    chain = LINKED.join([deep + "KeyError: 'first'\n", deep + "OSError: middle\n"])
+    log.write_text("begin\n" + chain + LINKED + deep + "RuntimeError: last\n\nCleaned up.\n")
+    error, end = tail_of(log).split(GAP)
+    assert "KeyError: 'first'" in error
+    assert "RuntimeError: last" in error
+    assert end.strip() == "Cleaned up."
+
+
+def test_a_return_that_ends_a_name_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "rank-0.log"
+    log.write_bytes(b"1%\r2%\ra.sh: line 2: set: -\r: invalid option\n")
+    assert tail_of(log) == "1%\n2%\na.sh: line 2: set: -\\r: invalid option\n"

@@ -35,7 +35,7 @@ def raised(error: str, before: str = "step 10 loss 2.1\n") -> str:
 ONE_RANK = [
     (raised("ValueError: bad shape"), K.PROGRAM),
     (raised("ModuleNotFoundError: No module named 'flash_attn'"), K.MODULE),
-    (raised("ImportError: libcudnn.so.9: cannot open shared object file"), K.MODULE),
+    (raised("ImportError: libcudnn.so.9: cannot open shared object file"), K.LIBRARY),
     ('  File "t.py", line 3\n    def (\nSyntaxError: invalid syntax\n', K.SYNTAX),
     ("usage: t.py [-h]\nt.py: error: unrecognized arguments: --bogus\n", K.USAGE),
     ("/bin/sh: 1: pyhton: not found\n", K.COMMAND),
@@ -227,9 +227,10 @@ def test_the_place_of_an_error_is_the_newest_frame_of_the_program() -> None:
     )
     failure = failure_of([end(0, tail)])
     assert failure is not None
+    place = "/work/train.py:31 (by torch/nn.py:9 in f)"
     assert (failure.place, failure.next) == (
-        "/work/train.py:31",
-        "look at /work/train.py:31, and read the end of its log",
+        place,
+        f"look at {place}, and read the end of its log",
     )
 
 

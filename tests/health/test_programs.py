@@ -22,7 +22,7 @@ from corral.domain.ids import NodeId
 from corral.health.causes import failure_of
 
 Cell = Mapping[str, Any]
-TABLES: Final = ("found", "a", "b", "c", "d", "more")
+TABLES: Final = ("found", "a", "b", "c", "d", "more", "classes")
 CELLS: Final[list[Cell]] = [
     cell
     for table in TABLES
@@ -70,6 +70,8 @@ def faults(cell: Cell, failure: Failure) -> Iterator[str]:
         one.lower() in failure.quote.lower() if one else not failure.quote for one in quotes
     ):
         yield f"evidence {failure.quote!r}"
+    if cell.get("place", failure.place) != failure.place:
+        yield f"place {failure.place!r}"
     if not any(words in failure.next for words in cell.get("next", [""])):
         yield f"advice {failure.next!r}"
 

@@ -6,30 +6,41 @@ in the last megabytes of a log.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from corral.agent.log_rows import (
+    ALIKE_LINES,
+    TRACEBACK,
+    cut,
+    split,
+    without_repeats,
+    without_sources,
+)
 from corral.domain.attempt import Exit
 from corral.domain.bounds import printed
 from corral.domain.diagnosis import GAP
 
 TAIL_BYTES: Final = 4096
 ERROR_BYTES: Final = 1536  # of these at most for the last error, where it is far from the end
+LONG_BYTES: Final = 4096  # rows of which are too long for READ_BYTES to hold enough of a log
+LONG_READ_BYTES: Final = 2 * 1024 * 1024  # where there are such
 READ_BYTES: Final = 65536  # of the end: what is left of it without frames and repeated lines
 SEARCH_BYTES: Final = 4 * 1024 * 1024  # of the log of one rank
 SEARCH_NODE_BYTES: Final = 16 * 1024 * 1024  # of all ranks of a node together
 CHUNK_BYTES: Final = 512 * 1024
 MOST_RANKS: Final = 16  # of a node: beats stay small when a thousand ranks fail at once
-ALIKE_LINES: Final = 8  # more of one shape are a count of something
 _HEAD_LINES: Final = 2  # of an error that is cut: its first lines, and its end
 _ERROR_LOOKED_AT: Final = 16384
-_FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)  # of c10::Error
-_NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")  # and the blocks of progress bars
-TRACEBACK: Final = b"Traceback (most recent call last)"
+_LINK: Final = re.compile(  # between errors that were raised of each other
+    rb"^(?:The above exception was the direct cause|During handling of the above exception)"
+    rb"[^\n:]{0,60}:?$",
+    re.MULTILINE,
+)
+_LINK_BYTES: Final = 200  # from it to the error that follows
 _MESSAGE: Final = re.compile(rb"[A-Za-z_][\w.]*(?:: |$)")
 _ERRORS: Final = (  # how errors begin that end a program
     TRACEBACK,
@@ -74,16 +85,34 @@ def tail_of(file: Path, search_bytes: int = SEARCH_BYTES) -> str:
 @lru_cache(maxsize=64)  # a state is made again at each change of another rank
 def _tail_of(file: Path, state: State, before: State | None, search_bytes: int) -> str:
     size, _ = state
-    end = _read(file, size, READ_BYTES)
-    if len(end) < READ_BYTES and before is not None:
-        end = _read(_before(file), before[0], READ_BYTES - len(end)) + end
-    tail = _substance(end)[-TAIL_BYTES:]
+    end = _end_of(file, size, before, READ_BYTES)
+    if any(len(row) > LONG_BYTES for row in end.split(b"\n")):
+        end = _end_of(file, size, before, LONG_READ_BYTES)
+        end = b"\n".join(cut(row) for row in split(end))[-READ_BYTES:]
+    whole = _substance(end)
+    tail, begin = whole, _begin_of_error(whole)
     error = b""
-    if _begin_of_error(tail) is None:
+    if begin is None:
         error = _error_in(end) or _error_far(file, size - READ_BYTES, search_bytes)
+    elif begin < len(whole) - TAIL_BYTES:
+        error, tail = _error_in(whole), _after_error(whole)
     if error:
         tail = error + GAP.encode() + tail[-(TAIL_BYTES - len(error) - len(GAP)) :]
-    return printed(tail.decode("utf-8", "replace"))
+    return printed(tail[-TAIL_BYTES:].decode("utf-8", "replace"))
+
+
+def _end_of(file: Path, size: int, before: State | None, most: int) -> bytes:
+    """Return at most so many bytes of the end of a file, and of the one before it."""
+    end = _read(file, size, most)
+    if len(end) < most and before is not None:
+        end = _read(_before(file), before[0], most - len(end)) + end
+    return end
+
+
+def _after_error(text: bytes) -> bytes:
+    """Return what was printed after the last error."""
+    rows = text[max(text.rfind(words) for words in _ERRORS) + 1 :].split(b"\n")
+    return b"\n".join(rows[_rows_of_error(rows) :])
 
 
 def _before(file: Path) -> Path:
@@ -106,36 +135,47 @@ def _read(file: Path, end: int, size: int) -> bytes:
 
 
 def _substance(text: bytes) -> bytes:
-    """Return the text without frames of C++, and of many lines of one shape the first and last."""
-    rows = _FRAMES.sub(b"", text).replace(b"\r", b"\n").split(b"\n")
-    shapes = [_NUMBERS.sub(b"0", row[:200]) for row in rows]
-    left, seen = Counter(shapes), Counter[bytes]()
-    kept = []
-    for row, shape in zip(rows, shapes, strict=True):
-        alike = left[shape] if shape.strip() else 0
-        seen[shape] += 1
-        if alike <= ALIKE_LINES or seen[shape] in (1, alike):
-            kept.append(row)
-    return b"\n".join(kept)
+    """Return the text without what says nothing of a failure."""
+    rows = [cut(row) for row in split(text)]
+    return b"\n".join(without_repeats(without_sources(rows)))
 
 
 def _begin_of_error(text: bytes) -> int | None:
-    """Return where the last error begins."""
+    """Return where the last error begins; of errors that were raised of each other the first."""
     at = max(text.rfind(words) for words in _ERRORS)
-    return at if at >= 0 else None
+    if at < 0:
+        return None
+    while (link := _LINK.search(text, max(0, at - _LINK_BYTES), at)) is not None:
+        before = text.rfind(TRACEBACK, 0, link.start())
+        if before < 0:
+            break
+        at = before
+    return at
 
 
 def _error_in(text: bytes) -> bytes:
-    """Return the last error: its first lines, and the end of it; b"" for none."""
+    """Return the last error: its first lines, and the end of it; of a chain its first error and its
+    last; b"" for none."""
     at = _begin_of_error(text)
     if at is None:
         return b""
     begin = text.rfind(b"\n", 0, at + 1) + 1
-    rows = _FRAMES.sub(b"", text[begin : begin + _ERROR_LOOKED_AT]).split(b"\n")
+    whole = b"\n".join(without_sources([cut(row) for row in split(text[begin:])]))
+    links = _LINK.split(whole[:_ERROR_LOOKED_AT])
+    if len(links) == 1:
+        return _short(links[0], ERROR_BYTES)
+    words: bytes = _LINK.findall(whole)[0]
+    first, last = _short(links[0], ERROR_BYTES // 2), _short(links[-1].lstrip(), ERROR_BYTES // 2)
+    return first + b"\n" + words + b":\n\n" + last
+
+
+def _short(error: bytes, most: int) -> bytes:
+    """Return the first lines of one error and the end of it."""
+    rows = error.lstrip(b"\n").split(b"\n")
     rows = rows[: _rows_of_error(rows)]
-    head = b"\n".join(rows[:_HEAD_LINES])[: ERROR_BYTES // 3]
+    head = b"\n".join(rows[:_HEAD_LINES])[: most // 3]
     rest = b"\n".join(rows[_HEAD_LINES:])
-    return head + b"\n" + rest[-(ERROR_BYTES - len(head) - 2) :] + b"\n"
+    return head + b"\n" + rest[-(most - len(head) - 2) :] + b"\n"
 
 
 def _rows_of_error(rows: list[bytes]) -> int:

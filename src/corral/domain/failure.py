@@ -49,6 +49,10 @@ class FailureKind(StrEnum):
     RENDEZVOUS = "rendezvous-timeout"
     LOCKED_MEMORY = "locked-memory-limit"
     VARIABLE = "unset-variable"
+    PACKAGE = "no-such-package"
+    LIBRARY = "missing-library"
+    INPUT = "waits-for-input"
+    CHILD = "child-failed"
     UNKNOWN = "unknown"
 
 
@@ -124,8 +128,9 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "run it under gdb, or with PYTHONFAULTHANDLER=1 if it is Python; check compiled parts",
     ),
     FailureKind.KILLED: Meaning(
-        "somebody or the kernel killed it",
-        "if nobody did, the machine was out of memory: dmesg there; ask for memory: in resources",
+        "a process, a person or the kernel killed it",
+        "look for timeout, kill or scancel in its scripts, and for who stopped it: corral audit; "
+        "where nobody did, dmesg on the node tells whether its memory was full",
     ),
     FailureKind.PEER: Meaning(
         "another rank was lost", "look at the rank that ended first: corral logs --rank"
@@ -195,6 +200,25 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
     ),
     FailureKind.VARIABLE: Meaning(
         "a variable is not set", "set it under env:, or give it a default: ${NAME:-value}"
+    ),
+    FailureKind.PACKAGE: Meaning(
+        "no such version of a package exists for this Python and index",
+        "change the name or the version that is asked for (pip index versions NAME lists those "
+        "there are), or the Python of the image",
+    ),
+    FailureKind.LIBRARY: Meaning(
+        "a shared library that a compiled part was built for cannot be loaded",
+        "install the library in the image, or reinstall the compiled part for the CUDA and the "
+        "system of the node; ldd FILE.so lists what is missing",
+    ),
+    FailureKind.INPUT: Meaning(
+        "it waits for standard input",
+        "give the program its input in run: (< FILE, < /dev/null, --yes), or type it: corral "
+        "attach {job}",
+    ),
+    FailureKind.CHILD: Meaning(
+        "a process that it had started failed before, and it went on waiting",
+        "mend the error that its log shows; more time changes nothing",
     ),
     FailureKind.UNKNOWN: Meaning("it ended without a word", "read its log: corral logs {job}"),
 }  # fmt: skip

@@ -34,6 +34,13 @@ class NextStep(StrEnum):
     SANITIZER = "sanitizer-report"
     MPI_ABORT = "mpi-abort"
     MPI_SLOTS = "mpi-slots"
+    LINE_ENDS = "line-ends"
+    BATCH_SHAPES = "batch-shapes"
+    NATIVE_CODE = "native-code"
+    OTHER_RANKS = "other-ranks"
+    LAST_LINES = "last-lines"
+    SILENT = "silent"
+    EARLIER_COMMAND = "earlier-command"
     FIRST_LINE = "first-line"
 
 
@@ -77,4 +84,19 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     NextStep.FIRST_LINE: "look at the file and line that the message names",
     NextStep.MPI_SLOTS: "compare -n of mpirun with nodes: and ranks of the job, or pass "
     "--oversubscribe",
+    NextStep.LINE_ENDS: "its lines end in CRLF, as on Windows: convert the file with dos2unix "
+    "FILE, or sed -i 's/\\r$//' FILE",
+    NextStep.BATCH_SHAPES: "the samples of a batch differ in shape: pad, crop or filter them in "
+    "the dataset, or pass a collate_fn to the DataLoader",
+    NextStep.NATIVE_CODE: "compiled code that is called at this place crashed: check what is "
+    "passed to it, its build and its version; gdb shows its own call stack",
+    NextStep.OTHER_RANKS: "the named rank waited: look at what the other ranks did last (corral "
+    "logs --rank); all ranks must call the same collectives, and as often",
+    NextStep.LAST_LINES: "its log shows no error: read what comes before (corral logs {job}); a "
+    "shell script with set -e ends so where a command fails silently (grep, test, diff): add "
+    "set -x",
+    NextStep.SILENT: "it printed nothing: add set -x to a shell script, or python -X faulthandler "
+    "-u, and run it again",
+    NextStep.EARLIER_COMMAND: "mend the first of the quoted lines: the second is its consequence; "
+    "set -e in the script would have ended it there",
 }

@@ -27,7 +27,12 @@ _OPENINGS: Final = (
         ),
     ),
     (NextStep.JULIA, re.compile(r"^ERROR: (?:LoadError: |\w{1,60}(?:Error|Exception)\b)")),
-    (NextStep.R, re.compile(r"^Error (?:in .{1,200}:|: |\(from )|^Error: (?=.{0,200}\brlang\b)")),
+    (
+        NextStep.R,
+        re.compile(
+            r"^Error (?:in (?!call to target).{1,200}:|: |\(from )|^Error: (?=.{0,200}\brlang\b)"
+        ),
+    ),
     (NextStep.NODE, re.compile(r"^(?:Uncaught )?\w{0,40}Error(?: \[\w{1,60}\])?: ")),
     (
         NextStep.COMPILER,
@@ -53,7 +58,7 @@ _OPENINGS: Final = (
         re.compile(
             r"^(?:Unhandled exception[.:]|(?:PHP )?Fatal error: |\*\* \(\w{1,60}\) "
             r"|Error: unhandled exception: |luajit: |lua: |Fortran runtime error: "
-            r"|thread \d{1,9} panic: |forrtl: (?:severe|error) |error: Uncaught )"
+            r"|Error using \S|thread \d{1,9} panic: |forrtl: (?:severe|error) |error: Uncaught )"
         ),
     ),
     (
@@ -77,13 +82,17 @@ _FRAMES: Final = re.compile(  # what follows a message and does not belong to it
     r"|\s{0,40}\| |-{20,}$|Current thread 0x|Thread 0x|in expression starting at)"
 )
 _CHATTER: Final = re.compile(  # lines of programs that go on: no line of them ends one
-    r"^wandb: (?!ERROR|CommError)|\bNCCL (?:INFO|TRACE)\b|\d{1,3}%\|.{0,200}\| |\bPMIX ERROR: "
+    r"HYDRA_FULL_ERROR|^Error executing job with overrides: |^hint: "
+    r"|^wandb: (?!ERROR|CommError)|\bNCCL (?:INFO|TRACE)\b|\d{1,3}%\|.{0,200}\| |\bPMIX ERROR: "
     r"|^.{0,60}\b(?:INFO|DEBUG|TRACE)\b|level\"?[=:] ?\"?(?:info|debug|trace)\b"
     r"|\b(?:re-?try(?:ing)?|retries left|backing off)\b|\battempt \d{1,9} ?(?:of|/) ?\d"
     r"|^[-=*#%~]{8,}$|^= {2,}|^={3,} .{1,200} ={3,}$",  # rules, and the banner of MPICH
     re.IGNORECASE,
 )
-_GOES_ON: Final = re.compile(r"[:,]$|panicked at .{1,250}:\d{1,9}:\d{1,9}:$")
+_GOES_ON: Final = re.compile(
+    r"[:,]$|^Error using \S.{0,80}$|panicked at .{1,250}:\d{1,9}:\d{1,9}:$"
+)
+_VALIDATION: Final = re.compile(r"\b\d{1,9} validation errors? for ")  # of pydantic
 _REPORTS: Final = re.compile(r"^\S{1,200}: line \d{1,9}: +\d{1,9} [A-Z][a-z]")
 _WHAT: Final = re.compile(r"^\s{0,9}what\(\):\s")
 
@@ -112,13 +121,17 @@ def is_chatter(row: str) -> bool:
 
 def is_unfinished(row: str) -> bool:
     """Return whether the next line belongs to the same sentence."""
-    return _GOES_ON.search(row.rstrip()) is not None
+    return len(row) < CHATTER_CHARACTERS and _GOES_ON.search(row.rstrip()) is not None
 
 
 def message(lines: Sequence[str]) -> str:
     """Return the message of an error; of one of rlang the last that it lists."""
     listed = [line for line in lines[1:] if line.startswith("! ")]
-    return listed[-1] if listed else sentence(lines)
+    if listed:
+        return listed[-1]
+    below = 2 if _VALIDATION.search(lines[0]) else 0  # the field, and what is wrong with it
+    below = below or int(len(lines) > 1 and lines[1].startswith('in "'))  # YAML's file and line
+    return " ".join(lines[: below + 1]) if below else sentence(lines)
 
 
 def sentence(lines: Sequence[str], first: int = 0) -> str:

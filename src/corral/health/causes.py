@@ -15,6 +15,8 @@ from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.next_steps import NextStep
 from corral.health.blocks import is_report_of_shell, message, sentence
+from corral.health.chains import begins_it, chain_of, has_line, quote_of, quoted
+from corral.health.commands import earlier_command, is_of_timeout
 from corral.health.frames import kind_of_place
 from corral.health.patterns import (
     CUT_OFF,
@@ -24,13 +26,14 @@ from corral.health.patterns import (
 )
 from corral.health.printed import Printed, parted, printed
 from corral.health.raised import Raised
-from corral.health.waits import awaited, behind, inner_end, streams
-from corral.health.words import LINE_CHARACTERS, Pattern
+from corral.health.waits import awaited, behind, inner_end, stopped_by_launcher, streams
+from corral.health.words import Pattern
 
 SHELL_SIGNALS: Final = 128  # a shell answers with this and the signal of what it ran
 SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
 EARLIER_SECONDS: Final = 0.001
 TAIL_CHARACTERS: Final = 16_384  # of a rank's log; agents send a quarter of that
+QUOTE_CHARACTERS: Final = 700  # two lines of a log, and how they belong together
 BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byte: 247
 _ABORT, _KILL, _TERM = 6, 9, 15
 _CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})  # ILL, TRAP, BUS, FPE, SEGV, SYS beside
@@ -45,6 +48,10 @@ NOT_STARTED: Final = frozenset({126, 127})  # what a shell ends with that could 
 _OF_SHELLS: Final = frozenset({FailureKind.FILES, FailureKind.SYNTAX, FailureKind.USAGE})
 _WAITED: Final = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
 _ABOUT_THE_GANG: Final = _WAITED | {FailureKind.PEER}
+_BY_KERNEL: Final = re.compile(  # memory that Slurm, a runtime or the kernel saw run out
+    r"\boom[-_ ]kill|: task \d{1,9}: Out Of Memory|Out of memory: Killed process", re.IGNORECASE
+)
+_INSTALLED: Final = frozenset({FailureKind.MODULE, FailureKind.PACKAGE})
 _ASSERTS: Final = "device-side assert"
 _STEPS: Final = {  # advice by the signal, where the log has no error
     4: NextStep.ILLEGAL_INSTRUCTION,
@@ -145,9 +152,10 @@ def _of_the_gang(
     if missing is None:
         alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)  # then it was no peer of the gang
         kind = FailureKind.NETWORK if alone else order[0].kind
-        return _failure(replace(order[0], kind=kind), alike=len(told))
+        step = NextStep.OTHER_RANKS if kind == FailureKind.HANG else order[0].step
+        return _failure(replace(order[0], kind=kind, step=step), alike=len(told))
     kind = first.kind if waited else FailureKind.HANG
-    return _failure(replace(first, end=missing, kind=kind, place=""), alike=alike)
+    return _failure(replace(first, end=missing, kind=kind, place="", step=None), alike=alike)
 
 
 def _missing(
@@ -161,6 +169,8 @@ def _missing(
             return of[rank]
     if quiet:
         return min(quiet, key=lambda end: end.rank)
+    if len(told) == 1 and len(stopped := stopped_by_launcher(told[0].end.tail)) == 1:
+        return of.get(stopped[0], replace(told[0].end, rank=stopped[0]))
     last = behind({one.end.rank: one.end.tail for one in told})
     return of.get(last) if last is not None else None
 
@@ -172,7 +182,7 @@ def _failure(one: _Read, *, alike: int) -> Failure:
         culprit=f"rank {end.rank} on {end.node}",
         node=end.node,
         rank=end.rank,
-        quote=one.quote[:LINE_CHARACTERS],
+        quote=one.quote[:QUOTE_CHARACTERS],
         place=one.place,
         step=one.step,
         alike=alike,
@@ -185,10 +195,14 @@ def _read(end: RankEnd, exit: Exit) -> _Read:
     end = replace(end, tail=tail)
     if earlier and _signal_of(exit) in (None, _ABORT):
         read = _read_end(end, exit, with_chatter=False)
-        before = read if read.quote else _read_end(replace(end, tail=earlier), exit)
-        if before.quote:
+        before = read if _tells(read) else _read_end(replace(end, tail=earlier), exit)
+        if _tells(before):
             return before
     return _read_end(end, exit)
+
+
+def _tells(read: _Read) -> bool:
+    return bool(read.quote) and read.kind != FailureKind.UNKNOWN
 
 
 def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> _Read:
@@ -202,38 +216,87 @@ def _read_end(end: RankEnd, exit: Exit, *, with_chatter: bool = True) -> _Read:
     if exit.out_of_memory:
         return replace(read, kind=FailureKind.HOST_MEMORY)
     if by_end is not None and not _says_more(said, exit, log, is_told=is_told):
-        return replace(
-            read,
-            kind=by_end,
-            quote=_quote_of_signal(log, exit, is_told=is_told),
-            step=_step_of(log, exit),
-        )
+        quote = quoted(_quote_of_signal(log, exit, is_told=is_told))
+        place = log.crashed_at if by_end == FailureKind.CRASH else ""
+        step = NextStep.NATIVE_CODE if place else _step_of(log, exit, quote)
+        return replace(read, kind=by_end, quote=quote, place=place, step=step)
     if exit.code in NOT_STARTED and not log.raised and (said is None or said[0].kind in _OF_SHELLS):
-        return replace(read, kind=FailureKind.COMMAND, quote=said[1] if said else log.complaint)
+        step = said[0].step if said else None
+        quote = said[1] if said else log.complaint
+        return replace(read, kind=FailureKind.COMMAND, quote=quoted(quote), step=step)
     newest = _newest(log.raised)
-    read = replace(read, place=newest.place if newest is not None else "")
+    if newest is not None and not newest.is_wrapper:
+        return _with_earlier(_of_errors(read, log, newest, said), log)
     if said is not None:
         pattern, line = said
-        quote = log.assertion if _ASSERTS in line and log.assertion else line
-        return replace(
-            read, kind=pattern.kind, quote=quote, step=pattern.step, of_peers=pattern.of_peers
-        )
-    if newest is not None and not newest.is_wrapper:
-        kind = _by_place(newest) or FailureKind.PROGRAM
-        return replace(read, kind=kind, quote=message(newest.lines), step=newest.step)
+        place = newest.place if newest is not None else ""
+        read = replace(_of_pattern(read, pattern), quote=quoted(line), place=place)
+        return _with_earlier(read, log)
     if log.complaint:
-        return replace(read, kind=FailureKind.PROGRAM, quote=log.complaint)
+        return replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.complaint))
     if newest is not None:
-        quote = message(newest.lines)
+        quote = quoted(message(newest.lines))
+        if newest.step == NextStep.MPI_ABORT and (before := log.line_before(newest.lines[0])):
+            quote = f"{quoted(before)}; then: {quote}"
         return replace(read, kind=FailureKind.PROGRAM, quote=quote, step=newest.step)
     if exit.code in DELIBERATE and log.parting:
-        return replace(read, kind=FailureKind.PROGRAM, quote=log.parting)
+        return replace(read, kind=FailureKind.PROGRAM, quote=quoted(log.parting))
     if exit.code == TIMED_OUT:
         return replace(read, kind=FailureKind.KILLED, step=NextStep.TIMED_OUT)
-    return read
+    if exit.code is None:
+        return read
+    if not log.ending:
+        return replace(read, step=NextStep.SILENT)
+    quote = f"the last it printed: {quoted(log.ending)}"
+    return replace(read, quote=quote, step=NextStep.LAST_LINES)
 
 
-def _step_of(log: Printed, exit: Exit) -> NextStep | None:
+def _of_errors(read: _Read, log: Printed, newest: Raised, said: Hit | None) -> _Read:
+    """Return how the newest error of a program reads, with the one that it began with."""
+    line = said[1] if said is not None else ""
+    chain = chain_of(log.raised, newest, line)
+    if said is not None and not has_line(chain, line):  # printed beside, or of an earlier chain
+        quote = log.assertion if _ASSERTS in line and log.assertion else line
+        place = chain.place(chain.last)
+        return replace(_of_pattern(read, said[0]), quote=quoted(quote), place=place)
+    root, last = _hit_of(chain.root), _hit_of(chain.last)
+    kinds = [hit[0].kind if hit is not None else None for hit in (root, last)]
+    root_first = chain.root is not chain.last and begins_it(chain, kinds[0], kinds[1])
+    first = chain.root if root_first else chain.last
+    is_roots = root_first and root is not None and not root[0].of_peers
+    if is_roots and root is not None and (said is None or root[0].kind != said[0].kind):
+        said = root
+    quote = quote_of(chain, root_first=root_first, line=line)
+    if said is None:
+        kind = _by_place(first) or FailureKind.PROGRAM
+        is_node = first.step != NextStep.NODE or "\n    at " in log.text  # other tools print so
+        step = first.step if is_node else None
+        return replace(read, kind=kind, quote=quote, step=step, place=chain.place(first))
+    if _ASSERTS in line and log.assertion:
+        quote = quoted(log.assertion)
+    return replace(_of_pattern(read, said[0]), quote=quote, place=chain.place(first))
+
+
+def _of_pattern(read: _Read, pattern: Pattern) -> _Read:
+    return replace(read, kind=pattern.kind, step=pattern.step, of_peers=pattern.of_peers)
+
+
+def _with_earlier(read: _Read, log: Printed) -> _Read:
+    """Return it with an earlier command that failed, where what it failed of is its consequence."""
+    earlier = earlier_command(read.kind, log.text) if read.step is None else None
+    if earlier is None or earlier.line in read.quote:
+        return read
+    return replace(
+        read,
+        kind=earlier.kind,
+        quote=f"{quoted(earlier.line)}; then: {read.quote}",
+        step=NextStep.EARLIER_COMMAND,
+    )
+
+
+def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
+    if is_of_timeout(quote):
+        return NextStep.TIMED_OUT
     newest = _newest(log.raised)
     signal = _signal_of(exit)
     of_language = newest.step if newest is not None and signal == _ABORT else None
@@ -281,9 +344,13 @@ def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> 
         return True  # a thread that still ran, or a destructor, fails while Python shuts down
     if signal in (_KILL, _TERM) and log.ends_raising and (said is None or not said[0].of_peers):
         return True
-    if said is None or signal == _KILL:
+    if said is not None and signal == _KILL:
+        return _BY_KERNEL.search(said[1]) is not None
+    if said is None:
         return False
     pattern, _ = said
+    if signal == _ABORT and pattern.kind == FailureKind.CRASH and log.assertion:
+        return False
     if signal in (_ABORT, _TERM):
         return True
     return pattern.kind in MACHINE and not pattern.of_peers
@@ -334,7 +401,7 @@ def _by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
     retried = _best(_hits(log.chatter)) if with_chatter else None
     if found is None:
         return None if log.complaint else retried
-    is_consequence = found[0].kind == FailureKind.MODULE  # an installer cannot reach its index
+    is_consequence = found[0].kind in _INSTALLED  # an installer cannot reach its index
     if is_consequence and retried is not None and retried[0].kind == FailureKind.NETWORK:
         return retried
     return found

@@ -9,6 +9,12 @@ from corral.health.words import errno, http, of
 # What general words would take for another class.
 SPECIFIC: Final = (
     of(
+        F.SYNTAX,
+        r"\$'[^']{0,99}\\r'|\^M: bad interpreter|\\r['’\"]?: (?!\w{1,30}Error)[a-z-]+",
+        r"\^M['’]?: (No such file|command not found)",
+        step=S.LINE_ENDS,
+    ),
+    of(
         F.LIMITS,
         r"inotify (watch|instance)|DUE TO TIME LIMIT|reached (the|its) (time|wall)",
     ),
@@ -36,6 +42,8 @@ SPECIFIC: Final = (
         r"compiled with different CUDA|operator torchvision::nms does not exist",
         r"wrong ELF class|invalid ELF header|Exec format error|cannot execute binary file",
         r"UnsupportedClassVersionError|compiled against a different Node\.js version",
+        r"version mismatch, this is the '.{1,60}' tool|libc\.so\.6: version",
+        r"cannot enable executable stack|file too short$|ABI version mismatch",
         r"incompatible architecture|(wheel|module).{0,60}not (supported|compiled) (on|for) this",
         r"detected CUDA version .{0,40}mismatch|compiled to use .{0,60}aren't available",
         r"(requires|needs|supports?) .{0,30}\b(AVX\w*|SSE[\d.]+|FMA)\b|CPU ISA level",

@@ -24,7 +24,8 @@ PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
 
 @lru_cache(maxsize=4096)  # the ranks of a gang print the same
 def pattern_of(line: str, *, machine_only: bool = False) -> Pattern | None:
-    """The first that the line has the words of, in what is looked at of a line."""
-    line = line[:LINE_CHARACTERS]
-    wanted = (one for one in PATTERNS if not machine_only or one.kind in MACHINE)
-    return next((one for one in wanted if one.words.search(line)), None)
+    """Return the first that the line has the words of; of a long line its end is searched where
+    its beginning has none."""
+    wanted = [one for one in PATTERNS if not machine_only or one.kind in MACHINE]
+    parts = (line[:LINE_CHARACTERS], line[LINE_CHARACTERS:][-LINE_CHARACTERS:])
+    return next((one for part in parts if part for one in wanted if one.words.search(part)), None)

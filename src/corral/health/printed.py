@@ -17,13 +17,15 @@ from corral.health.raised import (
     Raised,
     is_of_wrapper,
     outside_tracebacks,
+    place_of_dump,
     raised_in,
     without_late_threads,
 )
-from corral.health.words import LINE_CHARACTERS
+from corral.health.words import LINE_CHARACTERS, shortened
 
 PARTING_WORDS: Final = 4
 LAST_LINES: Final = 15
+ENDING_LINES: Final = 2  # quoted where no line is an error
 FRESH_LINES: Final = 8  # an error that stands so near to the end was the last thing it told
 MOST_RAISED: Final = 50  # the newest; who raises more tells nothing by the older ones
 
@@ -39,6 +41,9 @@ _DRESS: Final = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?\]?[ :]+(?:- )?"
     r"(?:[\w.]+ - )?(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :-]+)?)"
 )
+# A carriage return that a shell or a loader prints as the end of a name: of a file with CRLF.
+LINE_END: Final = re.compile(r"\r(?=['’\"]?: [a-zA-Z])")
+_CURRENT: Final = "\nCurrent thread 0x"
 _ESCAPED: Final = r"Traceback (most recent call last):\n"
 _IN_JSON: Final = re.compile(re.escape(_ESCAPED) + r'(?:[^"\\\n]|\\.){1,4000}')
 _UNJOINED: Final = "terminate called without an active exception"
@@ -60,14 +65,31 @@ _WORK: Final = re.compile(  # words of lines that tell of work
     r"|downloading|building|processing|training|giving)\b|it/s|%|\.\.\.$",
     re.IGNORECASE,
 )
+_REASON: Final = re.compile(  # words by which a program tells that it cannot go on
+    r"\b(?:no|not|none|nothing|never|missing|must|needs?|requires?d?|expect(?:s|ed)|only|without"
+    r"|empty|should|please|too|wrong|bad|mismatch\w*|den(?:y|ied)|exceed\w*|less|more|fewer|lower"
+    r"|differ\w*|unknown|unsupported|outside|out of|bye|quit\w*|stopp\w*|exit\w*|end(?:s|ed|ing)?"
+    r"|problem|violat\w*|broken|lost|expired|corrupt\w*|stale|already|\w{1,30}n't|un\w{2,30}(?:ed|ble))\b",
+    re.IGNORECASE,
+)
+_HINTS: Final = re.compile(  # lines that tell what to do, below the line that tells what failed
+    r"^\W{0,4}(?:To (?!\S{1,30} (?:failed|could))|[Hh]int\b|HINT\b|Please |See |For more|Try |Use "
+    r"|You (?:may|can) )"
+)
 _STATED: Final = re.compile(
     r"^\W{0,3}(?:FATAL|CRITICAL|ERROR)\b|^\S{1,80}: fatal: |^fatal: ", re.IGNORECASE
+)
+_LEVELS: Final = (  # "error:" and "fatal error:" of the languages that programs are localized to
+    r"^\W{0,3}(?:\S{1,40}: )?(?:Schwerer |Schwerwiegender |Interner )?(?:Fehler|Ausnahme"
+    r"|Erreur(?: \w{1,12})?|Errore(?: \w{1,12})?|Erro(?: \w{1,12})?|Fout|Fel|Feil|Fejl|Virhe|Błąd"
+    r"|Chyba|Hiba|Hata|Eroare|Грешка|Σφάλμα|Ошибка|Помилка|שגיאה|خطأ|त्रुटि|ข้อผิดพลาด|Lỗi|Kesalahan"
+    r"|(?:严重|致命|嚴重)?(?:错误|錯誤|异常|異常)|(?:致命的)?エラー|오류|에러) ?[::!-]"
 )
 _WARNS: Final = re.compile(r"\bWARNING\b|Warning:|^warn(ing)?\b", re.IGNORECASE)
 _SHAPED: Final = re.compile(  # a line by which some program told that it failed
     r"\b(error|errors|exception|fatal|panic|panicked|failed|failure|abort(ed|ing)?|cannot|"
     r"could not|unable to|invalid|traceback|refus(ed|ing)|not found|giving up|no such|unbound)\b|"
-    r"\w(Error|Exception)\b|\*\*\* |^E\d{4} |\bERR!",
+    r"\w(Error|Exception)\b|\*\*\* |^E\d{4} |\bERR!|" + _LEVELS,
     re.IGNORECASE,
 )
 
@@ -136,7 +158,25 @@ class Printed:
         is_alone = shapes[_NUMBERS.sub("0", last)] == 1
         words = len(_WORDS.findall(last))
         is_sentence = words >= PARTING_WORDS and _WORK.search(last) is None
+        is_sentence = is_sentence and _REASON.search(last) is not None
         return last if is_sentence and is_alone else ""
+
+    @property
+    def crashed_at(self) -> str:
+        """Where Python was when it crashed, as its faulthandler prints it; "" where it is off."""
+        begin = self.text.rfind(_CURRENT)
+        return place_of_dump(self.text[begin:].split("\n")[2:]) if begin >= 0 else ""
+
+    def line_before(self, line: str) -> str:
+        """Return the last line with words before this one; "" for none."""
+        before = self.text[: max(0, self.text.rfind(line))].split("\n")
+        return next((_cut(row) for row in reversed(before) if _WORDS.search(row)), "")
+
+    @property
+    def ending(self) -> str:
+        """The last lines, where none of them is an error; "" for an empty log."""
+        lines = self.last or self.warnings or self.chatter
+        return " / ".join(lines[-ENDING_LINES:])
 
     @property
     def assertion(self) -> str:
@@ -148,7 +188,7 @@ class Printed:
 @lru_cache(maxsize=256)
 def _complaint_in(last: tuple[str, ...]) -> str:
     shaped = [at for at, line in enumerate(last) if _SHAPED.search(line)]
-    own = [at for at in shaped if not _is_wrapper(last[at])]
+    own = [at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])]
     return next((sentence(last, at) for at in reversed(own or shaped)), "")
 
 
@@ -189,7 +229,8 @@ def parted(tail: str) -> tuple[str, str]:
 def _plain(tail: str) -> str:
     """Without what a terminal would act on, what stands before each line, and our own lines."""
     tail = _IN_JSON.sub(_out_of_json, tail) if _ESCAPED in tail else tail
-    rows = _COLOURS.sub("", tail).replace("\r", "\n").split("\n")
+    tail = LINE_END.sub(r"\\r", _COLOURS.sub("", tail))
+    rows = tail.replace("\r", "\n").split("\n")
     return "\n".join(_undressed(_shown(row)) for row in rows if not row.startswith("[corral]"))
 
 
@@ -216,4 +257,4 @@ def _undressed(row: str) -> str:
 
 
 def _cut(line: str) -> str:
-    return line.strip()[:LINE_CHARACTERS]
+    return shortened(line.strip())

@@ -8,7 +8,7 @@ from typing import Final
 from corral.domain.next_steps import NextStep
 from corral.health.blocks import is_chatter, is_frame, is_unfinished, opening
 from corral.health.frames import is_saving
-from corral.health.words import LINE_CHARACTERS
+from corral.health.words import LINE_CHARACTERS, shortened
 
 ERROR_LINES: Final = 12  # of one message; more is a listing
 NEAR_ROWS: Final = 3  # an abort so soon after a traceback is of the same end
@@ -22,10 +22,13 @@ _BARE: Final = re.compile(  # as raised, where the lines above it are cut off or
 )
 _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d{1,9}),? in (\S+)')
 _INSTALLED: Final = re.compile(  # code that is not the user's own
-    r"(?:site|dist)-packages/|/lib/python\d|^<|^python\d|/\.pyenv/"
+    r"(?:site|dist)-packages/|/lib/python\d|^<|^python\d|/\.pyenv/|\.pyx$|\.egg/"
 )
+_LIBRARY: Final = re.compile(r"^.{0,500}(?:(?:site|dist)-packages|/lib/python\d[\d.]{0,6})/")
 _WORK: Final = re.compile(r"^.{0,500}/attempts/[^/]{1,100}/work/")  # of an attempt, on its node
 _CHAINED: Final = re.compile(r"^(During handling of the above|The above exception was the direct)")
+_HANDLED: Final = "During"  # an error was raised while another was handled
+_ORIGINAL: Final = "Original Traceback"  # of a worker, below the error that passes it on
 _CAUSED: Final = "Caused by: "  # of Java: the error above it is its consequence
 _IGNORED: Final = re.compile(r"^(Exception ignored (in|while)|Error in (atexit|sys\.excepthook))")
 _THREAD: Final = re.compile(r"^Exception in thread [^\"]")
@@ -36,9 +39,12 @@ _ENDS: Final = re.compile(
 _WRAPPED: Final = re.compile(
     r"ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException|"
     r"See root cause above|exited unexpectedly|process\w{0,9} (has )?(died|failed|terminated)\b|"
-    r"RayTaskError|ActorDiedError|SystemExit|^Caught \w{1,99} in |^EOFError$|ExceptionGroup: |"
+    r"RayTaskError|ActorDiedError|SystemExit|^EOFError$|ExceptionGroup: |"
+    r"^(?:[\w.]{1,99}: )?Caught \w{1,99} in "
+    r"(?:DataLoader|replica|pin memory|process|worker|thread)\b|"
     r"^MPI_ABORT was invoked|^application called MPI_Abort|_RemoteTraceback"
-    r"|^BEGIN failed--compilation aborted",
+    r"|^BEGIN failed--compilation aborted|^Error termination\.|^error: called from"
+    r"|^Error in \S{1,99} \(line \d{1,9}\)$",
     re.IGNORECASE,
 )
 _OWN: Final = re.compile(  # Python's words for a mistake of the program: no machine raises them
@@ -58,6 +64,9 @@ class Raised:
         frame: file and function in which it was raised, as a traceback of Python shows them; "" for
             one that was raised while a file was written.
         place: file and line of the newest frame that is not of an installed library.
+        library: file, line and function of the library's frame in which it was raised, where that
+            is not `place`.
+        is_handled: it was raised while the error before it in its chain was handled.
         step: advice by its language.
         is_of_thread: it ended a thread of Python, and not the program.
     """
@@ -66,8 +75,10 @@ class Raised:
     chain: int
     frame: str = ""
     place: str = ""
+    library: str = ""
     step: NextStep | None = None
     is_of_thread: bool = False
+    is_handled: bool = False
 
     @property
     def is_wrapper(self) -> bool:
@@ -103,6 +114,20 @@ def outside_tracebacks(rows: Iterable[str]) -> Iterator[str]:
             yield row
 
 
+def place_of_dump(rows: Iterable[str]) -> str:
+    """Return the place of the first frame that is not of an installed library; "" for none.
+
+    Args:
+        rows: a call stack as faulthandler prints it, the newest frame first.
+    """
+    for row in rows:
+        if (at := _FRAME.match(row)) is None:
+            return ""
+        if _INSTALLED.search(at[1]) is None:
+            return f"{_WORK.sub('', at[1])[-LINE_CHARACTERS:]}:{at[2]}"
+    return ""
+
+
 def _is_frame(row: str) -> bool:
     return 'File "' in row and _FRAME.match(row) is not None
 
@@ -112,6 +137,8 @@ def raised_in(text: str) -> Iterator[Raised]:
     reading = _Reading()
     for row in [*text.split("\n"), ""]:
         yield from reading.take(row)
+    if reading.error:
+        yield from reading.finish("")
 
 
 @dataclass(slots=True)
@@ -125,23 +152,28 @@ class _Reading:
     is_ignored: bool = False
     frame: str = ""
     place: str = ""
+    library: str = ""
+    outer_place: str = ""
     is_saving: bool = False
     is_of_thread: bool = False
+    is_handled: bool = False
     rows_since_python: int = NEAR_ROWS + 1
 
     def take(self, row: str) -> Iterator[Raised]:
-        row = row[:ROW_CHARACTERS]
+        row = shortened(row, ROW_CHARACTERS)
         self.rows_since_python += 1
         if self.error and self._is_over(row):
-            yield from self._finished(row)
+            yield from self.finish(row)
         if _THREAD.match(row):
             self.is_of_thread = True
         elif _IGNORED.match(row):
             self.is_ignored = True
         elif _CHAINED.match(row):
             self.chain -= 1  # the traceback that follows counts it up again
+            self.is_handled = row.startswith(_HANDLED)
         elif "Traceback" in row and _TRACEBACK.match(row):
-            self.is_inside, self.place, self.is_saving = True, "", False
+            self.is_inside, self.is_saving = True, False
+            self.place = self.outer_place if row.startswith(_ORIGINAL) else ""
             self.chain += 1
         elif 'File "' in row and (at := _FRAME.match(row)) is not None:
             self._note_frame(at)
@@ -161,19 +193,27 @@ class _Reading:
         )
         return begins or row.startswith(_CAUSED)
 
-    def _finished(self, row: str) -> Iterator[Raised]:
+    def finish(self, row: str) -> Iterator[Raised]:
         is_bare_abort = self.step == NextStep.CPP and len(self.error) == 1
         if not self.is_ignored and not is_bare_abort:
             step = self.step
             if step is None and _AT.match(row):
                 step = NextStep.NODE
             one = Raised(
-                tuple(self.error), self.chain, self._frame, self.place, step, self.is_of_thread
+                tuple(self.error),
+                self.chain,
+                self._frame,
+                self.place,
+                self.library if self.place else "",
+                step,
+                self.is_of_thread,
+                self.is_handled,
             )
+            self.outer_place, self.is_handled = self.place, False
             if self.step is None:
                 self.rows_since_python = 0
             yield one
-        self.error, self.step, self.frame, self.place = [], None, "", ""
+        self.error, self.step, self.frame, self.place, self.library = [], None, "", "", ""
         self.is_ignored = self.is_saving = self.is_of_thread = False
 
     @property
@@ -185,7 +225,10 @@ class _Reading:
         self.is_saving = self.is_saving or is_saving(function[:LINE_CHARACTERS])
         self.frame = f"{file[-LINE_CHARACTERS:]}:{function[:LINE_CHARACTERS]}"
         if _INSTALLED.search(file) is None:
-            self.place = f"{_WORK.sub('', file)[-LINE_CHARACTERS:]}:{line}"
+            self.place, self.library = f"{_WORK.sub('', file)[-LINE_CHARACTERS:]}:{line}", ""
+        elif not file.startswith("<"):
+            shown = _LIBRARY.sub("", file)[-LINE_CHARACTERS:]
+            self.library = f"{shown}:{line} in {function[:LINE_CHARACTERS]}"
 
     def _begin_python(self, row: str) -> bool:
         is_below = self.is_inside and row[:1].strip() != "" and _RAISED.match(row) is not None
@@ -205,4 +248,4 @@ class _Reading:
 
 
 def _cut(line: str) -> str:
-    return line.strip()[:LINE_CHARACTERS]
+    return shortened(line.strip())

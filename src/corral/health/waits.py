@@ -29,6 +29,10 @@ _TIMED_OUT: Final = re.compile(r"WorkNCCL\(SeqNum=(\d{1,18})")
 _ROOT: Final = (
     "Root Cause"  # of torchrun's report: within so many characters it tells of the worker
 )
+_FAILURES: Final = "\nFailures:"
+_STOPPED: Final = re.compile(
+    r"\brank\s{0,9}:\s{0,9}(\d{1,9}) [^\n]{0,60}\n\s{0,9}exitcode\s{0,9}:\s{0,9}-(?:9|15) "
+)
 _ROOT_CHARACTERS: Final = 4096
 _ROOT_RANK: Final = re.compile(r"rank\s{0,9}:\s{0,9}(\d{1,9}) ")
 _ROOT_CODE: Final = re.compile(r"exitcode\s{0,9}:\s{0,9}(-?\d{1,9})")
@@ -66,6 +70,13 @@ def awaited(tail: str) -> Iterator[int]:
     for hint, words in _AWAITED.items():
         for match in words.finditer(tail) if hint in tail else ():
             yield from (int(rank) for rank in match[1].split(","))
+
+
+def stopped_by_launcher(text: str) -> list[int]:
+    """Return the ranks that torchrun stopped after the first had failed: they still ran."""
+    begin = text.rfind(_FAILURES)
+    report = text[begin : begin + _ROOT_CHARACTERS] if begin >= 0 else ""
+    return [int(found[1]) for found in _STOPPED.finditer(report.partition(_ROOT)[0])]
 
 
 def behind(tails: Mapping[int, str]) -> int | None:

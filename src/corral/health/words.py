@@ -30,6 +30,8 @@ class Pattern:
 
 
 LINE_CHARACTERS: Final = 300  # of a line: the time that a pattern takes may grow with its square
+END_CHARACTERS: Final = 150  # of a longer line, which are looked at too
+_LEFT_OUT: Final = " ... "
 
 
 def of(
@@ -37,6 +39,14 @@ def of(
 ) -> Pattern:
     """Return the pattern of a class by any of these words."""
     return Pattern(kind, re.compile("|".join(words), re.IGNORECASE), of_peers, step)
+
+
+def shortened(line: str, most: int = LINE_CHARACTERS) -> str:
+    """Return the line; of one longer than `most` its first `most` characters and its end, with a
+    mark between them."""
+    if len(line) <= most:
+        return line
+    return f"{line[:most]}{_LEFT_OUT}{line[-END_CHARACTERS:]}"
 
 
 def errno(*numbers: int) -> str:

@@ -187,7 +187,8 @@ class Attempt(Answer):
         own |= {"quote": one.quote if whole else ""}
         own |= {"failed_at": one.failed_at if whole else ""}
         if one.failure is not None:
-            own["next"] = next_step(one.failure, one.next_step, own["failed_at"])
+            next = next_step(one.failure, one.next_step, own["failed_at"])
+            own["next"] = next.replace("{job}", one.job)
         rest = {name: getattr(one, name) for name in cls.model_fields if name not in own}
         return cls.model_validate(own | rest)
 

@@ -1,0 +1,60 @@
+"""Rows of a log without what says nothing of a failure: source lines of tracebacks, frames of C++,
+repeated rows, and the middle of very long ones."""
+
+import re
+from collections import Counter
+from typing import Final
+
+ALIKE_LINES: Final = 8  # more of one shape are a count of something
+HEAD_BYTES: Final = 480  # of a row that is longer than both together
+END_BYTES: Final = 240
+ESCAPED_BYTES: Final = 3000  # of one that holds a traceback as one string of JSON
+
+TRACEBACK: Final = b"Traceback (most recent call last)"
+_ESCAPED: Final = TRACEBACK + b":\\n"
+_LEFT_OUT: Final = b" ... "
+_LINE_END: Final = re.compile(rb"\r(?=(?:['\"]|\xe2\x80\x99)?: [a-zA-Z])")  # of a name in CRLF
+_FRAMES: Final = re.compile(rb"^[^\n]{0,40}frame #\d+: [^\n]*\n", re.MULTILINE)  # of c10::Error
+_FRAME: Final = re.compile(rb'^(?:  \| |    )?  File "[^"\n]{1,500}", line \d+, in ')
+_NUMBERS: Final = re.compile(rb"\d+|\s+|[\xe2][\x80-\xbf]{2}")  # and the blocks of progress bars
+
+
+def split(text: bytes) -> list[bytes]:
+    """Return the rows; a return of the carriage begins one, but where it ends a name that a shell
+    prints."""
+    return _LINE_END.sub(rb"\\r", _FRAMES.sub(b"", text)).replace(b"\r", b"\n").split(b"\n")
+
+
+def cut(row: bytes) -> bytes:
+    """Return the row; of a very long one its beginning and its end."""
+    if len(row) <= HEAD_BYTES + END_BYTES:
+        return row
+    at = row.find(_ESCAPED)
+    if at >= 0:
+        return row[at : at + ESCAPED_BYTES]
+    return row[:HEAD_BYTES] + _LEFT_OUT + row[-END_BYTES:]
+
+
+def without_sources(rows: list[bytes]) -> list[bytes]:
+    """Return the rows without the source lines below frames of Python: the frames name them."""
+    kept = []
+    is_below = False
+    for row in rows:
+        if is_below and row.startswith(b"    ") and _FRAME.match(row) is None:
+            continue
+        is_below = _FRAME.match(row) is not None
+        kept.append(row)
+    return kept
+
+
+def without_repeats(rows: list[bytes]) -> list[bytes]:
+    """Return of many rows of one shape the first and the last."""
+    shapes = [_NUMBERS.sub(b"0", row[:200]) for row in rows]
+    left, seen = Counter(shapes), Counter[bytes]()
+    kept = []
+    for row, shape in zip(rows, shapes, strict=True):
+        alike = left[shape] if shape.strip() else 0
+        seen[shape] += 1
+        if alike <= ALIKE_LINES or seen[shape] in (1, alike) or _FRAME.match(row):
+            kept.append(row)
+    return kept

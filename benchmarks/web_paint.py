@@ -4,11 +4,12 @@ Run: .venv/bin/python benchmarks/web_paint.py [--nodes N] [--jobs N] [--history 
 
 A head over SQLite with 1,000 nodes of 8 GPUs and 10,000 unfinished jobs; a real Chromium over
 loopback, with nothing in its cache, as on a first visit. `first paint` is the browser's own first
-contentful paint; `all painted` is when every node's cell is drawn and a frame has passed. Then
+contentful paint; `all painted` is when every node's cell is drawn and a frame has passed, on the
+overview and on the page of nodes (with its first rows; its scripts are cached by then). Then
 100,000 jobs that are over are added, and pages of 100 are asked for as the page of jobs does, and
 10,000 jobs in one answer. `of the head's CPU` is what the head's process has spent on an answer: on
 a machine that others use, too, it says what the wall clock does not.
-To reach (issue 6): first paint <= 1 s; a page of 10,000 jobs <= 200 ms.
+To reach: first paint <= 1 s; the page of 2,000 nodes <= 1 s; a page of 10,000 jobs <= 200 ms.
 """
 
 import argparse
@@ -55,6 +56,15 @@ PAINTED: Final = """async (cells) => {
 LISTED: Final = """async () => {
   while (document.querySelectorAll('.job-row').length < 10)
     await new Promise(requestAnimationFrame);
+  return performance.now() / 1000;
+}"""
+
+
+NODES: Final = """async (cells) => {
+  while (document.querySelectorAll('.rack a').length < cells
+      || document.querySelectorAll('tbody tr').length < Math.min(cells, 50))
+    await new Promise(requestAnimationFrame);
+  await new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
   return performance.now() / 1000;
 }"""
 
@@ -140,7 +150,7 @@ def timed(rounds: int, once: Callable[[], object]) -> Took:
 
 def paint(head: Head, nodes: int) -> dict[str, tuple[float, float]]:
     with head.http("olga") as caller, chromium.browser() as browser:
-        firsts, alls, lists = [], [], []
+        firsts, alls, lists, tables = [], [], [], []
         for _ in range(ROUNDS):
             context = browser.new_context(viewport=SCREEN)
             page = context.new_page()
@@ -159,8 +169,15 @@ def paint(head: Head, nodes: int) -> dict[str, tuple[float, float]]:
             alls.append(whole)
             page.goto(f"{head.url}/jobs", wait_until="commit")
             lists.append(page.evaluate(LISTED))
+            page.goto(f"{head.url}/nodes", wait_until="commit")
+            tables.append(page.evaluate(NODES, nodes))
             context.close()
-    found = {"first paint": firsts, "all painted": alls, "page of jobs": lists}
+    found = {
+        "first paint": firsts,
+        "all painted": alls,
+        "page of jobs": lists,
+        "page of nodes, all painted": tables,
+    }
     return {name: (statistics.median(took), max(took)) for name, took in found.items()}
 
 

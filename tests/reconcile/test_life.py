@@ -10,6 +10,7 @@ from corral.domain.facts import Phase, Progress
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.job import After, CheckpointRule, On, Retry
 from corral.domain.moves import JobState
+from corral.domain.node import Liveness
 from corral.domain.wishes import Cancel, Requeue, Resume, SetNode, Suspend
 from corral.health.liveness import BOUND_SECONDS
 from corral.reconcile import Now
@@ -95,6 +96,27 @@ def test_a_dead_node_is_the_clusters_fault_and_the_job_resumes_from_its_newest_s
     receipt = outcome.changes.receipts[0]
     assert (receipt.cause, receipt.culprit) == (Cause.INFRA, f"node {dead}")
     assert receipt.steps_lost == 2
+
+
+def test_the_jobs_of_a_dead_node_are_named_until_it_is_alive_again() -> None:
+    cluster = trio()
+    id = cluster.submit(gang())
+    cluster.up(id)
+    (dead,) = cluster.world.attempts[id].nodes
+    cluster.facts.proofs[dead] = "its launcher is gone"
+    cluster.mute.add(dead)
+    outcome = cluster.tick()
+    lost = next(event for event in outcome.changes.events if event.kind == "node_lost")
+    assert (lost.job, lost.node) == (id, dead), "the history of the node has it, too"
+    cluster.tick()
+    assert cluster.world.jobs[id].attempt == 2
+    assert cluster.world.nodes[dead].lost_jobs == (id,)
+    cluster.facts.proofs.clear()
+    cluster.mute.clear()
+    cluster.seen.pop(dead, None)
+    cluster.tick()
+    assert cluster.world.nodes[dead].liveness == Liveness.ALIVE
+    assert cluster.world.nodes[dead].lost_jobs == ()
 
 
 def test_a_rank_that_dies_of_its_peers_death_is_not_blamed() -> None:

@@ -160,6 +160,7 @@ def shown_node(sight: Sight, node: N) -> N:
         return node
     whole = node.held_whole_by
     seen: dict[str, Any] = {"jobs": sight.ids(JobId(job) for job in node.jobs)}
+    seen["lost_jobs"] = sight.ids(JobId(job) for job in node.lost_jobs)
     seen["held_whole_by"] = whole if whole is None or sight.id(whole) else HIDDEN
     if isinstance(node, api.NodeDetail):
         seen |= _shown_devices(sight, node)

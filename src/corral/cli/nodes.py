@@ -66,6 +66,7 @@ def show(node: str, /, *, common: Common = Common()) -> None:  # noqa: B008 - fr
             ("shared", ", ".join(found.shared)),
             ("labels", labels_text(found.labels)),
             ("jobs", ", ".join(found.jobs)),
+            ("lost jobs", ", ".join(found.lost_jobs)),
             ("held whole", f"by {whole} (exclusive)" if (whole := found.held_whole_by) else ""),
             ("by others", _taken_text(found)),
         ]

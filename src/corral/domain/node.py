@@ -7,7 +7,7 @@ from typing import Final
 
 from corral.domain.ailment import BY_HEALTH, Ailment, Bar, Remedy, barred, worst
 from corral.domain.checks import CheckUp, Measure
-from corral.domain.ids import BootId, NodeId
+from corral.domain.ids import BootId, JobId, NodeId
 from corral.domain.place import labels_of
 from corral.domain.record import NodeRecord
 from corral.domain.resources import Inventory
@@ -46,6 +46,7 @@ class Node:
     `record`: how attempts have ended there. `checkups`: rounds of checks that are wanted of it, in
     their order; `measures`: what checks have shown last; `checked_at`: when it was last shown to be
     well, or not, as a whole; `checked_for`: of how many rounds health itself has asked.
+    `lost_jobs`: jobs whose attempts it has taken down with it, until it is alive again.
     """
 
     id: NodeId
@@ -71,6 +72,7 @@ class Node:
     measures: tuple[Measure, ...] = ()
     checked_at: float | None = None
     checked_for: int = 0
+    lost_jobs: tuple[JobId, ...] = ()
 
     @property
     def labels(self) -> dict[str, str]:

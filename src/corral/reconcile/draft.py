@@ -211,15 +211,22 @@ class Draft:
             self.allocations[allocation.key] = moved
 
     def move(
-        self, job: Job, event: JobEvent, *, reason: str = "", code: str = "", **also: Any
+        self,
+        job: Job,
+        event: JobEvent,
+        *,
+        reason: str = "",
+        code: str = "",
+        at_node: NodeId | None = None,
+        **also: Any,
     ) -> Job:
         """Make the job's move, with what `also` changes, and tell it; a moot one changes and tells
-        nothing."""
+        nothing. `at_node`: the node whose history has it, too."""
         moved = job.moved(event, self.now.wall, reason=reason, code=code, **also)
         if moved is job:
             return job
         text = f"{job.spec.name} is {moved.state}{': ' if reason else ''}{reason}"
-        self.tell(str(event), text, job=job.id, attempt=moved.attempt or None)
+        self.tell(str(event), text, job=job.id, node=at_node, attempt=moved.attempt or None)
         return self.put(moved)
 
     def quarantine(self, job: Job, error: Exception) -> None:

@@ -17,6 +17,7 @@ from corral.reconcile.held import Held
 from corral.reconcile.signals import take_signals
 
 SELF_STOP_MARGIN_SECONDS = 5.0
+MOST_LOST_JOBS = 100  # that are named of a node
 
 
 def see_nodes(draft: Draft) -> set[JobId]:
@@ -79,13 +80,19 @@ def _believe(draft: Draft, id: NodeId, verdict: Verdict, held: Held) -> set[JobI
     if node.said_dead and verdict.liveness != Liveness.DEAD:
         node = draft.nodes[id] = replace(node, said_dead="")  # it was heard again
     if node.liveness != verdict.liveness:
-        changed = replace(node, liveness=verdict.liveness, since=draft.now.wall, why=verdict.why)
-        draft.nodes[id] = changed
+        node = replace(node, liveness=verdict.liveness, since=draft.now.wall, why=verdict.why)
+        if verdict.liveness == Liveness.ALIVE:
+            node = replace(node, lost_jobs=())
+        draft.nodes[id] = node
         draft.tell(f"node_{verdict.liveness}", f"node {id}: {verdict.why}", node=id)
     if verdict.liveness == Liveness.DEAD:
         touched |= _lose(draft, id, verdict.why, held)
     elif verdict.past_bound:
         touched |= _silent(draft, id, verdict, held)
+    if touched:
+        now = draft.node(id) or node
+        lost = sorted({*now.lost_jobs, *touched})[:MOST_LOST_JOBS]
+        draft.nodes[id] = replace(now, lost_jobs=tuple(lost))
     return touched
 
 
@@ -157,7 +164,7 @@ def _lost(
             failure=failure,
         )  # fmt: skip
     if job.state in (JobState.STARTING, JobState.RUNNING):
-        draft.move(job, JobEvent.NODE_LOST, reason=why, code="NodeLost")
+        draft.move(job, JobEvent.NODE_LOST, reason=why, code="NodeLost", at_node=node)
 
 
 def _keep_step(draft: Draft, attempt: Attempt, node: NodeId) -> None:

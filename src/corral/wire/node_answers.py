@@ -70,7 +70,7 @@ class Node(Answer):
     `memory_bytes` are what it has, `taken_*` what others than Corral hold of that. `closed`: why
     whoever lends the node gives it no new work now. `health`: the worst of what ails it now;
     `cordoned_by`: "health", or "" for a person; `suspect`: health would cordon it, and leaves that
-    to a person."""
+    to a person. `lost_jobs`: those that ran there when it died, until it is alive again."""
 
     id: str
     address: str
@@ -92,6 +92,7 @@ class Node(Answer):
     health: str = ""
     cordoned_by: str = ""
     suspect: bool = False
+    lost_jobs: list[str] = []
 
     @classmethod
     def of(
@@ -138,6 +139,7 @@ class Node(Answer):
             health=ails.says if ails is not None else "",
             cordoned_by=node.cordoned_by,
             suspect=node.suspect,
+            lost_jobs=list(node.lost_jobs),
             **more,
         )
 

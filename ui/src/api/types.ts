@@ -643,6 +643,7 @@ export interface Node {
   jobs: string[];
   labels: Record<string, string>;
   liveness: string;
+  lost_jobs: string[];
   memory_bytes: number;
   since: number;
   suspect: boolean;
@@ -691,6 +692,7 @@ export interface NodeDetail {
   jobs: string[];
   labels: Record<string, string>;
   liveness: string;
+  lost_jobs: string[];
   memory_bytes: number;
   private_root: boolean;
   refused_users: Record<string, string>;

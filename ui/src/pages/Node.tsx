@@ -1,16 +1,17 @@
 /** One node: its devices and who holds them, its labels, what happened to it. */
 
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { get, part, post } from "../api/http";
 import { useNode } from "../api/queries";
 import { noOperating, useWho } from "../api/rights";
-import type { Event, GpuSample, NodeDetail, NodeGpu } from "../api/types";
+import type { Event, GpuSample, Job, JobDetail, NodeDetail, NodeGpu } from "../api/types";
 import { Ago, Card, Empty, Head, Meter, State, Wrong } from "../parts/basic";
 import { Confirm } from "../parts/Confirm";
 import { Curves } from "../parts/Curves";
 import { Feed } from "../parts/Feed";
+import { JOB, OWNER, STATE, WHY } from "../parts/jobColumns";
 import { bytes, count, percent } from "../parts/say";
 import { type Column, Table } from "../parts/Table";
 
@@ -33,6 +34,7 @@ export function Node() {
       <Wrong error={error} />
       {node && (
         <div className="grid">
+          {node.liveness !== "alive" && <LostJobs ids={node.lost_jobs} />}
           <Devices node={node} />
         </div>
       )}
@@ -78,6 +80,30 @@ function Actions({ node }: { node: NodeDetail }) {
       {(node.cordoned || node.draining) && does("uncordon", "Uncordon", "It takes work again.")}
       <Wrong error={change.error} />
     </div>
+  );
+}
+
+const SHOWN_LOST = 20;
+const LOST: Column<Job>[] = [JOB, OWNER, STATE, { ...WHY, name: "Where or why" }];
+
+/** Jobs that ran here when it died, and what has become of them since. */
+function LostJobs({ ids }: { ids: readonly string[] }) {
+  const jobs = useQueries({
+    queries: ids.slice(0, SHOWN_LOST).map((id) => ({
+      queryKey: [`job:${id}`, "detail"],
+      queryFn: () => get<JobDetail>(`/v1/jobs/${part(id)}`),
+    })),
+    combine: (all) => all.flatMap((one) => one.data ?? []),
+  });
+  if (!ids.length) return null;
+  return (
+    <Card
+      title="Jobs that it took down"
+      aside={ids.length > SHOWN_LOST ? `${SHOWN_LOST} of ${count(ids.length)}` : undefined}
+      bare
+    >
+      <Table of="Jobs that it took down" rows={jobs} keyOf={(job) => job.id} columns={LOST} />
+    </Card>
   );
 }
 

@@ -22,6 +22,7 @@ import { count, duration, ownTime, percent, plural, words } from "../parts/say";
 import { type Column, Table } from "../parts/Table";
 
 const SHOWN = 8;
+const NAMED = 5; // jobs in a sentence
 const WAITING = { text: "", state: ["QUEUED"], owner: "", queue: "", all: false };
 
 export function Overview() {
@@ -108,20 +109,25 @@ function Said({ text, nodes }: { text: string; nodes: Status["nodes"] }) {
         <>
           {" "}
           (since <At at={node.since} />
-          {node.jobs.length > 0 && (
-            <>
-              ; it holds{" "}
-              {node.jobs.slice(0, 5).map((job) => (
-                <Link key={job} className="linked" to="/jobs/$job" params={{ job }}>
-                  {job}{" "}
-                </Link>
-              ))}
-              {node.jobs.length > 5 && `and ${node.jobs.length - 5} more`}
-            </>
-          )}
-          )
+          <Several before="; it holds" jobs={node.jobs} />
+          <Several before="; it took down" jobs={node.lost_jobs} />)
         </>
       )}
+    </>
+  );
+}
+
+function Several({ before, jobs }: { before: string; jobs: readonly string[] }) {
+  if (!jobs.length) return null;
+  return (
+    <>
+      {before}{" "}
+      {jobs.slice(0, NAMED).map((job) => (
+        <Link key={job} className="linked" to="/jobs/$job" params={{ job }}>
+          {job}{" "}
+        </Link>
+      ))}
+      {jobs.length > NAMED && `and ${jobs.length - NAMED} more`}
     </>
   );
 }

@@ -65,6 +65,7 @@ export function saidOf(node: Node): string {
 
 export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly Node[] }) {
   const racks = useMemo(() => racksOf(nodes), [nodes]);
+  const navigate = useNavigate();
   const few = nodes.length <= FEW;
   const first = racks[0]?.[1][0]?.id;
   return (
@@ -74,6 +75,13 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly Node[]
         aria-label="Nodes; the arrow keys go from one to the next"
         className={few ? "racks few" : "racks"}
         onKeyDown={step}
+        onClick={(event) => {
+          if (event.metaKey || event.ctrlKey || !(event.target instanceof Element)) return;
+          const node = event.target.closest("a")?.dataset.node;
+          if (node === undefined) return;
+          event.preventDefault();
+          void navigate({ to: "/nodes/$node", params: { node } });
+        }}
       >
         {racks.map(([rack, members]) => (
           <div className="rack" key={rack}>
@@ -86,7 +94,7 @@ export const HeatMap = memo(function HeatMap({ nodes }: { nodes: readonly Node[]
             </h3>
             <ul>
               {members.map((node) => (
-                <Cell key={node.id} node={node} reached={node.id === first} apart={few} />
+                <Cell key={node.id} {...cellOf(node, node.id === first, few)} />
               ))}
             </ul>
           </div>
@@ -128,39 +136,43 @@ function step(event: KeyboardEvent<HTMLElement>): void {
   next.focus();
 }
 
-const Cell = memo(
-  function Cell({ node, reached, apart }: { node: Node; reached: boolean; apart: boolean }) {
-    const navigate = useNavigate();
-    const away = node.liveness !== "alive";
-    const closed = !away && (node.cordoned || node.draining || node.closed !== "");
-    const kind = away ? "away" : closed ? "closed" : node.health ? "ill" : undefined;
-    const fill = fillOf(node, apart);
-    return (
-      <li>
-        {/* a plain link: a thousand of the router's would each listen */}
-        <a
-          href={`/nodes/${encodeURIComponent(node.id)}`}
-          className={kind}
-          style={away ? undefined : { backgroundImage: fill }}
-          title={saidOf(node)}
-          tabIndex={reached ? 0 : -1}
-          onClick={(event) => {
-            if (event.metaKey || event.ctrlKey) return;
-            event.preventDefault();
-            void navigate({ to: "/nodes/$node", params: { node: node.id } });
-          }}
-        >
-          <span className="hidden">{saidOf(node)}</span>
-        </a>
-      </li>
-    );
-  },
-  (one, two) =>
-    one.reached === two.reached &&
-    one.apart === two.apart &&
-    saidOf(one.node) === saidOf(two.node) &&
-    fillOf(one.node) === fillOf(two.node),
-);
+interface CellProps {
+  id: string;
+  kind: string | undefined;
+  fill: string | undefined;
+  says: string;
+  reached: boolean;
+}
+
+function cellOf(node: Node, reached: boolean, apart: boolean): CellProps {
+  const away = node.liveness !== "alive";
+  const closed = !away && (node.cordoned || node.draining || node.closed !== "");
+  return {
+    id: node.id,
+    kind: away ? "away" : closed ? "closed" : node.health ? "ill" : undefined,
+    fill: away ? undefined : fillOf(node, apart),
+    says: saidOf(node),
+    reached,
+  };
+}
+
+/** A plain link: a thousand of the router's would each listen. The group takes its clicks. */
+const Cell = memo(function Cell({ id, kind, fill, says, reached }: CellProps) {
+  return (
+    <li>
+      <a
+        href={`/nodes/${encodeURIComponent(id)}`}
+        data-node={id}
+        className={kind}
+        style={fill === undefined ? undefined : { backgroundImage: fill }}
+        title={says}
+        tabIndex={reached ? 0 : -1}
+      >
+        <span className="hidden">{says}</span>
+      </a>
+    </li>
+  );
+});
 
 export function NodeLink({ id }: { id: string }) {
   return (

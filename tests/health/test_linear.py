@@ -17,7 +17,18 @@ from corral.api.errors import RequestInvalid
 from corral.domain.attempt import Exit
 from corral.domain.diagnosis import RankEnd
 from corral.domain.ids import NodeId
-from corral.health import blocks, causes, frames, patterns, printed, raised, waits
+from corral.health import (
+    blocks,
+    causes,
+    chains,
+    commands,
+    frames,
+    patterns,
+    printed,
+    raised,
+    reading,
+    waits,
+)
 from corral.health.causes import failure_of
 from corral.health.patterns import PATTERNS
 from corral.health.words import LINE_CHARACTERS
@@ -28,7 +39,7 @@ SMALL, LARGE = 16 * 1024, 64 * 1024
 MOST_RATIO = 10.0  # at four times the size: 4 is linear, 16 quadratic
 NOISE_SECONDS = 0.05  # below it a ratio says nothing
 LINE_SECONDS = 0.02  # for a line, of which 300 characters are looked at
-OF_LINES = (patterns, frames, causes, blocks, raised)  # what they match is cut to LINE_CHARACTERS
+OF_LINES = (patterns, frames, causes, reading, chains, commands, blocks, raised)  # of a cut line
 
 
 def found_in(value: object) -> Iterator["re.Pattern[str]"]:

@@ -1,0 +1,70 @@
+"""Lines of a log that have the words of a class of failures, and which of them counts."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from corral.domain.failure import FailureKind
+from corral.health.blocks import is_report_of_shell, sentence
+from corral.health.patterns import PATTERNS, pattern_of
+from corral.health.printed import Printed
+from corral.health.raised import Raised
+from corral.health.words import Pattern
+
+ENDS_BY_SIGNAL: Final = frozenset({FailureKind.CRASH, FailureKind.KILLED})
+_INSTALLED: Final = frozenset({FailureKind.MODULE, FailureKind.PACKAGE})
+
+Hit = tuple[Pattern, str]  # and the line that has its words, with what continues it
+
+
+def by_words(log: Printed, *, with_chatter: bool) -> Hit | None:
+    """Errors that were raised come before what else was printed, the newest first that is no
+    consequence. Of that else, only what is wrong with the machine where an error was raised, and
+    nothing where that is the program's own mistake: programs warn of much that ends them not."""
+    raised = [one for one in log.raised if not one.is_wrapper]
+    peers: list[Hit] = []
+    for _, errors in groupby(reversed(raised), key=lambda one: one.chain):
+        chain = list(errors)
+        hits = [hit for one in chain if (hit := hit_of(one)) is not None]
+        if (own := next((hit for hit in hits if not hit[0].of_peers), None)) is not None:
+            return own
+        if not hits and not peers and chain[0].is_own:
+            return None
+        peers += hits
+    if raised:
+        is_python = raised[-1].step is None  # elsewhere an error may be explained below it
+        beside = reversed(_hits(log.last, machine_only=is_python))
+        return _best([*(hit for hit in beside if hit[0].kind not in ENDS_BY_SIGNAL), *peers])
+    found = _best(reversed(_hits(log.last)))
+    if found is None and not log.is_stated:
+        found = _best(_hits(log.warnings))
+    retried = _best(_hits(log.chatter)) if with_chatter else None
+    if found is None:
+        return None if log.complaint else retried
+    is_consequence = found[0].kind in _INSTALLED  # an installer cannot reach its index
+    if is_consequence and retried is not None and retried[0].kind == FailureKind.NETWORK:
+        return retried
+    return found
+
+
+def hit_of(one: Raised) -> Hit | None:
+    """Return the class of an error by its message; of the program's own by the first line."""
+    hit = _best(_hits(one.lines[:1] if one.is_own else one.lines))
+    if hit is not None and hit[0].kind in ENDS_BY_SIGNAL:
+        return hit[0], sentence(one.lines)  # a later line only repeats how it ended
+    return hit
+
+
+def _hits(lines: Sequence[str], *, machine_only: bool = False) -> list[Hit]:
+    found = ((pattern_of(line, machine_only=machine_only), at) for at, line in enumerate(lines))
+    return [(pattern, sentence(lines, at)) for pattern, at in found if pattern is not None]
+
+
+def _best(hits: Iterable[Hit]) -> Hit | None:
+    """The most specific that is no consequence; else the most specific."""
+    return min(hits, key=_rank_of_hit, default=None)
+
+
+def _rank_of_hit(hit: Hit) -> tuple[bool, int, bool]:
+    pattern, line = hit
+    return pattern.of_peers, PATTERNS.index(pattern), is_report_of_shell(line)

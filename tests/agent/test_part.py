@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,3 +143,10 @@ def test_an_account_reaches_its_own_files_in_a_part_by_their_path(
         modes = [path.stat().st_mode & 0o777 for path in (folder, folder / "attempts")]
         assert modes == [0o711, 0o711]
         assert (folder / "cache").stat().st_mode & 0o777 == 0o700
+
+
+def test_an_agent_begins_without_what_only_heads_need() -> None:
+    """Each attempt on Slurm and Kubernetes waits for this."""
+    code = "import sys, corral.agent.part_start, corral.agent.part; print(*sys.modules)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"pydantic", "fastapi", "httpx2", "yaml"} & set(said.stdout.split())

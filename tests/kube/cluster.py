@@ -90,7 +90,8 @@ class Cluster:
     async def _serve(self) -> None:
         self._over = asyncio.Event()
         self.storage.on_change = self._changed
-        listening = socket.socket()
+        # the protocol by name: else asyncio leaves Nagle's algorithm on, which no API server does
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
             self.server, log_config=None, lifespan="off", access_log=False,

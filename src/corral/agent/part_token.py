@@ -19,7 +19,7 @@ from typing import Final
 from corral.agent.dial import delay_seconds
 from corral.agent.prepare import HeadAway, HeadRefuses
 from corral.agent.renewal import UNSUPPORTED
-from corral.wire.joining import RENEW
+from corral.wire.agent_routes import RENEW
 
 PR_SET_DUMPABLE: Final = 4
 log = logging.getLogger(__name__)

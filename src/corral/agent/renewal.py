@@ -18,7 +18,7 @@ from corral.agent.prepare import HeadAway, HeadRefuses
 from corral.agent.settings import TOKEN, SettingsInvalid, load_token
 from corral.domain.people import RENEW_SECONDS
 from corral.domain.units import DAY_SECONDS
-from corral.wire.joining import RENEW
+from corral.wire.agent_routes import RENEW
 
 LOOK_SECONDS: Final = 600.0
 AGAIN_SECONDS: Final = 30.0

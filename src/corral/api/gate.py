@@ -37,7 +37,7 @@ from corral.domain.people import Role
 from corral.domain.units import DAY_SECONDS
 from corral.ingress.connections import connection_of
 from corral.ports.log import Log
-from corral.wire.joining import RENEW
+from corral.wire.agent_routes import RENEW
 from corral.wire.proof import PROOF
 
 log = Log("corral.api")

@@ -26,6 +26,7 @@ from corral.domain.people import (
 from corral.domain.wishes import SetNode
 from corral.wire import api
 from corral.wire import joining as wire
+from corral.wire.agent_routes import RENEW
 
 router = APIRouter()
 PREFIX: Final = "corral_join_"  # so that one that got away can be found
@@ -141,7 +142,7 @@ async def remove(
     await _let_go(house, found.id, caller)
 
 
-@router.post(wire.RENEW)
+@router.post(RENEW)
 async def renew(body: wire.TokenRenew, house: Within, caller: Asker) -> wire.TokenRenewed:
     """Replace the node's token by one that it has made, whose hash it sends. A token that ended
     less than 30 days ago is taken for this alone. The agent of one attempt does so once: its first

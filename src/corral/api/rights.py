@@ -11,7 +11,7 @@ from starlette.types import Scope
 from corral.domain.job import TokenScope
 from corral.domain.people import LADDER, Role
 from corral.plan.asks import ASKS
-from corral.wire.joining import RENEW
+from corral.wire.agent_routes import RENEW
 from corral.wire.people import TERMINAL_TOKEN, TERMINALS
 from corral.wire.proof import PROOF
 

@@ -109,7 +109,7 @@ def _with_workdir(typed: Typed, common: Change) -> Typed:
 
 def _script_of(typed: Typed) -> dict[str, Any] | None:
     """The spec of a batch script, where the command is one. Raises: Usage, SpecInvalid."""
-    if not typed.command:
+    if not typed.command or not _has_shebang(typed.command[0]):
         return None
     from corral.cli.slurm.script import spec_of_script  # a command needs none of this
 
@@ -122,6 +122,17 @@ def _script_of(typed: Typed) -> dict[str, Any] | None:
             f"bash {path}",
         )
     return spec
+
+
+def _has_shebang(path: str) -> bool:
+    """Whether it may be a batch script."""
+    try:
+        if not Path(path).is_file():
+            return False
+        with Path(path).open("rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return False
 
 
 def apply(
@@ -171,11 +182,15 @@ def _go(spec: dict[str, Any] | Path, common: Change, *, dry_run: bool, detach: b
             show_plan(planned, wished, whole=True)
         return 0
     with head_for(common), common.client() as client:
-        if common.asks or not (detach or common.json):
-            show_plan(client.plan(spec), wished, whole=False)
+        is_shown = common.asks or not (detach or common.json)
+        plan = client.begin_plan(spec) if is_shown else None
+        if plan is not None and common.asks:
+            show_plan(plan(), wished, whole=False)
         if not common.agreed("submit?"):
             raise Conflict("nothing was submitted", hint="run it again when it is right")
         jobs = client.submit(spec)
+        if plan is not None and not common.asks:  # the job does not wait for this to load
+            show_plan(plan(), wished, whole=False)
     with common.client() as client:
         if detach:
             _answer(jobs, common)

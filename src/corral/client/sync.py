@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -85,6 +85,11 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
     def plan(self, spec: Spec) -> "list[api.PlannedJob]":
         """What submitting would do now. Nothing happens, and nothing is uploaded."""
         return self._call(calls.plan(read_wished(spec).without_workdirs()))
+
+    def begin_plan(self, spec: Spec) -> "Callable[[], list[api.PlannedJob]]":
+        """As `plan`, whose answer is read when the function is called: loading what reads it takes
+        longer than to submit."""
+        return self._call(calls.begin_plan(read_wished(spec).without_workdirs()))
 
     def jobs(
         self,

@@ -17,7 +17,6 @@ __all__ = [
     "TokenRenewed",
 ]
 
-RENEW = "/v1/agents/token"
 USES = 1
 MOST_USES = 1_000
 SECONDS = 900.0

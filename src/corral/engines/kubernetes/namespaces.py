@@ -181,12 +181,18 @@ class Namespace:
     async def hand_over(self, key: AttemptKey, secret: Secret, job: Job) -> None:
         """Make the Secret, then the Job, unless an earlier try has made it.
 
+        A Job is there only with its Secret, which is made before it and removed after it. So two
+        calls do where no earlier try was.
+
         Raises: NotTaken, Trouble.
         """
         name = names.name_of(self.cluster, key)
-        if await self.access.find(Job, name, namespace=self.name) is not None:
-            return  # an earlier try did it, and its answer was lost
-        await self.access.put(secret, lambda there: there.data == secret.data, namespace=self.name)
+        if await self.access.create(secret, namespace=self.name) is None:
+            if await self.access.find(Job, name, namespace=self.name) is not None:
+                return  # an earlier try did it, and its answer was lost
+            await self.access.put(
+                secret, lambda there: there.data == secret.data, namespace=self.name
+            )
         try:
             made = await self.access.create(job, namespace=self.name)
         except NotTaken:

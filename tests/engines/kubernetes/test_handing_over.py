@@ -1,0 +1,79 @@
+"""An attempt is handed over by few calls, and once, whatever became of an earlier try."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Secret
+
+from corral.domain.facts import AttemptKey
+from corral.domain.ids import AttemptNumber, JobId
+from corral.engines.kubernetes import names, render
+from corral.engines.kubernetes.access import Access, client_of
+from corral.engines.kubernetes.namespaces import Namespace
+from corral.engines.kubernetes.settings import KubernetesSettings
+from tests.engines.kubernetes.objects import CLUSTER, GPUS, SETTINGS, gang
+from tests.kube.cluster import NAMESPACE, Cluster, kubernetes
+from tests.patience import PATIENCE_SECONDS
+
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with kubernetes(tmp_path_factory.mktemp("kube")) as one:
+        yield one
+
+
+def secret_of(name: str, token: str) -> Secret:
+    return Secret(metadata=ObjectMeta(name=name), data={"token": token})
+
+
+def handed(cluster: Cluster, key: AttemptKey, *tokens: str) -> list[tuple[str, str]]:
+    """Hand it over once for each token. Returns: the calls."""
+    name = names.name_of(CLUSTER, key)
+
+    async def run() -> None:
+        client = client_of(KubernetesSettings(kubeconfig=str(cluster.kubeconfig())))
+        access = Access(client=client, call_seconds=PATIENCE_SECONDS)
+        space = Namespace.unwatched(NAMESPACE, CLUSTER, access, lambda: None)
+        for token in tokens:
+            job = render.job_of(CLUSTER, gang(key=key), GPUS, SETTINGS)
+            await space.hand_over(key, secret_of(name, token), job)
+        await client.close()
+
+    before = len(cluster.server.asked)
+    asyncio.run(run())
+    return cluster.server.asked[before:]
+
+
+def token_of(cluster: Cluster, key: AttemptKey) -> str:
+    name = names.name_of(CLUSTER, key)
+    (found,) = (one for one in cluster.all("secrets") if one["metadata"]["name"] == name)
+    return str(found["data"]["token"])
+
+
+def key_of(number: int) -> AttemptKey:
+    return JobId(f"j{number}"), AttemptNumber(1)
+
+
+def test_it_takes_two_calls(cluster: Cluster) -> None:
+    assert handed(cluster, key_of(1), "Zmlyc3Q=") == [("POST", SECRETS), ("POST", JOBS)]
+
+
+def test_what_was_handed_over_already_keeps_its_token(cluster: Cluster) -> None:
+    handed(cluster, key_of(2), "Zmlyc3Q=", "c2Vjb25k")
+    assert token_of(cluster, key_of(2)) == "Zmlyc3Q="
+    jobs = [one["metadata"]["name"] for one in cluster.all("jobs")]
+    assert jobs.count(names.name_of(CLUSTER, key_of(2))) == 1
+
+
+def test_a_secret_without_its_job_gets_the_newest_token(cluster: Cluster) -> None:
+    name = names.name_of(CLUSTER, key_of(3))
+    left = {"metadata": {"name": name}, "data": {"token": "Zmlyc3Q="}}
+    cluster.create("secrets", left)
+    asked = handed(cluster, key_of(3), "c2Vjb25k")
+    assert token_of(cluster, key_of(3)) == "c2Vjb25k"
+    assert asked[-1] == ("POST", JOBS)

@@ -1,5 +1,6 @@
 """A signal to a running job, over a real Control and agents that are played by the test."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 
 from corral.api.agents import Channels
 from corral.api.taking import Talk
+from corral.domain.attempt import Exit
+from corral.domain.facts import Phase, Seen
 from corral.domain.ids import AttemptNumber, BootId, JobId, NodeId
 from corral.domain.part import part_of
 from corral.domain.resources import Inventory
@@ -142,3 +145,27 @@ def test_the_part_of_the_attempt_goes_before_its_node() -> None:
     assert not channels.signal([node], wish)
     assert (talks[part].wishes, talks[node].wishes) == ([wish], [])
     assert talks[part].wake.is_set()
+
+
+@pytest.mark.parametrize(("ended_by", "is_named"), [(130, True), (1, False)])
+def test_who_sent_the_signal_that_ended_a_job_is_named(
+    head: Head, agents: list[Agent], ended_by: int, is_named: bool
+) -> None:
+    job = submitted(head, "ended")
+    placed(agents)
+    run(head, agents, job)
+    assert asked(head, job, signal="INT")[0] == 202
+    at = time.time() + 0.1
+    for rank, agent in enumerate(agents):
+        exit = Exit(code=ended_by, at=at)
+        seen = Seen(
+            key=(JobId(job), AttemptNumber(1)),
+            phase=Phase.ENDED,
+            exits=((rank, exit),),
+            tails=((rank, "KeyError: 'x'\n"),) if ended_by == 1 else (),
+        )
+        agent.beat(seen)
+    with head.http() as http:
+        eventually(lambda: http.get(f"/v1/jobs/{job}/why").json()["state"] == "FAILED")
+        failed = http.get(f"/v1/jobs/{job}/why").json()["failed"]
+    assert ("admin sent it INT at " in failed["evidence"]) == is_named

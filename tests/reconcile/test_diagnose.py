@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from corral.domain.attempt import Cause, Exit
+from corral.domain.attempt import Attempt, Cause, Exit
 from corral.domain.facts import AttemptKey, Phase
 from corral.domain.failure import FailureKind
 from corral.domain.ids import JobId, NodeId
@@ -73,10 +73,56 @@ def test_the_cluster_pays_where_the_disk_of_the_node_was_full(
 
 def test_a_job_that_is_done_with_an_error_as_its_last_output_says_so() -> None:
     for marked in (True, False):
-        cluster, job = job_that_ended(Exit(code=0, ends_in_error=marked), "")
-        ended = next(one for one in cluster.tick().changes.jobs if one.id == job)
+        error = "ValueError: 7" if marked else ""
+        cluster, job = job_that_ended(Exit(code=0, ends_in_error=marked, error=error), "")
+        changes = cluster.tick().changes
+        ended = next(one for one in changes.jobs if one.id == job)
         assert ended.state == JobState.DONE
-        assert ("set -o pipefail" in ended.reason) == marked
+        assert ("set -e" in ended.reason) == marked
+        assert next(one for one in changes.attempts if one.job == job).quote == error
+
+
+def job_at_its_limit(tail: str, *, waits: int | None = None) -> tuple[str, Attempt]:
+    """Return the reason of a job that is stopped at its time limit, and its attempt."""
+    cluster = Cluster(node("n1"))
+    job = cluster.submit(gang(max_duration_seconds=60.0))
+    cluster.up(job)
+    cluster.say(job, Phase.UP, waits_for_input=waits)
+    cluster.tick(seconds=61.0)
+    assert cluster.world.jobs[job].state == JobState.STOPPING
+    exit = Exit(signal=15, at=cluster.wall)
+    cluster.say(job, Phase.ENDED, exits=((0, exit),), tails=((0, tail),))
+    changes = cluster.tick().changes
+    ended = next(one for one in changes.jobs if one.id == job)
+    assert ended.state == JobState.FAILED
+    return ended.reason, next(one for one in changes.attempts if one.job == job)
+
+
+def test_a_time_limit_that_is_reached_while_it_waits_for_input_says_so() -> None:
+    reason, attempt = job_at_its_limit("Go on? [y/N]", waits=0)
+    assert reason == "ran as long as its max_duration of 60 s allows; it waited for standard input"
+    assert (attempt.failure, attempt.cause) == (FailureKind.INPUT, Cause.WISH)
+
+
+@pytest.mark.parametrize(
+    ("tail", "failure"),
+    [
+        ("step 1\nProcess P-1:\n" + RAISED + "KeyError: 'frame'\n", FailureKind.CHILD),
+        ("Process P-1:\n" + RAISED + "KeyError: 'frame'\nstep 2\n", None),
+        (RAISED + "KeyboardInterrupt\n", None),
+        (RAISED + "BrokenPipeError: [Errno 32] Broken pipe\n", None),
+        ("step 1\n", None),
+        ("", None),
+    ],
+)
+def test_a_time_limit_that_is_reached_after_a_child_failed_says_so(
+    tail: str, failure: FailureKind | None
+) -> None:
+    reason, attempt = job_at_its_limit(tail)
+    assert attempt.failure == failure
+    assert ("had started failed before" in reason) == (failure is not None)
+    assert attempt.quote == ("KeyError: 'frame'" if failure else "")
+    assert attempt.failed_at == ("train.py:3" if failure else "")
 
 
 def test_advice_and_place_of_a_failure_are_kept_with_its_attempt() -> None:

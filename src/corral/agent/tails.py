@@ -41,7 +41,6 @@ _LINK: Final = re.compile(  # between errors that were raised of each other
     re.MULTILINE,
 )
 _LINK_BYTES: Final = 200  # from it to the error that follows
-_MESSAGE: Final = re.compile(rb"[A-Za-z_][\w.]*(?:: |$)")
 _ERRORS: Final = (  # how errors begin that end a program
     TRACEBACK,
     b" panicked at ",
@@ -54,14 +53,6 @@ _ERRORS: Final = (  # how errors begin that end a program
 )
 
 State = tuple[int, int]  # size of a file, and when it was written
-
-
-def ends_in_error(text: bytes) -> bool:
-    """Return whether the output ends in an error of Python, with nothing printed after it."""
-    begin = text.rfind(TRACEBACK)
-    rows = text[begin:].split(b"\n")[1:] if begin >= 0 else []
-    below = [row for row in rows if row.strip() and not row[:1].isspace()]
-    return len(below) == 1 and _MESSAGE.match(below[0]) is not None
 
 
 def tails_of(logs: Path, exits: Iterable[tuple[int, Exit]]) -> tuple[tuple[int, str], ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
 from corral.api.restarts import loss_advice, origin_text, restart_text
+from corral.api.sent_signals import with_sender
 from corral.control import Control, Planned
 from corral.control.holders import holders_text
 from corral.control.input_waits import input_text
@@ -154,7 +155,11 @@ async def why(
     saves = await control.store.saves(job.id) if job.is_final else ()
     loss = loss_advice(job, attempts[-1]) if attempts else []
     account = rank_account_text(control.world, job, attempts[-1]) if attempts else ""
+    failed = Failed.of(attempts[-1], whole=whole) if attempts else None
+    if failed is not None and whole:
+        failed = await with_sender(control, job, attempts[-1], failed)
     input_wait = input_text(control.world, control.facts, job)
+    doubt = attempts[-1].quote if attempts and whole and job.state == JobState.DONE else ""
     restart = [text] if (text := restart_text(job, saves, whole=whole)) else []
     return api.Why(
         id=job.id,
@@ -167,7 +172,7 @@ async def why(
             *reason.suggestions,
             *loss,
             *faster,
-            *filter(None, (account,)),
+            *filter(None, (account, doubt and f"its log: {doubt}")),
             *restart,
         ],
         receipts=[api.Receipt.of(one) for one in receipts[-RECEIPTS_SHOWN:]],
@@ -175,7 +180,7 @@ async def why(
         ending=api.Ending.of(ending) if ending is not None else None,
         assumed=assumed_text(control.world, job, control.learning.table),
         whose=whose,
-        failed=Failed.of(attempts[-1], whole=whole) if attempts else None,
+        failed=failed,
         holders=holders_text(control.world, job, reason.code, control.now().wall, ending_of),
         place=line.get(job.id),
         waiting=len(line),

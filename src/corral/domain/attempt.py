@@ -25,8 +25,8 @@ class Exit:
 
     `out_of_memory` is the kernel's word for it; then `peak_bytes` is known, and `limit_bytes`
     unless the whole machine had no memory left. `disk_full`: when the rank failed, the disk that
-    holds its log and its work had no room left. `ends_in_error`: the code is 0, and an error is the
-    last output.
+    holds its log and its work had no room left. `ends_in_error`: the code is 0, and an error ended
+    a program of the rank: `error` is its message.
     """
 
     code: int | None = None
@@ -36,6 +36,7 @@ class Exit:
     limit_bytes: int | None = None
     disk_full: bool = False
     ends_in_error: bool = False
+    error: str = ""
     at: float = 0.0
 
     def __post_init__(self) -> None:

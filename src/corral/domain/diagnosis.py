@@ -12,12 +12,14 @@ GAP: Final = "[corral] lines are left out here\n"  # between the last error and 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankEnd:
-    """A rank and how it ended; `exit` None: it had not when the others failed."""
+    """A rank and how it ended; `exit` None: it had not when the others failed. `is_late`: it was
+    stopped at the time limit of its job."""
 
     rank: int
     node: NodeId
     exit: Exit | None
     tail: str = ""
+    is_late: bool = False
 
 
 RankEnds = tuple[RankEnd, ...]

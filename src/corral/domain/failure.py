@@ -212,7 +212,7 @@ FAILURES: Final[Mapping[FailureKind, Meaning]] = {
         "system of the node; ldd FILE.so lists what is missing",
     ),
     FailureKind.INPUT: Meaning(
-        "it waits for standard input",
+        "it waited for standard input",
         "give the program its input in run: (< FILE, < /dev/null, --yes), or type it: corral "
         "attach {job}",
     ),

@@ -13,7 +13,7 @@ from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.next_steps import NextStep
 from corral.health.patterns import CUT_OFF
-from corral.health.reading import KILL, Reading, read, signal_of
+from corral.health.reading import KILL, Reading, last_error, read, signal_of
 from corral.health.waits import awaited, behind, inner_end, stopped_by_launcher, streams
 
 SOONEST_KILL_SECONDS: Final = 0.5  # after the first failure; graces are longer
@@ -22,12 +22,17 @@ TAIL_CHARACTERS: Final = 16_384  # of a rank's log; agents send a quarter of tha
 QUOTE_CHARACTERS: Final = 700  # two lines of a log, and how they belong together
 _TIMED_OUT: Final = re.compile(r"\btimed? ?out|\bTimeout|ETIMEDOUT", re.IGNORECASE)
 _WAITED: Final = frozenset({FailureKind.HANG, FailureKind.RENDEZVOUS})
+_BY_THE_STOP: Final = frozenset(
+    {FailureKind.KILLED, FailureKind.INTERRUPTED, FailureKind.PEER, FailureKind.CRASH}
+)
 _ABOUT_THE_GANG: Final = _WAITED | {FailureKind.PEER}
 
 
 def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
     """What the ranks of a gang failed of; None where none of them failed."""
     short = [replace(end, tail=end.tail[-TAIL_CHARACTERS:]) for end in ends]
+    if any(end.is_late for end in short):
+        return _left_behind(short)
     ends = [inner for end in short for inner in _unfolded(end)]
     failed = [read(end, end.exit) for end in ends if end.exit and not end.exit.clean]
     if not failed:
@@ -42,6 +47,15 @@ def failure_of(ends: Sequence[RankEnd]) -> Failure | None:
             first = _waited_for(own, stopped) or first
         return _failure(first, alike=sum(one.kind == first.kind for one in own))
     return _of_the_gang(ends, told, stopped)
+
+
+def _left_behind(ends: Sequence[RankEnd]) -> Failure | None:
+    """Return the error that is the last output of a rank which was stopped at its limit; None where
+    none has one. Errors that a stop itself leads to do not count."""
+    for end in ends:
+        if (error := last_error(end)) is not None and error.kind not in _BY_THE_STOP:
+            return _failure(error, alike=1)
+    return None
 
 
 def _unfolded(end: RankEnd) -> list[RankEnd]:

@@ -72,6 +72,17 @@ def read(end: RankEnd, exit: Exit) -> Reading:
     return _read_end(end, exit)
 
 
+def last_error(end: RankEnd) -> Reading | None:
+    """Return the error that is the last output of a rank; None where it is not an error."""
+    log = printed(parted(end.tail)[1])
+    newest = _newest(log.raised)
+    is_last = newest is not None and log.last[-1:] == newest.lines  # more lines may be output
+    if end.exit is None or newest is None or newest.is_wrapper or not is_last:
+        return None
+    bare = Reading(end=end, kind=FailureKind.UNKNOWN, at=end.exit.at)
+    return _of_errors(bare, log, newest, by_words(log, with_chatter=False))
+
+
 def _tells(read: Reading) -> bool:
     return bool(read.quote) and read.kind != FailureKind.UNKNOWN
 

@@ -19,7 +19,8 @@ from corral.domain.image import is_digest
 from corral.domain.job import Job
 from corral.domain.moves import ON_NODES, JobEvent, JobState, StopWhy
 from corral.domain.node import Liveness
-from corral.reconcile.diagnose import diagnosed, exit_text
+from corral.reconcile.clean_ends import doubt_of
+from corral.reconcile.diagnose import diagnosed, exit_text, left_behind
 from corral.reconcile.draft import Draft
 from corral.reconcile.explained import explained
 from corral.reconcile.records import count_end
@@ -185,12 +186,14 @@ def _up(draft: Draft, job: Job, attempt: Attempt) -> None:
 def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
     ended = max((exit.at for part in parts for _, exit in _exits(part)), default=draft.now.wall)
     started = attempt.running_at or min((_started(part) for part in parts), default=ended)
+    doubt = doubt_of(end for part in parts for end in _exits(part))
     over = replace(
         attempt,
         running_at=started,
         ended_at=ended,
         exit_code=0,
         last_step=_last_step(parts, attempt),
+        quote=doubt.quote,
     )
     draft.put_attempt(over)
     count_end(draft, job, over, failed=False)
@@ -199,20 +202,12 @@ def _finish(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
     draft.move(
         job,
         JobEvent.FINISHED,
-        reason=_doubt(parts),
+        reason=doubt.reason,
         exit_code=0,
         started_at=job.started_at or started,
         served_seconds=job.served_seconds + attempt_seconds(over, ended),
         ran_seconds=ran_by(job, over, ended),
     )
-
-
-def _doubt(parts: list[Part]) -> str:
-    """Return why it may have failed although each rank ended with 0; "" for no reason."""
-    doubtful = [rank for part in parts for rank, exit in _exits(part) if exit.ends_in_error]
-    if not doubtful:
-        return ""
-    return f"the output of rank {min(doubtful)} ends in an error (before a pipe: set -o pipefail)"
 
 
 def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None:
@@ -222,6 +217,8 @@ def _ending(draft: Draft, job: Job, attempt: Attempt, parts: list[Part]) -> None
         attempt = draft.put_attempt(replace(attempt, last_step=last_step))
     if job.state == JobState.RECOVERING:
         _blame_worst(draft, attempt, [part for part in parts if part.has_failed])
+        attempt = _diagnose(draft, job, attempt)
+    elif job.state == JobState.STOPPING and job.why == StopWhy.TIME:
         attempt = _diagnose(draft, job, attempt)
     if (
         job.state == JobState.STOPPING
@@ -297,6 +294,9 @@ def _diagnose(draft: Draft, job: Job, attempt: Attempt) -> Attempt:
     key = (job.id, attempt.number)
     seen = {node: one for node in attempt.nodes if (one := seen_at(draft, node, key)) is not None}
     is_whole = len(seen) == len(attempt.nodes)
+    if job.why == StopWhy.TIME:
+        known = left_behind(draft, attempt, job.spec, seen) if is_whole else attempt
+        return attempt if known == attempt else draft.put_attempt(known)
     known = diagnosed(draft, attempt, job.spec, seen) if is_whole else attempt
     known = explained(draft, known)
     return attempt if known == attempt else draft.put_attempt(known)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from corral.domain.attempt import Attempt, Cause, Receipt, SeatState
-from corral.domain.failure import FailureKind
+from corral.domain.failure import FAILURES, FailureKind
 from corral.domain.job import Job
 from corral.domain.moves import JobEvent, JobState, StopWhy
 from corral.domain.relocation import RELOCATION
@@ -50,11 +50,15 @@ def conclude(draft: Draft, job: Job) -> None:
         return
     left = {one.state for one in draft.seats_of(attempt)}
     if job.state == JobState.RECOVERING and left <= {SeatState.UNREACHABLE}:
-        is_read = (job.id, attempt.number) not in draft.unread  # it decides who pays
-        if is_read and not is_settling(draft, job, attempt):
+        if _is_read(draft, attempt) and not is_settling(draft, job, attempt):
             _recover(draft, job, attempt)
-    elif job.state == JobState.STOPPING and not left:
+    elif job.state == JobState.STOPPING and not left and _is_read(draft, attempt):
         _stopped(draft, job, attempt)
+
+
+def _is_read(draft: Draft, attempt: Attempt) -> bool:
+    """Return whether nothing of its log is left to read: that decides who pays, and the reason."""
+    return (attempt.job, attempt.number) not in draft.unread
 
 
 def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
@@ -77,7 +81,7 @@ def _stopped(draft: Draft, job: Job, attempt: Attempt) -> None:
         draft.receipts.append(receipt)
         text = f"{job.spec.name}: {receipt.text}"
         draft.tell("receipt", text, job=job.id, attempt=ended.number)
-    reason = job.reason if why != StopWhy.TIME else _time_text(job)
+    reason = job.reason if why != StopWhy.TIME else _time_text(job, attempt)
     code = "TimeLimit" if why == StopWhy.TIME else why.capitalize()
     goes_on = why in (StopWhy.PREEMPT, StopWhy.SUSPEND)
     until = ended.ended_at if ended.ended_at is not None else draft.now.wall
@@ -99,8 +103,9 @@ def _kind(why: StopWhy, attempt: Attempt, code: str) -> str:
     return "drain" if code == DRAIN else "requeue"
 
 
-def _time_text(job: Job) -> str:
-    return f"ran as long as its max_duration of {job.spec.max_duration_seconds:.0f} s allows"
+def _time_text(job: Job, attempt: Attempt) -> str:
+    text = f"ran as long as its max_duration of {job.spec.max_duration_seconds:.0f} s allows"
+    return text if attempt.failure is None else f"{text}; {FAILURES[attempt.failure].text}"
 
 
 def _recover(draft: Draft, job: Job, attempt: Attempt) -> None:

@@ -70,6 +70,26 @@ def diagnosed(
     )
 
 
+def left_behind(
+    draft: Draft, attempt: Attempt, spec: JobSpec, seen: Mapping[NodeId, Seen]
+) -> Attempt:
+    """Return the attempt, which was stopped at its time limit, with the error of a process that
+    one of its ranks had started: the rank waited for it."""
+    if attempt.failure not in (None, FailureKind.CHILD):
+        return attempt
+    ends = tuple(replace(one, is_late=True) for one in _ends(attempt, spec, seen))
+    failure = _failure(draft, attempt, ends)
+    if failure is None:
+        return attempt
+    return replace(
+        attempt,
+        failure=FailureKind.CHILD,
+        quote=failure.quote,
+        failed_at=failure.place,
+        failed_on=failure.node,
+    )
+
+
 def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:
     """Return what the ranks failed of, as far as it is known. Where last lines are read beside the
     loop, new ones are asked for."""

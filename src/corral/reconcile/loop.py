@@ -24,6 +24,7 @@ from corral.reconcile.forget import forget
 from corral.reconcile.grant import grant
 from corral.reconcile.health import see_health
 from corral.reconcile.idle import see_idle
+from corral.reconcile.input_waits import with_input_wait
 from corral.reconcile.invariants import check
 from corral.reconcile.leaving import see_gone
 from corral.reconcile.ledger import write_down
@@ -181,6 +182,7 @@ def _timers(draft: Draft, job: Job) -> None:
         text = f"{job.spec.name} has {left} left of its max_duration"
         draft.tell("warned", text, job=job.id, attempt=attempt.number)
     if ran >= limit:
+        draft.put_attempt(with_input_wait(draft, draft.attempt(job.id) or attempt))
         reason = f"its {limit:.0f} s are over"
         draft.move(job, JobEvent.TIME_UP, reason=reason, code="Time", why=StopWhy.TIME)
 

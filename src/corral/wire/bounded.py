@@ -55,6 +55,7 @@ LETTERS: Final = {
     "Save.quarantined": SENTENCE_LETTERS,
     "Seen.trouble": SENTENCE_LETTERS,
     "Seen.tails": TAIL_LETTERS,
+    "Exit.error": SENTENCE_LETTERS,
     "Scalar.name": SCALAR_LETTERS,
     "Signal.text": SENTENCE_LETTERS,
     "Signal.device": PATH_LETTERS,
@@ -76,6 +77,7 @@ PATTERNS: Final = {
     "Seen.trouble": SENTENCE,
     "Seen.trouble_of": SENTENCE,
     "Seen.tails": NO_NUL,
+    "Exit.error": SENTENCE,
     "Signal.text": SENTENCE,
     "Inventory.closed": SENTENCE,
 }

@@ -5,25 +5,27 @@ import signal
 from typing import Final
 
 from corral.agent.capture import RankLog
+from corral.agent.clean_ends import READ_BYTES, error_before, goes_on
 from corral.agent.clocks import wall
 from corral.agent.containment import Containment
 from corral.agent.shim.rank import Rank
 from corral.agent.shim.state import Record
-from corral.agent.tails import TAIL_BYTES, ends_in_error
 
 NO_ROOM_BYTES: Final = 1024 * 1024  # with less, programs fail that write at all
 
 ENDS_IN_ERROR: Final = (
-    "ended with exit code 0, but its output ends in an error: before a pipe (| tee) put "
-    "set -o pipefail"
+    "ended with exit code 0, but a program in it ended in an error: put set -e at the start of the "
+    "script, and set -o pipefail before a pipe (| tee)"
 )
 
 
 class Exits:
     """Of one attempt. Each kill for memory explains the end of one rank."""
 
-    def __init__(self, group: Containment, logs: dict[int, RankLog]) -> None:
+    def __init__(self, group: Containment, logs: dict[int, RankLog], command: str) -> None:
+        """`command`: what the ranks run."""
         self._group = group
+        self._goes_on = goes_on(command)
         self._logs = logs
         self._oom_explained = 0
 
@@ -48,8 +50,9 @@ class Exits:
         if code != 0 and not oom and _has_no_room(log):
             record["disk_full"] = True
             log.say(f"rank {rank.number} failed while the disk of this node was full")
-        if code == 0 and not stops and ends_in_error(log.last_bytes(TAIL_BYTES)):
-            record["ends_in_error"] = True
+        end = log.last_bytes(READ_BYTES) if code == 0 and not stops else b""
+        if error := error_before(end, goes_on=self._goes_on):
+            record |= {"ends_in_error": True, "error": error}
             log.say(f"rank {rank.number} {ENDS_IN_ERROR}")
         if oom and memory is not None:
             record |= {"peak_bytes": memory.peak_bytes, "limit_bytes": memory.limit_bytes}

@@ -66,7 +66,7 @@ class Life:
         self._warned = False
         self._gathers = False
         self._finishing = False
-        self._exits = Exits(group, logs)
+        self._exits = Exits(group, logs, spec.run)
         self._drops = Drops(loop, self._say_dropped)
         self._trouble = ""
         self._infra = True

@@ -20,7 +20,9 @@ from tests.patience import PATIENCE_SECONDS
 has_cgroups = pytest.mark.skipif(
     containment.probe().kind != containment.CGROUP, reason="shims without cgroups serve once"
 )
-OPEN = "ls /proc/$$/fd | wc -l; ls -l /proc/$PPID/fd | wc -l; cat /proc/$$/status | grep SigIgn"
+OPEN = (
+    "set -- /proc/$$/fd/*; echo $#; set -- /proc/$PPID/fd/*; echo $#; grep SigIgn /proc/$$/status"
+)
 
 
 def shim_of(here: Node, key: AttemptKey) -> Process:

@@ -46,12 +46,12 @@ class Journal:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         return cls(descriptor, used_bytes, os.fstat(descriptor).st_size)
 
-    def append(self, record: Mapping[str, Any], *, keep_bytes: int = 0) -> None:
+    def append(self, *records: Mapping[str, Any], keep_bytes: int = 0) -> None:
         """Durable when it returns. `keep_bytes` of the space that is left must not be used for it.
 
         Raises: OSError when the disk is full or fails; the journal is then as it was before.
         """
-        line = encode(record)
+        line = b"".join(map(encode, records))
         needed_bytes = self._used_bytes + len(line) + keep_bytes
         if needed_bytes > self._size_bytes:
             os.posix_fallocate(self._descriptor, self._size_bytes, needed_bytes - self._size_bytes)

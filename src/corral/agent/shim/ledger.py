@@ -1,6 +1,7 @@
 """What is durable of an attempt, and so may be told: every record first goes to the journal."""
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Final
 
 from corral.agent.journal import Journal
@@ -19,6 +20,10 @@ RESERVE_RANK_BYTES: Final = 512
 def reserve_bytes(ranks: int) -> int:
     """Room for the start, the end, and the exits of so many ranks."""
     return RESERVE_BYTES + RESERVE_RANK_BYTES * ranks
+
+
+def _is_save(record: Record) -> bool:
+    return bool(record["type"] == "save")
 
 
 class Ledger:
@@ -43,9 +48,9 @@ class Ledger:
         self._retries = False
         self._saves = Budget(SAVES_PER_SECOND, BURST_SAVES)
 
-    def record(self, record: Record) -> None:
-        """Nobody hears of it before it is on the disk."""
-        self._unwritten.append(record)
+    def record(self, *records: Record) -> None:
+        """Nobody hears of them before they are on the disk."""
+        self._unwritten += records
         self._write()
 
     def save(self, record: Record) -> None:
@@ -57,24 +62,27 @@ class Ledger:
 
     @property
     def only_saves_wait(self) -> bool:
-        return all(record["type"] == "save" for record in self._unwritten)
+        return all(map(_is_save, self._unwritten))
 
-    def end(self, record: Record) -> None:
-        """The last record. A save that was never told of is no save."""
+    def end(self, *records: Record) -> None:
+        """Write the last records. A save that was never told of is no save."""
         self._unwritten = []
-        self.record(record)
+        self.record(*records)
 
     def _write(self) -> None:
         """What finds no room is tried again; saves leave room for what is more than they are."""
         records, self._unwritten = self._unwritten, []
-        for record in records:
-            try:
-                keep_bytes = self._reserve if record["type"] == "save" else 0
-                self._journal.append(record, keep_bytes=keep_bytes)
-                self.state.take(record)
-            except OSError as trouble:
-                self._unwritten.append(record)
-                self._retry(trouble)
+        for is_save, group in groupby(records, key=_is_save):
+            together = list(group)
+            for some in [[one] for one in together] if is_save else [together]:
+                try:
+                    self._journal.append(*some, keep_bytes=self._reserve if is_save else 0)
+                except OSError as trouble:
+                    self._unwritten += some
+                    self._retry(trouble)
+                    continue
+                for record in some:
+                    self.state.take(record)
         self._changed()
 
     def _retry(self, trouble: OSError) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -155,27 +155,42 @@ class Life:
 
     def reap(self) -> None:
         """Take in what has ended: ranks, and orphans that came to us."""
+        ended: list[Rank] = []
         with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] in self._shells:
-                    tell_end(self._shells.pop(ended[0]), ended[1])
-                for rank in [*self._ranks, *([self._setup] if self._setup else [])]:
-                    if rank.pid == ended[0] and not rank.is_over:
-                        rank.end(ended[1])
-                        self._take_end(rank)
+            while (child := os.waitpid(-1, os.WNOHANG))[0]:
+                if child[0] in self._shells:
+                    tell_end(self._shells.pop(child[0]), child[1])
+                for rank in self._started:
+                    if rank.pid == child[0] and not rank.is_over:
+                        rank.end(child[1])
+                        ended.append(rank)
+        self._take_ends(ended)
         self._look()
 
-    def _take_end(self, rank: Rank) -> None:
-        assert rank.status is not None
-        if rank.exec_failed:
+    @property
+    def _started(self) -> list[Rank]:
+        return [*self._ranks, *([self._setup] if self._setup else [])]
+
+    def _take_ends(self, ended: list[Rank]) -> None:
+        """Write down together what has ended together, also the attempt's own end."""
+        ranks = [rank for rank in ended if rank is not self._setup and not rank.exec_failed]
+        stops = self._grace.runs
+        records = [self._with_trouble(self._exits.record(rank, stops=stops)) for rank in ranks]
+        if records and self._is_empty():
+            self._finish(records)
             return
-        if rank is self._setup:
-            self._take_setup(rank)
-            return
-        record = self._exits.record(rank, stops=self._grace.runs)
-        self._ledger.record(self._with_trouble(record))
-        if record["code"] != 0 and not self._grace.runs:
-            self._end(PEER_GRACE_SECONDS, f"rank {rank.number} has failed", save=False)
+        if records:
+            self._ledger.record(*records)
+        failed = next((one["rank"] for one in records if one["code"] != 0), None)
+        if failed is not None and not self._grace.runs:
+            self._end(PEER_GRACE_SECONDS, f"rank {failed} has failed", save=False)
+        if self._setup in ended and not self._setup.exec_failed:
+            self._take_setup(self._setup)
+
+    def _is_empty(self) -> bool:
+        """Whether all ranks were started and are over, and nothing is left of them."""
+        started = len(self._ranks) == len(self.spec.ranks)
+        return started and all(one.is_over for one in self._ranks) and not self._group.pids()
 
     def _take_setup(self, setup: Rank) -> None:
         record = self._exits.record(setup, stops=self._grace.runs)
@@ -228,7 +243,7 @@ class Life:
 
     def _look(self) -> None:
         """See what is left, and do what its time has come for."""
-        started = [*self._ranks, *([self._setup] if self._setup else [])]
+        started = self._started
         over = all(rank.is_over for rank in started)
         if self._finishing or (not over and not self._grace.runs):
             return
@@ -240,8 +255,11 @@ class Life:
         else:
             self._grace.act(left, {rank.pid for rank in started}, self._shells)
 
-    def _finish(self) -> None:
+    def _finish(self, exits: Sequence[Record] = ()) -> None:
+        """End the attempt. `exits` are not written down yet."""
         if not self._ledger.only_saves_wait:
+            if exits:
+                self._ledger.record(*exits)
             return
         self._finishing = True
         for rank in self._ranks:
@@ -250,6 +268,7 @@ class Life:
             log.close()
         self._group.remove()
         self._ledger.end(
+            *exits,
             {
                 "type": "ended",
                 "at": wall(),
@@ -257,7 +276,7 @@ class Life:
                 "infra": self._infra,
                 "trouble_of": self._trouble_of,
                 "progress": self.state.progress,
-            }
+            },
         )
 
     # --- who hears of it

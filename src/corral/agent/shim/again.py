@@ -33,9 +33,9 @@ def leaves_nothing(life: Life) -> bool:
 def next_attempt(launcher: socket.socket) -> socket.socket | None:
     """Wait for the launcher to hand over an agent's socket; None when it ends, or wants no more."""
     _forget(launcher.fileno())
-    call_myself(IDLE_NAME)
     with suppress(OSError):
         launcher.send(IDLE)
+        call_myself(IDLE_NAME)
         _, received, _, _ = socket.recv_fds(launcher, 16, 1)
         if received:
             call_myself(NAME)

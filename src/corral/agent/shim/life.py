@@ -19,6 +19,7 @@ from corral.agent.shim.grace import SHELL, Grace
 from corral.agent.shim.inside import Inside
 from corral.agent.shim.ledger import Ledger, reserve_bytes
 from corral.agent.shim.line import Line, Message
+from corral.agent.shim.lines import Lines
 from corral.agent.shim.loop import Loop
 from corral.agent.shim.rank import Rank, tell_end
 from corral.agent.shim.spawn import Child
@@ -32,7 +33,6 @@ GATHER_SECONDS: Final = 0.05  # progress that comes together travels together
 LONGEST_GRACE: Final = 1e9  # seconds
 WINDOW: Final = ("rows", "columns")  # of a terminal
 MOST_CELLS: Final = 1_000  # in either direction
-MOST_LINES: Final = 512  # well below the descriptors that a process may have
 
 
 class Life:
@@ -58,7 +58,6 @@ class Life:
             loop, journal, reserve_bytes(len(spec.ranks)), self._written, self._warn
         )
         self._grace = Grace(loop, group, self._look)
-        self._lines: list[Line] = []
         self._setup: Rank | None = None
         self._ranks: list[Rank] = []
         self._shells: dict[int, socket.socket] = {}  # who hears of the end of each
@@ -68,6 +67,7 @@ class Life:
         self._finishing = False
         self._exits = Exits(group, logs, spec.run)
         self._drops = Drops(loop, self._say_dropped)
+        self._lines = Lines(loop, self._heard, self._drops.note)
         self._trouble = ""
         self._infra = True
         self._trouble_of = ""
@@ -237,9 +237,7 @@ class Life:
             self._stop = {
                 "type": "stop", "save": save, "grace_seconds": grace_seconds, "why": why,
             }  # fmt: skip
-            for line in list(self._lines):
-                if line.is_rank:
-                    line.send(self._stop)
+            self._lines.tell_ranks(self._stop)
 
     def _look(self) -> None:
         """See what is left, and do what its time has come for."""
@@ -293,27 +291,16 @@ class Life:
 
     def _warn(self, sentence: str) -> None:
         os.write(2, f"{self.spec.job}.{self.spec.attempt}: {sentence}\n".encode())
-        for line in self._lines:
-            if line.watches:
-                line.send({"type": "warning", "text": sentence})
+        self._lines.tell_agents({"type": "warning", "text": sentence})
 
     def _publish(self) -> None:
         self.state.dropped = self._drops.count
-        for line in list(self._lines):
-            if line.watches:
-                line.renew(self.state.message)
+        self._lines.renew(self.state.message)
 
     def connect(self, connection: socket.socket, *, watches: bool = False) -> None:
-        if len(self._lines) >= MOST_LINES:
-            connection.close()
-            return
-        line = Line(self._loop, connection, self._heard, self._lines_closed, self._drops.note)
-        self._lines.append(line)
-        if watches:
+        line = self._lines.connect(connection)
+        if watches and line is not None:
             self._watched(line)
-
-    def _lines_closed(self, line: Line) -> None:
-        self._lines.remove(line)
 
     def _watched(self, line: Line) -> None:
         line.watches = True
@@ -360,9 +347,8 @@ class Life:
             for pid in self._group.pids():
                 if catches(pid, int(number)):
                     send(pid, int(number))
-        for line in self._lines:
-            if line.is_rank and message["save"]:
-                line.send({"type": "save"})
+        if message["save"]:
+            self._lines.tell_ranks({"type": "save"})
 
     def _say_dropped(self, sentence: str) -> None:
         self._first_log.say(sentence)
@@ -380,9 +366,7 @@ class Life:
     def _committed(self, message: Message) -> None:
         steps = [bounds.integer("step", step) for step in message["steps"]]
         self.state.acknowledge(self.spec.attempt, steps)
-        for line in self._lines:
-            if line.is_rank:
-                line.send({"type": "committed", "steps": steps})
+        self._lines.tell_ranks({"type": "committed", "steps": steps})
         self._publish()
 
     def _attach(self, line: Line, message: Message) -> None:

@@ -97,6 +97,17 @@ test("jobs are drawn over each other by their steps, or since the begin of each"
   expect(overlaid(parts, "loss", "time", 0).at).toEqual([0, 10]);
 });
 
+test("a job that has not logged a scalar has no line of it, and spoils none", () => {
+  const parts = [
+    { name: "a", series: series({ step: [1, 3], accuracy: [0.5, 0.6] }) },
+    { name: "b", series: series({ step: [2], loss: [9] }) },
+  ];
+  expect(overlaid(parts, "accuracy", "step", 0).lines).toEqual([
+    { name: "a", values: [0.5, null, 0.6] },
+    { name: "b", values: [null, null, null] },
+  ]);
+});
+
 test("smoothing keeps a constant and gaps as they are", () => {
   expect(smoothed([2, null, 2, 2], 0.9)).toEqual([2, null, expect.closeTo(2), expect.closeTo(2)]);
   expect(smoothed([1, 3], 0)).toEqual([1, 3]);

@@ -108,7 +108,8 @@ export function overlaid(
     const kept = by === "step" ? risingSteps(steps) : series.times.map((_, at) => at);
     const first = series.times[0] ?? 0;
     const places = kept.map((at) => (by === "step" ? steps[at] : (series.times[at] ?? 0) - first));
-    const values = smoothed(pick(series.fields[field] ?? [], kept), smoothing);
+    const own = series.fields[field];
+    const values = own ? smoothed(pick(own, kept), smoothing) : [];
     return { name, points: new Map(places.map((place, at) => [place ?? 0, values[at] ?? null])) };
   });
   const at = [...new Set(curves.flatMap(({ points }) => [...points.keys()]))].sort(

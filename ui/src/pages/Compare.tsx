@@ -177,6 +177,9 @@ function Overlay({ field, jobs, all, by, smoothing, logarithmic }: OverlayProps)
   );
 }
 
+const lastStep = (job: JobDetail): number | undefined =>
+  job.attempts.findLast((one) => one.last_step !== null)?.last_step ?? undefined;
+
 interface DifferencesProps {
   jobs: JobDetail[];
   all: (Series | undefined)[];
@@ -194,7 +197,7 @@ function Differences({ jobs, all, onDrop }: DifferencesProps) {
     ["Shape", (job) => shape(job.shape)],
     ["Ran for", (job) => duration(ranSeconds(job.attempts, now))],
     ["Attempts", (job) => count(job.attempts.length)],
-    ["Step", (job, at) => count(job.progress?.step ?? last(at, "step") ?? 0)],
+    ["Step", (job, at) => count(job.progress?.step ?? lastStep(job) ?? last(at, "step") ?? 0)],
     ["Loss", (_, at) => last(at, "loss")?.toPrecision(4) ?? "–"],
     ["Image", (job) => job.image ?? "–"],
     ["Runs", (job) => job.run ?? "hidden"],

@@ -1,5 +1,8 @@
 """Routes of a job's kept logs: by range, by text, and as a file, for those who may read them."""
 
+import json
+import time
+
 from tests.api.heads import Agent, Head
 from tests.api.test_streams import running, ship
 
@@ -25,6 +28,22 @@ def test_a_log_is_read_backwards_by_ranges(running: tuple[Head, Agent, str]) -> 
         assert (none["data"], none["newest"]) == ("", 0)
         assert http.get(f"/v1/jobs/{job}/logs/range?before=1&after=1").status_code == 422
         assert http.get(f"/v1/jobs/{job}/logs/range?attempt=2").status_code == 404
+
+
+def test_lines_come_with_their_times_where_they_are_asked_for(
+    running: tuple[Head, Agent, str],
+) -> None:
+    head, _, job = running
+    before = time.time()
+    ship(head, job, 0, b"a\nb\n")
+    with head.http() as http:
+        assert http.get(f"/v1/jobs/{job}/logs/range").json()["times"] == []
+        ranged = http.get(f"/v1/jobs/{job}/logs/range?times=true").json()["times"]
+        text = http.get(f"/v1/jobs/{job}/logs?times=true").text
+    assert len(ranged) == 3
+    assert all(before <= at <= time.time() for at in ranged)
+    (piece,) = (line for line in text.splitlines() if '"a\\nb\\n"' in line)
+    assert json.loads(piece.removeprefix("data: "))["times"] == ranged
 
 
 def test_a_line_is_found_and_a_search_goes_on_behind_its_bound(

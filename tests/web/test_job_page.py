@@ -97,6 +97,10 @@ def test_a_log_is_searched_read_back_and_downloaded(visit: Visit, here: House, n
     expect(log.locator(".ink-1")).to_have_text("red")
     first = int(re.findall(r"line (\d+)", text)[0])
     assert 0 < first < 9_000
+    page.get_by_role("button", name="Times").click()
+    expect(log.locator("time").last).to_have_text(re.compile(r"^\d\d:\d\d:\d\d $"))
+    page.get_by_role("button", name="Times").click()
+    expect(log.locator("time")).to_have_count(0)
     page.get_by_role("button", name="Load earlier lines").click()
     expect(log).not_to_contain_text("Load earlier lines")
     assert "line 0 of it" in log.inner_text()

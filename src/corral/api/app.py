@@ -143,7 +143,8 @@ def _handle_errors(app: FastAPI) -> None:
 
 
 def _log_quota(control: Control, settings: ApiSettings) -> LogQuota:
-    keeper = LogKeeper(settings.logs, most_bytes=settings.log_bytes)
+    wall = control.clock.wall
+    keeper = LogKeeper(settings.logs, most_bytes=settings.log_bytes, wall=wall)
     return LogQuota(keeper, control, settings.limits.quotas)
 
 

@@ -61,9 +61,10 @@ async def log_range(
     before: Place = None,
     after: Place = None,
     size: Annotated[int, Query(ge=1, le=MOST_RANGE_BYTES)] = RANGE_BYTES,
+    times: bool = False,
 ) -> LogRange:
     """At most `size` bytes of one rank's log, from the beginning of a line: those before a place,
-    those from a place on, or the newest."""
+    those from a place on, or the newest. With `times` when each line reached the head."""
     kept = await _kept(request, house, job, attempt)  # whose it is goes before what is asked
     if before is not None and after is not None:
         raise RequestInvalid("`before` and `after` exclude each other", hint="send one of them")
@@ -82,6 +83,7 @@ async def log_range(
         oldest=oldest,
         newest=newest,
         data=part.data.decode(errors="replace"),
+        times=keeper.times(key, part.begin, part.data) if times else [],
     )
 
 

@@ -261,8 +261,10 @@ async def logs(
     tail: Annotated[int | None, Query(ge=0, le=10**6)] = None,
     follow: bool = False,
     after: Annotated[str, Query(max_length=100_000)] = "",
+    times: bool = False,
 ) -> Response:
-    """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`."""
+    """Server-sent pieces of the ranks' logs; the last one holds the job's state as `end`. With
+    `times` when each line reached the head."""
     found = await find_job(house.control, job, caller_of(request))
     caller_of(request).check_job(found, f"the log of {found.spec.name}")
     if attempt is not None and attempt > found.attempt and not follow:
@@ -279,6 +281,7 @@ async def logs(
         attempt=attempt,
         tail=tail,
         follow=follow,
+        times=times,
         places=streams.places_of(after or request.headers.get("last-event-id", "")),
     )
     return streams.response(stream.run())

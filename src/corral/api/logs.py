@@ -12,12 +12,20 @@ import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from corral.api.log_sizes import LogSizes
+from corral.api.log_times import (
+    STAMP_SECONDS,
+    Stamp,
+    add_stamp,
+    drop_stamps,
+    read_stamps,
+    times_of_lines,
+)
 from corral.domain.ids import AttemptNumber, JobId
 
 RankKey = tuple[JobId, AttemptNumber, int]
@@ -25,18 +33,21 @@ TAIL_BYTES: Final = 1024 * 1024  # of a log are looked through for its last line
 NOTICE: Final = b"[corral] "  # begins the line about what was cut
 NOTICE_BYTES: Final = 1024  # more than a line about what was cut takes
 _OPEN_TRACKS: Final = 4096
+STAMPS: Final = ".times"
 _LOG: Final = re.compile(r"rank-(\d{1,9})\.log", re.ASCII)
 
 
 @dataclass(slots=True, kw_only=True)
 class Track:
     """Where one copy stands: `base` is the place of the newer file's first byte, `older` that of
-    the older file's; an agent's offset is a place plus `ahead`."""
+    the older file's; an agent's offset is a place plus `ahead`. `stamped_at`: when bytes had a
+    stamp last."""
 
     base: int = 0
     older: int = 0
     ahead: int = 0
     size: int = 0
+    stamped_at: float = float("-inf")
 
     @property
     def end(self) -> int:
@@ -92,8 +103,12 @@ def _read(opened: Opened, place: int, most: int) -> bytes:
 class LogKeeper:
     """All copies under one directory. One thread: the files are small and in the page cache."""
 
-    def __init__(self, root: Path, *, most_bytes: int) -> None:
+    def __init__(
+        self, root: Path, *, most_bytes: int, wall: Callable[[], float] | None = None
+    ) -> None:
+        """`wall`: the clock of stamps; without it there are none."""
         self._root = root
+        self._wall = wall
         self._half = max(1, most_bytes // 2)
         self._tracks: OrderedDict[RankKey, Track] = OrderedDict()
         self.sizes = LogSizes(root)
@@ -115,6 +130,7 @@ class LogKeeper:
                 self._write(key, track, f"\n[corral] {said}\n".encode())
                 track.ahead = offset - track.end
                 self._keep(key, track)
+            self._stamp(key, track)
             self._write(key, track, data)
             if track.size >= self._half:
                 self._rotate(key, track)
@@ -263,16 +279,31 @@ class LogKeeper:
         track.size += len(data)
         self.sizes.add(key[:2], len(data))
 
+    def times(self, key: RankKey, begin: int, data: bytes) -> list[float | None]:
+        """When each line of the data reached the head, as `times_of_lines`."""
+        return times_of_lines(read_stamps(self._path(key, STAMPS)), begin, data)
+
+    def _stamp(self, key: RankKey, track: Track) -> None:
+        """Note when what is written next has come. A clock that was set back stamps again."""
+        if self._wall is None or 0 <= self._wall() - track.stamped_at < STAMP_SECONDS:
+            return
+        track.stamped_at = self._wall()
+        path = self._path(key, STAMPS)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        add_stamp(path, Stamp(track.end, track.stamped_at))
+
     def _rotate(self, key: RankKey, track: Track) -> None:
         os.replace(self._path(key), self._path(key, ".log.1"))
         self.sizes.add(key[:2], track.older - track.base)
         track.older, track.base, track.size = track.base, track.end, 0
         self._keep(key, track)
         self._path(key).touch()
+        drop_stamps(self._path(key, STAMPS), track.older)
 
     def _keep(self, key: RankKey, track: Track) -> None:
         fresh = self._path(key, ".json.new")
-        fresh.write_text(json.dumps(asdict(track)))
+        kept = {name: getattr(track, name) for name in ("base", "older", "ahead")}
+        fresh.write_text(json.dumps(kept))
         os.replace(fresh, self._path(key, ".json"))
 
 

@@ -103,6 +103,7 @@ class LogStream:
     attempt: int | None = None
     tail: int | None = None
     follow: bool = False
+    times: bool = False
     places: dict[tuple[int, int], int] = field(default_factory=dict)
 
     async def run(self) -> AsyncIterator[bytes]:
@@ -182,8 +183,9 @@ class LogStream:
                 if not whole:
                     return
                 text = data[:whole].decode(errors="replace")
+                times = self.keeper.times(key, place, data[:whole]) if self.times else []
                 place += whole
-                lines = api.LogLines(rank=rank, attempt=attempt, data=text)
+                lines = api.LogLines(rank=rank, attempt=attempt, data=text, times=times)
                 yield _sent(lines, id=f"{attempt}:{rank}:{place}")
 
     def _is_complete(self) -> bool:

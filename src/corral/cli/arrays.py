@@ -197,6 +197,7 @@ def print_logs_of(
     rank: int | None,
     attempt: int | None,
     tail: int | None,
+    times: bool = False,
     raw: bool = False,
 ) -> None:
     """With `follow` as they come, else one index after the other."""
@@ -205,7 +206,7 @@ def print_logs_of(
     labels = indices_of(jobs)
 
     async def one(client: "AsyncClient", job: "api.Job") -> None:
-        asked = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
+        asked = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail, "times": times}
         if common.json:
             await _json_logs(client, job, **asked)
         else:

@@ -27,6 +27,7 @@ def logs(
     attempt: Ordinal | None = None,
     tail: Count | None = None,
     search: str = "",
+    times: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     raw: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     common: Common = Common(),  # noqa: B008 - frozen
 ) -> None:
@@ -40,6 +41,7 @@ def logs(
         attempt: Of this attempt.
         tail: Only the last so many lines of each rank.
         search: Only lines that hold this text, whatever the case of its letters.
+        times: Print before each line when it reached the head, within a second.
         raw: On a terminal, too, print every byte; without it only colours and what stays within
             its line command the terminal. Files and pipes always get every byte.
     """
@@ -47,7 +49,10 @@ def logs(
         raise Usage(
             "--search reads the whole log", hint="leave --follow and --tail out, or use grep"
         )
+    if search and times:
+        raise Usage("--search tells no times", hint="leave it out: corral logs --times | grep")
     asked: dict[str, Any] = {"follow": follow, "rank": rank, "attempt": attempt, "tail": tail}
+    asked["times"] = times
     with common.client() as client:
         found = arrays.found(client, job, client.job)
         if isinstance(found, list):
@@ -60,8 +65,8 @@ def logs(
         if search:
             print_matches(client, found.id, search, rank, attempt, common, label=several, raw=raw)
             return
-        lines = Lines(sys.stdout, label=several and rank is None, raw=raw)
-        for piece in client.logs(found.id, follow=follow, rank=rank, attempt=attempt, tail=tail):
+        lines = Lines(sys.stdout, label=several and rank is None, raw=raw, times=times)
+        for piece in client.logs(found.id, **asked):
             if common.json:
                 print_json_line(piece)
             else:

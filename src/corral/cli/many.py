@@ -76,7 +76,8 @@ async def print_logs(
     """Whole lines, so that those of many jobs may come between one another."""
     ranks = await client.job(job.id)
     several = ranks.per == "gpu" or ranks.shape.nodes > 1
-    lines = Lines(out, label=several and asked.get("rank") is None, job=label, raw=raw)
+    label_ranks, times = several and asked.get("rank") is None, asked.get("times", False)
+    lines = Lines(out, label=label_ranks, job=label, raw=raw, times=times)
     async for piece in client.logs(job.id, **asked):
         lines.write(piece)
     lines.finish()

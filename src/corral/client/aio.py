@@ -144,8 +144,9 @@ class AsyncClient(AsyncJobChanges, AsyncPeople, AsyncNodes, AsyncChecks, AsyncSi
         rank: int | None = None,
         attempt: int | None = None,
         tail: int | None = None,
+        times: bool = False,
     ) -> "AsyncIterator[api.LogLines]":
-        stream = calls.logs(job, follow=follow, rank=rank, attempt=attempt, tail=tail)
+        stream = calls.logs(job, follow=follow, rank=rank, attempt=attempt, tail=tail, times=times)
         async for piece in self._stream(stream):
             yield piece
 

@@ -128,9 +128,15 @@ def follow_events(name: str | None, after: int) -> "Stream[api.Event]":
 
 
 def logs(
-    name: str, *, follow: bool, rank: int | None, attempt: int | None, tail: int | None
+    name: str,
+    *,
+    follow: bool,
+    rank: int | None,
+    attempt: int | None,
+    tail: int | None,
+    times: bool,
 ) -> "Stream[api.LogLines]":
-    asked = {"rank": rank, "attempt": attempt, "tail": tail}
+    asked = {"rank": rank, "attempt": attempt, "tail": tail, "times": 1 if times else None}
     query: dict[str, str | int] = {"follow": int(follow)}
     query |= {key: value for key, value in asked.items() if value is not None}
     return Stream(

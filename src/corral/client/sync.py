@@ -163,13 +163,13 @@ class Client(SyncJobChanges, SyncPeople, SyncNodes, SyncChecks, SyncSights, Sync
         rank: int | None = None,
         attempt: int | None = None,
         tail: int | None = None,
+        times: bool = False,
     ) -> "Iterator[api.LogLines]":
         """Pieces of the ranks' logs, of the newest attempt (or the one asked for) and, with
-        `follow`, of those after it. `tail`: the last so many lines of each rank. The last piece
-        has `end`: the job's state."""
-        yield from self._stream(
-            calls.logs(job, follow=follow, rank=rank, attempt=attempt, tail=tail)
-        )
+        `follow`, of those after it. `tail`: the last so many lines of each rank. `times`: with
+        those at which lines reached the head. The last piece has `end`: the job's state."""
+        asked = calls.logs(job, follow=follow, rank=rank, attempt=attempt, tail=tail, times=times)
+        yield from self._stream(asked)
 
     @contextmanager
     def attach(

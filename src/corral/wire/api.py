@@ -312,12 +312,14 @@ class Checkpoints(Answer):
 
 
 class LogLines(Answer):
-    """A piece of one rank's log, or at the end the state that the job ended in."""
+    """A piece of one rank's log, or at the end the state that the job ended in. `times`, where
+    asked for: when each line reached the head; the first is of the piece's first byte."""
 
     rank: int | None = None
     attempt: int | None = None
     data: str = ""
     end: str | None = None
+    times: list[float | None] = []
 
 
 class PlannedJob(Answer):

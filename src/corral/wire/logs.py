@@ -4,7 +4,8 @@ from corral.wire.parts import Answer
 
 
 class LogRange(Answer):
-    """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound what is kept."""
+    """Bytes of one rank's log, from `begin` to `end`. `oldest` and `newest` bound what is kept.
+    `times`, where asked for: when each line reached the head, None where that is not known."""
 
     rank: int
     attempt: int
@@ -13,6 +14,7 @@ class LogRange(Answer):
     oldest: int
     newest: int
     data: str
+    times: list[float | None] = []
 
 
 class LogMatch(Answer):

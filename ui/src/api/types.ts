@@ -626,6 +626,7 @@ export interface LogRange {
   newest: number;
   oldest: number;
   rank: number;
+  times: (number | null)[];
 }
 
 export interface Node {

@@ -14,6 +14,9 @@ const NEWEST = "";
 const LINKS = { live: "live", away: "not to be had now", complete: "complete" };
 const LINK_CLASS = { live: "link", away: "link away", complete: "link connecting" };
 
+const isAtEnd = (here: HTMLElement): boolean =>
+  here.scrollHeight - here.scrollTop - here.clientHeight < AT_END_PIXELS;
+
 /** How many ranks the newest attempt has. */
 function ranksOf(job: JobDetail): number {
   const seats = job.attempts.at(-1)?.seats ?? [];
@@ -23,13 +26,16 @@ function ranksOf(job: JobDetail): number {
 
 export function Logs({ job }: { job: JobDetail }) {
   const ranks = ranksOf(job);
-  const [chosen, choose] = useState<LogView>();
-  const view = chosen ?? { rank: ranks > 1 ? "" : "0", attempt: undefined, at: undefined };
+  const [chosen, choose] = useState<Omit<LogView, "times">>();
+  const [times, setTimes] = useState(false);
+  const place = chosen ?? { rank: ranks > 1 ? "" : "0", attempt: undefined, at: undefined };
+  const view: LogView = { ...place, times };
   const log = useLog(job, view);
   const [follows, setFollows] = useState(true);
   const [wrong, setWrong] = useState<unknown>();
   const box = useRef<HTMLPreElement>(null);
   const before = useRef<number>(undefined); // how tall it was before lines were put above
+  const followedTo = useRef(0);
   const ranked = ranks > 1 && view.rank === "";
   const isLive = view.at === undefined;
   const newest = log.lines.at(-1);
@@ -40,15 +46,20 @@ export function Logs({ job }: { job: JobDetail }) {
     if (before.current !== undefined) {
       here.scrollTop += here.scrollHeight - before.current;
       before.current = undefined;
-    } else if (follows && isLive) here.scrollTop = here.scrollHeight;
+    } else if (follows && isLive) {
+      // A reader who scrolled up is not pulled down again before the event of it has come.
+      if (here.scrollTop < followedTo.current - AT_END_PIXELS && !isAtEnd(here)) setFollows(false);
+      else here.scrollTop = here.scrollHeight;
+      followedTo.current = here.scrollTop;
+    }
   }, [newest, log.lines.length, follows, isLive]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the marked line comes with the lines
   useLayoutEffect(() => {
     if (log.marked !== undefined)
       box.current?.querySelector("mark")?.scrollIntoView({ block: "center" });
-  }, [log.marked, view]);
+  }, [log.marked, chosen, times]);
   const show = (change: Partial<LogView>) => {
-    choose({ ...view, at: undefined, ...change });
+    choose({ ...place, at: undefined, ...change });
     setFollows(true);
   };
   const act = (work: () => Promise<void>) => {
@@ -63,6 +74,9 @@ export function Logs({ job }: { job: JobDetail }) {
         <>
           <span className={LINK_CLASS[log.link]}>{isLive ? LINKS[log.link] : "a part of it"}</span>
           <Pickers job={job} ranks={ranks} view={view} onShow={show} />
+          <button type="button" onClick={() => setTimes(!times)} aria-pressed={times}>
+            Times
+          </button>
           <button type="button" onClick={() => act(() => download(job, view))}>
             Download
           </button>
@@ -95,9 +109,7 @@ export function Logs({ job }: { job: JobDetail }) {
         tabIndex={0}
         role="log"
         aria-label="Logs"
-        onScroll={({ currentTarget: here }) =>
-          setFollows(here.scrollHeight - here.scrollTop - here.clientHeight < AT_END_PIXELS)
-        }
+        onScroll={({ currentTarget: here }) => setFollows(isAtEnd(here))}
       >
         {log.earlier && (
           <Edge
@@ -115,7 +127,7 @@ export function Logs({ job }: { job: JobDetail }) {
             {"The newest lines of every rank. Choose a rank for earlier ones.\n"}
           </span>
         )}
-        <Lines lines={log.lines} ranked={ranked} marked={log.marked} />
+        <Lines lines={log.lines} ranked={ranked} timed={times} marked={log.marked} />
         {log.later && (
           <Edge name="Load later lines" onLoad={() => act(async () => log.later?.())} />
         )}

@@ -10,6 +10,7 @@ export interface Piece {
   attempt: number | null;
   data: string;
   end: string | null;
+  times: (number | null)[];
 }
 
 export interface LogAsked {
@@ -20,6 +21,8 @@ export interface LogAsked {
   /** Where to begin, as ids of the stream: "1:0:4711". */
   places: string[];
   tail: number;
+  /** Whether lines come with their times. */
+  times: boolean;
 }
 
 interface Takes {
@@ -49,6 +52,7 @@ export function followLog(asked: LogAsked, takes: Takes): () => void {
       follow: goesOn,
       rank,
       attempt,
+      times: asked.times ? 1 : undefined,
       ...from,
     });
   };

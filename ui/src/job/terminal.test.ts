@@ -51,6 +51,22 @@ test("a colour goes on into the next line of the same rank", () => {
   ]);
 });
 
+test("a line has the time at which it began, of each rank", () => {
+  const screen = new Screen(100);
+  screen.take(0, "a\nbeg", [1, 2]);
+  screen.take(1, "other\n", [null, null]);
+  screen.take(0, "un\nc\nrest", [5, 6, 7]);
+  screen.take(0, " of it", [9]);
+  expect([...screen.lines, ...screen.unfinished()].map((line) => line.at)).toEqual([
+    1,
+    null,
+    2,
+    6,
+    7,
+  ]);
+  expect(shown(screen)).toEqual(["a", "other", "begun", "c", "rest of it"]);
+});
+
 test("lines are bounded, and keep their keys", () => {
   const screen = new Screen(100);
   for (let number = 0; number < 500; number++) screen.take(0, `line ${number}\n`);

@@ -12,6 +12,8 @@ export interface Line {
   key: number;
   rank: number | null;
   segments: Segment[];
+  /** When it reached the head, in seconds since 1970, where that is known. */
+  at?: number | null | undefined;
   /** A line of the page's own, about the log. */
   note?: boolean;
 }
@@ -98,16 +100,22 @@ export function overwritten(text: string): string {
 export class Screen {
   readonly lines: Line[] = [];
   private open = new Map<number | null, string>();
+  private times = new Map<number | null, number | null | undefined>();
   private styles = new Map<number | null, Style>();
   private next = 0;
 
   constructor(private readonly most: number) {}
 
-  /** Take a piece of one rank's output. Returns whether lines were dropped at the top. */
-  take(rank: number | null, data: string): boolean {
-    const lines = ((this.open.get(rank) ?? "") + data).split("\n");
+  /** Take a piece of one rank's output. `times`: when each of its lines came, the first being the
+   * one that it goes on with. Returns whether lines were dropped at the top. */
+  take(rank: number | null, data: string, times: readonly (number | null)[] = []): boolean {
+    const begun = this.open.get(rank) ?? "";
+    const lines = (begun + data).split("\n");
     const rest = lines.pop() ?? "";
-    for (const line of lines) this.put(rank, line.endsWith("\r") ? line.slice(0, -1) : line);
+    const came = (index: number) => (index || !begun ? times[index] : this.times.get(rank));
+    for (const [index, line] of lines.entries())
+      this.put(rank, line.endsWith("\r") ? line.slice(0, -1) : line, came(index));
+    this.times.set(rank, came(lines.length));
     // A long bar that is drawn over and over needs no more than what it shows now.
     const cut = rest.lastIndexOf("\r");
     this.open.set(rank, cut > 0 && rest.length > cut + 1 ? rest.slice(cut) : rest);
@@ -127,13 +135,14 @@ export class Screen {
         key: -1 - index,
         rank,
         segments: segmentsOf(overwritten(text), this.styles.get(rank)).segments,
+        at: this.times.get(rank),
       }));
   }
 
-  private put(rank: number | null, text: string): void {
+  private put(rank: number | null, text: string, at: number | null | undefined): void {
     const { segments, style } = segmentsOf(overwritten(text), this.styles.get(rank));
     this.styles.set(rank, style);
-    this.lines.push({ key: this.next++, rank, segments });
+    this.lines.push({ key: this.next++, rank, segments, at });
   }
 
   private bound(): boolean {

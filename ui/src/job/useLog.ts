@@ -19,6 +19,8 @@ export interface LogView {
   attempt: number | undefined;
   /** A place to look at, in place of the end. */
   at: number | undefined;
+  /** Whether each line has its time before it. */
+  times: boolean;
 }
 
 export interface Log {
@@ -36,13 +38,25 @@ interface Bounds {
   size?: number;
 }
 
-const range = (job: string, rank: string, attempt: number | undefined, bounds: Bounds) =>
-  get<LogRange>(`/v1/jobs/${part(job)}/logs/range`, { rank, attempt, ...bounds });
+/** What of which log is asked for. */
+interface Of {
+  rank: string;
+  attempt: number | undefined;
+  times: boolean;
+}
+
+const range = (job: string, { rank, attempt, times }: Of, bounds: Bounds) =>
+  get<LogRange>(`/v1/jobs/${part(job)}/logs/range`, {
+    rank,
+    attempt,
+    times: times ? 1 : undefined,
+    ...bounds,
+  });
 
 /** Lines of a range of one rank, with keys that begin with a number. */
-function linesOf(text: string, rank: number, first: number): Line[] {
+function linesOf({ data, rank, times }: LogRange, first: number): Line[] {
   const screen = new Screen(Number.POSITIVE_INFINITY);
-  screen.take(rank, text.endsWith("\n") ? text : `${text}\n`);
+  screen.take(rank, data.endsWith("\n") ? data : `${data}\n`, times);
   return screen.lines.map((line) => ({ ...line, key: first + line.key }));
 }
 
@@ -56,7 +70,7 @@ export function useLog(job: JobDetail, view: LogView): Log {
   const [oldest, setOldest] = useState(0);
   const [end, setEnd] = useState<number>(); // of what is held around a place
   const keys = useRef(0);
-  const { rank, attempt, at } = view;
+  const { rank, attempt, at, times } = view;
   const id = job.id;
 
   useEffect(() => {
@@ -82,13 +96,13 @@ export function useLog(job: JobDetail, view: LogView): Log {
     const listen = (places: string[], shown: number | undefined) => {
       let now = shown;
       stop = followLog(
-        { job: id, rank, attempt, places, tail: TAIL_LINES },
+        { job: id, rank, attempt, places, tail: TAIL_LINES, times },
         {
           piece: (piece) => {
             if (now !== undefined && piece.attempt !== null && piece.attempt > now)
               screen.note(`attempt ${piece.attempt} begins`);
             now = Math.max(now ?? 0, piece.attempt ?? 0);
-            screen.take(piece.rank, piece.data);
+            screen.take(piece.rank, piece.data, piece.times);
             soon();
           },
           link: (isThere) => setLink(isThere ? "live" : "away"),
@@ -102,23 +116,23 @@ export function useLog(job: JobDetail, view: LogView): Log {
     };
     const around = async (place: number) => {
       const [before, after] = await Promise.all([
-        range(id, rank, attempt, { before: place, size: BEFORE_BYTES }),
-        range(id, rank, attempt, { after: place }),
+        range(id, { rank, attempt, times }, { before: place, size: BEFORE_BYTES }),
+        range(id, { rank, attempt, times }, { after: place }),
       ]);
       if (left) return;
       begins(before);
-      const top = before.data ? linesOf(before.data, before.rank, 0) : [];
-      setLines([...top, ...linesOf(after.data, after.rank, top.length)]);
+      const top = before.data ? linesOf(before, 0) : [];
+      setLines([...top, ...linesOf(after, top.length)]);
       setMarked(top.length);
       setEnd(after.end < after.newest ? after.end : undefined);
       keys.current = top.length + after.data.length;
       setLink("complete");
     };
     const newest = async () => {
-      const part = await range(id, rank, attempt, {});
+      const part = await range(id, { rank, attempt, times }, {});
       if (left) return;
       begins(part);
-      screen.take(part.rank, part.data);
+      screen.take(part.rank, part.data, part.times);
       draw();
       listen([`${part.attempt}:${part.rank}:${part.end}`], part.attempt);
     };
@@ -130,23 +144,23 @@ export function useLog(job: JobDetail, view: LogView): Log {
       stop?.();
       window.clearTimeout(timer);
     };
-  }, [id, rank, attempt, at]);
+  }, [id, rank, attempt, at, times]);
 
   const earlier = useCallback(async () => {
-    const part = await range(id, rank, attempt, { before: begin });
+    const part = await range(id, { rank, attempt, times }, { before: begin });
     setBegin(part.data ? part.begin : 0);
     setAbove((old) => {
       const first = (old[0]?.key ?? -EARLIER_KEYS) - part.data.length - 1;
-      return part.data ? [...linesOf(part.data, part.rank, first), ...old] : old;
+      return part.data ? [...linesOf(part, first), ...old] : old;
     });
-  }, [id, rank, attempt, begin]);
+  }, [id, rank, attempt, times, begin]);
   const later = useCallback(async () => {
-    const part = await range(id, rank, attempt, { after: end ?? 0 });
+    const part = await range(id, { rank, attempt, times }, { after: end ?? 0 });
     setEnd(part.data && part.end < part.newest ? part.end : undefined);
     const first = keys.current;
     keys.current += part.data.length + 1;
-    setLines((old) => [...old, ...linesOf(part.data, part.rank, first)]);
-  }, [id, rank, attempt, end]);
+    setLines((old) => [...old, ...linesOf(part, first)]);
+  }, [id, rank, attempt, times, end]);
 
   return {
     lines: above.length ? [...above, ...lines] : lines,

@@ -1,0 +1,80 @@
+"""When parts of logs reached the head: stamps in a file beside each log, at most one a second.
+
+A stamp is the place of a byte and the wall clock at its arrival. A byte has the time of the last
+stamp at or before it, so a time is at most a second early. The file is bounded: when it is full,
+each second stamp is dropped. Not synced, as logs are not.
+"""
+
+import os
+import struct
+from bisect import bisect_right
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+STAMP_SECONDS: Final = 1.0
+MOST_STAMPS: Final = 16_384  # of one rank's log: 256 KiB
+_STAMP: Final = struct.Struct(">Qd")
+
+
+class Stamp(NamedTuple):
+    """`at` is seconds since 1970, by the head's wall clock."""
+
+    place: int
+    at: float
+
+
+def add_stamp(file: Path, stamp: Stamp) -> None:
+    """Append the stamp. Raises: OSError."""
+    with file.open("ab") as stamps:
+        stamps.write(_STAMP.pack(*stamp))
+        size = stamps.tell()
+    if size >= MOST_STAMPS * _STAMP.size:
+        _replace(file, read_stamps(file)[::2])
+
+
+def drop_stamps(file: Path, oldest: int) -> None:
+    """Drop the stamps of bytes that are no longer kept. Raises: OSError."""
+    stamps = read_stamps(file)
+    first = max(0, _index(stamps, oldest))
+    if first:
+        _replace(file, stamps[first:])
+
+
+def read_stamps(file: Path) -> list[Stamp]:
+    """Return the stamps in the order of their places; none where there is no file."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return []
+    whole = len(data) - len(data) % _STAMP.size
+    found = [Stamp(*one) for one in _STAMP.iter_unpack(data[:whole])]
+    rises = all(one.place <= other.place for one, other in pairwise(found))
+    return found if rises else sorted(found)
+
+
+def times_of_lines(stamps: list[Stamp], begin: int, data: bytes) -> list[float | None]:
+    """Return when each line that begins in the data arrived, and the line that it begins with.
+
+    None for a line of before there were stamps. Shape: one for each part between line ends.
+    """
+    times: list[float | None] = []
+    at = 0
+    while True:
+        index = _index(stamps, begin + at)
+        times.append(stamps[index].at if index >= 0 else None)
+        end = data.find(b"\n", at)
+        if end < 0:
+            return times
+        at = end + 1
+
+
+def _index(stamps: list[Stamp], place: int) -> int:
+    """Return the index of the last stamp at or before the place; -1 where there is none."""
+    return bisect_right(stamps, place, key=lambda stamp: stamp.place) - 1
+
+
+def _replace(file: Path, stamps: list[Stamp]) -> None:
+    fresh = file.with_name(file.name + ".new")
+    fresh.write_bytes(b"".join(_STAMP.pack(*stamp) for stamp in stamps))
+    os.replace(fresh, file)

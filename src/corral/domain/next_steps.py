@@ -56,8 +56,8 @@ NEXT_STEPS: Final[Mapping[NextStep, str]] = {
     "tell which; run it under gdb for the call stack",
     NextStep.TERMINATED: "a process or a person sent SIGTERM: look for a timeout, kill or scancel "
     "in its scripts; the kernel sends SIGKILL when memory is full",
-    NextStep.TIMED_OUT: "the command timeout ended it (exit code 124): raise its limit, or find "
-    "out why it takes longer",
+    NextStep.TIMED_OUT: "the command timeout in its script ended it (exit code 124, or 137 by "
+    "SIGKILL): raise its limit, or find out why it takes longer",
     NextStep.RECURSION: "a function calls itself without an end: mend it; a higher limit only "
     "delays the error",
     NextStep.STANDARD_INPUT: "ranks have no standard input: pass the answer as an argument or a "

@@ -58,7 +58,9 @@ _OPENINGS: Final = (
         re.compile(
             r"^(?:Unhandled exception[.:]|(?:PHP )?Fatal error: |\*\* \(\w{1,60}\) "
             r"|Error: unhandled exception: |luajit: |lua: |Fortran runtime error: "
-            r"|Error using \S|thread \d{1,9} panic: |forrtl: (?:severe|error) |error: Uncaught )"
+            r"|Error using \S"
+            r"|\S{1,200}\.swift:\d{1,9}: Fatal error: "
+            r"|thread \d{1,9} panic: |forrtl: (?:severe|error) |error: Uncaught )"
         ),
     ),
     (
@@ -82,7 +84,8 @@ _FRAMES: Final = re.compile(  # what follows a message and does not belong to it
     r"|\s{0,40}\| |-{20,}$|Current thread 0x|Thread 0x|in expression starting at)"
 )
 _CHATTER: Final = re.compile(  # lines of programs that go on: no line of them ends one
-    r"HYDRA_FULL_ERROR|^Error executing job with overrides: |^hint: "
+    r'"level": ?[123]0\b|^CallStack \(from HasCallStack\)|^\s*error, called at '
+    r"|HYDRA_FULL_ERROR|^Error executing job with overrides: |^hint: "
     r"|^wandb: (?!ERROR|CommError)|\bNCCL (?:INFO|TRACE)\b|\d{1,3}%\|.{0,200}\| |\bPMIX ERROR: "
     r"|^.{0,60}\b(?:INFO|DEBUG|TRACE)\b|level\"?[=:] ?\"?(?:info|debug|trace)\b"
     r"|\b(?:re-?try(?:ing)?|retries left|backing off)\b|\battempt \d{1,9} ?(?:of|/) ?\d"

@@ -12,7 +12,7 @@ from typing import Final
 from corral.domain.diagnosis import RankEnd
 from corral.domain.failure import Failure, FailureKind
 from corral.domain.next_steps import NextStep
-from corral.health.patterns import CUT_OFF
+from corral.health.patterns import CUT_OFF, READER_GONE
 from corral.health.reading import KILL, Reading, last_error, read, signal_of
 from corral.health.waits import awaited, behind, inner_end, stopped_by_launcher, streams
 
@@ -112,6 +112,8 @@ def _of_the_gang(
     if missing is None:
         alone = len(ends) == 1 and CUT_OFF.search(order[0].quote)  # then it was no peer of the gang
         kind = FailureKind.NETWORK if alone else order[0].kind
+        if len(ends) == 1 and READER_GONE.search(order[0].quote):
+            kind = FailureKind.PROGRAM
         step = NextStep.OTHER_RANKS if kind == FailureKind.HANG else order[0].step
         return _failure(replace(order[0], kind=kind, step=step), alike=len(told))
     kind = first.kind if waited else FailureKind.HANG

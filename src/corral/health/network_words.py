@@ -18,7 +18,8 @@ NETWORK_WORDS: Final = (
         http(401, 403, 407),
         errno(126, 127, 128),  # keys of Kerberos and AFS: none, expired, revoked
         r"\b40[13] (Unauthorized|Forbidden)|^(Unauthorized|Forbidden)\b",
-        r"Access denied for user|GatedRepoError|access a gated repo",
+        r"\((Unauthorized|Forbidden)\)$|must be logged in|Access denied for user",
+        r"GatedRepoError|access a gated repo",
         r"(Invalid|Expired|Bad|Missing|No) (user |access )?(token|credentials|API[ _]key)",
         r"api_key not configured|API key (not|is) |not logged in",
         r"\b(AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId|ExpiredToken)\b",

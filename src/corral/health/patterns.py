@@ -19,6 +19,8 @@ CUT_OFF: Final = re.compile(
     r"^(?!.*(gloo|NCCL)).*\bConnection\w* (broken|closed|reset|aborted)|ConnectionReset"
     r"|ECONNRESET|socket hang up|^(?!.*(gloo|NCCL|coordination|distributed)).*\bUNAVAILABLE\b"
 )
+# Told by such a job: what it wrote into was closed, a pipe to head for example.
+READER_GONE: Final = re.compile(r"^(?!.*(?:gloo|NCCL|TCPStore|distributed)).*\bBroken ?[Pp]ipe")
 PATTERNS: Final = (*SPECIFIC, *MACHINE_WORDS, *NETWORK_WORDS, *PROGRAM_WORDS)
 
 

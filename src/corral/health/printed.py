@@ -44,6 +44,9 @@ _DRESS: Final = re.compile(
 # A carriage return that a shell or a loader prints as the end of a name: of a file with CRLF.
 LINE_END: Final = re.compile(r"\r(?=['’\"]?: [a-zA-Z])")
 _CURRENT: Final = "\nCurrent thread 0x"
+_LEVEL: Final = re.compile(r"\b(?:ERROR|CRITICAL|FATAL)\b")
+_CAUSES: Final = re.compile(r"^Caused by:\n((?:[ \t]{2,20}\S[^\n]{0,500}\n?){1,20})", re.MULTILINE)
+_ORDINAL: Final = re.compile(r"^\d{1,3}: ")
 _ESCAPED: Final = r"Traceback (most recent call last):\n"
 _IN_JSON: Final = re.compile(re.escape(_ESCAPED) + r'(?:[^"\\\n]|\\.){1,4000}')
 _UNJOINED: Final = "terminate called without an active exception"
@@ -89,7 +92,7 @@ _WARNS: Final = re.compile(r"\bWARNING\b|Warning:|^warn(ing)?\b", re.IGNORECASE)
 _SHAPED: Final = re.compile(  # a line by which some program told that it failed
     r"\b(error|errors|exception|fatal|panic|panicked|failed|failure|abort(ed|ing)?|cannot|"
     r"could not|unable to|invalid|traceback|refus(ed|ing)|not found|giving up|no such|unbound)\b|"
-    r"\w(Error|Exception)\b|\*\*\* |^E\d{4} |\bERR!|" + _LEVELS,
+    r'\w(Error|Exception)\b|\*\*\* |^E\d{4} |\bERR!|"level": ?[56]0\b|' + _LEVELS,
     re.IGNORECASE,
 )
 
@@ -103,6 +106,7 @@ class Printed:
         last: its last lines, the newest last.
         warnings: those of the last lines that warn.
         chatter: those of the last lines that programs print which go on.
+        levelled: lines before which a logger had put the level of an error.
     """
 
     text: str
@@ -110,6 +114,7 @@ class Printed:
     last: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     chatter: tuple[str, ...] = ()
+    levelled: frozenset[str] = frozenset()
 
     @property
     def ends_raising(self) -> bool:
@@ -142,7 +147,7 @@ class Printed:
     @property
     def complaint(self) -> str:
         """The last line that has the shape of an error, in whatever language; "" for none."""
-        return _complaint_in(self.last)
+        return _complaint_in(self.last, self.levelled)
 
     @property
     def is_stated(self) -> bool:
@@ -167,6 +172,14 @@ class Printed:
         begin = self.text.rfind(_CURRENT)
         return place_of_dump(self.text[begin:].split("\n")[2:]) if begin >= 0 else ""
 
+    @property
+    def listed_cause(self) -> str:
+        """The last of the causes that are listed below an error, as Rust's anyhow prints them; ""
+        for none."""
+        found = _CAUSES.search(self.text)
+        rows = found[1].rstrip().split("\n") if found is not None else [""]
+        return _cut(_ORDINAL.sub("", rows[-1].strip()))
+
     def line_before(self, line: str) -> str:
         """Return the last line with words before this one; "" for none."""
         before = self.text[: max(0, self.text.rfind(line))].split("\n")
@@ -186,8 +199,8 @@ class Printed:
 
 
 @lru_cache(maxsize=256)
-def _complaint_in(last: tuple[str, ...]) -> str:
-    shaped = [at for at, line in enumerate(last) if _SHAPED.search(line)]
+def _complaint_in(last: tuple[str, ...], levelled: frozenset[str]) -> str:
+    shaped = [at for at, line in enumerate(last) if line in levelled or _SHAPED.search(line)]
     own = [at for at in shaped if not _is_wrapper(last[at]) and not _HINTS.match(last[at])]
     return next((sentence(last, at) for at in reversed(own or shaped)), "")
 
@@ -198,11 +211,17 @@ def _is_wrapper(line: str) -> bool:
 
 @lru_cache(maxsize=256)  # a failed attempt is looked at again and again until it is over
 def printed(tail: str) -> Printed:
-    text = _plain(tail)
-    last, warnings, chatter = _last_lines(text)
-    return Printed(
-        text, without_late_threads(tuple(raised_in(text))[-MOST_RAISED:]), last, warnings, chatter
+    rows = _rows_of(tail)
+    bare = [_undressed(row) for row in rows]
+    levelled = frozenset(
+        _cut(inner)
+        for row, inner in zip(rows, bare, strict=True)
+        if len(inner) < len(row) and _LEVEL.search(row[: len(row) - len(inner)])
     )
+    text = "\n".join(bare)
+    raised = without_late_threads(tuple(raised_in(text))[-MOST_RAISED:])
+    last, warnings, chatter = _last_lines(text)
+    return Printed(text, raised, last, warnings, chatter, levelled)
 
 
 def _last_lines(text: str) -> tuple[tuple[str, ...], ...]:
@@ -226,12 +245,12 @@ def parted(tail: str) -> tuple[str, str]:
     return (earlier, end) if gap else ("", tail)
 
 
-def _plain(tail: str) -> str:
-    """Without what a terminal would act on, what stands before each line, and our own lines."""
+def _rows_of(tail: str) -> list[str]:
+    """Return the rows without what a terminal would act on, and without our own."""
     tail = _IN_JSON.sub(_out_of_json, tail) if _ESCAPED in tail else tail
     tail = LINE_END.sub(r"\\r", _COLOURS.sub("", tail))
     rows = tail.replace("\r", "\n").split("\n")
-    return "\n".join(_undressed(_shown(row)) for row in rows if not row.startswith("[corral]"))
+    return [_shown(row) for row in rows if not row.startswith("[corral]")]
 
 
 def _out_of_json(found: "re.Match[str]") -> str:

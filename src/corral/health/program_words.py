@@ -136,6 +136,7 @@ PROGRAM_WORDS: Final = (
         r"\b(file|path|director\w+|folder|data ?set|checkpoint|source|key|bucket|object|model)\b"
         r".{0,150}does(n't| not) exist|[\w.-]*/\S* does(n't| not) exist",
         r"(cannot|can't|could not|unable to) (open|find) (input |the )?(file|directory)",
+        r"does not appear to have a file named",
         r"NoSuchKey|NoSuchBucket|RepositoryNotFoundError|\b404 Not Found",
         r"Incorrect path_or_model_id|is not a local folder and is not a valid model",
         r"FileNotFoundException|Unable to find '|BlobNotFound|ContainerNotFound|NOT_FOUND: ",

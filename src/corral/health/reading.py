@@ -25,6 +25,7 @@ BYTE: Final = 256  # Python's sys.exit(-9) ends with what is left of it in a byt
 KILL: Final = 9
 _ABORT, _TERM = 6, 15
 _CRASHES: Final = frozenset({4, 5, _ABORT, 7, 8, 11, 31})  # ILL, TRAP, BUS, FPE, SEGV, SYS beside
+_BY_ITSELF: Final = frozenset({4, 5, _ABORT})  # ILL, TRAP: checks that compilers put in
 _LEFT_BEHIND: Final = frozenset({_ABORT, 11})
 _INT, _PIPE = 2, 13  # PIPE: nobody read any more what it wrote
 _ASKED: Final = frozenset({1, _INT, 3})  # HUP and QUIT beside it: what a terminal sends
@@ -149,6 +150,8 @@ def _of_errors(read: Reading, log: Printed, newest: Raised, said: Hit | None) ->
     if is_roots and root is not None and (said is None or root[0].kind != said[0].kind):
         said = root
     quote = quote_of(chain, root_first=root_first, line=line)
+    if said is None and chain.root is chain.last and (cause := log.listed_cause):
+        quote = f"{cause}; it led to: {quote}"
     if said is None:
         kind = _by_place(first) or FailureKind.PROGRAM
         is_node = first.step != NextStep.NODE or "\n    at " in log.text  # other tools print so
@@ -181,14 +184,14 @@ def _step_of(log: Printed, exit: Exit, quote: str) -> NextStep | None:
         return NextStep.TIMED_OUT
     newest = _newest(log.raised)
     signal = signal_of(exit)
-    of_language = newest.step if newest is not None and signal == _ABORT else None
+    of_language = newest.step if newest is not None and signal in _BY_ITSELF else None
     return of_language or _STEPS.get(signal or 0)
 
 
 def _quote_of_signal(log: Printed, exit: Exit, *, is_told: bool) -> str:
     """Return the line that tells of a signal: of a crash or a kill, and of one that aborts itself
     any error; "" where the last lines are of its work."""
-    newest, aborts = _newest(log.raised), signal_of(exit) == _ABORT
+    newest, aborts = _newest(log.raised), signal_of(exit) in _BY_ITSELF
     if aborts and newest is not None and (newest.step is not None or log.ends_raising):
         return message(newest.lines)
     if aborts and log.assertion:
@@ -231,7 +234,7 @@ def _says_more(said: Hit | None, exit: Exit, log: Printed, *, is_told: bool) -> 
     if said is None:
         return False
     pattern, _ = said
-    if signal == _ABORT and pattern.kind == FailureKind.CRASH and log.assertion:
+    if signal == _ABORT and pattern.kind == FailureKind.CRASH:
         return False
     if signal in (_ABORT, _TERM):
         return True

@@ -1,7 +1,7 @@
 """What a failed attempt failed of: by what its ranks printed last, all ranks taken together."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -35,6 +35,7 @@ OF_FULL_DISK: Final = frozenset(  # what a program fails of where it cannot writ
         FailureKind.DISK_FULL,
     }
 )
+PROMPT: Final = 300  # characters of it that are quoted
 READ_ONLY: Final = "Read-only file system"
 SYSTEM: Final = re.compile(r"['\"‘ ]/(usr|etc|s?bin|lib\w*|sys|proc|boot)/")
 
@@ -75,6 +76,8 @@ def left_behind(
 ) -> Attempt:
     """Return the attempt, which was stopped at its time limit, with the error of a process that
     one of its ranks had started: the rank waited for it."""
+    if attempt.failure == FailureKind.INPUT:
+        return replace(attempt, quote=_prompt(_ends(attempt, spec, seen)))
     if attempt.failure not in (None, FailureKind.CHILD):
         return attempt
     ends = tuple(replace(one, is_late=True) for one in _ends(attempt, spec, seen))
@@ -88,6 +91,15 @@ def left_behind(
         failed_at=failure.place,
         failed_on=failure.node,
     )
+
+
+def _prompt(ends: Iterable[RankEnd]) -> str:
+    """Return the last line that one of them printed, without the notes of its node."""
+    for end in ends:
+        own = [row.partition("[corral]")[0].strip() for row in end.tail.split("\n")]
+        if shown := [row for row in own if row]:
+            return "".join(letter for letter in shown[-1] if letter.isprintable())[-PROMPT:]
+    return ""
 
 
 def _failure(draft: Draft, attempt: Attempt, ends: RankEnds) -> Failure | None:

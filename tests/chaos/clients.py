@@ -18,6 +18,7 @@ from tests.chaos.history import Acknowledged, Cancelled, Planned, Sighting
 from tests.chaos.workload import Submission
 
 RETRY_SECONDS: Final = 0.5
+MOST_BEHIND_SECONDS: Final = 10.0  # what a head that was away has kept from being submitted
 WATCH_SECONDS: Final = 2.0
 PAGE: Final = 500
 
@@ -50,8 +51,10 @@ class Submitter:
 
     def _run(self) -> None:
         with corral.Client(dir=self._root) as client:
+            due = time.monotonic()
             for one in self._jobs:
-                if self._over.wait(self._pause_seconds):
+                due = max(due + self._pause_seconds, time.monotonic() - MOST_BEHIND_SECONDS)
+                if self._over.wait(max(0.0, due - time.monotonic())):
                     break
                 self._submit(client, one)
                 self._cancel_due(client, time.monotonic())

@@ -105,7 +105,7 @@ def _rows(runs: Sequence[Run]) -> list[list[object]]:
         ["ended by a wish or a limit", *(causes(one)["wish"] for one in told)],
         ["evidence files of ranks", *(len(one.evidence) for one in told)],
         ["saves recorded", *(sum(len(job.saves) for job in one.jobs) for one in told)],
-        ["backups made, restored and started", *(len(one.backups) for one in told)],
+        ["backups made and restored, the last started", *(len(one.backups) for one in told)],
         ["commands that failed while a fault hit", *(len(one.failed_commands) for one in told)],
         [
             "overlaps of a job with saves, its node away",

@@ -137,7 +137,10 @@ def record(
         sightings=tuple(watcher.sightings),
         evidence=evidence,
         jobs=jobs,
-        backups=tuple(restored(cluster, began, file) for began, file in injector.backups),
+        backups=tuple(
+            restored(cluster, began, file, start=number == len(injector.backups))
+            for number, (began, file) in enumerate(injector.backups, start=1)
+        ),
         integrity=integrity,
         left_processes=left,
         left_mounts=mounts,
@@ -147,10 +150,12 @@ def record(
     )
 
 
-def restored(cluster: Cluster, began: float, file: Path) -> Backup:
-    """Restore a backup into a folder of its own, start it, and stop it again."""
+def restored(cluster: Cluster, began: float, file: Path, *, start: bool) -> Backup:
+    """Restore a backup into a folder of its own. With `start`, a head takes it up and goes down."""
     root = file.with_suffix(".restored")
-    steps = (("restore", str(file)), ("up",), ("down", "--jobs", "stop", "-y"))
+    steps: list[tuple[str, ...]] = [("restore", str(file))]
+    if start:
+        steps += [("up",), ("down", "--jobs", "stop", "-y")]
     for words in steps:
         done = cluster.corral(*words, root=root)
         if done.returncode:

@@ -21,6 +21,7 @@ from tests.chaos.history import (
 )
 
 FINAL: Final = frozenset({"DONE", "FAILED", "CANCELLED"})
+SILENT_SECONDS: Final = 20.0  # of a head to which nothing happens; it is asked every two seconds
 LIMIT_SLACK_SECONDS: Final = 4.0  # a loaded machine of two cores, beats half a second apart
 AFTER_FAULT_SECONDS: Final = 15.0  # until a part that was away has caught up
 NODE_ENDS: Final = ("kill shim", "kill node", "full disk", "freeze")  # what may lose an end
@@ -384,6 +385,17 @@ def _leftovers(book: Book) -> Iterator[Violation]:
         yield Violation(rule="left after down", job="", text=f"mount {left}")
 
 
+def _head_answers(book: Book) -> Iterator[Violation]:
+    """A head that nothing keeps from it answers."""
+    on_head = [one for one in book.history.faults if one.target == "head"]
+    for first, second in pairwise(book.history.answers):
+        near = [one for one in on_head if one.begun <= second and one.ended >= first]
+        away = sum(min(second, one.ended + AFTER_FAULT_SECONDS) - one.begun for one in near)
+        if second - first > SILENT_SECONDS + max(0.0, away):
+            text = f"it did not answer for {second - first:.1f} s from {first:.1f} on"
+            yield Violation(rule="head away", job="", text=text)
+
+
 def _commands(book: Book) -> Iterator[Violation]:
     """Commands of an operator work, unless another fault hits meanwhile. The full disk of a node
     is none for what the head does."""
@@ -413,5 +425,6 @@ RULES: Final[Sequence[Rule]] = (
     _cancels,
     _stores,
     _leftovers,
+    _head_answers,
     _commands,
 )

@@ -112,6 +112,7 @@ class Watcher:
 
     def __init__(self, root: Path) -> None:
         self.sightings: list[Sighting] = []
+        self.answers: list[float] = []
         self._known: dict[str, tuple[Any, ...]] = {}
         self._root = root
         self._over = threading.Event()
@@ -128,7 +129,9 @@ class Watcher:
         with corral.Client(dir=self._root) as client:
             while not self._over.wait(WATCH_SECONDS):
                 with suppress(CorralError):
-                    self._take(all_jobs(client), time.time())
+                    jobs = all_jobs(client)
+                    self.answers.append(time.time())
+                    self._take(jobs, self.answers[-1])
 
     def _take(self, jobs: Iterable[api.Job], at: float) -> None:
         for job in jobs:

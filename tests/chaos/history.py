@@ -53,7 +53,8 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An injected fault. `target`: the node, or "head"; `job` and `attempt` of a shim or rank."""
+    """An injected fault. `target`: the node, or "head"; `job` and `attempt` of a shim or rank. That
+    of a killed head ends when it is started again."""
 
     kind: str
     target: str
@@ -160,6 +161,7 @@ class History:
     cancelled: tuple[Cancelled, ...] = ()
     faults: tuple[Fault, ...] = ()
     sightings: tuple[Sighting, ...] = ()
+    answers: tuple[float, ...] = ()  # when the watcher had a listing
     evidence: tuple[RankEvidence, ...] = ()
     jobs: tuple[JobRecord, ...] = ()
     backups: tuple[Backup, ...] = ()

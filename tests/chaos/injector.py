@@ -120,11 +120,11 @@ class Injector:
         began = time.time()
         head.signal(signal.SIGKILL)
         self._over.wait(one.seconds)
+        self._keep(one.kind, "head", began)
         for _ in range(STARTS):
             self._cluster.up(starts)
             if self._cluster.head() is not None:
                 break
-        self._keep(one.kind, "head", began)
 
     def _fill(self, one: Injection) -> None:
         if not self._cluster.has_small_disks or one.target in self._full:

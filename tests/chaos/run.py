@@ -135,6 +135,7 @@ def record(
         cancelled=tuple(submitter.cancelled),
         faults=tuple(injector.faults),
         sightings=tuple(watcher.sightings),
+        answers=tuple(watcher.answers),
         evidence=evidence,
         jobs=jobs,
         backups=tuple(

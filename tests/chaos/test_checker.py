@@ -133,6 +133,7 @@ TWICE = (attempt(1, 10.0, cause="infra"), attempt(2, 20.0, resume_step=8))
             Backup(begun=20.0, jobs=("j1",), integrity="up: no"),))),
         ("left after down", history(record(), [rank()], left_processes=("12 rank",))),
         ("left after down", history(record(), [rank()], left_mounts=("/tmp/c/nodes/n1",))),
+        ("head away", history(record(), [rank()], answers=(10.0, 12.0, 60.0))),
         ("command", history(record(), [rank()], failed_commands=(
             Command(words="up", begun=5.0, ended=6.0, code=4, text="no"),))),
     ],
@@ -197,6 +198,13 @@ def test_a_limit_waits_for_what_ends_jobs() -> None:
     frozen = fault("freeze head", 12.0, 36.0, target="head")
     assert rules(history(BY_LIMIT, ranks, LIMITED, faults=(frozen,))) == []
     assert rules(history(BY_LIMIT, ranks, LIMITED)) == ["time limit"]
+
+
+def test_a_head_may_be_away_while_a_fault_hits_it() -> None:
+    killed = fault("kill head", 20.0, 25.0, target="head")
+    for last, wrong in ((50.0, []), (60.0, ["head away"])):
+        given = history(record(), [rank()], answers=(19.0, last), faults=(killed,))
+        assert rules(given) == wrong
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,10 @@ def _rows(runs: Sequence[Run]) -> list[list[object]]:
             "overlaps of a job with saves, its node away",
             *(allowed(one)["overlaps"] for one in told),
         ],
-        ["exits lost with their shim, node or disk", *(allowed(one)["lost ends"] for one in told)],
+        [
+            "exits not counted, their shim, node or disk was hit",
+            *(allowed(one)["lost ends"] for one in told),
+        ],
         ["load of the machine, 5 min", *(f"{one.load:.1f}" for one in runs)],
         ["violations", *(len(one.violations) for one in runs)],
     ]
